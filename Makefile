@@ -1,0 +1,44 @@
+# `make train` and `make test` set up all they need in .venv; the second time that costs nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: train test test-all setup setup-test lint clean
+
+train: setup
+	$(BIN)/python train.py --robot panda
+
+test: setup-test
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: setup-test
+	$(BIN)/python -m pytest
+
+lint: setup-test
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+setup: .venv/ready
+
+setup-test: .venv/ready-test chromium
+
+# torch comes first and alone: resolved together with the rest, pip may fetch a second build of it to compare.
+.venv/ready: setup.py constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) "$$(grep ^torch== constraints.txt)"
+	$(INSTALL) --editable .
+	touch $@
+
+.venv/ready-test: .venv/ready
+	$(INSTALL) --editable ".[test,dev]"
+	touch $@
+
+# The Swift tests drive a real browser. On Debian and Ubuntu it is installed where that is allowed.
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
+	else echo "chromium is missing; the tests of the browser view need it: apt install chromium" >&2; fi
+
+clean:
+	rm -rf .venv *.egg-info

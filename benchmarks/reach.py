@@ -1,0 +1,108 @@
+"""How fast this package simulates and learns `reach`, beside Stable-Baselines3's TD3 on the same task.
+
+    python benchmarks/reach.py                    # the simulator, then five cold trainings
+    python benchmarks/reach.py --sb3              # and Stable-Baselines3 (pip install -e ".[bench]")
+
+Every training is a process of its own, so its times include starting Python and importing torch. Nothing
+else should run meanwhile; the load printed at the start and end tells whether something did.
+"""
+
+import argparse
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGETS = (0.95, 0.99)
+
+
+def simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
+    """Env steps/s on one core: dynamics, observation, reward and automatic resets (ten episodes' worth)."""
+    import torch
+
+    import envs
+    from td3_robot.memory import keep_freed_memory
+
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    env = envs.make("panda", "reach", num_envs)
+    actions = torch.rand(steps, num_envs, env.a_dim) * 2 - 1
+    for action in actions[:60]:
+        env.step(action)
+    began = time.perf_counter()
+    for action in actions:
+        env.step(action)
+    return num_envs * steps / (time.perf_counter() - began)
+
+
+def first_time(rows: list[dict], target: float) -> float | None:
+    """Seconds from process start to the first evaluation at or above a success rate."""
+    return next((float(row["wall_s"]) for row in rows if float(row["success_rate"]) >= target), None)
+
+
+def measure(name: str, command: list[str], folder: Path) -> dict:
+    """Run a training that writes `folder/metrics.csv`, and read its times off that file."""
+    began = time.perf_counter()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder.parent.parent, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    summary = json.loads((folder / "summary.json").read_text())
+    return {
+        "name": name,
+        "times": [first_time(rows, target) for target in TARGETS],
+        "final": summary["success_rate"],
+        "total": time.perf_counter() - began,
+        "env_steps": summary["env_steps"],
+        "gradient_steps": summary["gradient_steps"],
+    }
+
+
+def show(row: dict) -> None:
+    """Print one training as a line of the table."""
+    times = " ".join(f"{t:8.1f}" if t else "   never" for t in row["times"])
+    print(
+        f"{row['name']:<24} {times} {row['final']:8.1%} {row['total']:8.1f} "
+        f"{row['env_steps']:>10,} {row['gradient_steps']:>9,}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N-1 are trained")
+    parser.add_argument("--threads", type=int, help="torch threads of every training; default: the preset's")
+    parser.add_argument("--sb3", action="store_true", help="train Stable-Baselines3 too, by the same settings")
+    arguments = parser.parse_args()
+    threads = ["--threads", str(arguments.threads)] if arguments.threads else []
+
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
+    print(f"simulator, one core, 4,096 envs: {simulator_speed():,.0f} env steps/s\n")
+    print(
+        f"{'training (cold start)':<24} {'95% [s]':>8} {'99% [s]':>8} {'final':>8} {'all [s]':>8} "
+        f"{'env steps':>10} {'updates':>9}"
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        for seed in range(arguments.seeds):
+            run = [sys.executable, str(ROOT / "train.py"), "--robot", "panda", "--run", f"s{seed}", "--seed", str(seed)]
+            show(measure(f"td3_robot seed {seed}", [*run, *threads], Path(scratch, "checkpoints", f"s{seed}")))
+        for seed in range(arguments.seeds if arguments.sb3 else 0):
+            folder = Path(scratch, "checkpoints", f"sb3_{seed}")
+            folder.mkdir(parents=True)
+            run = [sys.executable, str(ROOT / "benchmarks/sb3_reach.py"), str(folder), str(seed)]
+            show(measure(f"Stable-Baselines3 seed {seed}", [*run, *threads[1:]], folder))
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"\npeak memory of a training: {peak:,.0f} MB; load {os.getloadavg()[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Stable-Baselines3's TD3 on `reach`: the same batched environments, settings and evaluations.
+
+    python benchmarks/sb3_reach.py FOLDER SEED [THREADS]
+
+Writes metrics.csv and summary.json into FOLDER as train.py does. Called by benchmarks/reach.py. What SB3 has
+no option for is left out: noise that decays and differs from environment to environment.
+"""
+
+import time
+
+STARTED = time.perf_counter()
+
+import csv  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import gymnasium  # noqa: E402
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from stable_baselines3 import TD3  # noqa: E402
+from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
+from stable_baselines3.common.noise import NormalActionNoise, VectorizedActionNoise  # noqa: E402
+from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
+
+import envs  # noqa: E402
+from td3_robot.config import parse_train  # noqa: E402
+from td3_robot.evaluation import evaluate  # noqa: E402
+from td3_robot.trainer import write_json  # noqa: E402
+
+
+class ArmVecEnv(VecEnv):
+    """Our batched environments behind SB3's interface."""
+
+    def __init__(self, env):
+        self.env = env
+        box = lambda bound, size: gymnasium.spaces.Box(-bound, bound, (size,), np.float32)  # noqa: E731
+        super().__init__(env.num_envs, box(np.inf, env.o_dim), box(1.0, env.a_dim))
+
+    def reset(self):
+        """First observations."""
+        return self.env.reset().numpy()
+
+    def step_async(self, actions):
+        """Keep the actions for `step_wait`."""
+        self._actions = torch.as_tensor(actions)
+
+    def step_wait(self):
+        """Step; a time limit is told apart from termination the way SB3 expects it."""
+        step = self.env.step(self._actions)
+        done, last = (step.terminated | step.truncated).numpy(), step.next_observation.numpy()
+        infos = [
+            {"terminal_observation": last[i], "TimeLimit.truncated": True} if done[i] else {} for i in range(len(done))
+        ]
+        return step.observation.numpy(), step.reward.numpy(), done, infos
+
+    def close(self):
+        """Nothing to close."""
+
+    def get_attr(self, name, indices=None):
+        """SB3 asks for `render_mode` alone."""
+        return [None] * self.num_envs
+
+    def set_attr(self, name, value, indices=None):
+        """Not used by TD3."""
+        raise NotImplementedError
+
+    def env_method(self, name, *args, indices=None, **kwargs):
+        """Not used by TD3."""
+        raise NotImplementedError
+
+    def env_is_wrapped(self, wrapper, indices=None):
+        """No environment is wrapped."""
+        return [False] * self.num_envs
+
+
+class Evaluation(BaseCallback):
+    """The periodic evaluation of train.py, on the same goals."""
+
+    def __init__(self, evaluation_env, config, file):
+        super().__init__()
+        self.evaluation_env, self.config = evaluation_env, config
+        self.writer = csv.DictWriter(file, ("env_steps", "gradient_steps", "success_rate", "episode_return", "wall_s"))
+        self.writer.writeheader()
+        self.scores = {}
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps % self.config.evaluation.every < self.config.envs:
+            self.measure()
+        return True
+
+    def measure(self):
+        """Evaluate and write a row."""
+        self.scores = evaluate(self.model.policy.actor, self.evaluation_env, self.config.seed + 1_000_000)
+        counts = {"env_steps": self.num_timesteps, "gradient_steps": self.model._n_updates}
+        self.writer.writerow({**counts, **self.scores, "wall_s": time.perf_counter() - STARTED})
+
+
+def main(folder: Path, config) -> None:
+    """Train and write the results."""
+    torch.set_num_threads(config.threads)
+    env = envs.make(config.robot, config.task, config.envs, seed=config.seed)
+    evaluation_env = envs.make(config.robot, config.task, config.evaluation.episodes)
+    td3, noise = config.td3, np.full(env.a_dim, config.exploration.noise)
+    model = TD3(
+        "MlpPolicy",
+        ArmVecEnv(env),
+        learning_rate=lambda left: td3.actor_lr * max(left, config.schedule.lr_floor),
+        buffer_size=config.replay.capacity,
+        learning_starts=config.exploration.start_steps,
+        batch_size=config.replay.batch_size,
+        tau=td3.tau,
+        gamma=td3.gamma,
+        train_freq=1,
+        gradient_steps=config.updates_per_step,
+        action_noise=VectorizedActionNoise(NormalActionNoise(np.zeros(env.a_dim), noise), env.num_envs),
+        policy_delay=td3.policy_delay,
+        target_policy_noise=td3.policy_noise,
+        target_noise_clip=td3.noise_clip,
+        policy_kwargs={"net_arch": list(td3.hidden)},
+        seed=config.seed,
+        device="cpu",
+    )
+    with (folder / "metrics.csv").open("w", newline="") as file:
+        evaluation = Evaluation(evaluation_env, config, file)
+        model.learn(config.steps, callback=evaluation)
+        evaluation.measure()
+    counts = {"env_steps": model.num_timesteps, "gradient_steps": model._n_updates}
+    write_json({**evaluation.scores, **counts}, folder / "summary.json")
+
+
+if __name__ == "__main__":
+    flags = ["--robot", "panda", "--seed", sys.argv[2]]
+    flags += ["--threads", sys.argv[3]] if len(sys.argv) > 3 else []
+    main(Path(sys.argv[1]), parse_train(flags).config)

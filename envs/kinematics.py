@@ -1,0 +1,148 @@
+"""Batched forward kinematics and geometric Jacobian, compiled once from a roboticstoolbox ETS.
+
+An elementary transform sequence (Corke & Haviland, "Not your grandmother's toolbox", ICRA 2021) is a
+product of constant transforms and one-parameter joint transforms. `compile_ets` rewrites it as
+
+    T_be(q) = A_0 J(q_0) A_1 J(q_1) ... A_{n-1} J(q_{n-1}) A_n
+
+in which every joint J turns about, or slides along, its own +z axis: rotations that bring x or y to z,
+and the half turn that reverses a flipped joint, are absorbed into the constants A_i. So one short loop
+serves every serial arm.
+
+Arrays are kept component-first, (3, 4, B) with B contiguous, so that each operation runs over long
+vectors; the public functions take and return batch-first tensors.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_HALF_TURN = np.diag([1.0, -1.0, -1.0, 1.0])  # about x: maps +z to -z
+_Z_TO = {  # constant rotations that carry the z axis to the named axis
+    "z": np.eye(4),
+    "x": np.array([[0.0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1]]),
+    "y": np.array([[0.0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]]),
+}
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A serial chain of n joints, ready for batched evaluation.
+
+    Attributes:
+        constants: (n+1, 4, 4) the transforms A_i above.
+        prismatic: n flags; False is a revolute joint.
+    """
+
+    constants: Tensor
+    prismatic: tuple[bool, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.prismatic)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Chain":
+        """The same chain on another device or in another precision."""
+        return Chain(self.constants.to(device=device, dtype=dtype), self.prismatic)
+
+
+def compile_ets(ets, dtype: torch.dtype = torch.float32) -> Chain:
+    """Compile a roboticstoolbox ETS (base to TCP) into a Chain on the CPU.
+
+    Joints are numbered by their place in the sequence. Constants are composed in float64.
+
+    Raises:
+        ValueError: the joint indices of the ETS are not 0..n-1 in order.
+    """
+    constants, prismatic, pending = [], [], np.eye(4)
+    for et in ets:
+        if not et.isjoint:
+            pending = pending @ et.A()
+            continue
+        if et.jindex is not None and et.jindex != len(prismatic):
+            raise ValueError(f"joint {len(prismatic)} of the chain has index {et.jindex}; expected a chain in order")
+        to_axis = _Z_TO[et.kind[-1]] @ (_HALF_TURN if et.isflip else np.eye(4))
+        constants.append(pending @ to_axis)
+        prismatic.append(et.kind.startswith("t"))
+        pending = to_axis.T  # a pure rotation: its transpose is its inverse
+    constants.append(pending)
+    return Chain(torch.as_tensor(np.stack(constants), dtype=dtype), tuple(prismatic))
+
+
+def _walk(chain: Chain, q: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Follow the chain from base to TCP.
+
+    Args:
+        q: (B, n) [rad or m].
+
+    Returns:
+        The top three rows of T_be as (3, 4, B), and for every joint the frame just before it moves,
+        also (3, 4, B): its column 2 is the joint's axis and its column 3 the joint's origin, in b.
+    """
+    q = q.T.contiguous()  # (n, B)
+    sin, cos = torch.sin(q), torch.cos(q)
+    transposed = chain.constants.transpose(1, 2)  # M @ A, for M with its columns last but one, is A^T @ M
+    frames = []
+    M = chain.constants[0, :3, :, None].expand(3, 4, q.shape[1])
+    for i, slides in enumerate(chain.prismatic):
+        frames.append(M)
+        x, y, z, p = M.unbind(1)  # (3, B) each
+        if slides:
+            M = torch.stack((x, y, z, p + q[i] * z), 1)
+        else:
+            M = torch.stack((cos[i] * x + sin[i] * y, cos[i] * y - sin[i] * x, z, p), 1)
+        M = transposed[i + 1] @ M
+    return M, frames
+
+
+def fkine(chain: Chain, q: Tensor) -> Tensor:
+    """Forward kinematics.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+
+    Returns:
+        (B, 4, 4) T_be, the pose of the TCP in the base frame.
+    """
+    return _homogeneous(_walk(chain, q)[0])
+
+
+def jacob0(chain: Chain, q: Tensor) -> Tensor:
+    """Geometric Jacobian in the base frame (Siciliano et al., "Robotics", eq. 3.30).
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+
+    Returns:
+        (B, 6, n): qd -> (v, w), the TCP's linear [m/s] and angular [rad/s] velocity in the base frame.
+    """
+    return fkine_jacob0(chain, q)[1]
+
+
+def fkine_jacob0(chain: Chain, q: Tensor) -> tuple[Tensor, Tensor]:
+    """`fkine` and `jacob0` for the price of one walk along the chain."""
+    M, frames = _walk(chain, q)
+    axes, origins = torch.stack([frame[:, 2:].expand(3, 2, len(q)) for frame in frames]).unbind(2)  # (n, 3, B)
+    linear, angular = _cross(axes, M[:, 3] - origins), axes
+    if any(chain.prismatic):
+        slides = torch.tensor(chain.prismatic, device=q.device)[:, None, None]
+        linear, angular = torch.where(slides, axes, linear), angular.masked_fill(slides, 0.0)
+    return _homogeneous(M), torch.cat((linear, angular), 1).permute(2, 1, 0)
+
+
+def _cross(a: Tensor, b: Tensor) -> Tensor:
+    """Cross product over axis 1 of (n, 3, B); torch's own is several times slower on this layout."""
+    ax, ay, az = a.unbind(1)
+    bx, by, bz = b.unbind(1)
+    return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx), 1)
+
+
+def _homogeneous(M: Tensor) -> Tensor:
+    """(3, 4, B) -> (B, 4, 4)."""
+    T = M.new_zeros(M.shape[2], 4, 4)
+    T[:, :3] = M.permute(2, 0, 1)
+    T[:, 3, 3] = 1.0
+    return T

@@ -1,0 +1,158 @@
+"""What an evaluation reports: figures of each episode from its trajectory, and their summary over many.
+
+An episode has K control steps of dt; step k (1 to K) ends at time k dt. Every episode starts at rest, and the
+start itself is not among the steps: it is q_0 = q_1 - dt qd_1, since qd_1 is held during the first step.
+All is computed on the CPU in float64, so that differences of float32 positions add no error of their own.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from envs import kinematics
+from envs.simulator import SimModel
+
+LIMIT_MARGIN = 1e-3  # [rad or m] a joint this near to a position limit stands at it
+
+
+def measure(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str, Tensor]:
+    """Figures of each of B episodes.
+
+    Args:
+        info: `success` (T, B) bool, `position_error` (T, B) [m], `q` and `qd` (T, B, n), `tcp` (T, B, 3) [m] after
+            each control step, as `ArmEnv.step` gives them.
+        alive: (T, B) bool, whether the step belongs to the episode; true from the first step to the last.
+
+    Returns:
+        Tensors (B,) on the CPU:
+        `success`: 1 where the last step is a success, else 0.
+        `final_position_error_m`: distance of TCP and goal after the last step.
+        `time_to_goal_s`: see `time_to_goal`.
+        `path_length_m`: see `path_length`.
+        `rms_jerk`: see `rms_jerk`.
+        `joint_limit_steps`: share of the steps that leave a joint within LIMIT_MARGIN of a position limit, or beyond.
+        `joint_limit_violations`: number of joint positions outside qlim, each step and joint counted.
+        `max_abs_qd_over_limit`: greatest |qd| / qdlim of any joint and step.
+        `max_abs_qdd_over_limit`: the same of |qdd| / qddlim, where qdd_k = (qd_k - qd_{k-1}) / dt and qd_0 = 0;
+            NaN for an arm without acceleration limits.
+    """
+    info = {name: value.double().cpu() for name, value in info.items()}
+    alive = alive.cpu()
+    q, qd, tcp = info["q"], info["qd"], info["tcp"]
+    lower, upper = model.qlim.double().cpu()
+    room = torch.minimum(q - lower, upper - q)  # (T, B, n) to the nearer limit
+    start_tcp = kinematics.fkine(model.chain.to("cpu", torch.float64), q[0] - model.dt * qd[0])[:, :3, 3]
+    dqd = model.dqd.double().cpu()
+    qdd_ratio = _since_rest(qd) / torch.where(torch.isinf(dqd), torch.nan, dqd)
+    last = alive.sum(0) - 1, torch.arange(alive.shape[1])
+    return {
+        "success": info["success"][last],
+        "final_position_error_m": info["position_error"][last],
+        "time_to_goal_s": time_to_goal(info["success"] > 0, alive, model.dt),
+        "path_length_m": path_length(torch.cat((start_tcp[None], tcp)), alive),
+        "rms_jerk": rms_jerk(qd, alive, model.dt),
+        "joint_limit_steps": ((room <= LIMIT_MARGIN).any(2) & alive).sum(0) / alive.sum(0),
+        "joint_limit_violations": ((room < 0).sum(2) * alive).sum(0),
+        "max_abs_qd_over_limit": _peak(qd / model.qdlim.double().cpu(), alive),
+        "max_abs_qdd_over_limit": _peak(qdd_ratio, alive),
+    }
+
+
+def time_to_goal(success: Tensor, alive: Tensor, dt: float) -> Tensor:
+    """Earliest time from which on the episode is a success at every step to its end.
+
+    Args:
+        success, alive: (T, B) bool.
+        dt: control period [s].
+
+    Returns:
+        (B,) [s]; NaN where the last step is none. A visit that does not last does not count.
+    """
+    failed_steps = torch.arange(1, len(alive) + 1)[:, None] * (alive & ~success)
+    last_failed = failed_steps.amax(0)  # 0: none
+    return torch.where(last_failed < alive.sum(0), (last_failed + 1).double() * dt, torch.nan)
+
+
+def path_length(tcp: Tensor, alive: Tensor) -> Tensor:
+    """Length of the TCP's way, straight from one control step to the next.
+
+    Args:
+        tcp: (T + 1, B, 3) positions [m], the start first.
+        alive: (T, B) bool.
+
+    Returns:
+        (B,) [m].
+    """
+    return (torch.linalg.vector_norm(tcp.diff(dim=0), dim=2) * alive).sum(0)
+
+
+def rms_jerk(qd: Tensor, alive: Tensor, dt: float) -> Tensor:
+    """Root mean square of the joints' jerk over all joints and steps.
+
+    Its square is the integral of squared jerk that Flash & Hogan (J. Neuroscience 5(7), 1985, eq. 1) minimise, per
+    joint and unit of time, so that episodes and arms of different length compare. Jerk is the second difference
+    (qd_k - 2 qd_{k-1} + qd_{k-2}) / dt^2, at rest before the first step.
+
+    Args:
+        qd: (T, B, n) [rad/s].
+        alive: (T, B) bool.
+        dt: control period [s].
+
+    Returns:
+        (B,) [rad/s3]; a prismatic joint counts in m/s3.
+    """
+    jerk = _since_rest(_since_rest(qd)) / dt**2
+    return ((jerk.square().mean(2) * alive).sum(0) / alive.sum(0)).sqrt()
+
+
+def _since_rest(x: Tensor) -> Tensor:
+    """(T, ...) change from the step before; zero came before the first."""
+    return x.diff(dim=0, prepend=torch.zeros_like(x[:1]))
+
+
+def _peak(ratio: Tensor, alive: Tensor) -> Tensor:
+    """(T, B, n) -> (B,) greatest magnitude of any joint while the episode lasts."""
+    return (ratio.abs().amax(2) * alive).amax(0)
+
+
+def join(rounds: list[dict[str, Tensor]], episodes: int) -> dict[str, Tensor]:
+    """What `measure` gave of several rounds, as of one; cut to the first `episodes`."""
+    return {name: torch.cat([part[name] for part in rounds])[:episodes] for name in rounds[0]}
+
+
+def summarise(episodes: dict[str, Tensor]) -> dict[str, object]:
+    """What `measure` gave, over all episodes, as plain numbers for JSON.
+
+    Args:
+        episodes: each (B,).
+
+    Returns:
+        `success_rate` in [0, 1]; `final_position_error_m` {median, p95}; `time_to_goal_s` {median}, of the
+        successful episodes only; `path_length_m` {median}; `rms_jerk_rad_s3` {median}; `joint_limit_hits`, the
+        mean of `joint_limit_steps`; `joint_limit_violations`, the sum; `max_abs_qd_over_limit` and
+        `max_abs_qdd_over_limit`, the greatest. A figure that does not exist is None: the time to goal where
+        nothing succeeded, the acceleration over its limit where the arm has none.
+    """
+    error = episodes["final_position_error_m"]
+    return {
+        "success_rate": _number(episodes["success"].mean()),
+        "final_position_error_m": {"median": _quantile(error, 0.5), "p95": _quantile(error, 0.95)},
+        "time_to_goal_s": {"median": _quantile(episodes["time_to_goal_s"], 0.5)},
+        "path_length_m": {"median": _quantile(episodes["path_length_m"], 0.5)},
+        "rms_jerk_rad_s3": {"median": _quantile(episodes["rms_jerk"], 0.5)},
+        "joint_limit_hits": _number(episodes["joint_limit_steps"].mean()),
+        "joint_limit_violations": int(episodes["joint_limit_violations"].sum()),
+        "max_abs_qd_over_limit": _number(episodes["max_abs_qd_over_limit"].max()),
+        "max_abs_qdd_over_limit": _number(episodes["max_abs_qdd_over_limit"].max()),
+    }
+
+
+def _quantile(x: Tensor, share: float) -> float | None:
+    """Of the values that are not NaN, linear between neighbours."""
+    return _number(torch.nanquantile(x, share))
+
+
+def _number(x: Tensor) -> float | None:
+    value = x.item()
+    return None if math.isnan(value) else value

@@ -1,0 +1,60 @@
+"""An evaluation as a table on the terminal and as a JSON file."""
+
+import json
+import os
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from td3_robot.errors import ConfigError
+
+_ROWS = (  # label, where `metrics.summarise` has it, factor into the unit of the label, format
+    ("success rate [%]", ("success_rate",), 100, ".1f"),
+    ("final error, median [mm]", ("final_position_error_m", "median"), 1000, ".2f"),
+    ("final error, 95th percentile [mm]", ("final_position_error_m", "p95"), 1000, ".2f"),
+    ("time to goal, median [s]", ("time_to_goal_s", "median"), 1, ".2f"),
+    ("path length, median [m]", ("path_length_m", "median"), 1, ".3f"),
+    ("peak speed over limit", ("max_abs_qd_over_limit",), 1, ".3f"),
+    ("peak acceleration over limit", ("max_abs_qdd_over_limit",), 1, ".3f"),
+    ("RMS jerk, median [rad/s3]", ("rms_jerk_rad_s3", "median"), 1, ".1f"),
+    ("steps at a joint limit [%]", ("joint_limit_hits",), 100, ".2f"),
+    ("positions outside joint limits", ("joint_limit_violations",), 1, "d"),
+)
+
+
+def print_table(columns: dict[str, dict[str, object]]) -> None:
+    """Print summaries beside each other.
+
+    Args:
+        columns: heading -> what `metrics.summarise` gave.
+    """
+    table = Table()
+    table.add_column("")
+    for heading in columns:
+        table.add_column(heading, justify="right")
+    for label, keys, factor, form in _ROWS:
+        table.add_row(label, *(_cell(summary, keys, factor, form) for summary in columns.values()))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _cell(summary: dict[str, object], keys: tuple[str, ...], factor: float, form: str) -> str:
+    value = summary
+    for key in keys:
+        value = value[key]
+    return "-" if value is None else format(value * factor, form)
+
+
+def write_json(path: Path, results: dict[str, object]) -> None:
+    """Write results as JSON, complete or not at all.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    new = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        new.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        os.replace(new, path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error

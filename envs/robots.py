@@ -1,0 +1,116 @@
+"""The robot registry: a YAML file of values and a roboticstoolbox model make a Robot."""
+
+import atexit
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from envs.grippers import Gripper, make_gripper
+from envs.kinematics import Chain, compile_ets
+from td3_robot.errors import ConfigError, unknown
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+
+@dataclass
+class Robot:
+    """An arm, perhaps with a gripper.
+
+    Attributes:
+        name: the registry name.
+        rtb: the roboticstoolbox model, for drawing and reference.
+        chain: its kinematics from base to TCP, compiled for batches.
+        q: (n,) current joint positions [rad or m]; starts at home.
+        home: (n,) the pose that episodes start around.
+        qlim: (2, n) lower and upper position limits [rad or m].
+        qdlim: (n,) velocity limits [rad/s or m/s].
+        qddlim: (n,) acceleration limits [rad/s2 or m/s2], or None where none is known.
+        workspace: (2, 3) lower and upper corner of the box goals are drawn in, base frame [m].
+    """
+
+    name: str
+    rtb: object
+    chain: Chain
+    home: np.ndarray
+    qlim: np.ndarray
+    qdlim: np.ndarray
+    qddlim: np.ndarray | None
+    workspace: np.ndarray
+    _gripper: Gripper | None
+
+    def __post_init__(self):
+        self.q = self.home.copy()
+
+    @property
+    def n(self) -> int:
+        """Number of arm joints; the gripper's are not counted."""
+        return self.chain.n
+
+
+def robot_names() -> list[str]:
+    """Every registered robot."""
+    return sorted(path.stem for path in (CONFIGS / "robots").glob("*.yaml"))
+
+
+def make_robot(name: str) -> Robot:
+    """Build a registered robot.
+
+    Raises:
+        ConfigError: no such robot, or values in its file that cannot be right.
+    """
+    if name not in robot_names():
+        raise unknown("robot", name, robot_names())
+    values = yaml.safe_load((CONFIGS / "robots" / f"{name}.yaml").read_text())
+
+    import roboticstoolbox as rtb  # here: it takes over a second, and a wrong name should not
+
+    _release_models_at_exit()
+    model = getattr(rtb.models, values["model"])()
+    robot = Robot(
+        name=name,
+        rtb=model,
+        chain=compile_ets(model.ets()),
+        home=np.array(values["home"], float),
+        qlim=np.array(values["qlim"], float),
+        qdlim=np.array(values["qdlim"], float),
+        qddlim=np.array(values["qddlim"], float) if "qddlim" in values else None,
+        workspace=np.array(values["workspace"], float),
+        _gripper=make_gripper(values["gripper"]) if "gripper" in values else None,
+    )
+    _check(robot)
+    return robot
+
+
+@functools.cache
+def _release_models_at_exit() -> None:
+    """Keep roboticstoolbox 1.5 from printing a page of "leaked" lines when Python ends.
+
+    Its class-wide caches hold every robot until after nanobind has counted what is left.
+    """
+    from roboticstoolbox.robot.BaseRobot import BaseRobot
+
+    for name in ("get_path", "_getlink", "_get_limit_links", "ets"):
+        if clear := getattr(getattr(BaseRobot, name, None), "cache_clear", None):
+            atexit.register(clear)
+
+
+def _check(robot: Robot) -> None:
+    """Hold a robot's values to the shapes and ranges that all else relies on."""
+    n = robot.n
+    shapes = {"home": (n,), "qlim": (2, n), "qdlim": (n,), "workspace": (2, 3)}
+    if robot.qddlim is not None:
+        shapes["qddlim"] = (n,)
+    for key, shape in shapes.items():
+        value = getattr(robot, key)
+        if value.shape != shape or not np.isfinite(value).all():
+            raise ConfigError(f"robot {robot.name!r}: {key} must be finite with shape {shape}, got {value.tolist()}")
+    if not (robot.qlim[0] < robot.qlim[1]).all():
+        raise ConfigError(f"robot {robot.name!r}: qlim has a lower limit that is not below the upper")
+    if not ((robot.qlim[0] <= robot.home) & (robot.home <= robot.qlim[1])).all():
+        raise ConfigError(f"robot {robot.name!r}: home {robot.home.tolist()} is outside qlim")
+    for key in ("qdlim", "qddlim"):
+        if getattr(robot, key) is not None and not (getattr(robot, key) > 0).all():
+            raise ConfigError(f"robot {robot.name!r}: {key} must be positive, got {getattr(robot, key).tolist()}")

@@ -1,0 +1,117 @@
+"""The kinematic simulator: joint-velocity commands, limits and a gripper, for B arms at once.
+
+State in, state out: nothing here keeps or draws anything.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from envs.kinematics import Chain
+from envs.robots import Robot
+
+
+@dataclass(frozen=True)
+class SimModel:
+    """What stays the same over time: the robot as tensors on one device.
+
+    Attributes:
+        chain: kinematics from base to TCP.
+        qlim: (2, n) [rad or m]; qdlim: (n,) [rad/s or m/s].
+        dqd: (n,) largest change of velocity in one control step, qddlim * dt; infinite without qddlim.
+        dt: control period [s].
+        gripper_stroke: driver coordinate when closed and when open [rad or m].
+        gripper_step: largest change of the driver coordinate in one control step.
+        driver_mimic: (2,) position of the right and left driver joint as multiples of the driver
+            coordinate; (0,) for an arm without a gripper.
+    """
+
+    chain: Chain
+    qlim: Tensor
+    qdlim: Tensor
+    dqd: Tensor
+    dt: float
+    gripper_stroke: tuple[float, float]
+    gripper_step: float
+    driver_mimic: Tensor
+
+
+@dataclass(frozen=True)
+class SimState:
+    """What changes: one row an arm."""
+
+    q: Tensor  # (B, n) [rad or m]
+    qd: Tensor  # (B, n) [rad/s or m/s]
+    gripper: Tensor  # (B,) driver coordinate [rad or m]
+
+
+def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu") -> SimModel:
+    """Turn a Robot into the tensors that `step` needs; `dt` is the control period [s]."""
+    tensor = lambda x: torch.as_tensor(x, dtype=torch.float32, device=device)  # noqa: E731
+    hand = robot._gripper
+    return SimModel(
+        chain=robot.chain.to(device),
+        qlim=tensor(robot.qlim),
+        qdlim=tensor(robot.qdlim),
+        dqd=tensor(robot.qddlim * dt) if robot.qddlim is not None else torch.full_like(tensor(robot.qdlim), torch.inf),
+        dt=dt,
+        gripper_stroke=(hand.closed, hand.opened) if hand else (0.0, 0.0),
+        gripper_step=hand.speed * dt if hand else 0.0,
+        driver_mimic=tensor(hand.mimic[list(hand.drivers)] if hand else []),
+    )
+
+
+def rest(model: SimModel, q: Tensor) -> SimState:
+    """Arms at rest at q (B, n) with the gripper open."""
+    return SimState(q, torch.zeros_like(q), q.new_full((q.shape[0],), model.gripper_stroke[1]))
+
+
+def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None = None) -> SimState:
+    """Advance every arm by one control period.
+
+    The velocity command is action * qdlim. It is held to what the acceleration limit lets the joint
+    reach in one period, and to what still lets it brake to rest inside its position limits, so that no
+    limit is ever traded for another.
+
+    Args:
+        action: (B, n), clipped to [-1, 1]: the commanded fraction of each joint's velocity limit.
+        grip: (B,) wanted opening in [0, 1], 1 is open; None leaves the gripper where it is.
+
+    Returns:
+        The state one period later; `qd` is the velocity held during that period.
+    """
+    command = action.clamp(-1.0, 1.0) * model.qdlim
+    qd = torch.clamp(command, state.qd - model.dqd, state.qd + model.dqd)
+    lower, upper = model.qlim
+    qd = torch.clamp(qd, -stopping_speed(model, state.q - lower), stopping_speed(model, upper - state.q))
+    q = torch.clamp(state.q + qd * model.dt, lower, upper)  # the clamp only removes rounding
+    return SimState(q, qd, _move_gripper(model, state.gripper, grip))
+
+
+def stopping_speed(model: SimModel, distance: Tensor) -> Tensor:
+    """The greatest speed from which a joint can still stop within `distance`.
+
+    Held for one period and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) covers
+    u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times dqd * dt before it is zero. Set equal to
+    the distance and solved for u; m is the smallest count whose full sum m (m + 1) / 2 reaches it.
+
+    Args:
+        distance: (B, n) room up to the limit, not negative [rad or m].
+
+    Returns:
+        (B, n) speed [rad/s or m/s].
+    """
+    unlimited = distance / model.dt
+    D = unlimited / model.dqd
+    m = torch.ceil((torch.sqrt(1.0 + 8.0 * D) - 1.0) / 2.0).clamp_min(1.0)
+    braking = model.dqd * (D / m + (m - 1.0) / 2.0)
+    return torch.where(torch.isinf(model.dqd), unlimited, braking)
+
+
+def _move_gripper(model: SimModel, gripper: Tensor, grip: Tensor | None) -> Tensor:
+    if grip is None:
+        return gripper
+    closed, opened = model.gripper_stroke
+    wanted = closed + grip.clamp(0.0, 1.0) * (opened - closed)
+    return gripper + (wanted - gripper).clamp(-model.gripper_step, model.gripper_step)

@@ -1,0 +1,1 @@
+"""One file per task. A task knows goals, observations, rewards and success, all as pure functions."""

@@ -1,0 +1,20 @@
+"""TD3 for continuous control: tensors, spaces and transitions, and no word of a robot."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from td3_robot.agent import TD3
+    from td3_robot.networks import MLP
+    from td3_robot.replay import Batch
+
+__all__ = ["MLP", "TD3", "Batch"]
+_HOMES = {"MLP": "networks", "TD3": "agent", "Batch": "replay"}
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use: torch takes over a second, and a mistyped flag is answered without it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,45 @@
+"""Every error this project raises on purpose: one class a cause, one line a message."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class Td3RobotError(Exception):
+    """Base of all errors below. The command line prints the message and exits with `exit_code`."""
+
+    exit_code = 2
+
+
+class ConfigError(Td3RobotError):
+    """A name, option or value that the user gave is not valid."""
+
+
+class CheckpointError(Td3RobotError):
+    """A checkpoint folder is missing, incomplete, damaged or of another robot or network."""
+
+
+class ViewerError(Td3RobotError):
+    """The browser view cannot be shown on this machine."""
+
+
+class NotFiniteError(Td3RobotError):
+    """A loss, action or observation became NaN or infinite; the run stops before it is stored."""
+
+    exit_code = 1
+
+
+def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
+    """The one way to say that a name is not among the valid ones.
+
+    Args:
+        what: the kind of thing, for example "robot".
+        given: what the user wrote.
+        choices: every valid name.
+
+    Returns:
+        A ConfigError that names the input, the nearest valid name and all valid names.
+    """
+    names = sorted(choices)
+    near = difflib.get_close_matches(str(given), names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return ConfigError(f"unknown {what} {given!r}; {hint}valid choices: {', '.join(names)}")

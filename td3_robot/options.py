@@ -1,0 +1,245 @@
+"""Options from dataclasses: one schema for the command line, YAML files, --help and every check of a type."""
+
+import argparse
+import dataclasses
+import math
+import os
+import re
+import reprlib
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import docstring_parser
+import jsonargparse
+import yaml
+
+from td3_robot.errors import ConfigError, unknown
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only, no key twice, and numbers as YAML 1.2 has them: 1e6 and 3e-4 are some, 010 is ten."""
+
+    yaml_implicit_resolvers = {}  # not PyYAML's: dates, octals, base 60, yes and no
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            if (name := str(key.value)) in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is there twice", key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes any text that `_Loader`, or PyYAML's own loader, would take for something else."""
+
+
+_Dumper.add_representer(tuple, _Dumper.represent_list)
+for _tag, _pattern, _first in (
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", "[-+]?(0|[1-9][0-9_]*)", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+):
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
+class Schema:
+    """The options of some dataclasses: a name such as "td3.gamma" -> its type, default and help.
+
+    jsonargparse holds them, checks values against them and prints the help. The words of the command line are
+    taken apart here, since its own errors run over several lines and leave out the valid choices.
+    """
+
+    def __init__(self, program: str, description: str, *classes: type):
+        self.parser = jsonargparse.ArgumentParser(
+            prog=program,
+            usage="%(prog)s [--option value ...]",
+            description=description,
+            exit_on_error=False,
+            print_config=None,
+        )
+        self.options: dict[str, object] = {}  # option -> type
+        for cls in classes:
+            self._add(cls)
+
+    def _add(self, cls: type, prefix: str = "") -> None:
+        doc = docstring_parser.parse(cls.__doc__)
+        texts = {item.arg_name: item.description for item in doc.params}
+        group = self.parser.add_argument_group(doc.short_description.rstrip("."))
+        for item in dataclasses.fields(cls):
+            option = prefix + item.name
+            if dataclasses.is_dataclass(item.type):
+                self._add(item.type, f"{option}.")
+                continue
+            self.options[option] = item.type
+            group.add_argument(
+                f"--{option}",
+                type={Path: str, Path | None: str | None}.get(item.type, item.type),
+                default=argparse.SUPPRESS if item.default is dataclasses.MISSING else item.default,
+                help=texts[item.name],
+            )
+
+    def read_flags(self, argv: list[str]) -> dict[str, object]:
+        """The options that a command line gives, checked. A switch without a value means true."""
+        given, words = {}, list(argv)
+        while words:
+            word = words.pop(0)
+            if word in ("-h", "--help"):
+                self.parser.print_help()
+                raise SystemExit(0)
+            flag, equals, text = word.partition("=")
+            option = flag.removeprefix("--")
+            if option == flag:
+                raise ConfigError(f"cannot place {word!r}: options are written --name value")
+            if option not in self.options:
+                raise unknown("option", option, self.options)
+            if not equals and self.options[option] is bool and (not words or words[0] not in ("true", "false")):
+                text = "true"
+            elif not equals:
+                if not words or words[0].startswith("--"):
+                    raise ConfigError(f"--{option} needs a value: {_described(self.options[option])}")
+                text = words.pop(0)
+            given[option] = self.check(option, self._parsed(option, text))
+        return given
+
+    def _parsed(self, option: str, text: str) -> object:
+        """A value from the command line as YAML would have it; text stays as it is."""
+        hint = self.options[option]
+        if typing.get_origin(hint) is tuple:
+            if _takes_text(hint):
+                return [name.strip() for name in text.split(",") if name.strip()]
+            text = text if text.startswith("[") else f"[{text}]"
+        elif _takes_text(hint):
+            return None if text == "null" and types.NoneType in typing.get_args(hint) else text
+        try:
+            return yaml.load(text, _Loader)
+        except (yaml.YAMLError, ValueError, RecursionError):
+            return text  # which the check refuses, quoting it
+
+    def check(self, option: str, value: object) -> object:
+        """A value turned into its option's type.
+
+        Raises:
+            ConfigError: it is not of that type, or not finite.
+        """
+        hint = self.options[option]
+        problem = ConfigError(f"{option} must be {_described(hint)}, got {_shown(value)}")
+        if value is None:
+            if type(None) in typing.get_args(hint):
+                return None
+            raise problem
+        items = value if isinstance(value, list) else [value]
+        if any(isinstance(item, (list, dict) if _takes_text(hint) else (list, dict, str)) for item in items):
+            raise problem  # jsonargparse itself would read text again and find numbers in it
+        if any(isinstance(item, float) and not math.isfinite(item) for item in items):
+            raise ConfigError(f"{option} must be finite, got {_shown(value)}")
+        if isinstance(value, str) and (kinds := {str, Path} & {hint, *typing.get_args(hint)}):
+            return kinds.pop()(value)  # jsonargparse would take "#" for a comment
+        for candidate in (value, _whole(value)):  # 1e6 is a number of steps too
+            try:
+                return self.parser.parse_object({option: candidate}, defaults=False)[option]
+            except (argparse.ArgumentError, ArithmeticError):
+                pass
+        raise problem
+
+    def read_file(self, path: Path) -> dict[str, object]:
+        """The options that a YAML file gives, checked: {"td3.gamma": 0.98}.
+
+        Raises:
+            ConfigError: it is missing, does not parse, is no mapping, or has an unknown option or a wrong value.
+        """
+        try:
+            return {option: self.check(option, value) for option, value in _flat(_load(path), self.options)}
+        except ConfigError as error:
+            raise ConfigError(f"{str(path)!r}: {error}") from error
+
+
+def _flat(content: dict, options: Iterable[str], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Pairs of option and value of a nested mapping."""
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if name in options:
+            yield name, value
+        elif not any(option.startswith(f"{name}.") for option in options):
+            raise unknown("option", name, options)
+        elif isinstance(value, dict):
+            yield from _flat(value, options, f"{name}.")
+        else:
+            raise ConfigError(f"{name} must be a mapping of options to values, got {_shown(value)}")
+
+
+def build(cls: type, values: dict[str, object], prefix: str = "") -> object:
+    """An instance of a dataclass tree from {option: value}; the others keep their defaults."""
+    chosen = {}
+    for item in dataclasses.fields(cls):
+        option = prefix + item.name
+        if dataclasses.is_dataclass(item.type):
+            chosen[item.name] = build(item.type, values, f"{option}.")
+        elif option in values:
+            chosen[item.name] = values[option]
+    return cls(**chosen)
+
+
+def _described(hint: object) -> str:
+    """What values of a type are called in a message."""
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) is types.UnionType:
+        return " or ".join(_described(arg) for arg in args)
+    if typing.get_origin(hint) is tuple:
+        return f"a list, each {_described(args[0])}"
+    if typing.get_origin(hint) is typing.Literal:
+        return f"one of {', '.join(map(str, args))}"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+    return names.get(hint, "null" if hint is types.NoneType else str(hint))
+
+
+def _takes_text(hint: object) -> bool:
+    """Whether text is among the values of a type, or of the items of one."""
+    return any(kind in (str, Path) or isinstance(kind, str) for kind in (hint, *typing.get_args(hint)))
+
+
+def _shown(value: object) -> str:
+    """A value in a message: as YAML calls it, and never long."""
+    return "null" if value is None else reprlib.repr(value)
+
+
+def _whole(value: object) -> object:
+    """Numbers without a fraction as int, alone or in a list; all else as it is."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _load(path: Path) -> dict:
+    """The mapping that a YAML file holds; an empty file is an empty one."""
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}") from error
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigError(f"{line}{error.problem}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"is no YAML: {' '.join(str(error).split())}") from error
+    if content is not None and not isinstance(content, dict):
+        raise ConfigError(f"must be a mapping of options to values, got {_shown(content)}")
+    return content or {}
+
+
+def write_yaml(content: dict, path: Path) -> None:
+    """Write nested options as plain YAML, complete or not at all; `Schema.read_file` gives them back.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        os.replace(new, path)
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,70 @@
+"""Shared by all tests: one thread, repeatable examples, and an environment to learn in that is no robot."""
+
+import hypothesis
+import pytest
+import torch
+
+from td3_robot.errors import NotFiniteError
+from td3_robot.vec_env import Step
+
+torch.set_num_threads(1)
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+class PointEnv:
+    """Points in the plane that are to come to the origin; B of them, each with its own age.
+
+    The observation is (x, y, age). An action moves the point by a tenth of itself. An episode terminates
+    where the point leaves the unit square, and is truncated at `horizon` steps; both may happen at once.
+    """
+
+    o_dim, a_dim = 3, 2
+
+    def __init__(self, num_envs: int = 4, seed: int = 0, horizon: int = 7):
+        self.num_envs, self.horizon, self.device = num_envs, horizon, torch.device("cpu")
+        self.generator = torch.Generator()
+        self.calls = 0
+        self.reset(seed)
+
+    def reset(self, seed=None):
+        if seed is not None:
+            self.generator.manual_seed(seed)
+        self.observation = self._fresh()
+        return self.observation
+
+    def _fresh(self):
+        place = torch.rand(self.num_envs, 2, generator=self.generator) * 1.8 - 0.9
+        return torch.cat((place, torch.zeros(self.num_envs, 1)), 1)
+
+    def step(self, action):
+        if not torch.isfinite(action).all():
+            raise NotFiniteError("action has a value that is NaN or infinite")
+        assert action.shape == (self.num_envs, self.a_dim) and action.abs().max() <= 1
+        self.calls += 1
+        successor = self.observation + torch.cat((0.1 * action, torch.ones(self.num_envs, 1)), 1)
+        distance = torch.linalg.vector_norm(successor[:, :2], dim=1)
+        terminated = (successor[:, :2].abs() > 1).any(1)
+        truncated = successor[:, 2] >= self.horizon
+        done = (terminated | truncated)[:, None]
+        self.observation = torch.where(done, self._fresh(), successor) if done.any() else successor
+        return Step(self.observation, -distance, terminated, truncated, successor, {"success": distance < 0.3})
+
+    def state_dict(self):
+        return {"observation": self.observation, "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state):
+        self.observation = state["observation"]
+        self.generator.set_state(state["generator"])
+
+
+@pytest.fixture(autouse=True)
+def global_seed():
+    """Every test draws the same random numbers, whichever ran before it."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def point_env():
+    """The class above."""
+    return PointEnv

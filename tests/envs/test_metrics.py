@@ -1,0 +1,160 @@
+"""Metrics of trajectories small enough to work out by hand."""
+
+import dataclasses
+import math
+
+import pytest
+import roboticstoolbox as rtb
+import torch
+
+from envs.kinematics import compile_ets
+from envs.metrics import join, measure, path_length, rms_jerk, summarise, time_to_goal
+from envs.simulator import SimModel
+
+DT = 0.1
+
+
+@pytest.fixture
+def gantry() -> SimModel:
+    """Two sliding joints, along x and along y: the TCP is where the joints are."""
+    return SimModel(
+        chain=compile_ets(rtb.ET.tx() * rtb.ET.ty()),
+        qlim=torch.tensor([[-1.0, -0.25], [1.0, 0.25]]),
+        qdlim=torch.tensor([2.0, 10.0]),
+        dqd=torch.tensor([20.0, 100.0]) * DT,
+        dt=DT,
+        gripper_stroke=(0.0, 0.0),
+        gripper_step=0.0,
+        driver_mimic=torch.empty(0),
+    )
+
+
+@pytest.fixture
+def trajectory() -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Two episodes. A: from (0.1, 0) straight to (0.3, 0), then rest. B: y from 0 to 0.25 to -0.2, in two steps.
+
+    B's third row is not part of its episode, and as bad as can be.
+    """
+    q = torch.tensor([[[0.2, 0.0], [0.5, 0.25]], [[0.3, 0.0], [0.5, -0.2]], [[0.3, 0.0], [9.0, 9.0]]])
+    qd = torch.tensor([[[1.0, 0.0], [0.0, 2.5]], [[1.0, 0.0], [0.0, -4.5]], [[0.0, 0.0], [90.0, 90.0]]])
+    info = {
+        "q": q,
+        "qd": qd,
+        "tcp": torch.cat((q, torch.zeros(3, 2, 1)), 2),
+        "position_error": torch.tensor([[0.1, 0.3], [0.0, 0.4], [0.0, 0.7]]),
+        "success": torch.tensor([[False, True], [True, False], [True, True]]),
+    }
+    return info, torch.tensor([[True, True], [True, True], [True, False]])
+
+
+def test_hand_worked_trajectories(gantry, trajectory):
+    got = measure(gantry, *trajectory)
+    expected = {
+        "success": [1.0, 0.0],
+        "final_position_error_m": [0.0, 0.4],
+        "time_to_goal_s": [0.2, math.nan],
+        "path_length_m": [0.1 + 0.1, 0.25 + 0.45],
+        # A: qd_x 1, 1, 0 changes by 1, 0, -1, and that by 1, -1, -1. B: qd_y changes by 2.5, -7, that by 2.5, -9.5.
+        "rms_jerk": [100 * math.sqrt((1 + 1 + 1) / 6), 100 * math.sqrt((2.5**2 + 9.5**2) / 4)],
+        "joint_limit_steps": [0.0, 0.5],
+        "joint_limit_violations": [0, 0],
+        "max_abs_qd_over_limit": [1 / 2, 4.5 / 10],
+        "max_abs_qdd_over_limit": [10 / 20, 70 / 100],
+    }
+    assert got.keys() == expected.keys()
+    for name, values in expected.items():
+        assert got[name].tolist() == pytest.approx(values, rel=1e-6, nan_ok=True), name
+
+
+def test_every_position_outside_the_limits_is_counted(gantry, trajectory):
+    info, _ = trajectory
+    everything = torch.ones(3, 2, dtype=torch.bool)
+    assert measure(gantry, info, everything)["joint_limit_violations"].tolist() == [0, 2]
+    just_beyond = info | {"q": torch.nextafter(gantry.qlim[1], torch.tensor(torch.inf)).expand(3, 2, 2)}
+    assert measure(gantry, just_beyond, everything)["joint_limit_violations"].tolist() == [6, 6]
+    on_the_limit = info | {"q": gantry.qlim[0].expand(3, 2, 2)}
+    assert measure(gantry, on_the_limit, everything)["joint_limit_violations"].tolist() == [0, 0]
+
+
+def test_no_acceleration_figure_without_acceleration_limits(gantry, trajectory):
+    unlimited = dataclasses.replace(gantry, dqd=torch.full((2,), torch.inf))
+    figures = measure(unlimited, *trajectory)
+    assert figures["max_abs_qdd_over_limit"].isnan().all()
+    assert summarise(figures)["max_abs_qdd_over_limit"] is None
+
+
+def test_episodes_do_not_touch_each_other(gantry, trajectory):
+    info, alive = trajectory
+    together = measure(gantry, info, alive)
+    for i in range(2):
+        alone = measure(gantry, {name: value[:, i : i + 1] for name, value in info.items()}, alive[:, i : i + 1])
+        for name in together:
+            torch.testing.assert_close(alone[name], together[name][i : i + 1], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("success", "length", "steps"),
+    [
+        ("0011", 4, 3),
+        ("1101", 4, 4),  # a visit that does not last does not count
+        ("1111", 4, 1),
+        ("1110", 4, None),
+        ("0000", 4, None),
+        ("0110", 3, 2),  # the last row is not part of the episode
+        ("0101", 3, None),
+    ],
+)
+def test_time_to_goal(success, length, steps):
+    rows = torch.tensor([[c == "1"] for c in success])
+    alive = torch.arange(len(success))[:, None] < length
+    expected = math.nan if steps is None else steps * DT
+    assert time_to_goal(rows, alive, DT).item() == pytest.approx(expected, nan_ok=True)
+
+
+def test_path_of_a_circle_and_of_standing_still():
+    angle = torch.linspace(0, 2 * math.pi, 1001, dtype=torch.float64)
+    circle = torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), 1)
+    tcp = torch.stack((0.5 * circle, torch.full_like(circle, 3.0)), 1)
+    assert path_length(tcp, torch.ones(1000, 2, dtype=torch.bool)).tolist() == pytest.approx([math.pi, 0.0], rel=1e-5)
+
+
+def test_jerk_of_a_joint_whose_acceleration_grows_steadily():
+    time = DT * torch.arange(1, 201, dtype=torch.float64)
+    qd = 0.5 * 3.0 * time**2  # jerk 3 rad/s3; half of it in the first step, when it begins
+    alive = torch.ones(200, 1, dtype=torch.bool)
+    assert rms_jerk(qd[:, None, None], alive, DT).item() == pytest.approx(3.0, rel=2e-3)
+    assert rms_jerk(qd[:3, None, None], alive[:3], DT).item() == pytest.approx(3.0 * math.sqrt((0.25 + 1 + 1) / 3))
+
+
+def test_summary_of_known_episodes():
+    column = lambda *values: torch.tensor(values, dtype=torch.float64)  # noqa: E731
+    nan = math.nan
+    figures = {
+        "success": column(1, 1, 1, 0, 0),
+        "final_position_error_m": column(0.5, 0.1, 0.2, 0.4, 0.3),
+        "time_to_goal_s": column(2.0, 1.0, 1.5, nan, nan),
+        "path_length_m": column(1, 2, 3, 4, 100),
+        "rms_jerk": column(1, 1, 7, 8, 9),
+        "joint_limit_steps": column(0, 0, 0, 0.5, 1),
+        "joint_limit_violations": torch.tensor([0, 0, 2, 0, 1]),
+        "max_abs_qd_over_limit": column(0.1, 0.9, 0.2, 0.3, 0.4),
+        "max_abs_qdd_over_limit": column(0.8, 0.1, 0.2, 0.3, 0.4),
+    }
+    summary = summarise(figures)
+    assert summary == {
+        "success_rate": pytest.approx(0.6),
+        "final_position_error_m": {"median": pytest.approx(0.3), "p95": pytest.approx(0.4 + 0.8 * 0.1)},
+        "time_to_goal_s": {"median": pytest.approx(1.5)},
+        "path_length_m": {"median": 3.0},
+        "rms_jerk_rad_s3": {"median": 7.0},
+        "joint_limit_hits": pytest.approx(0.3),
+        "joint_limit_violations": 3,
+        "max_abs_qd_over_limit": 0.9,
+        "max_abs_qdd_over_limit": 0.8,
+    }
+    assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {"median": None}
+
+
+def test_rounds_join_in_order_and_the_surplus_is_dropped():
+    rounds = [{"success": torch.tensor([0.0, 1.0])}, {"success": torch.tensor([2.0, 3.0])}]
+    assert join(rounds, 3)["success"].tolist() == [0.0, 1.0, 2.0]

@@ -1,0 +1,206 @@
+"""evaluate.py as its user meets it: exit codes, messages, the table and the JSON file."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import envs
+from td3_robot import TD3
+from td3_robot.config import Config, TD3Config, save_config
+from td3_robot.errors import CheckpointError, Td3RobotError
+
+ROOT = Path(__file__).resolve().parent.parent
+SUMMARY = {
+    "success_rate",
+    "final_position_error_m",
+    "time_to_goal_s",
+    "path_length_m",
+    "rms_jerk_rad_s3",
+    "joint_limit_hits",
+    "joint_limit_violations",
+    "max_abs_qd_over_limit",
+    "max_abs_qdd_over_limit",
+}
+
+
+@pytest.fixture(scope="module")
+def env():
+    return envs.make("panda", "reach")
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch, env):
+    """A working directory with two runs: `transpose` reaches most goals, `still` never moves."""
+    monkeypatch.chdir(tmp_path)
+    save_policy(env, "transpose", gain=2.0)
+    save_policy(env, "still", gain=0.0)
+    return tmp_path
+
+
+def save_policy(env, name: str, gain: float) -> None:
+    """A policy that needs no training: action = tanh(gain J_v^T error), as ReLU(x) - ReLU(-x) = x."""
+    config = Config(threads=1, td3=TD3Config(hidden=(2 * env.a_dim,)))
+    agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
+    eye = torch.eye(env.a_dim)
+    with torch.no_grad():
+        for parameter in agent.actor.parameters():
+            parameter.zero_()
+        agent.actor.layers[0].weight[:, env.layout["joint_error"]] = torch.cat((eye, -eye))
+        agent.actor.layers[1].weight.copy_(gain * torch.cat((eye, -eye), 1))
+    agent.save(Path("checkpoints", name))
+    save_config(config, Path("checkpoints", name, "config.yaml"))
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    """`python evaluate.py ...` in the working directory."""
+    command = [sys.executable, str(ROOT / "evaluate.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def evaluate():
+    """evaluate.py in this process, which saves its imports."""
+    spec = importlib.util.spec_from_file_location("evaluate", ROOT / "evaluate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measured(evaluate, *arguments: str) -> dict:
+    assert evaluate.main([*arguments, "--json", "out.json"]) == 0
+    return json.loads(Path("out.json").read_text())
+
+
+def cells(text: str) -> dict[str, list[str]]:
+    """Label -> cells of the table's rows."""
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_table_and_json_say_the_same(work):
+    arguments = "--checkpoint transpose --episodes 100 --seed 7 --baseline rrmc,random --json out.json"
+    result = run(*arguments.split())
+    assert result.returncode == 0 and result.stderr == ""
+    assert result.stdout.startswith("checkpoints/transpose: panda reach, 100 episodes, seed 7\n")
+    assert re.search(r"policy\s*┃\s*rrmc\s*┃\s*random", result.stdout)
+
+    out = json.loads(Path("out.json").read_text())
+    assert out.keys() == {"checkpoint", "robot", "task", "episodes", "seed", "baselines"} | SUMMARY
+    assert [out[key] for key in ("checkpoint", "robot", "task", "episodes", "seed")] == [
+        "checkpoints/transpose",
+        "panda",
+        "reach",
+        100,
+        7,
+    ]
+    assert list(out["baselines"]) == ["rrmc", "random"]
+    assert all(column.keys() == SUMMARY for column in out["baselines"].values())
+
+    columns, rows = [out, *out["baselines"].values()], cells(result.stdout)
+    for label, text in {
+        "success rate [%]": lambda c: f"{100 * c['success_rate']:.1f}",
+        "final error, median [mm]": lambda c: f"{1000 * c['final_position_error_m']['median']:.2f}",
+        "final error, 95th percentile [mm]": lambda c: f"{1000 * c['final_position_error_m']['p95']:.2f}",
+        "time to goal, median [s]": lambda c: "-" if (t := c["time_to_goal_s"]["median"]) is None else f"{t:.2f}",
+        "path length, median [m]": lambda c: f"{c['path_length_m']['median']:.3f}",
+        "peak speed over limit": lambda c: f"{c['max_abs_qd_over_limit']:.3f}",
+        "peak acceleration over limit": lambda c: f"{c['max_abs_qdd_over_limit']:.3f}",
+        "RMS jerk, median [rad/s3]": lambda c: f"{c['rms_jerk_rad_s3']['median']:.1f}",
+        "steps at a joint limit [%]": lambda c: f"{100 * c['joint_limit_hits']:.2f}",
+        "positions outside joint limits": lambda c: f"{c['joint_limit_violations']}",
+    }.items():
+        assert rows.pop(label) == [text(column) for column in columns], label
+    assert not rows
+
+    policy, rrmc, random = columns
+    assert policy["success_rate"] > 0.9 and rrmc["success_rate"] > 0.99 and random["success_rate"] < 0.1
+    for column in columns:
+        assert column["joint_limit_violations"] == 0
+        assert column["max_abs_qd_over_limit"] <= 1 + 1e-6
+        assert column["max_abs_qdd_over_limit"] <= 1 + 1e-5  # the simulator computes in float32
+    assert sorted(os.listdir()) == ["checkpoints", "out.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--checkpoint nothing", "there is no checkpoint at 'checkpoints/nothing'; valid choices: checkpoints/other, "),
+        (
+            "--checkpoint still --baseline rmc",
+            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: random, rrmc",
+        ),
+        ("--checkpoint other", "checkpoint checkpoints/other: Q1 does not fit an agent with o_dim 32, a_dim 7, hidden"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
+    TD3(20, 6, hidden=(14,)).save("checkpoints/other")
+    save_config(Config(td3=TD3Config(hidden=(14,))), Path("checkpoints/other/config.yaml"))
+    result = run(*arguments.split(), "--json", "out.json")
+    assert result.returncode == 2 and result.stdout == ""
+    assert result.stderr.startswith(f"error: {message}") and result.stderr.count("\n") == 1
+    assert os.listdir() == ["checkpoints"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--swift", "no display to open a browser on"),
+        ("--record out.avi", "unknown recording format '.avi'; valid choices: .gif, .mp4, .png"),
+        ("--record no/out.gif", "cannot record to 'no/out.gif': folder 'no' does not exist"),
+        ("--json no/out.json --episodes 1", "cannot write 'no/out.json': No such file or directory"),
+    ],
+)
+def test_what_cannot_be_shown_or_written(work, evaluate, monkeypatch, arguments, message):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(Td3RobotError, match=f"^{re.escape(message)}"):
+        evaluate.main(["--checkpoint", "still", *arguments.split()])
+    assert os.listdir() == ["checkpoints"]
+
+
+def test_a_damaged_checkpoint_is_refused_before_anything_is_measured(work, evaluate, capsys):
+    Path("checkpoints/still/actor").write_bytes(b"\x80damaged")
+    with pytest.raises(CheckpointError, match="^'checkpoints/still/actor' is damaged"):
+        evaluate.main(["--checkpoint", "still", "--json", "out.json"])
+    assert capsys.readouterr().out == ""
+    assert os.listdir() == ["checkpoints"]
+
+
+def test_same_seed_same_result(work, evaluate):
+    arguments = "--checkpoint transpose --episodes 20 --baseline rrmc,random --seed".split()
+    first = measured(evaluate, *arguments, "1")
+    assert measured(evaluate, *arguments, "1") == first
+    assert measured(evaluate, *arguments, "2") != first
+
+
+def test_every_policy_gets_the_same_starts_and_goals(work, evaluate, monkeypatch):
+    """In several rounds, the last one cut: a baseline that acts like the policy gets the policy's figures."""
+    stay = lambda env: lambda observation: torch.zeros(env.num_envs, env.a_dim)  # noqa: E731
+    monkeypatch.setattr("envs.baselines._BASELINES", {"first": stay, "second": stay})
+    monkeypatch.setattr(evaluate, "ROUND", 8)
+    out = measured(evaluate, "--checkpoint", "still", "--episodes", "20", "--baseline", "first,second")
+    policy = {name: out[name] for name in SUMMARY}
+    assert policy["path_length_m"]["median"] < 1e-6 and policy["final_position_error_m"]["median"] > 0.1
+    assert out["baselines"] == {"first": policy, "second": policy}
+
+
+def test_episodes_beyond_the_asked_number_are_not_counted(work, env, evaluate, monkeypatch):
+    """About half of the episodes succeed, and of seven that is k/7, not k/8."""
+    save_policy(env, "slow", gain=0.6)
+    monkeypatch.setattr(evaluate, "ROUND", 4)
+    rate = measured(evaluate, "--checkpoint", "slow", "--episodes", "7")["success_rate"]
+    assert 0 < rate < 1 and 7 * rate == pytest.approx(round(7 * rate))
+
+
+def test_json_replaces_an_older_file_whole(work, evaluate):
+    Path("out.json").write_text("x" * 100_000)
+    assert measured(evaluate, "--checkpoint", "still", "--episodes", "2")["episodes"] == 2
+    assert sorted(os.listdir()) == ["checkpoints", "out.json"]
