@@ -3,6 +3,7 @@
 import dataclasses
 
 from td3_robot.config import cli, config_of, parse_evaluate
+from td3_robot.errors import ConfigError
 
 ROUND = 1000  # environments that step together
 
@@ -16,11 +17,14 @@ def main(argv: list[str]) -> int:
 
     import envs
     from envs.baselines import check_names, make_baseline
-    from envs.report import print_table, write_json
+    from envs.report import print_table
     from td3_robot import TD3
     from td3_robot.memory import keep_freed_memory
+    from td3_robot.tracking import write_json
 
     check_names(arguments.baseline)
+    if arguments.json and not arguments.json.parent.is_dir():
+        raise ConfigError(f"cannot write {str(arguments.json)!r}: folder {str(arguments.json.parent)!r} does not exist")
     if arguments.swift:
         from envs.swift_viewer import find_browser
 

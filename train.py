@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
         on_step = [display.advance]
         if arguments.swift:  # before the run folder is made: where there is no browser, nothing else happens
             on_step.append(_live_view(config, agent.actor, cleanup))
-        folder = arguments.resume or (claim_run(RUNS, config.run) if config.run else next_run(RUNS))
+        folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         trainer = Trainer(agent, env, evaluation_env, config, folder, STARTED, on_step)
         if arguments.resume:
             trainer.resume()

@@ -25,7 +25,7 @@ from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
 import envs  # noqa: E402
 from td3_robot.config import parse_train  # noqa: E402
 from td3_robot.evaluation import evaluate  # noqa: E402
-from td3_robot.trainer import write_json  # noqa: E402
+from td3_robot.tracking import write_json  # noqa: E402
 
 
 class ArmVecEnv(VecEnv):
@@ -120,12 +120,12 @@ def main(folder: Path, config) -> None:
         seed=config.seed,
         device="cpu",
     )
-    with (folder / "metrics.csv").open("w", newline="") as file:
+    with (folder / "metrics.csv").open("w", newline="", buffering=1) as file:
         evaluation = Evaluation(evaluation_env, config, file)
         model.learn(config.steps, callback=evaluation)
         evaluation.measure()
     counts = {"env_steps": model.num_timesteps, "gradient_steps": model._n_updates}
-    write_json({**evaluation.scores, **counts}, folder / "summary.json")
+    write_json(folder / "summary.json", {**evaluation.scores, **counts})
 
 
 if __name__ == "__main__":

@@ -28,12 +28,19 @@ class GoalSampler:
         self.pool = self._lower.new_empty(0, 3)
 
     def draw(self, count: int) -> Tensor:
-        """(count, 3) reachable goals in the base frame [m]."""
+        """(count, 3) reachable goals in the base frame [m].
+
+        Raises:
+            ConfigError: the workspace box holds (almost) nothing that the TCP can reach.
+        """
         while len(self.pool) < count:
             lower, upper = self._model.qlim
             unit = torch.rand(self.BLOCK, len(lower), generator=self._generator, device=lower.device)
             tcp = kinematics.fkine(self._model.chain, lower + unit * (upper - lower))[:, :3, 3]
             inside = ((tcp > self._lower) & (tcp < self._upper)).all(1)
+            if not inside.any():
+                box = [self._lower.tolist(), self._upper.tolist()]
+                raise ConfigError(f"workspace {box} holds none of {self.BLOCK} random TCP positions; enlarge it")
             self.pool = torch.cat((self.pool, tcp[inside]))
         goals, self.pool = self.pool[:count], self.pool[count:]
         return goals
@@ -43,7 +50,8 @@ class ArmEnv:
     """B simulated arms doing one task; a `td3_robot.vec_env.VecEnv`.
 
     `info` holds, for the step just made and before any reset: `success` (B,) bool, `position_error`
-    (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s], `tcp` (B, 3) [m], and `reward/<term>` (B,).
+    (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s], `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m], and
+    `reward/<term>` (B,). Read them only: some are the simulator's own state.
     """
 
     def __init__(self, robot: Robot, task: reach.Reach, num_envs: int, device: str, seed: int):
@@ -52,7 +60,7 @@ class ArmEnv:
         self.robot, self.task = robot, task
         self.num_envs, self.device = num_envs, torch.device(device)
         self.model = simulator.compile_robot(robot, task.dt, self.device)
-        self.layout = task.layout(robot.n, len(self.model.driver_mimic))
+        self.layout = task.layout(self.model)
         self.o_dim, self.a_dim = self.layout.size, robot.n
         self._home = torch.as_tensor(robot.home, dtype=torch.float32, device=self.device)
         self._generator = torch.Generator(self.device)
@@ -121,6 +129,7 @@ class ArmEnv:
             "position_error": distance,
             "q": self.state.q,
             "qd": self.state.qd,
+            "gripper": self.state.gripper,
             "tcp": self.tcp,
             **{f"reward/{name}": value for name, value in terms.items()},
         }

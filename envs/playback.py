@@ -80,9 +80,8 @@ def _episode(policy: Policy, env: ArmEnv, observation: Tensor, number: int) -> t
     frames = [frame(env.state.q, env.state.gripper, torch.linalg.vector_norm(env.goal - env.tcp))]
     ended = False
     while not ended:
-        gripper = env.state.gripper  # one step behind: after the last step it is that of the next episode
         step = env.step(policy(observation))
         observation = step.observation
-        frames.append(frame(step.info["q"], gripper, step.info["position_error"]))
+        frames.append(frame(step.info["q"], step.info["gripper"], step.info["position_error"]))
         ended = bool(step.terminated | step.truncated)
     return frames, observation

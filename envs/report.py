@@ -1,13 +1,7 @@
-"""An evaluation as a table on the terminal and as a JSON file."""
-
-import json
-import os
-from pathlib import Path
+"""An evaluation as a table on the terminal."""
 
 from rich.console import Console
 from rich.table import Table
-
-from td3_robot.errors import ConfigError
 
 _ROWS = (  # label, where `metrics.summarise` has it, factor into the unit of the label, format
     ("success rate [%]", ("success_rate",), 100, ".1f"),
@@ -43,18 +37,3 @@ def _cell(summary: dict[str, object], keys: tuple[str, ...], factor: float, form
     for key in keys:
         value = value[key]
     return "-" if value is None else format(value * factor, form)
-
-
-def write_json(path: Path, results: dict[str, object]) -> None:
-    """Write results as JSON, complete or not at all.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    new = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        new.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        os.replace(new, path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error

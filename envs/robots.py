@@ -13,6 +13,7 @@ from envs.kinematics import Chain, compile_ets
 from td3_robot.errors import ConfigError, unknown
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+_ARRAYS = ("home", "qlim", "qdlim", "workspace")  # what every robot file gives; qddlim and gripper where known
 
 
 @dataclass
@@ -68,20 +69,26 @@ def make_robot(name: str) -> Robot:
     import roboticstoolbox as rtb  # here: it takes over a second, and a wrong name should not
 
     _release_models_at_exit()
+    if missing := [key for key in ("model", *_ARRAYS) if key not in values]:
+        raise ConfigError(f"robot {name!r}: {', '.join(missing)} missing in configs/robots/{name}.yaml")
     model = getattr(rtb.models, values["model"])()
     robot = Robot(
         name=name,
         rtb=model,
         chain=compile_ets(model.ets()),
-        home=np.array(values["home"], float),
-        qlim=np.array(values["qlim"], float),
-        qdlim=np.array(values["qdlim"], float),
-        qddlim=np.array(values["qddlim"], float) if "qddlim" in values else None,
-        workspace=np.array(values["workspace"], float),
+        qddlim=_array(name, "qddlim", values["qddlim"]) if "qddlim" in values else None,
         _gripper=make_gripper(values["gripper"]) if "gripper" in values else None,
+        **{key: _array(name, key, values[key]) for key in _ARRAYS},
     )
     _check(robot)
     return robot
+
+
+def _array(robot: str, key: str, value: object) -> np.ndarray:
+    try:
+        return np.array(value, float)
+    except (TypeError, ValueError):
+        raise ConfigError(f"robot {robot!r}: {key} must be numbers, got {value!r}") from None
 
 
 @functools.cache

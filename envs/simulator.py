@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from envs import kinematics
 from envs.kinematics import Chain
 from envs.robots import Robot
 
@@ -25,6 +26,8 @@ class SimModel:
         gripper_step: largest change of the driver coordinate in one control step.
         driver_mimic: (2,) position of the right and left driver joint as multiples of the driver
             coordinate; (0,) for an arm without a gripper.
+        position_joints: how many joints can move the TCP. The last joint of most arms cannot: its axis
+            passes through the TCP, and it only turns the gripper.
     """
 
     chain: Chain
@@ -35,6 +38,7 @@ class SimModel:
     gripper_stroke: tuple[float, float]
     gripper_step: float
     driver_mimic: Tensor
+    position_joints: int
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,17 @@ def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu") -
         gripper_stroke=(hand.closed, hand.opened) if hand else (0.0, 0.0),
         gripper_step=hand.speed * dt if hand else 0.0,
         driver_mimic=tensor(hand.mimic[list(hand.drivers)] if hand else []),
+        position_joints=_position_joints(robot),
     )
+
+
+def _position_joints(robot: Robot) -> int:
+    """Joints up to the last one that moves the TCP, judged at poses spread over the position limits."""
+    lower, upper = torch.as_tensor(robot.qlim)
+    q = lower + torch.linspace(0.1, 0.9, 9, dtype=torch.float64)[:, None] * (upper - lower)
+    J_v = kinematics.jacob0(robot.chain.to(dtype=torch.float64), q)[:, :3]
+    moves = (J_v.abs() > 1e-6).any(0).any(0)  # chain constants are rounded to float32
+    return int(moves.nonzero().max()) + 1
 
 
 def rest(model: SimModel, q: Tensor) -> SimState:

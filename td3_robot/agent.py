@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from td3_robot import checkpoint
-from td3_robot.errors import CheckpointError
+from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.losses import actor_loss, clipped_double_q_target, critic_loss, smoothed_target_action
 from td3_robot.networks import MLP
 from td3_robot.replay import Batch
@@ -34,6 +34,9 @@ class TD3:
         policy_noise, noise_clip: standard deviation and bound of the noise on target actions, in units of a_max.
         policy_delay: critic updates for each update of the actor and the targets.
         seed: of the initial weights and of the target noise.
+
+    Raises:
+        ConfigError: a_max is not positive and finite, or not of shape () or (a_dim,).
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class TD3:
         self.o_dim, self.a_dim = o_dim, a_dim
         self.device = torch.device(device)
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
+        if self.a_max.shape not in ((), (a_dim,)) or not ((self.a_max > 0) & self.a_max.isfinite()).all():
+            raise ConfigError(f"a_max must be positive and finite, one value or {a_dim}, got {self.a_max.tolist()}")
         self.gamma, self.tau = gamma, tau
         self.policy_noise, self.noise_clip, self.policy_delay = policy_noise, noise_clip, policy_delay
         self.gradient_steps = 0
@@ -87,7 +92,13 @@ class TD3:
         Returns:
             Named 0-d tensors, left on the device so that nothing waits for it: `Q1_loss`, `Q2_loss`, `Q1`
             (mean value of the batch) and, when the actor was updated, `actor_loss`.
+
+        Raises:
+            ValueError: reward or done is not (B, 1); as (B,) it would silently broadcast to (B, B).
         """
+        column = (len(batch.state), 1)
+        if batch.reward.shape != column or batch.done.shape != column:
+            raise ValueError(f"reward and done must be {column}, got {batch.reward.shape} and {batch.done.shape}")
         self.gradient_steps += 1
         metrics = self._update_critics(batch)
         if self.gradient_steps % self.policy_delay == 0:

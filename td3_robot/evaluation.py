@@ -1,5 +1,6 @@
 """Rolling a policy out, without noise, and what every task has in common to measure."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -50,9 +51,9 @@ def rollout(policy: Policy, env: VecEnv, observation: Tensor, keep: tuple[str, .
 
 
 def rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[Rollout]:
-    """As many rounds of B episodes as `episodes` needs, from starts and goals that the seed fixes."""
-    for start in range(0, episodes, env.num_envs):
-        yield rollout(policy, env, env.reset(seed if start == 0 else None))
+    """As many rounds of B episodes as `episodes` needs; round i has the starts and goals of seed + i."""
+    for i in range(math.ceil(episodes / env.num_envs)):
+        yield rollout(policy, env, env.reset(seed + i))
 
 
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:

@@ -239,7 +239,7 @@ def write_yaml(content: dict, path: Path) -> None:
     """
     new = path.with_name(f"{path.name}.new")
     try:
-        new.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        new.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False), encoding="utf-8")
         os.replace(new, path)
     except OSError as error:
         raise ConfigError(f"{str(path)!r}: cannot be written: {error.strerror}") from error

@@ -1,6 +1,8 @@
-"""Where the figures of a run go: the terminal, a CSV file, TensorBoard and a picture of the learning curve."""
+"""Where the figures of a run go: the terminal, CSV and JSON files, TensorBoard, a picture of the learning curve."""
 
 import csv
+import json
+import os
 from pathlib import Path
 from typing import Protocol
 
@@ -160,16 +162,30 @@ def plot_learning_curve(folder: Path) -> None:
     returns = success.twinx()
     returns.plot(env_steps, [row["episode_return"] for row in rows], color="tab:orange", marker=".", alpha=0.7)
     returns.set_ylabel("episode return", color="tab:orange")
-    success.secondary_xaxis("top", functions=_seconds_of(rows)).set_xlabel("wall time [s]")
+    if len(set(env_steps)) > 1:
+        success.secondary_xaxis("top", functions=_seconds_of(rows)).set_xlabel("wall time [s]")
     figure.savefig(folder / CURVE_NAME, dpi=120)
 
 
 def _seconds_of(rows: list[dict[str, float]]):
-    """Functions from env steps to wall seconds and back, straight between evaluations and beyond them."""
+    """Functions from env steps to wall seconds and back: the straight line that fits the evaluations best."""
     import numpy as np
 
     steps, seconds = (np.array([row[key] for row in rows]) for key in ("env_steps", "wall_s"))
-    if len(rows) < 2:
-        return (lambda x: x, lambda x: x)
     forward, back = np.polyfit(steps, seconds, 1), np.polyfit(seconds, steps, 1)
     return (lambda x: np.polyval(forward, x), lambda x: np.polyval(back, x))
+
+
+def write_json(path: Path, results: dict[str, object]) -> None:
+    """Write results as JSON, complete or not at all.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    new = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        new.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        os.replace(new, path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error

@@ -1,9 +1,7 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
 import contextlib
-import json
 import math
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +18,7 @@ from td3_robot.evaluation import evaluate
 from td3_robot.noise import GaussianNoise
 from td3_robot.replay import ReplayBuffer
 from td3_robot.schedules import schedule_factor
-from td3_robot.tracking import Tracker
+from td3_robot.tracking import Tracker, write_json
 from td3_robot.vec_env import VecEnv
 
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
@@ -159,7 +157,8 @@ class Trainer:
         """Measure the policy, log, and keep it if it is the best so far."""
         began, env_steps, gradient_steps = self._interval
         seconds = time.perf_counter() - began
-        losses = self._finite_losses()
+        self._require_finite()
+        losses = {name: float(total / count) for name, (total, count) in self._losses.items()}
         scores = evaluate(self.agent.select_action, self.evaluation_env, self.config.seed + _SEED_OF_PERIODIC)
         speed = (self.env_steps - env_steps) / seconds
         metrics = {
@@ -181,20 +180,24 @@ class Trainer:
             tracker.log(metrics)
         self._begin_interval()
 
-    def _finite_losses(self) -> dict[str, float]:
-        """Mean losses of the interval.
+    def _require_finite(self, replay_rows: Tensor | None = None) -> None:
+        """Hold what is about to be reported or saved to finite numbers.
 
         Raises:
-            NotFiniteError: one is NaN or infinite; the one place that a diverged network cannot pass.
+            NotFiniteError: names what is NaN or infinite.
         """
-        losses = {name: float(total / count) for name, (total, count) in self._losses.items()}
-        for name, value in losses.items():
-            if not math.isfinite(value):
+        values = {name: total for name, (total, _) in self._losses.items()}
+        for name in ("actor", "Q1", "Q2"):
+            weights = getattr(self.agent, name).parameters()
+            values[f"a weight of {name}"] = torch.cat([weight.detach().flatten() for weight in weights])
+        if replay_rows is not None:
+            values["a transition in the replay"] = replay_rows
+        for name, value in values.items():
+            if not torch.isfinite(value).all():
                 raise NotFiniteError(
-                    f"{name} became {value} before update {self.agent.gradient_steps}; the last good checkpoint "
+                    f"{name} became NaN or infinite by update {self.agent.gradient_steps}; the last good checkpoint "
                     f"is intact in {self.folder}; lower td3.critic_lr or check the reward"
                 )
-        return losses
 
     @property
     def wall_s(self) -> float:
@@ -217,7 +220,7 @@ class Trainer:
             "solved_at_s": self.solved_at_s,
             "finished": finished,
         }
-        write_json(summary, self.folder / "summary.json")
+        write_json(self.folder / "summary.json", summary)
         return summary
 
     # Resuming ---------------------------------------------------------------------------------------------
@@ -228,7 +231,8 @@ class Trainer:
         Raises:
             NotFiniteError: the networks diverged; the former resume point stays.
         """
-        self._finite_losses()
+        replay = self.replay.state_dict() if with_replay else None
+        self._require_finite(replay["rows"] if replay else None)
         state = {
             "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
@@ -241,7 +245,7 @@ class Trainer:
             "observation": self.observation,
             "refill_until": self._refill_until,
             "env": self.env.state_dict(),
-            "replay": self.replay.state_dict() if with_replay else None,
+            "replay": replay,
         }
         checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state})
         self._saved_at = time.perf_counter()
@@ -274,13 +278,6 @@ class Trainer:
         else:
             self.replay.load_state_dict(state["replay"])
         self._begin_interval()
-
-
-def write_json(content: dict, path: Path) -> None:
-    """Write JSON complete or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(temporary, path)
 
 
 @contextlib.contextmanager

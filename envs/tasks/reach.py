@@ -25,6 +25,9 @@ class Reach:
         precision_weight: height of the reward bonus at the goal.
         precision_scale: distance at which the bonus has fallen to 1/e [m].
         action_weight: reward lost for a full-speed command of all joints.
+        stillness_weight: the same on top of it at the goal, falling to 1/e at `stillness_scale` from it [m]. In
+            proportion to the command, not to its square, which would forgive a slow drift: without this term
+            idle joints wander until they end at a limit and take the TCP off the goal.
         error_unit: length in which the observation gives the error [m]. Errors matter at the scale of
             centimetres beside joint angles of radians; in metres the networks learn to see them last.
     """
@@ -37,11 +40,14 @@ class Reach:
     precision_weight: float
     precision_scale: float
     action_weight: float
+    stillness_weight: float
+    stillness_scale: float
     error_unit: float
 
-    def layout(self, n: int, drivers: int) -> Layout:
-        """Columns of the observation of an arm with n joints and so many gripper drivers."""
-        parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("goal", 3), ("error", 3), ("joint_error", n)]
+    def layout(self, model: SimModel) -> Layout:
+        """Columns of the observation that `observe` gives."""
+        n, drivers, k = len(model.qdlim), len(model.driver_mimic), model.position_joints
+        parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("goal", 3), ("error", 3), ("joint_error", k)]
         return Layout(parts)
 
 
@@ -54,10 +60,12 @@ def observe(task: Reach, model: SimModel, state: SimState, tcp: Tensor, J: Tenso
 
     Returns:
         (B, o_dim), the columns of `Reach.layout`: o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp
-        [error_unit]; joint_error = J_v^T error, the joint motion that shortens the error fastest.
+        [error_unit]; joint_error = J_v^T error, the joint motion that shortens the error fastest, without the
+        joints that cannot.
     """
     error = (goal - tcp) / task.error_unit
-    joint_error = sum(J[:, axis] * error[:, axis, None] for axis in range(3))  # far faster than a sum over strides
+    J_v = J[:, :3, : model.position_joints]
+    joint_error = sum(J_v[:, axis] * error[:, axis, None] for axis in range(3))  # far faster than a strided sum
     return torch.cat((batched_o(model, state), state.qd, tcp, goal, error, joint_error), 1)
 
 
@@ -71,10 +79,13 @@ def reward_terms(task: Reach, distance: Tensor, action: Tensor) -> dict[str, Ten
     Returns:
         Each term (B,).
     """
+    effort = action.square().mean(1)
+    nearness = torch.exp(-distance / task.stillness_scale)
     return {
         "distance": -task.distance_weight * distance,
         "precision": task.precision_weight * torch.exp(-distance / task.precision_scale),
-        "action": -task.action_weight * action.square().mean(1),
+        "action": -task.action_weight * effort,
+        "stillness": -task.stillness_weight * nearness * effort.sqrt(),
     }
 
 

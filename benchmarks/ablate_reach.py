@@ -1,0 +1,65 @@
+"""What each setting of the `reach` preset is worth: the preset with one thing changed at a time.
+
+    python benchmarks/ablate_reach.py [--seeds 3]
+
+Prints the success rate on 1,000 held-out goals after a quarter, half and all of the preset's env steps: the
+mean over the seeds, and the worst seed in brackets. docs/reach.md keeps the table.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from td3_robot.config import parse_train
+from td3_robot.tracking import read_metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+VARIANTS = {
+    "preset": "",
+    "gamma 0.95": "--td3.gamma 0.95",
+    "tau 0.005 (paper)": "--td3.tau 0.005",
+    "target noise 0.2, clip 0.5 (paper)": "--td3.policy_noise 0.2 --td3.noise_clip 0.5",
+    "constant exploration noise": "--schedule.noise constant",
+    "one sigma for all envs": "--exploration.per_env false",
+    "constant learning rate": "--schedule.lr constant",
+    "learning rate 1e-3": "--td3.actor_lr 1e-3 --td3.critic_lr 1e-3",
+    "no policy delay": "--td3.policy_delay 1",
+}
+
+
+def curve(flags: list[str], folder: Path) -> list[dict[str, float]]:
+    """Train once; the rows of its metrics.csv."""
+    command = [sys.executable, str(ROOT / "train.py"), "--robot", "panda", "--run", "run", *flags]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+    return read_metrics(folder / "checkpoints" / "run")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N-1 are trained")
+    seeds = range(parser.parse_args().seeds)
+    steps = parse_train(["--task", "reach"]).config.steps
+    marks = [steps // 4, steps // 2, steps]
+    print("| change | " + " | ".join(f"{mark:,} env steps" for mark in marks) + " |\n| --- | --- | --- | --- |")
+    for name, flags in VARIANTS.items():
+        curves = []
+        for seed in seeds:
+            with tempfile.TemporaryDirectory() as scratch:
+                curves.append(curve([*flags.split(), "--seed", str(seed)], Path(scratch)))
+        cells = []
+        for mark in marks:
+            rates = [[row["success_rate"] for row in rows if row["env_steps"] <= mark][-1] for rows in curves]
+            cells.append(f"{sum(rates) / len(rates):.1%} ({min(rates):.1%})")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""make: robots and tasks by name."""
+
+import pytest
+import torch
+
+import envs
+from envs.registry import TASKS
+from envs.robots import robot_names
+from td3_robot.errors import ConfigError
+from td3_robot.vec_env import VecEnv
+
+
+@pytest.mark.parametrize("robot", robot_names())
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_every_robot_can_do_every_task(robot, task):
+    env = envs.make(robot, task, num_envs=3, seed=1)
+    assert isinstance(env, VecEnv)
+    assert (env.num_envs, env.device) == (3, torch.device("cpu"))
+    observation = env.reset()
+    assert observation.shape == (3, env.o_dim)
+    assert env.step(torch.zeros(3, env.a_dim)).observation.shape == (3, env.o_dim)
+
+
+def test_one_environment_is_the_default():
+    assert envs.make("panda", "reach").num_envs == 1
+
+
+def test_the_seed_is_that_of_a_reset():
+    first, second = envs.make("panda", "reach", 2, seed=4), envs.make("panda", "reach", 2, seed=5)
+    assert torch.equal(first.goal, _goal_after_reset(second, 4))
+    assert not torch.equal(first.goal, _goal_after_reset(second, 5))
+
+
+def _goal_after_reset(env, seed):
+    env.reset(seed)
+    return env.goal
+
+
+def test_an_unknown_name_is_refused_with_the_valid_ones():
+    with pytest.raises(ConfigError, match="task 'raech'; did you mean 'reach'.*valid choices: .*reach"):
+        envs.make("panda", "raech")
+    with pytest.raises(ConfigError, match="robot 'pandaa'; did you mean 'panda'.*valid choices: .*panda"):
+        envs.make("pandaa", "reach")
+
+
+@pytest.mark.parametrize("num_envs", [0, -3])
+def test_there_must_be_an_environment(num_envs):
+    with pytest.raises(ConfigError, match=f"num_envs must be at least 1, got {num_envs}"):
+        envs.make("panda", "reach", num_envs=num_envs)

@@ -1,0 +1,84 @@
+"""A small training on the toy environment, for the tests of the trainer."""
+
+import copy
+import dataclasses
+import os
+import time
+
+import pytest
+import torch
+
+from td3_robot import TD3
+from td3_robot.config import Config, EvaluationConfig, ExplorationConfig, ReplayConfig, ScheduleConfig, TD3Config
+from td3_robot.trainer import Trainer
+
+CONFIG = Config(
+    robot="point",
+    task="origin",
+    seed=3,
+    envs=4,
+    steps=400,
+    save_every=1e9,
+    td3=TD3Config(hidden=(16,), actor_lr=1e-3, critic_lr=1e-3, policy_delay=2),
+    replay=ReplayConfig(capacity=150, batch_size=16),  # a ring that goes round more than twice
+    exploration=ExplorationConfig(start_steps=40, noise=0.3, per_env=True),
+    schedule=ScheduleConfig(lr="linear", noise="cosine"),
+    evaluation=EvaluationConfig(every=60, episodes=8),
+)
+
+
+class Log(list):
+    """A tracker that remembers the metrics, and the actor of each evaluation."""
+
+    def __init__(self, agent: TD3):
+        self.agent, self.actors = agent, []
+
+    def log(self, metrics):
+        self.append(metrics)
+        self.actors.append(copy.deepcopy(self.agent.actor.state_dict()))
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def no_fsync(monkeypatch):
+    """Only a power cut needs it, and it is slow."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+@pytest.fixture(scope="session")
+def train(point_env):
+    """Builds a trainer in a folder, from CONFIG and changes to it; its first tracker is a Log."""
+
+    def build(folder, make=point_env, env=None, evaluation_env=None, agent_seed=None, on_step=(), **changes):
+        config = dataclasses.replace(CONFIG, **changes)
+        env = env or make(config.envs, config.seed)
+        evaluation_env = evaluation_env or point_env(config.evaluation.episodes, config.seed)
+        seed = config.seed if agent_seed is None else agent_seed
+        agent = TD3(env.o_dim, env.a_dim, seed=seed, **dataclasses.asdict(config.td3))
+        trainer = Trainer(agent, env, evaluation_env, config, folder, time.perf_counter(), on_step)
+        trainer.trackers.append(Log(agent))
+        return trainer
+
+    return build
+
+
+def leaves(state: object, name: str = "") -> dict[str, torch.Tensor]:
+    """The tensors in nested state dicts, by their path."""
+    if isinstance(state, dict):
+        return {path: leaf for key, item in state.items() for path, leaf in leaves(item, f"{name}.{key}").items()}
+    return {name: state} if isinstance(state, torch.Tensor) else {}
+
+
+@pytest.fixture(scope="session")
+def assert_same():
+    """Checks that two nested state dicts hold the same tensors, bit by bit."""
+
+    def check(left: dict, right: dict) -> None:
+        left, right = leaves(left), leaves(right)
+        assert left and left.keys() == right.keys()
+        different = [name for name in left if not torch.equal(left[name], right[name])]
+        assert not different, f"{len(different)} of {len(left)} differ, {different[0]} first"
+
+    return check

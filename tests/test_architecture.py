@@ -1,0 +1,117 @@
+"""Who may know whom: the layers of design and code, read from the imports themselves."""
+
+import ast
+import graphlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = [*(ROOT / "td3_robot").rglob("*.py"), *(ROOT / "envs").rglob("*.py")]
+
+
+def name_of(path: Path) -> str:
+    """envs/tasks/reach.py -> envs.tasks.reach; a package's own file has the name of the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {name_of(path) for path in SOURCES}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every module of ours that a file imports, wherever in the file it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} has a relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.add(full if full in NAMES else node.module)
+    return {name for name in found if name.split(".")[0] in ("td3_robot", "envs", "train", "evaluate")}
+
+
+GRAPH = {name_of(path): imports_of(path) for path in SOURCES}
+
+
+def reached_from(name: str) -> set[str]:
+    """What a module imports, directly or through others."""
+    seen, waiting = set(), [name]
+    while waiting:
+        for other in GRAPH.get(waiting.pop(), ()):
+            if other not in seen:
+                seen.add(other)
+                waiting.append(other)
+    return seen
+
+
+def test_the_parser_sees_imports():
+    assert {"td3_robot.networks", "td3_robot.losses"} <= GRAPH["td3_robot.agent"]
+    assert "envs.simulator" in GRAPH["envs.arm_env"] and "td3_robot.vec_env" in GRAPH["envs.arm_env"]
+
+
+def test_every_import_of_ours_exists():
+    assert set().union(*GRAPH.values()) <= NAMES
+
+
+def test_the_learning_half_never_heard_of_a_robot():
+    learning = [path for path in SOURCES if name_of(path).startswith("td3_robot")]
+    assert [path.name for path in learning if any(name.startswith("envs") for name in imports_of(path))] == []
+    robotics = re.compile(r"^\s*(from|import) (roboticstoolbox|spatialmath|swift)\b", re.MULTILINE)
+    assert [path.name for path in learning if robotics.search(path.read_text())] == []
+
+
+def test_the_simulating_half_knows_the_seam_and_the_errors_alone():
+    seam = {"td3_robot.vec_env", "td3_robot.errors"}
+    strangers = {
+        name: others
+        for name in GRAPH
+        if name.startswith("envs") and (others := {i for i in GRAPH[name] if i.startswith("td3_robot")} - seam)
+    }
+    assert strangers == {}
+    assert reached_from("td3_robot.vec_env") == reached_from("td3_robot.errors") == set()
+
+
+def test_no_module_imports_a_script():
+    assert not {"train", "evaluate"} & set().union(*GRAPH.values())
+
+
+def test_imports_run_one_way():
+    graphlib.TopologicalSorter(GRAPH).prepare()  # raises CycleError where they go round
+
+
+LAYERS = {
+    "td3_robot": [["errors"], ["config", "vec_env"], ["networks", "losses", "replay"], ["agent"], ["trainer"]],
+    "envs": [["kinematics"], ["robots"], ["simulator"], ["tasks.reach"], ["arm_env"], ["registry"]],
+}
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_no_lower_layer_reaches_up(package):
+    layers = [{f"{package}.{name}" for name in layer} for layer in LAYERS[package]]
+    assert set().union(*layers) <= NAMES, "a layer is gone"
+    for height, layer in enumerate(layers):
+        above = set().union(*layers[height:])
+        for name in layer:
+            assert not reached_from(name) & above, f"{name} reaches {reached_from(name) & above}"
+
+
+def written_files(*suffixes: str) -> list[Path]:
+    """What people write here, in folders and at the root."""
+    folders = ("td3_robot", "envs", "configs", "tests", "benchmarks", "docs")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")] + list(ROOT.iterdir())
+    return [path for path in paths if path.suffix in suffixes]
+
+
+def test_no_file_of_code_is_long():
+    lengths = {path.name: len(path.read_text().splitlines()) for path in written_files(".py")}
+    assert {name: count for name, count in lengths.items() if count > 400} == {}
+
+
+def test_nothing_is_left_to_do():
+    marks = re.compile("[T]ODO|[F]IXME|[X]XX")  # so that this line is none
+    files = written_files(".py", ".md", ".yaml", ".toml")
+    assert [path.name for path in files if marks.search(path.read_text())] == []

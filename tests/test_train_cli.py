@@ -1,0 +1,226 @@
+"""train.py as its user meets it: a real training, a real Ctrl-C, and every wrong word answered in one line."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from td3_robot import checkpoint
+from td3_robot.config import load_config
+from td3_robot.tracking import read_metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
+
+
+def start(cwd: Path, *flags: str) -> subprocess.Popen:
+    command = [sys.executable, str(ROOT / "train.py"), *flags]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=cwd, env=ENVIRONMENT, **pipes)
+
+
+def finish(process: subprocess.Popen, seconds: float = 240) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def train(cwd: Path, *flags: str) -> tuple[int, str, str]:
+    return finish(start(cwd, *flags))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    states = checkpoint.read(folder, names=NETWORKS)
+    return {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
+
+
+def scalars(folder: Path, name: str) -> list[int]:
+    """The env steps at which TensorBoard shows a metric."""
+    return [event.step for event in EventAccumulator(str(folder / "tensorboard")).Reload().Scalars(name)]
+
+
+# A training -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A short training as the README has it, half the steps; run3 is there already."""
+    cwd = tmp_path_factory.mktemp("trained")
+    (cwd / "checkpoints" / "run3").mkdir(parents=True)
+    began = time.monotonic()
+    flags = ("--robot", "panda", "--threads", "1", "--steps", "200_000", "--evaluation.every", "100_000")
+    code, out, err = train(cwd, *flags, "--evaluation.episodes=300")
+    return cwd, code, out, err, time.monotonic() - began
+
+
+def test_half_the_default_training_learns_to_reach(trained):
+    """Untrained policies reach no goal in a hundred; six seeds gave 80 to 99% here."""
+    cwd, code, out, err, _ = trained
+    assert (code, err) == (0, "")
+    summary = json.loads((cwd / "checkpoints" / "run4" / "summary.json").read_text())
+    assert summary["success_rate"] > 0.5
+    assert read_metrics(cwd / "checkpoints" / "run4")[-1]["success_rate"] > 0.5
+
+
+def test_the_run_goes_to_the_next_free_number_and_holds_all_it_should(trained):
+    runs = trained[0] / "checkpoints"
+    assert {path.name for path in runs.iterdir()} == {"run3", "run4"}
+    files = {path.name for path in (runs / "run4").iterdir()}
+    others = {"last", "tensorboard", "config.yaml", "metrics.csv", "summary.json", "learning_curve.png"}
+    assert files == {*NETWORKS, *checkpoint.REQUIRED, *others}
+    assert {path.name for path in (runs / "run4" / "last").iterdir()} == set(checkpoint.NAMES)
+    assert list((runs / "run3").iterdir()) == []
+
+
+def test_summary_and_metrics_agree_with_what_was_asked_and_what_happened(trained):
+    cwd, _, _, _, seconds = trained
+    folder = cwd / "checkpoints" / "run4"
+    summary, rows = json.loads((folder / "summary.json").read_text()), read_metrics(folder)
+    assert [row["env_steps"] for row in rows] == [100_032, 200_000]  # the first step of 64 at or past each multiple
+    assert (summary["robot"], summary["task"], summary["seed"], summary["finished"]) == ("panda", "reach", 0, True)
+    assert summary["env_steps"] == 200_000 and summary["gradient_steps"] == rows[-1]["gradient_steps"]
+    assert rows[-1]["wall_s"] < summary["wall_s"] < seconds  # from process start, so nearly all of it
+    assert summary["wall_s"] > seconds - 3
+    assert summary["solved_at_s"] is None or summary["solved_at_s"] in [row["wall_s"] for row in rows]
+    columns = {"success_rate", "episode_return", "Q1_loss", "Q2_loss", "env_steps_per_s", "updates_per_s", "left_s"}
+    assert columns <= rows[0].keys() and all(math.isfinite(value) for row in rows for value in row.values())
+    config = load_config(folder / "config.yaml")
+    assert (config.steps, config.evaluation.every, config.threads) == (200_000, 100_000, 1)
+
+
+def test_the_terminal_shows_a_line_an_evaluation_and_what_to_do_next(trained):
+    _, _, out, _, _ = trained
+    lines = out.splitlines()
+    assert lines[0] == "panda learns reach (seed 0) in checkpoints/run4"
+    assert lines[1].split()[:2] == ["env", "steps"] and "success" in lines[1]
+    assert lines[2].split()[0] == "100,032" and lines[3].split()[0] == "200,000"
+    assert re.search(r"success rate \d+\.\d% after \d+\.\d s", lines[4])
+    assert "python evaluate.py --checkpoint checkpoints/run4" in out
+
+
+def test_the_curve_is_a_picture_and_tensorboard_has_the_metrics(trained):
+    folder = trained[0] / "checkpoints" / "run4"
+    with Image.open(folder / "learning_curve.png") as image:
+        image.verify()
+        assert image.format == "PNG" and image.width > 400
+    assert scalars(folder, "success_rate") == scalars(folder, "Q1_loss") == [100_032, 200_000]
+
+
+# Stopping and going on --------------------------------------------------------------------------------------
+
+SMALL = (
+    *("--threads", "1", "--envs", "16", "--steps", "16_000", "--save_every", "0.1"),
+    *("--evaluation.every", "8_000", "--evaluation.episodes", "10", "--exploration.start_steps", "320"),
+    *("--td3.hidden", "32", "--replay.batch_size", "32", "--replay.capacity", "5_000"),
+)
+
+
+def interrupt_when(process: subprocess.Popen, happened) -> tuple[int, str, str]:
+    """Ctrl-C as soon as something is there."""
+    deadline = time.monotonic() + 120
+    while not happened():
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    return finish(process)
+
+
+def test_ctrl_c_loses_nothing(tmp_path):
+    """Stopped before its first evaluation and after it, a run ends exactly as one that nobody stopped."""
+    assert train(tmp_path, *SMALL, "--run", "whole")[::2] == (0, "")
+    whole, cut = tmp_path / "checkpoints" / "whole", tmp_path / "checkpoints" / "cut"
+
+    process = start(tmp_path, *SMALL, "--run", "cut")
+    code, out, err = interrupt_when(process, (cut / "last" / "trainer_state").exists)
+    assert (code, err) == (130, "")
+    stopped = re.fullmatch(
+        r"stopped at (\d+) env steps; go on with: python train.py --resume cut", out.splitlines()[-1]
+    )
+    assert stopped and 0 < int(stopped[1]) < 8_000
+    assert json.loads((cut / "summary.json").read_text())["finished"] is False
+
+    code, out, err = interrupt_when(start(tmp_path, "--resume", "cut"), (cut / "metrics.csv").exists)
+    assert (code, err) == (130, "")
+    assert 8_000 <= int(re.search(r"stopped at (\d+)", out)[1]) < 16_000
+
+    code, out, err = train(tmp_path, "--resume", "cut")
+    assert (code, err) == (0, "")
+    summary = json.loads((cut / "summary.json").read_text())
+    assert summary["finished"] and summary["env_steps"] == 16_000
+    assert summary["wall_s"] > json.loads((whole / "summary.json").read_text())["wall_s"]
+    assert scalars(cut, "success_rate") == [8_000, 16_000]
+    scores = [[row[k] for k in ("env_steps", "success_rate", "episode_return")] for row in read_metrics(cut)]
+    assert scores == [[row[k] for k in ("env_steps", "success_rate", "episode_return")] for row in read_metrics(whole)]
+    for folder in ("", "last"):
+        expected = weights(whole / folder)
+        assert all(torch.equal(value, expected[name]) for name, value in weights(cut / folder).items())
+
+
+def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path):
+    code, out, err = train(tmp_path, *SMALL, "--td3.critic_lr", "1e25")
+    assert code == 1
+    assert re.fullmatch(r"error: .*\n", err) and ("became" in err or "NaN" in err)
+    assert all(torch.isfinite(value).all() for value in weights(tmp_path / "checkpoints" / "run1").values())
+
+
+# Wrong words ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--robot", "pandaa"], "robot 'pandaa'; did you mean 'panda'.*valid choices:.*panda"),
+        (["--task", "raech"], "task 'raech'; did you mean 'reach'.*valid choices:.*reach"),
+        (["--stepz", "10"], "option 'stepz'; did you mean 'steps'.*valid choices:.*td3.gamma"),
+        (["--td3.gama", "0.9"], "option 'td3.gama'; did you mean 'td3.gamma'"),
+        (["--steps", "many"], "steps must be a whole number, got 'many'"),
+        (["--td3.gamma", "1.5"], r"td3.gamma must be in \[0, 1\], got 1.5"),
+        (["--steps"], "--steps needs a value: a whole number"),
+        (["panda"], "'panda': options are written --name value"),
+        (["--device", "cuda:99"], "device 'cuda:99' is not available.*cpu"),
+        (["--config", "nowhere.yaml"], "'nowhere.yaml'"),
+        (["--resume", "run1"], "cannot resume 'run1'"),
+        (["--run", "../elsewhere"], "run must be .*'../elsewhere'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_said_in_one_line_and_nothing_is_made(tmp_path, flags, words):
+    code, out, err = train(tmp_path, *flags)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and err.endswith("\n") and err.count("\n") == 1
+    assert re.search(words, err), err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_exists_is_not_trained_over(tmp_path):
+    run = tmp_path / "checkpoints" / "mine"
+    run.mkdir(parents=True)
+    (run / "notes.txt").write_text("do not touch")
+    code, _, err = train(tmp_path, *SMALL, "--run", "mine")
+    assert code == 2 and err.count("\n") == 1
+    assert re.search("run 'mine' exists.*--resume mine", err)
+    assert [path.name for path in run.iterdir()] == ["notes.txt"] and (run / "notes.txt").read_text() == "do not touch"
+    assert [path.name for path in run.parent.iterdir()] == ["mine"]
+
+
+def test_help_lists_the_options(tmp_path):
+    code, out, err = train(tmp_path, "--help")
+    assert (code, err) == (0, "")
+    for option in ("--robot", "--task", "--resume", "--swift", "--td3.gamma", "--evaluation.every"):
+        assert option in out
+    assert list(tmp_path.iterdir()) == []
