@@ -40,5 +40,15 @@ chromium:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "chromium is missing; the tests of the browser view need it: apt install chromium" >&2; fi
 
+# What README.md shows: the shipped run and its pictures.
+.PHONY: run1 figures
+run1: setup
+	rm -rf checkpoints/run1
+	$(BIN)/python train.py --robot panda --run run1
+
+figures: setup-test
+	$(BIN)/python evaluate.py --checkpoint checkpoints/run1 --record img/swift.png
+	cp checkpoints/run1/learning_curve.png img/learning_curve.png
+
 clean:
 	rm -rf .venv *.egg-info

@@ -25,8 +25,10 @@ setup(
         "roboticstoolbox-python>=1.5,<2",
         "spatialmath-python>=1.1.14,<2",
         "swift-sim>=2.1,<3",
+        "websockets>=13",  # envs/swift_server.py
         "pyyaml>=6",
         "jsonargparse[signatures]>=4.35",
+        "docstring-parser>=0.15",
         "rich>=13",
         "tensorboard>=2.16",
         "matplotlib>=3.8",

@@ -5,6 +5,7 @@ its line under "Attributes:"; the flag, the YAML key, the help and the type chec
 Paths are seen from the working directory, but configs/ lies beside this package.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -333,21 +334,29 @@ def resolve_device(name: str) -> str:
 
 
 def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
-    """Run a script's main on the command line and leave with its exit code.
+    """Run a script's main on the command line and end the process with its exit code.
 
-    An error made on purpose becomes one line on stderr, Ctrl-C the exit code 130. Python's own teardown is left
-    out: after drawing a robot it makes nanobind print a page of "leaked" lines. So `main` closes what it opened.
+    Python's own teardown is left out: after a robot was drawn, it makes nanobind print a page of "leaked" lines.
+    So `main` closes what it opened.
     """
+    code = exit_code(main, sys.argv[1:])
+    with contextlib.suppress(BrokenPipeError):  # the reader, `head` for one, has seen enough
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
+    """Run a script's main; an error made on purpose becomes one line on stderr, Ctrl-C the exit code 130."""
     try:
-        code = main(sys.argv[1:])
+        return main(argv) or 0
     except Td3RobotError as error:
         print("error:", " ".join(str(error).splitlines()), file=sys.stderr)
-        code = error.exit_code
+        return error.exit_code
     except KeyboardInterrupt:
-        code = 130
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code or 0)
+        return 130
+    except BrokenPipeError:  # what reads our output, `head` for one, has seen enough
+        return 0
 
 
 @functools.cache

@@ -64,6 +64,30 @@ def train(point_env):
     return build
 
 
+@pytest.fixture(scope="session")
+def scripted(point_env):
+    """Builds an environment whose evaluations give these success rates, whatever the policy."""
+
+    class Scripted(point_env):
+        rates: list[float]
+        played = -2  # the constructor resets once
+
+        def reset(self, seed=None):
+            self.played += 1
+            return super().reset(seed)
+
+        def step(self, action):
+            wins = torch.arange(self.num_envs) < self.rates[self.played] * self.num_envs
+            return super().step(action)._replace(info={"success": wins})
+
+    def build(rates: list[float], episodes: int = 8):
+        env = Scripted(episodes)
+        env.rates = rates
+        return env
+
+    return build
+
+
 def leaves(state: object, name: str = "") -> dict[str, torch.Tensor]:
     """The tensors in nested state dicts, by their path."""
     if isinstance(state, dict):

@@ -14,11 +14,11 @@ TARGETS = ("actor_target", "Q1_target", "Q2_target")
 A_MAX = (1.0, 0.1)
 
 
-def batch_of(count: int, o_dim: int = 3, a_dim: int = 2, dtype: torch.dtype = torch.float32, seed: int = 0) -> Batch:
+def batch_of(count: int, o_dim: int = 3, a_dim: int = 2, seed: int = 0) -> Batch:
     generator = torch.Generator().manual_seed(seed)
-    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=dtype)  # noqa: E731
-    done = (torch.rand(count, 1, generator=generator) < 0.3).to(dtype)
-    action = draw(count, a_dim).clamp(-1, 1) * torch.tensor(A_MAX[:a_dim], dtype=dtype)
+    draw = lambda *shape: torch.randn(*shape, generator=generator)  # noqa: E731
+    done = (torch.rand(count, 1, generator=generator) < 0.3).float()
+    action = draw(count, a_dim).clamp(-1, 1) * torch.tensor(A_MAX[:a_dim])
     return Batch(draw(count, o_dim), action, draw(count, 1), draw(count, o_dim), done)
 
 

@@ -1,7 +1,5 @@
 """One update of TD3 against a reference in numpy and float64, written from the papers, every derivative by hand."""
 
-import copy
-
 import numpy as np
 import torch
 
@@ -54,7 +52,7 @@ class ReferenceTD3:
     def __init__(self, agent: TD3, actor_lr: float, critic_lr: float):
         rates = {"actor": actor_lr, "Q1": critic_lr, "Q2": critic_lr}
         self.nets = {name: ReferenceNet(getattr(agent, name), lr) for name, lr in rates.items()}
-        self.targets = {name: copy.deepcopy(net) for name, net in self.nets.items()}
+        self.targets = {name: ReferenceNet(getattr(agent, f"{name}_target"), lr=0.0) for name in rates}
         self.t = 0
 
     def update(self, s, a, r, s2, done, epsilon, gamma, tau, sigma, c, d):
@@ -97,8 +95,6 @@ def test_ten_updates_equal_a_float64_reference_written_from_the_paper():
             for p in getattr(agent, name).parameters():
                 p += 0.5 * torch.randn(p.shape, dtype=p.dtype)
     reference = ReferenceTD3(agent, actor_lr=1e-2, critic_lr=2e-2)
-    for name in NETWORKS:
-        reference.targets[name] = ReferenceNet(getattr(agent, f"{name}_target"), lr=0.0)
 
     for step in range(10):
         batch = transitions(32, seed=step)

@@ -18,8 +18,8 @@ from td3_robot.config import (
     ExplorationConfig,
     ReplayConfig,
     TD3Config,
-    cli,
     config_of,
+    exit_code,
     load_config,
     parse_evaluate,
     parse_train,
@@ -382,9 +382,7 @@ def outcome(error):
     ],
 )
 def test_exit_codes(main, code, stderr, capsys):
-    with pytest.raises(SystemExit) as caught:
-        cli(main)
-    assert (caught.value.code or 0) == code
+    assert exit_code(main, []) == code
     assert capsys.readouterr().err == stderr
 
 

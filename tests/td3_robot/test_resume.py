@@ -66,6 +66,15 @@ def test_interrupted_and_resumed_it_ends_exactly_as_uninterrupted(
     assert summary["success_rate"] == whole_summary["success_rate"]
 
 
+def test_a_resumed_run_remembers_its_best_policy_and_when_it_was_solved(tmp_path, train, scripted, assert_same):
+    first = train(tmp_path, evaluation_env=scripted([0.5, 1.0, 0.75, 0.0]), on_step=stop_at(200))
+    solved_at_s = first.run()["solved_at_s"]
+    second = train(tmp_path, evaluation_env=scripted([0.875, 0.75, 0.5, 0.25, 0.0]), agent_seed=9)
+    second.resume()
+    assert second.run()["solved_at_s"] == solved_at_s is not None
+    assert_same(checkpoint.read(tmp_path)["actor"], first.trackers[0].actors[1])
+
+
 def test_killed_it_goes_on_from_the_last_save(tmp_path, train, uninterrupted, point_env, assert_same):
     class Dying(point_env):
         def step(self, action):

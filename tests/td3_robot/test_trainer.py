@@ -90,28 +90,9 @@ def test_the_first_actions_are_uniform_and_the_later_ones_the_policys_with_noise
     assert noise.std().item() == pytest.approx(0.05, rel=0.1)
 
 
-def scripted(point_env, rates: list[float]):
-    """An environment whose evaluations give these success rates, whatever the policy."""
-
-    class Scripted(point_env):
-        def __init__(self, *args):
-            self.played = -1  # the constructor resets once
-            super().__init__(*args)
-
-        def reset(self, seed=None):
-            self.played += 1
-            return super().reset(seed)
-
-        def step(self, action):
-            wins = torch.arange(self.num_envs) < rates[self.played - 1] * self.num_envs
-            return super().step(action)._replace(info={"success": wins})
-
-    return Scripted
-
-
-def test_the_folder_keeps_the_best_policy_and_last_the_last(tmp_path, train, point_env, assert_same):
+def test_the_folder_keeps_the_best_policy_and_last_the_last(tmp_path, train, scripted, assert_same):
     rates = [0.25, 0.75, 0.75, 0.5, 0.125, 0.0, 0.25]
-    trainer = train(tmp_path, evaluation_env=scripted(point_env, [*rates, 1.0])(8, 0))
+    trainer = train(tmp_path, evaluation_env=scripted([*rates, 1.0]))
     summary, log = trainer.run(), trainer.trackers[0]
     assert [row["success_rate"] for row in log] == rates
     best = 1 if log[1]["episode_return"] >= log[2]["episode_return"] else 2  # equal success: the higher return
@@ -120,8 +101,8 @@ def test_the_folder_keeps_the_best_policy_and_last_the_last(tmp_path, train, poi
     assert summary["success_rate"] == 1.0 and summary["solved_at_s"] is None  # only periodic evaluations solve
 
 
-def test_solved_is_the_first_evaluation_at_99_percent(tmp_path, train, point_env):
-    evaluation_env = scripted(point_env, [0.98, 0.99, 1.0, 0.5, 1.0])(100, 0)
+def test_solved_is_the_first_evaluation_at_99_percent(tmp_path, train, scripted):
+    evaluation_env = scripted([0.98, 0.99, 1.0, 0.5, 1.0], episodes=100)
     trainer = train(tmp_path, evaluation_env=evaluation_env, evaluation=EvaluationConfig(60, 100), steps=240)
     summary, log = trainer.run(), trainer.trackers[0]
     assert [row["success_rate"] for row in log] == pytest.approx([0.98, 0.99, 1.0, 0.5])
