@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from td3_robot.config import cli, config_of, parse_evaluate
+from td3_robot.cli import cli
+from td3_robot.config import config_of, parse_evaluate
 from td3_robot.errors import ConfigError
 
 ROUND = 1000  # environments that step together

@@ -11,7 +11,8 @@ import functools  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
-from td3_robot.config import Config, cli, parse_train, save_config  # noqa: E402
+from td3_robot.cli import cli  # noqa: E402
+from td3_robot.config import Config, parse_train, save_config  # noqa: E402
 
 
 def main(argv: list[str]) -> int:

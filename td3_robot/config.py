@@ -5,20 +5,17 @@ its line under "Attributes:"; the flag, the YAML key, the help and the type chec
 Paths are seen from the working directory, but configs/ lies beside this package.
 """
 
-import contextlib
 import dataclasses
 import functools
 import math
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 from td3_robot.checkpoint import RUNS, find
-from td3_robot.errors import ConfigError, Td3RobotError, unknown
+from td3_robot.errors import ConfigError, unknown
 from td3_robot.options import Schema, build, write_yaml
 from td3_robot.schedules import SCHEDULES
 
@@ -331,32 +328,6 @@ def resolve_device(name: str) -> str:
     if name not in there:
         raise ConfigError(f"device {name!r} is not available on this machine; valid choices: {', '.join(there)}")
     return name
-
-
-def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
-    """Run a script's main on the command line and end the process with its exit code.
-
-    Python's own teardown is left out: after a robot was drawn, it makes nanobind print a page of "leaked" lines.
-    So `main` closes what it opened.
-    """
-    code = exit_code(main, sys.argv[1:])
-    with contextlib.suppress(BrokenPipeError):  # the reader, `head` for one, has seen enough
-        sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
-    """Run a script's main; an error made on purpose becomes one line on stderr, Ctrl-C the exit code 130."""
-    try:
-        return main(argv) or 0
-    except Td3RobotError as error:
-        print("error:", " ".join(str(error).splitlines()), file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # what reads our output, `head` for one, has seen enough
-        return 0
 
 
 @functools.cache

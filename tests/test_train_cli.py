@@ -94,8 +94,9 @@ def test_summary_and_metrics_agree_with_what_was_asked_and_what_happened(trained
     assert (summary["robot"], summary["task"], summary["seed"], summary["finished"]) == ("panda", "reach", 0, True)
     assert summary["env_steps"] == 200_000 and summary["gradient_steps"] == rows[-1]["gradient_steps"]
     assert rows[-1]["wall_s"] < summary["wall_s"] < seconds  # from process start, so nearly all of it
-    assert summary["wall_s"] > seconds - 3
-    assert summary["solved_at_s"] is None or summary["solved_at_s"] in [row["wall_s"] for row in rows]
+    assert summary["wall_s"] > 0.7 * seconds
+    solved = [row["wall_s"] for row in rows if row["success_rate"] >= 0.99]
+    assert summary["solved_at_s"] == (pytest.approx(solved[0], abs=0.1) if solved else None)
     columns = {"success_rate", "episode_return", "Q1_loss", "Q2_loss", "env_steps_per_s", "updates_per_s", "left_s"}
     assert columns <= rows[0].keys() and all(math.isfinite(value) for row in rows for value in row.values())
     config = load_config(folder / "config.yaml")

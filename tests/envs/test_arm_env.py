@@ -4,6 +4,7 @@ The checklist is that of https://github.com/google-deepmind/dm_control/blob/main
 """
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from scipy.optimize import least_squares
 
 import envs
+from envs.arm_env import ArmEnv
 from envs.observation import o
 from envs.robots import make_robot, robot_names
 from td3_robot.errors import ConfigError, NotFiniteError
@@ -254,6 +256,12 @@ def test_goals_lie_in_the_workspace_and_fill_it(robot):
     lower, upper = torch.tensor(env.robot.workspace, dtype=torch.float32)
     assert ((env.goal > lower) & (env.goal < upper)).all()
     assert ((env.goal.amax(0) - env.goal.amin(0)) > 0.9 * (upper - lower)).all()
+
+
+def test_a_workspace_out_of_reach_is_refused():
+    robot = dataclasses.replace(make_robot("panda"), workspace=np.array([[5.0, 5.0, 5.0], [6.0, 6.0, 6.0]]))
+    with pytest.raises(ConfigError, match="workspace .* holds none of"):
+        ArmEnv(robot, make().task, 4, "cpu", seed=0)
 
 
 def joints_at(goal: np.ndarray, ets: rtb.ETS, qlim: np.ndarray, home: np.ndarray) -> np.ndarray:

@@ -93,6 +93,10 @@ SEVEN = [1.0] * 7
         ({"qddlim": [*SEVEN[:6], -1.0]}, "qddlim must be positive"),
         ({"qddlim": SEVEN[:3]}, "qddlim .*shape"),
         ({"workspace": [[0, 0, 0]]}, "workspace .*shape"),
+        ({"without": ("home",)}, "home missing in configs/robots/mine.yaml"),
+        ({"without": ("qdlim", "workspace")}, "qdlim, workspace missing"),
+        ({"qdlim": [*SEVEN[:6], "fast"]}, "qdlim must be numbers, got .*fast"),
+        ({"qlim": [SEVEN, SEVEN[:3]]}, "qlim must be numbers"),
         ({"gripper": "panda_hnd"}, "gripper 'panda_hnd'.*panda_hand"),
     ],
 )

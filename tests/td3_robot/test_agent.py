@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from td3_robot import TD3, Batch, checkpoint
-from td3_robot.errors import CheckpointError
+from td3_robot.errors import CheckpointError, ConfigError
 
 NETWORKS = ("actor", "Q1", "Q2")
 TARGETS = ("actor_target", "Q1_target", "Q2_target")
@@ -184,6 +184,24 @@ def test_target_noise_is_fresh_for_every_sample_joint_and_update():
     agent.update(batch), agent.update(batch)
     actions = torch.cat(seen)
     assert len(seen) == 2 and actions.unique().numel() > 0.95 * actions.numel()
+
+
+@pytest.mark.parametrize("part", ["reward", "done"])
+def test_a_row_where_a_column_belongs_is_refused_before_anything_changes(part):
+    """torch would spread (B,) over (B, B) and learn from the wrong targets without a word."""
+    agent, batch = TD3(3, 2, hidden=(16,)), batch_of(8)
+    before = snapshot(agent, *NETWORKS)
+    with pytest.raises(ValueError, match=r"reward and done must be .*8, 1"):
+        agent.update(batch._replace(**{part: getattr(batch, part)[:, 0]}))
+    assert same(before, snapshot(agent, *NETWORKS)) and agent.gradient_steps == 0
+
+
+@pytest.mark.parametrize(
+    "a_max", [0.0, -1.0, float("nan"), float("inf"), (1.0,), (1.0, 0.0), (1.0, 1.0, 1.0), [[1.0, 1.0]]]
+)
+def test_a_bound_that_is_none_is_refused(a_max):
+    with pytest.raises(ConfigError, match="a_max must be positive and finite, one value or 2"):
+        TD3(3, 2, a_max)
 
 
 # Acting -----------------------------------------------------------------------------------------------------

@@ -19,15 +19,6 @@ from td3_robot.errors import CheckpointError, ConfigError
 posix = pytest.mark.skipif(os.name == "nt", reason="needs fork and SIGKILL")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """A forked child cannot use the thread pool of its parent."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def no_fsync(monkeypatch):
     """What a killed process wrote stays in the file system's memory; only a power cut needs fsync, which is slow."""

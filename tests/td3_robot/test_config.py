@@ -19,14 +19,13 @@ from td3_robot.config import (
     ReplayConfig,
     TD3Config,
     config_of,
-    exit_code,
     load_config,
     parse_evaluate,
     parse_train,
     resolve_device,
     save_config,
 )
-from td3_robot.errors import CheckpointError, ConfigError, NotFiniteError
+from td3_robot.errors import CheckpointError, ConfigError
 
 ROOT = Path(module.__file__).resolve().parents[1]
 
@@ -365,25 +364,6 @@ def test_devices(monkeypatch):
     assert resolve_device("auto") == "cpu"
     assert refusal(resolve_device, "cuda") == "device 'cuda' is not available on this machine; valid choices: cpu"
     assert Config(device="cuda").device == "cuda"  # a file made elsewhere can be read here
-
-
-def outcome(error):
-    raise error
-
-
-@pytest.mark.parametrize(
-    "main, code, stderr",
-    [
-        (lambda argv: None, 0, ""),
-        (lambda argv: 3, 3, ""),
-        (lambda argv: outcome(ConfigError("a\nb")), 2, "error: a b\n"),
-        (lambda argv: outcome(NotFiniteError("loss")), 1, "error: loss\n"),
-        (lambda argv: outcome(KeyboardInterrupt()), 130, ""),
-    ],
-)
-def test_exit_codes(main, code, stderr, capsys):
-    assert exit_code(main, []) == code
-    assert capsys.readouterr().err == stderr
 
 
 def test_parsing_does_not_wait_for_torch():
