@@ -66,8 +66,8 @@ class TD3:
         self.gradient_steps = 0
         self.generator = torch.Generator(self.device).manual_seed(seed)
 
-        with torch.random.fork_rng(devices=[]):  # leave the caller's global generator as it was
-            torch.manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):  # leave the caller's global generators as they were
+            torch.default_generator.manual_seed(seed)
             self.actor = MLP(o_dim, a_dim, self.a_max, hidden=hidden).to(self.device)
             self.Q1 = MLP(o_dim + a_dim, 1, output_activation=None, hidden=hidden).to(self.device)
             self.Q2 = MLP(o_dim + a_dim, 1, output_activation=None, hidden=hidden).to(self.device)

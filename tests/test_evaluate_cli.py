@@ -49,12 +49,13 @@ def save_policy(env, name: str, gain: float) -> None:
     """A policy that needs no training: action = tanh(gain J_v^T error), as ReLU(x) - ReLU(-x) = x."""
     config = Config(threads=1, td3=TD3Config(hidden=(2 * env.a_dim,)))
     agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
-    eye = torch.eye(env.a_dim)
+    columns = env.layout["joint_error"]
+    eye = torch.eye(env.a_dim)[:, : columns.stop - columns.start]
     with torch.no_grad():
         for parameter in agent.actor.parameters():
             parameter.zero_()
-        agent.actor.layers[0].weight[:, env.layout["joint_error"]] = torch.cat((eye, -eye))
-        agent.actor.layers[1].weight.copy_(gain * torch.cat((eye, -eye), 1))
+        agent.actor.layers[0].weight[:, columns] = torch.cat((eye, -eye))
+        agent.actor.layers[1].weight.copy_(gain * torch.cat((torch.eye(env.a_dim), -torch.eye(env.a_dim)), 1))
     agent.save(Path("checkpoints", name))
     save_config(config, Path("checkpoints", name, "config.yaml"))
 
@@ -137,7 +138,7 @@ def test_table_and_json_say_the_same(work):
             "--checkpoint still --baseline rmc",
             "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: random, rrmc",
         ),
-        ("--checkpoint other", "checkpoint checkpoints/other: Q1 does not fit an agent with o_dim 32, a_dim 7, hidden"),
+        ("--checkpoint other", "checkpoint checkpoints/other: Q1 does not fit an agent with o_dim 31, a_dim 7, hidden"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
@@ -155,7 +156,7 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
         ("--swift", "no display to open "),
         ("--record out.avi", "unknown recording format '.avi'; valid choices: .gif, .mp4, .png"),
         ("--record no/out.gif", "cannot record to 'no/out.gif': folder 'no' does not exist"),
-        ("--json no/out.json --episodes 1", "cannot write 'no/out.json': No such file or directory"),
+        ("--json no/out.json --episodes 1", "cannot write 'no/out.json': folder 'no' does not exist"),
     ],
 )
 def test_what_cannot_be_shown_or_written(work, evaluate, monkeypatch, arguments, message):

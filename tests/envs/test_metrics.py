@@ -26,6 +26,7 @@ def gantry() -> SimModel:
         gripper_stroke=(0.0, 0.0),
         gripper_step=0.0,
         driver_mimic=torch.empty(0),
+        position_joints=2,
     )
 
 

@@ -25,8 +25,8 @@ def test_frames_follow_the_episodes_to_their_end(env):
         assert len(frames) == env.task.horizon + 1
         goal, states, grips = env.goal[0].clone(), [env.state.q[0]], [env.state.gripper.item()]
         for _ in range(env.task.horizon):
-            grips.append(env.state.gripper.item())
             step = env.step(policy(None))
+            grips.append(step.info["gripper"].item())
             states.append(step.info["q"][0])
         np.testing.assert_allclose([f.q for f in frames], torch.stack(states).numpy())
         assert [f.gripper for f in frames] == grips
