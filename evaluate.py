@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from envs.browser import find_browser
 from td3_robot.cli import cli
 from td3_robot.config import config_of, parse_evaluate
 from td3_robot.errors import ConfigError
@@ -13,6 +14,8 @@ def main(argv: list[str]) -> int:
     """Parse, build, measure, show. Returns the exit code."""
     arguments = parse_evaluate(argv)
     config = config_of(arguments.checkpoint)
+    if arguments.swift:
+        find_browser()  # where there is none, say so at once
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
@@ -26,10 +29,6 @@ def main(argv: list[str]) -> int:
     check_names(arguments.baseline)
     if arguments.json and not arguments.json.parent.is_dir():
         raise ConfigError(f"cannot write {str(arguments.json)!r}: folder {str(arguments.json.parent)!r} does not exist")
-    if arguments.swift:
-        from envs.swift_viewer import find_browser
-
-        find_browser()  # where there is none, say so before anything is measured
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     make = lambda count: envs.make(config.robot, config.task, count, arguments.device, arguments.seed)  # noqa: E731

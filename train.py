@@ -10,6 +10,7 @@ import dataclasses  # noqa: E402
 import functools  # noqa: E402
 from pathlib import Path  # noqa: E402
 
+from envs.browser import find_browser  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
 from td3_robot.cli import cli  # noqa: E402
 from td3_robot.config import Config, parse_train, save_config  # noqa: E402
@@ -19,6 +20,8 @@ def main(argv: list[str]) -> int:
     """Parse, build, train. Returns the exit code."""
     arguments = parse_train(argv)
     config = arguments.config
+    if arguments.swift:
+        find_browser()  # where there is none, say so at once
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 

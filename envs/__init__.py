@@ -1,7 +1,20 @@
 """Simulated arms and grippers, their tasks, viewers and classical controllers."""
 
-from envs.observation import o
-from envs.registry import make
-from envs.robots import make_robot
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envs.observation import o
+    from envs.registry import make
+    from envs.robots import make_robot
 
 __all__ = ["make", "make_robot", "o"]
+_HOMES = {"o": "observation", "make": "registry", "make_robot": "robots"}
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use, as td3_robot does: a missing browser is told of before torch is there."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -17,8 +17,9 @@ import torch
 import torch.multiprocessing
 from torch import Tensor, nn
 
+from envs.browser import find_browser
 from envs.robots import make_robot
-from envs.swift_viewer import Frame, SwiftViewer, find_browser
+from envs.swift_viewer import Frame, SwiftViewer
 from td3_robot.errors import Td3RobotError, ViewerError
 
 _NICENESS = 10  # the learner comes first where there are fewer cores than processes

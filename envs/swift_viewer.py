@@ -1,11 +1,8 @@
 """The browser view: one arm, its gripper and its goal in the Swift simulator."""
 
 import html
-import os
 import shlex
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import webbrowser
@@ -16,26 +13,11 @@ import spatialgeometry as sg
 from spatialmath import SE3
 from swift import DirectionalLight, HemisphereLight, Label
 
+from envs.browser import HOW_TO_INSTALL, find_browser
 from envs.robots import Robot
 from envs.swift_server import LocalSwift
 from td3_robot.errors import ConfigError, ViewerError
 
-# Programs that show a web page on a Linux desktop, best guess first. $BROWSER goes before them all.
-_BROWSERS = (
-    "x-www-browser",
-    "firefox",
-    "google-chrome",
-    "google-chrome-stable",
-    "chromium",
-    "chromium-browser",
-    "microsoft-edge",
-    "brave-browser",
-    "vivaldi",
-    "opera",
-    "epiphany",
-    "falkon",
-)
-_INSTALL = "install one, for example on Debian or Ubuntu: apt install chromium"
 _PAGE_TIMEOUT = 30.0  # [s] from starting a browser to its page being up; a cold start on a slow disk takes long
 
 
@@ -47,28 +29,6 @@ class Frame(NamedTuple):
     T_bt: np.ndarray | None = None  # (4, 4) goal pose in the base frame
     text: str = ""
     dt: float = 0.05  # [s] until the next picture
-
-
-def find_browser() -> list[str] | None:
-    """The command that opens a page on this machine's desktop, or None where the system opens it itself.
-
-    Raises:
-        ViewerError: a Linux machine without a display or without a browser.
-    """
-    if not sys.platform.startswith("linux"):
-        return None  # macOS and Windows come with a browser and a way to ask for it
-    chosen = shlex.split(os.environ.get("BROWSER", "").split(os.pathsep)[0].replace("%s", ""))
-    if chosen and shutil.which(chosen[0]):
-        return chosen
-    found = next((name for name in _BROWSERS if shutil.which(name)), None)
-    if found is None:
-        raise ViewerError(f"no web browser found; {_INSTALL}, or name yours in the variable BROWSER")
-    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        raise ViewerError(
-            f"no display to open {found} on (neither DISPLAY nor WAYLAND_DISPLAY is set); run on a desktop, "
-            "or write a recording instead: evaluate.py --record"
-        )
-    return [found]
 
 
 class SwiftViewer:
@@ -168,7 +128,7 @@ class SwiftViewer:
         """Open the page with `find_browser`'s command, wait for it and build the scene."""
         if command is None:
             if not webbrowser.open_new_tab(self.url):
-                raise ViewerError(f"the system could not open a browser; {_INSTALL}")
+                raise ViewerError(f"the system could not open a browser; {HOW_TO_INSTALL}")
             self._wait_for_page()
         else:
             with tempfile.TemporaryFile("w+") as complaints:  # a file: a pipe that nobody reads blocks at 64 kB

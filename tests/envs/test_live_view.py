@@ -77,11 +77,11 @@ def test_the_newest_policy_is_shown_and_the_learner_outlives_the_view():
     opened = {"open_browser": False, "on_url": lambda url: pages.append(Page(url))}
     with LiveView("panda", rollout, policy(1.0), **opened) as view:
         (page,) = pages
-        assert until(lambda: page.labels, 5)
+        assert until(lambda: page.labels, 30)
         assert page.labels[0] == "bias 1, nice 10, threads 1"
-        assert until(lambda: view.publish(policy(2.0)) or page.labels[-1].startswith("bias 2"), 5)
+        assert until(lambda: view.publish(policy(2.0)) or page.labels[-1].startswith("bias 2"), 30)
         page.close()
-        assert until(lambda: not view.alive, 5), "closing the tab ends the viewer"
+        assert until(lambda: not view.alive, 30), "closing the tab ends the viewer"
         start = time.perf_counter()
         for _ in range(100):
             view.publish(policy(3.0))
