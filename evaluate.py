@@ -45,10 +45,10 @@ def main(argv: list[str]) -> int:
     about |= {"episodes": arguments.episodes, "seed": arguments.seed}
     policy = _measure(agent.select_action, env, arguments)
     baselines = {name: _measure(make_baseline(name, env), env, arguments) for name in arguments.baseline}
+    if arguments.json:  # before the table, whose reader may have left
+        write_json(arguments.json, about | policy | {"baselines": baselines})
     print("{checkpoint}: {robot} {task}, {episodes} episodes, seed {seed}".format(**about))
     print_table({"policy": policy, **baselines})
-    if arguments.json:
-        write_json(arguments.json, about | policy | {"baselines": baselines})
     if arguments.swift:
         from envs.playback import show_episodes
 

@@ -16,7 +16,7 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(),
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     packages=find_namespace_packages(include=["td3_robot*", "envs*", "configs*"]),
     package_data={"configs": ["*.yaml"], "configs.robots": ["*.yaml"], "configs.tasks": ["*.yaml"]},
     install_requires=[

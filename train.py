@@ -43,9 +43,13 @@ def main(argv: list[str]) -> int:
         if arguments.swift:  # before the run folder is made: where there is no browser, nothing else happens
             on_step.append(_live_view(config, agent.actor, cleanup))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
+        cleanup.callback(_remove_if_empty, folder)
         trainer = Trainer(agent, env, evaluation_env, config, folder, STARTED, on_step)
         if arguments.resume:
             trainer.resume()
+            if trainer.env_steps >= config.steps:
+                print(f"{folder.name} is finished after {trainer.env_steps} env steps; raise --steps to train on")
+                return 0
         save_config(config, folder / "config.yaml")
         trainer.trackers += [display, CsvLog(folder, trainer.env_steps), TensorBoardLog(folder, trainer.env_steps)]
         for tracker in trainer.trackers:
@@ -54,6 +58,12 @@ def main(argv: list[str]) -> int:
         summary = trainer.run()
     plot_learning_curve(folder)
     return _report(summary, folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Give back the name of a run that failed before it began."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _live_view(config: Config, actor, cleanup: contextlib.ExitStack):

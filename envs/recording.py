@@ -84,6 +84,8 @@ def _check(path: Path, size: tuple[int, int]) -> None:
         raise unknown("recording format", path.suffix, _FORMATS)
     if not path.parent.is_dir():
         raise ConfigError(f"cannot record to {str(path)!r}: folder {str(path.parent)!r} does not exist")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"cannot record to {str(path)!r}: it is a folder, or lies in one that cannot be written")
     if any(pixels < 2 or pixels % 2 for pixels in size):
         raise ConfigError(f"size must be two even numbers of pixels, got {size}")
     find_chromium()

@@ -29,7 +29,9 @@ def print_table(columns: dict[str, dict[str, object]]) -> None:
         table.add_column(heading, justify="right")
     for label, keys, factor, form in _ROWS:
         table.add_row(label, *(_cell(summary, keys, factor, form) for summary in columns.values()))
-    Console(highlight=False, markup=False).print(table)
+    with (console := Console(highlight=False, markup=False)).capture() as text:
+        console.print(table)
+    print(text.get(), end="")  # rich would end the process at a closed pipe
 
 
 def _cell(summary: dict[str, object], keys: tuple[str, ...], factor: float, form: str) -> str:

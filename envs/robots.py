@@ -51,6 +51,21 @@ class Robot:
         return self.chain.n
 
 
+def read_values(path: Path) -> dict[str, object]:
+    """The mapping in a robot's or task's YAML file.
+
+    Raises:
+        ConfigError: the file is no YAML, or no mapping.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path.name} must be a mapping of names to values, got {type(values).__name__}")
+    return values
+
+
 def robot_names() -> list[str]:
     """Every registered robot."""
     return sorted(path.stem for path in (CONFIGS / "robots").glob("*.yaml"))
@@ -64,13 +79,15 @@ def make_robot(name: str) -> Robot:
     """
     if name not in robot_names():
         raise unknown("robot", name, robot_names())
-    values = yaml.safe_load((CONFIGS / "robots" / f"{name}.yaml").read_text())
+    values = read_values(CONFIGS / "robots" / f"{name}.yaml")
 
     import roboticstoolbox as rtb  # here: it takes over a second, and a wrong name should not
 
     _release_models_at_exit()
     if missing := [key for key in ("model", *_ARRAYS) if key not in values]:
         raise ConfigError(f"robot {name!r}: {', '.join(missing)} missing in configs/robots/{name}.yaml")
+    if not hasattr(rtb.models, str(values["model"])):
+        raise ConfigError(f"robot {name!r}: roboticstoolbox.models has no {values['model']!r}")
     model = getattr(rtb.models, values["model"])()
     robot = Robot(
         name=name,

@@ -170,8 +170,9 @@ class TD3:
             except (RuntimeError, ValueError, KeyError, AttributeError, TypeError) as error:
                 for other, old in before.items():
                     self._parts()[other].load_state_dict(old)
-                reason = " ".join(str(error).split())[:200]
-                raise CheckpointError(f"{name} does not fit an agent with {self._shape()}: {reason}") from None
+                raise CheckpointError(
+                    f"{name} does not fit an agent with {self._shape()}: {_reason(state, error)}"
+                ) from None
 
     def _shape(self) -> str:
         hidden = [layer.out_features for layer in self.actor.layers[:-1]]
@@ -192,3 +193,11 @@ class TD3:
             self.load_state_dicts(states)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {name}: {error}") from None
+
+
+def _reason(state: object, error: Exception) -> str:
+    """Why a state does not fit: the widths of its layers where it is an MLP's, otherwise what torch said."""
+    weights = [value for name, value in state.items() if name.endswith(".weight")] if isinstance(state, dict) else []
+    if weights:
+        return f"its layers are {'-'.join(str(n) for n in (weights[0].shape[1], *(len(w) for w in weights)))}"
+    return " ".join(str(error).split())[:200]

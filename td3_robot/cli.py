@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -15,7 +16,11 @@ def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
     Python's own teardown is left out: after a robot was drawn, it makes nanobind print a page of "leaked" lines.
     So `main` closes what it opened.
     """
-    code = exit_code(main, sys.argv[1:])
+    try:
+        code = exit_code(main, sys.argv[1:])
+    except Exception:  # a bug: the traceback is for whoever mends it
+        traceback.print_exc()
+        code = 1
     with contextlib.suppress(BrokenPipeError):  # the reader, `head` for one, has seen enough
         sys.stdout.flush()
     sys.stderr.flush()

@@ -221,9 +221,10 @@ class EvaluateArguments:
         seed: Seed of the starts and goals.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
         json: File for the results; by default they are only printed.
-        baseline: Classical controllers to measure on the same starts and goals, separated by commas.
+        baseline: Controllers to measure on the same starts and goals, separated by commas: rrmc (resolved-rate
+            motion control), random (uniformly random actions).
         swift: Show the robot in the browser.
-        record: File for a recording of the browser view.
+        record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
     """
 
     checkpoint: Path
@@ -254,15 +255,16 @@ def parse_train(argv: list[str]) -> TrainArguments:
     resume = None
     if flags.resume is None:
         base = _preset((file | given).get("task", Config.task))
-    elif given.get("run") is None:
+    elif (file | given).get("run") is None:
         resume = _run_folder(flags.resume)
         base = _read_file(resume / "config.yaml")
     else:
         raise ConfigError("run and resume exclude each other: a run that is continued stays in its folder")
     config = build(Config, base | file | given)
-    for name in ("robot", "task") if resume else ():
-        if getattr(config, name) != base.get(name, getattr(Config, name)):
-            raise ConfigError(f"{name} of run {resume.name!r} is {base[name]!r} and stays so when it is resumed")
+    for name in ("robot", "task", "seed") if resume else ():
+        before = base.get(name, getattr(Config, name))
+        if getattr(config, name) != before:
+            raise ConfigError(f"{name} of run {resume.name!r} is {before!r} and stays so when it is resumed")
     return TrainArguments(dataclasses.replace(config, device=resolve_device(config.device)), resume, flags.swift)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,9 +52,10 @@ def rollout(policy: Policy, env: VecEnv, observation: Tensor, keep: tuple[str, .
 
 
 def rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[Rollout]:
-    """As many rounds of B episodes as `episodes` needs; round i has the starts and goals of seed + i."""
-    for i in range(math.ceil(episodes / env.num_envs)):
-        yield rollout(policy, env, env.reset(seed + i))
+    """As many rounds of B episodes as `episodes` needs; the seed fixes the starts and goals of each."""
+    rounds = math.ceil(episodes / env.num_envs)
+    for round_seed in np.random.SeedSequence(seed).generate_state(rounds):  # neighbouring seeds share no round
+        yield rollout(policy, env, env.reset(int(round_seed)))
 
 
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:

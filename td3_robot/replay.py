@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from td3_robot.errors import ConfigError
+
 
 class Batch(NamedTuple):
     """B transitions to learn from; all float32 on the agent's device."""
@@ -26,12 +28,19 @@ class ReplayBuffer:
         o_dim, a_dim: widths of observations and actions.
         device: where the rows live.
         generator: draws the samples.
+
+    Raises:
+        ConfigError: there is not enough memory.
     """
 
     def __init__(self, capacity: int, o_dim: int, a_dim: int, device: torch.device | str, generator: torch.Generator):
         self.capacity, self.generator = capacity, generator
         self._widths = (o_dim, a_dim, 1, o_dim, 1)  # the columns of a Batch, in its order
-        self._rows = torch.empty(capacity, sum(self._widths), device=device)
+        try:
+            self._rows = torch.empty(capacity, sum(self._widths), device=device)
+        except RuntimeError:
+            gigabytes = 4e-9 * capacity * sum(self._widths)
+            raise ConfigError(f"replay.capacity {capacity} needs {gigabytes:,.1f} GB, more than there is") from None
         self._head = 0  # where the next row goes
         self._size = 0
 

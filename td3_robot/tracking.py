@@ -84,6 +84,13 @@ class TensorBoardLog:
         self._writer.close()
 
 
+class _Console(Console):
+    """A console that leaves it to its user what a closed pipe means; rich ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Display:
     """The terminal: a line an evaluation, and a progress bar below them while somebody watches.
 
@@ -105,7 +112,7 @@ class Display:
     )
 
     def __init__(self, total: int, console: Console | None = None):
-        self._console = console or Console(highlight=False)
+        self._console = console or _Console(highlight=False)
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -135,7 +142,10 @@ class Display:
         self._progress.update(self._task, success=metrics["success_rate"])
 
     def _line(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True)
+        try:
+            self._console.print(text, soft_wrap=True)
+        except BrokenPipeError:  # whoever read along, `head` for one, has left; the training goes on
+            self._console.quiet = True
 
     def close(self) -> None:
         """Take the bar away."""

@@ -22,6 +22,10 @@ from td3_robot.tracking import Tracker, write_json
 from td3_robot.vec_env import VecEnv
 
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
+_TRAINER_STATE = frozenset(
+    "env_steps gradient_steps best solved_at_s wall_s generator target_generator sigmas observation refill_until "
+    "env replay".split()
+)
 _SEED_OF_PERIODIC, _SEED_OF_FINAL = 1_000_000, 2_000_000  # added to the seed: goals never trained on
 
 
@@ -111,8 +115,9 @@ class Trainer:
     @torch.no_grad()
     def _collect(self) -> None:
         """One step of every environment, kept in the replay."""
-        step = self.env.step(self._explore())
-        self.replay.add(self.observation, self._action, step.reward, step.next_observation, step.terminated)
+        action = self._explore()
+        step = self.env.step(action)
+        self.replay.add(self.observation, action, step.reward, step.next_observation, step.terminated)
         self.noise.end_episodes(step.terminated | step.truncated)
         self.observation = step.observation
         self.env_steps += self.env.num_envs
@@ -121,11 +126,9 @@ class Trainer:
         """Uniformly random actions at first, then the policy's with noise; always inside [-1, 1]."""
         if self.env_steps < self.config.exploration.start_steps:
             shape = (self.env.num_envs, self.env.a_dim)
-            self._action = torch.rand(shape, generator=self.generator, device=self.env.device) * 2.0 - 1.0
-        else:
-            action = self.agent.select_action(self.observation)
-            self._action = (action + self._noise_factor() * self.noise.sample()).clamp(-1.0, 1.0)
-        return self._action
+            return torch.rand(shape, generator=self.generator, device=self.env.device) * 2.0 - 1.0
+        action = self.agent.select_action(self.observation)
+        return (action + self._noise_factor() * self.noise.sample()).clamp(-1.0, 1.0)
 
     def _noise_factor(self) -> float:
         schedule = self.config.schedule
@@ -169,7 +172,7 @@ class Trainer:
             "env_steps_per_s": speed,
             "updates_per_s": (self.agent.gradient_steps - gradient_steps) / seconds,
             "wall_s": self.wall_s,
-            "left_s": (self.config.steps - self.env_steps) / speed,
+            "left_s": max(0, self.config.steps - self.env_steps) / speed,
         }
         if scores["success_rate"] >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
@@ -257,10 +260,12 @@ class Trainer:
             CheckpointError: there is no resume point, it is damaged, or its networks have other shapes.
             ConfigError: the run had another number of environments.
         """
+        if not (self.folder / LAST).is_dir():
+            raise CheckpointError(f"run {self.folder.name!r} has no resume point: {self.folder / LAST} does not exist")
         states = checkpoint.read(self.folder / LAST, self.agent.device)
-        if "trainer_state" not in states:
-            raise CheckpointError(f"{self.folder / LAST} has no trainer_state to resume from")
-        state = states["trainer_state"]
+        state = states.get("trainer_state", {})
+        if missing := sorted(_TRAINER_STATE - state.keys()):
+            raise CheckpointError(f"{self.folder / LAST}: trainer_state lacks {', '.join(missing)}")
         if len(state["observation"]) != self.env.num_envs:
             raise ConfigError(f"envs must stay {len(state['observation'])} in a resumed run, got {self.env.num_envs}")
         self.agent.load_state_dicts(states)

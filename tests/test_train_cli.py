@@ -225,3 +225,20 @@ def test_help_lists_the_options(tmp_path):
     for option in ("--robot", "--task", "--resume", "--swift", "--td3.gamma", "--evaluation.every"):
         assert option in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_leaves_does_not_cost_the_training(tmp_path):
+    process = start(tmp_path, "--steps", "12_800", "--evaluation.every", "3_200", "--evaluation.episodes", "20")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    assert process.stderr.read() == ""
+    assert read_metrics(tmp_path / "checkpoints/run1")[-1]["env_steps"] == 12_800
+    assert (tmp_path / "checkpoints/run1/summary.json").exists() and (tmp_path / "checkpoints/run1/last").exists()
+    process.stderr.close()
+
+
+def test_a_run_that_fails_before_it_begins_gives_its_name_back(tmp_path):
+    code, _, err = train(tmp_path, "--replay.capacity", "1e13", "--run", "big")
+    assert code == 2 and err.startswith("error: replay.capacity 10000000000000 needs") and err.count("\n") == 1
+    assert not (tmp_path / "checkpoints/big").exists()

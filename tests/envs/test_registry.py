@@ -1,9 +1,12 @@
 """make: robots and tasks by name."""
 
+import re
+
 import pytest
 import torch
 
 import envs
+from envs import registry
 from envs.registry import TASKS
 from envs.robots import robot_names
 from td3_robot.errors import ConfigError
@@ -47,3 +50,29 @@ def test_an_unknown_name_is_refused_with_the_valid_ones():
 def test_there_must_be_an_environment(num_envs):
     with pytest.raises(ConfigError, match=f"num_envs must be at least 1, got {num_envs}"):
         envs.make("panda", "reach", num_envs=num_envs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dt": -0.05}, "dt must be a number and not negative, got -0.05"),
+        ({"horizon": 0}, "horizon must be positive, got 0"),
+        ({"horizon": 2.5}, "horizon must be a number and not negative, got 2.5"),
+        ({"tolerance": "1e-2"}, "tolerance must be a number and not negative, got '1e-2'"),
+        ({"tolerance": float("nan")}, "tolerance must be a number"),
+        ({"horizn": 60}, "'horizn'; did you mean 'horizon'"),
+        ({"dt": None}, "dt must be a number and not negative, got None"),
+    ],
+)
+def test_constants_of_a_task_that_cannot_be_right_are_named(monkeypatch, change, message):
+    read = registry.read_values
+    monkeypatch.setattr(registry, "read_values", lambda path: read(path) | change)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        envs.make("panda", "reach")
+
+
+@pytest.mark.parametrize(("text", "message"), [("a: [1", "bad.yaml is not valid YAML"), ("- 1", "must be a mapping")])
+def test_a_file_that_holds_no_values_is_named(tmp_path, text, message):
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        registry.read_values(tmp_path / "bad.yaml")

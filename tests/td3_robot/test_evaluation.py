@@ -86,3 +86,10 @@ def test_rounds_differ_and_repeat_with_the_seed(point_env):
     first, again = ([played.reward for played in rollouts(still, env, 40, seed=3)] for _ in range(2))
     assert not torch.equal(first[0], first[1])
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_neighbouring_seeds_share_no_round(point_env):
+    env = point_env(num_envs=20)
+    still = lambda observation: torch.zeros(20, 2)  # noqa: E731
+    left, right = ([played.reward for played in rollouts(still, env, 60, seed=seed)] for seed in (3, 4))
+    assert not any(torch.equal(a, b) for a in left for b in right)
