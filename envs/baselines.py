@@ -18,7 +18,7 @@ class ResolvedRate:
     The TCP is to move straight to the goal at gain times the distance (Whitney, "Resolved motion rate control of
     manipulators and human prostheses", IEEE Trans. Man-Machine Systems 10(2), 1969). Joint velocities come from
     the damped least-squares inverse (Nakamura & Hanafusa, "Inverse kinematic solutions with singularity robustness",
-    J. Dyn. Sys. Meas. Control 108(3), 1986, eq. 15), finite in every singularity:
+    J. Dyn. Sys. Meas. Control 108(3), 1986), finite in every singularity:
 
         qd = J_v^T (J_v J_v^T + damping^2 I)^-1 gain (goal - tcp)
 

@@ -37,8 +37,8 @@ class Gripper:
 def _panda_hand() -> Gripper:
     """Franka hand: two prismatic fingers, 40 mm each.
 
-    Stroke and the speed of 50 mm/s a finger: Franka Hand product manual, technical data
-    (https://download.franka.de/documents/220010_Product%20Manual_Franka%20Hand_1.2_EN.pdf).
+    Stroke: limits of the finger joints in the roboticstoolbox model. Speed: 50 mm/s a finger, the Franka Hand's
+    data sheet; the URDF's 0.2 m/s is a bound that the hand does not reach.
     """
     return Gripper(
         name="panda_hand",

@@ -90,7 +90,7 @@ def path_length(tcp: Tensor, alive: Tensor) -> Tensor:
 def rms_jerk(qd: Tensor, alive: Tensor, dt: float) -> Tensor:
     """Root mean square of the joints' jerk over all joints and steps.
 
-    Its square is the integral of squared jerk that Flash & Hogan (J. Neuroscience 5(7), 1985, eq. 1) minimise, per
+    Its square is the integral of squared jerk that Flash & Hogan (J. Neuroscience 5(7), 1985) minimise, per
     joint and unit of time, so that episodes and arms of different length compare. Jerk is the second difference
     (qd_k - 2 qd_{k-1} + qd_{k-2}) / dt^2, at rest before the first step.
 

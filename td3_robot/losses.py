@@ -10,7 +10,7 @@ Critic = Callable[[Tensor], Tensor]  # (B, o_dim + a_dim) -> (B, 1)
 
 
 def smoothed_target_action(target_action: Tensor, noise: Tensor, noise_clip: float, a_max: Tensor) -> Tensor:
-    """Target policy smoothing (paper, eq. 14), every joint clamped to its own bound.
+    """Target policy smoothing (paper, section 5.3), every joint clamped to its own bound.
 
     Args:
         target_action: (B, a_dim) the target actor's action in the next state.
@@ -26,7 +26,7 @@ def smoothed_target_action(target_action: Tensor, noise: Tensor, noise_clip: flo
 
 
 def clipped_double_q_target(reward: Tensor, discount: Tensor | float, done: Tensor, q1: Tensor, q2: Tensor) -> Tensor:
-    """y = r + discount * (1 - done) * min(q1, q2) (paper, eq. 10).
+    """y = r + discount * (1 - done) * min(q1, q2) (paper, section 4.2).
 
     Args:
         reward, done, q1, q2: (B, 1); `done` is 1 only where the task terminated.
@@ -46,5 +46,5 @@ def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tens
 
 
 def actor_loss(Q1: Critic, state: Tensor, action: Tensor) -> Tensor:
-    """-mean Q1(s, pi(s)): descending it ascends the deterministic policy gradient (paper, eq. 2)."""
+    """-mean Q1(s, pi(s)): descending it ascends the deterministic policy gradient (paper, section 3)."""
     return -Q1(torch.cat((state, action), 1)).mean()
