@@ -4,10 +4,16 @@ from setuptools import find_namespace_packages, setup
 
 EXTRAS = {
     "record": ["playwright>=1.40", "imageio>=2.34", "imageio-ffmpeg>=0.5"],  # evaluate.py --record
-    "bench": ["stable-baselines3>=2.3"],  # benchmarks/, the comparison with Stable-Baselines3
+    "mujoco": ["mujoco>=3.8,<3.12", "gymnasium-robotics>=1.4"],  # --env HalfCheetah-v5, FetchReach-v4; 4.x breaks Fetch
+    "mlflow": ["mlflow>=3.7,<4"],  # train.py --mlflow
+    "collision": ["trimesh>=4"],  # python -m envs.fit_collision
     "dev": ["ruff>=0.5"],
 }
-EXTRAS["test"] = ["pytest>=8", "hypothesis>=6.100", *EXTRAS["record"]]
+EXTRAS["bench"] = ["stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3", *EXTRAS["mujoco"]]  # benchmarks/
+EXTRAS["test"] = [
+    *("pytest>=8", "hypothesis>=6.100", "stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3"),
+    *(package for name in ("record", "mujoco", "mlflow", "collision") for package in EXTRAS[name]),
+]
 
 setup(
     name="td3-robot",
@@ -18,14 +24,18 @@ setup(
     license="MIT",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["td3_robot*", "envs*", "configs*"]),
-    package_data={"configs": ["*.yaml"], "configs.robots": ["*.yaml"], "configs.tasks": ["*.yaml"]},
+    package_data={"": ["*.yaml"]},
     install_requires=[
         "torch>=2.6",
         "numpy>=1.26",
         "roboticstoolbox-python>=1.5,<2",
         "spatialmath-python>=1.1.14,<2",
         "swift-sim>=2.1,<3",
+        "airo-models>=0.0.12",  # UR3e, UR5e and the Robotiq 2F-85
+        "xacro>=2.0",  # robots from .xacro files
+        "defusedxml>=0.7",  # robots from .urdf files
         "websockets>=13",  # envs/swift_server.py
+        "gymnasium>=1.1",
         "pyyaml>=6",
         "jsonargparse[signatures]>=4.35",
         "docstring-parser>=0.15",

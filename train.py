@@ -1,4 +1,4 @@
-"""Train a policy: `python train.py --robot panda`. See `python train.py --help`."""
+"""Train a policy: `python train.py --robot panda`, or `--env HalfCheetah-v5`. See `python train.py --help`."""
 
 import time
 
@@ -11,9 +11,10 @@ import functools  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from envs.browser import find_browser  # noqa: E402
+from td3_robot.arguments import parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
 from td3_robot.cli import cli  # noqa: E402
-from td3_robot.config import Config, parse_train, save_config  # noqa: E402
+from td3_robot.config import Config  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -28,35 +29,41 @@ def main(argv: list[str]) -> int:
     import envs
     from td3_robot import TD3
     from td3_robot.memory import keep_freed_memory
+    from td3_robot.mlflow_log import MLflowLog, open_store
     from td3_robot.tracking import CsvLog, Display, TensorBoardLog, plot_learning_curve
     from td3_robot.trainer import Trainer
 
+    if config.mlflow:
+        open_store()  # takes seconds, and where it cannot be opened, nothing else happens
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    env = envs.make(config.robot, config.task, config.envs, config.device, config.seed)
-    evaluation_env = envs.make(config.robot, config.task, config.evaluation.episodes, config.device, config.seed)
+    env = envs.of_config(config, config.envs)
+    evaluation_env = envs.of_config(config, config.evaluation.episodes)
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
 
     with contextlib.ExitStack() as cleanup:
         display = Display(config.steps)
         on_step = [display.advance]
         if arguments.swift:  # before the run folder is made: where there is no browser, nothing else happens
-            on_step.append(_live_view(config, agent.actor, cleanup))
+            on_step.append(_live_view(config, agent.policy, cleanup))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
         trainer = Trainer(agent, env, evaluation_env, config, folder, STARTED, on_step)
         if arguments.resume:
             trainer.resume()
-            if trainer.env_steps >= config.steps:
-                print(f"{folder.name} is finished after {trainer.env_steps} env steps; raise --steps to train on")
+            if trainer.steps >= config.steps:
+                print(f"{folder.name} is finished after {trainer.steps} steps; raise --steps to train on")
                 return 0
         save_config(config, folder / "config.yaml")
-        trainer.trackers += [display, CsvLog(folder, trainer.env_steps), TensorBoardLog(folder, trainer.env_steps)]
+        trainer.trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
+        if config.mlflow:
+            trainer.trackers.append(MLflowLog(folder, dataclasses.asdict(config), folder.name))
         for tracker in trainer.trackers:
             cleanup.callback(tracker.close)
-        print(f"{config.robot} learns {config.task} (seed {config.seed}) in {folder}")
+        cleanup.callback(plot_learning_curve, folder)  # before they close: MLflow takes it along
+        what = f"{config.robot} learns {config.task}" if config.env is None else f"learning {config.env}"
+        print(f"{what} (seed {config.seed}) in {folder}")
         summary = trainer.run()
-    plot_learning_curve(folder)
     return _report(summary, folder)
 
 
@@ -66,22 +73,28 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _live_view(config: Config, actor, cleanup: contextlib.ExitStack):
+def _live_view(config: Config, policy, cleanup: contextlib.ExitStack):
     """Open the browser view; returns what to call after every step."""
+    import envs
     from envs.live_view import LiveView
     from envs.playback import live_episodes
 
-    shown = copy.deepcopy(actor).cpu()
-    episodes = functools.partial(live_episodes, config.robot, config.task, config.seed, shown)
-    view = cleanup.enter_context(LiveView(config.robot, episodes, actor))
-    return lambda env_steps: view.publish(actor)
+    shown = copy.deepcopy(policy).cpu()
+    make_robot = functools.partial(envs.make_robot, config.robot, config.gripper, config.tcp)
+    make_env = functools.partial(envs.of_config, dataclasses.replace(config, device="cpu"), 1)
+    episodes = functools.partial(live_episodes, make_env, config.seed, shown)
+    view = cleanup.enter_context(LiveView(make_robot, episodes, policy))
+    return lambda steps: view.publish(policy)
 
 
 def _report(summary: dict, folder: Path) -> int:
     if not summary["finished"]:
-        print(f"stopped at {summary['env_steps']} env steps; go on with: python train.py --resume {folder.name}")
+        steps = f"{summary['env_steps']} env steps" if summary["env_steps"] else f"{summary['gradient_steps']} updates"
+        print(f"stopped at {steps}; go on with: python train.py --resume {folder.name}")
         return 130
-    print(f"success rate {summary['success_rate']:.1%} after {summary['wall_s']:.1f} s; the curve is in {folder}")
+    success = f"success rate {summary['success_rate']:.1%}, " if "success_rate" in summary else ""
+    outcome = f"{success}return {summary['episode_return']:.2f}"
+    print(f"{outcome} after {summary['wall_s']:.1f} s; the curve is in {folder}")
     print(f"see how good it is: python evaluate.py --checkpoint {folder}")
     return 0
 

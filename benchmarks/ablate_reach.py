@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from td3_robot.config import parse_train
+from td3_robot.arguments import parse_train
 from td3_robot.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -23,7 +23,7 @@ from stable_baselines3.common.noise import NormalActionNoise, VectorizedActionNo
 from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
 
 import envs  # noqa: E402
-from td3_robot.config import parse_train  # noqa: E402
+from td3_robot.arguments import parse_train  # noqa: E402
 from td3_robot.evaluation import evaluate  # noqa: E402
 from td3_robot.tracking import write_json  # noqa: E402
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envs.observation import o
-    from envs.registry import make
+    from envs.registry import make, of_config
     from envs.robots import make_robot
 
-__all__ = ["make", "make_robot", "o"]
-_HOMES = {"o": "observation", "make": "registry", "make_robot": "robots"}
+__all__ = ["make", "make_robot", "o", "of_config"]
+_HOMES = {"o": "observation", "make": "registry", "make_robot": "robots", "of_config": "registry"}
 
 
 def __getattr__(name: str) -> object:

@@ -47,7 +47,7 @@ class GoalSampler:
 
 
 class ArmEnv:
-    """B simulated arms doing one task; a `td3_robot.vec_env.VecEnv`.
+    """B simulated arms doing one task; a `td3_robot.vec_env.GoalVecEnv`.
 
     `info` holds, for the step just made and before any reset: `success` (B,) bool, `position_error`
     (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s], `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m], and
@@ -94,6 +94,24 @@ class ArmEnv:
         self.tcp = T_be[:, :3, 3]
         return reach.observe(self.task, self.model, self.state, self.tcp, J, self.goal)
 
+    def achieved_goal(self, observation: Tensor) -> Tensor:
+        """The goal (B, 3) that would have been met in these observations: where the TCP is [m]."""
+        return observation[:, self.layout["tcp"]]
+
+    def relabel(
+        self, state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Transitions as they would have been with another goal (B, 3) [m]; see `GoalVecEnv.relabel`."""
+        distance = torch.linalg.vector_norm(goal - self.achieved_goal(next_state), dim=1)
+        reward = sum(reach.reward_terms(self.task, distance, action).values())
+        terminated = torch.zeros_like(distance, dtype=torch.bool)
+        return self._with_goal(state, goal), self._with_goal(next_state, goal), reward, terminated
+
+    def _with_goal(self, observation: Tensor, goal: Tensor) -> Tensor:
+        q, tcp = observation[:, self.layout["q"]], observation[:, self.layout["tcp"]]
+        columns = reach.goal_columns(self.task, self.model, tcp, self.jacob0(q), goal)
+        return torch.cat((observation[:, : self.layout["goal"].start], columns), 1)
+
     def state_dict(self) -> dict:
         """Everything the next step depends on."""
         return {
@@ -104,13 +122,13 @@ class ArmEnv:
             "generator": self._generator.get_state(),
         }
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
         on_device = {name: value.to(self.device) for name, value in state.items() if name != "generator"}
         self.state = simulator.SimState(on_device["q"], on_device["qd"], on_device["gripper"])
         self.goal, self.steps, self._goals.pool = on_device["goal"], on_device["steps"], on_device["pool"]
         self._generator.set_state(state["generator"])
-        self._observe()
+        return self._observe()
 
     def step(self, action: Tensor) -> Step:
         """One control period; see `VecEnv.step`."""

@@ -3,7 +3,7 @@
 They are told what a controller on the real robot would know, the environment's own state and goal.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -60,30 +60,7 @@ def damped_least_squares(J: Tensor, velocity: Tensor, damping: float) -> Tensor:
     return (J.mT @ torch.linalg.solve(damped, velocity[:, :, None]))[:, :, 0]
 
 
-class RandomActions:
-    """Uniformly random actions: what no control at all achieves."""
-
-    def __init__(self, env: ArmEnv, seed: int = 0):
-        self._shape, self._device = (env.num_envs, env.a_dim), env.device
-        self._generator = torch.Generator(env.device).manual_seed(seed)
-
-    def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim) in [-1, 1]."""
-        return 2.0 * torch.rand(self._shape, generator=self._generator, device=self._device) - 1.0
-
-
-_BASELINES = {"rrmc": ResolvedRate, "random": RandomActions}
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Hold names to the registered baselines.
-
-    Raises:
-        ConfigError: one is none of them.
-    """
-    for name in names:
-        if name not in _BASELINES:
-            raise unknown("baseline", name, _BASELINES)
+BASELINES = {"rrmc": ResolvedRate}
 
 
 def make_baseline(name: str, env: ArmEnv) -> Callable[[Tensor], Tensor]:
@@ -92,5 +69,6 @@ def make_baseline(name: str, env: ArmEnv) -> Callable[[Tensor], Tensor]:
     Raises:
         ConfigError: no such baseline.
     """
-    check_names([name])
-    return _BASELINES[name](env)
+    if name not in BASELINES:
+        raise unknown("baseline", name, BASELINES)
+    return BASELINES[name](env)

@@ -110,6 +110,20 @@ def fkine(chain: Chain, q: Tensor) -> Tensor:
     return _homogeneous(_walk(chain, q)[0])
 
 
+def link_frames(chain: Chain, q: Tensor) -> list[Tensor]:
+    """A frame on every rigid part of the arm, for placing what is fixed to it.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+
+    Returns:
+        n + 1 poses in the base frame, the top three rows of each as (3, 4, B). Frame i is carried by the first i
+        joints: frame 0 stands still, its z axis is joint 0's, and frame n is the TCP.
+    """
+    tcp, frames = _walk(chain, q)
+    return [*frames, tcp]
+
+
 def jacob0(chain: Chain, q: Tensor) -> Tensor:
     """Geometric Jacobian in the base frame (Siciliano et al., "Robotics", eq. 3.30).
 

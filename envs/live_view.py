@@ -18,7 +18,7 @@ import torch.multiprocessing
 from torch import Tensor, nn
 
 from envs.browser import find_browser
-from envs.robots import make_robot
+from envs.robots import Robot
 from envs.swift_viewer import Frame, SwiftViewer
 from td3_robot.errors import Td3RobotError, ViewerError
 
@@ -68,7 +68,7 @@ class LiveView:
     It returns once the page shows the robot, so whatever prevents that is known before training starts.
 
     Args:
-        robot: registry name of the robot to show.
+        make_robot: builds the robot to show, in the viewer's process; picklable like `rollout`.
         rollout: called in the viewer's process with the shared weights; yields the frames to show, one a
             control step, without end, and loads newer weights when it likes (`version`, `snapshot`).
             Must be picklable: a module-level function, or functools.partial of one.
@@ -82,7 +82,7 @@ class LiveView:
 
     def __init__(
         self,
-        robot: str,
+        make_robot: Callable[[], Robot],
         rollout: Callable[[SharedWeights], Iterator[Frame]],
         policy: nn.Module,
         open_browser: bool = True,
@@ -95,7 +95,7 @@ class LiveView:
         spawn = torch.multiprocessing.get_context("spawn")  # a fork would copy the learner's locked threads
         pipe, childs_end = spawn.Pipe()
         self._process = spawn.Process(
-            target=_view, args=(robot, rollout, self._weights, childs_end, open_browser), daemon=True
+            target=_view, args=(make_robot, rollout, self._weights, childs_end, open_browser), daemon=True
         )
         with _interrupts_held():
             self._process.start()
@@ -140,7 +140,7 @@ class LiveView:
         self._process.join()
 
 
-def _view(robot: str, rollout, weights: SharedWeights, pipe, open_browser: bool) -> None:
+def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool) -> None:
     """The viewer's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _interrupts_held does nothing
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -149,7 +149,7 @@ def _view(robot: str, rollout, weights: SharedWeights, pipe, open_browser: bool)
     torch.set_num_threads(1)
     shown = False
     try:
-        with SwiftViewer(make_robot(robot), open_browser) as viewer:
+        with SwiftViewer(make_robot(), open_browser) as viewer:
             pipe.send(viewer.url)
             for frame in rollout(weights):
                 if not viewer.show(*frame):

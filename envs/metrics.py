@@ -14,6 +14,9 @@ from envs import kinematics
 from envs.simulator import SimModel
 
 LIMIT_MARGIN = 1e-3  # [rad or m] a joint this near to a position limit stands at it
+# A limit counts as exceeded by more than this share of it. The simulator takes speeds from float32 positions over dt,
+# which leaves some 1e-4 rad/s in them: next to nothing beside a speed limit, but 5e-4 of the smallest dqd there is.
+LIMIT_ROUNDING = 1e-3
 
 
 def measure(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str, Tensor]:
@@ -36,6 +39,10 @@ def measure(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str
         `max_abs_qd_over_limit`: greatest |qd| / qdlim of any joint and step.
         `max_abs_qdd_over_limit`: the same of |qdd| / qddlim, where qdd_k = (qd_k - qd_{k-1}) / dt and qd_0 = 0;
             NaN for an arm without acceleration limits.
+        `max_abs_qddd_over_limit`: the same of |qddd| / qdddlim, where qddd_k = (qdd_k - qdd_{k-1}) / dt and qdd_0 = 0;
+            NaN for an arm without jerk limits.
+        `speed_violations`, `acceleration_violations`, `jerk_violations`: number of steps and joints whose ratio above
+            is over 1 by more than LIMIT_ROUNDING; NaN for an arm without the limit.
     """
     info = {name: value.double().cpu() for name, value in info.items()}
     alive = alive.cpu()
@@ -44,7 +51,12 @@ def measure(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str
     room = torch.minimum(q - lower, upper - q)  # (T, B, n) to the nearer limit
     start_tcp = kinematics.fkine(model.chain.to("cpu", torch.float64), q[0] - model.dt * qd[0])[:, :3, 3]
     dqd = model.dqd.double().cpu()
-    qdd_ratio = _since_rest(qd) / torch.where(torch.isinf(dqd), torch.nan, dqd)
+    qdddlim = torch.full_like(dqd, torch.nan) if model.qdddlim is None else model.qdddlim.double().cpu()
+    ratios = {
+        "qd": qd / model.qdlim.double().cpu(),
+        "qdd": _since_rest(qd) / torch.where(torch.isinf(dqd), torch.nan, dqd),
+        "qddd": _since_rest(_since_rest(qd)) / (qdddlim * model.dt**2),
+    }
     last = alive.sum(0) - 1, torch.arange(alive.shape[1])
     return {
         "success": info["success"][last],
@@ -54,8 +66,10 @@ def measure(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str
         "rms_jerk": rms_jerk(qd, alive, model.dt),
         "joint_limit_steps": ((room <= LIMIT_MARGIN).any(2) & alive).sum(0) / alive.sum(0),
         "joint_limit_violations": ((room < 0).sum(2) * alive).sum(0),
-        "max_abs_qd_over_limit": _peak(qd / model.qdlim.double().cpu(), alive),
-        "max_abs_qdd_over_limit": _peak(qdd_ratio, alive),
+        **{f"max_abs_{name}_over_limit": _peak(ratio, alive) for name, ratio in ratios.items()},
+        "speed_violations": _exceeded(ratios["qd"], alive),
+        "acceleration_violations": _exceeded(ratios["qdd"], alive),
+        "jerk_violations": _exceeded(ratios["qddd"], alive),
     }
 
 
@@ -116,6 +130,12 @@ def _peak(ratio: Tensor, alive: Tensor) -> Tensor:
     return (ratio.abs().amax(2) * alive).amax(0)
 
 
+def _exceeded(ratio: Tensor, alive: Tensor) -> Tensor:
+    """(T, B, n) -> (B,) how often a magnitude is over 1 while the episode lasts; NaN where there is no limit."""
+    count = ((ratio.abs() > 1.0 + LIMIT_ROUNDING).sum(2) * alive).sum(0).double()
+    return torch.where(ratio.isnan().any(2).any(0), torch.nan, count)
+
+
 def join(rounds: list[dict[str, Tensor]], episodes: int) -> dict[str, Tensor]:
     """What `measure` gave of several rounds, as of one; cut to the first `episodes`."""
     return {name: torch.cat([part[name] for part in rounds])[:episodes] for name in rounds[0]}
@@ -130,9 +150,10 @@ def summarise(episodes: dict[str, Tensor]) -> dict[str, object]:
     Returns:
         `success_rate` in [0, 1]; `final_position_error_m` {median, p95}; `time_to_goal_s` {median}, of the
         successful episodes only; `path_length_m` {median}; `rms_jerk_rad_s3` {median}; `joint_limit_hits`, the
-        mean of `joint_limit_steps`; `joint_limit_violations`, the sum; `max_abs_qd_over_limit` and
-        `max_abs_qdd_over_limit`, the greatest. A figure that does not exist is None: the time to goal where
-        nothing succeeded, the acceleration over its limit where the arm has none.
+        mean of `joint_limit_steps`; `joint_limit_violations`, the sum; `max_abs_qd_over_limit`,
+        `max_abs_qdd_over_limit` and `max_abs_qddd_over_limit`, the greatest; `limit_violations` {position, speed,
+        acceleration, jerk}, the sums. A figure that does not exist is None: the time to goal where nothing
+        succeeded, acceleration and jerk over their limits where the arm has none.
     """
     error = episodes["final_position_error_m"]
     return {
@@ -145,12 +166,24 @@ def summarise(episodes: dict[str, Tensor]) -> dict[str, object]:
         "joint_limit_violations": int(episodes["joint_limit_violations"].sum()),
         "max_abs_qd_over_limit": _number(episodes["max_abs_qd_over_limit"].max()),
         "max_abs_qdd_over_limit": _number(episodes["max_abs_qdd_over_limit"].max()),
+        "max_abs_qddd_over_limit": _number(episodes["max_abs_qddd_over_limit"].max()),
+        "limit_violations": {
+            "position": int(episodes["joint_limit_violations"].sum()),
+            "speed": _count(episodes["speed_violations"].sum()),
+            "acceleration": _count(episodes["acceleration_violations"].sum()),
+            "jerk": _count(episodes["jerk_violations"].sum()),
+        },
     }
 
 
 def _quantile(x: Tensor, share: float) -> float | None:
     """Of the values that are not NaN, linear between neighbours."""
     return _number(torch.nanquantile(x, share))
+
+
+def _count(x: Tensor) -> int | None:
+    value = _number(x)
+    return None if value is None else int(value)
 
 
 def _number(x: Tensor) -> float | None:

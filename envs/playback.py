@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from envs.arm_env import ArmEnv
 from envs.live_view import SharedWeights
 from envs.recording import record
-from envs.registry import make
 from envs.swift_viewer import Frame, SwiftViewer
 
 Policy = Callable[[Tensor], Tensor]  # observation (1, o_dim) -> action (1, a_dim)
@@ -43,9 +42,11 @@ def record_episodes(policy: Policy, env: ArmEnv, seed: int, path: Path) -> None:
     record(env.robot, frames, path)
 
 
-def live_episodes(robot: str, task: str, seed: int, policy: nn.Module, weights: SharedWeights) -> Iterator[Frame]:
-    """What a `LiveView` shows: episodes without end, each with the newest weights."""
-    played = episodes(policy, make(robot, task, seed=seed), seed)
+def live_episodes(
+    make_env: Callable[[], ArmEnv], seed: int, policy: nn.Module, weights: SharedWeights
+) -> Iterator[Frame]:
+    """What a `LiveView` shows: episodes of one arm without end, each with the newest weights."""
+    played = episodes(policy, make_env(), seed)
     while True:
         policy.load_state_dict(weights.snapshot())
         yield from next(played)

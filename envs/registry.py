@@ -7,19 +7,58 @@ from envs.arm_env import ArmEnv
 from envs.robots import CONFIGS, make_robot, read_values
 from envs.tasks.reach import Reach
 from td3_robot.errors import ConfigError, unknown
+from td3_robot.vec_env import VecEnv
 
 TASKS = {"reach": Reach}
 
 
-def make(robot: str, task: str, num_envs: int = 1, device: str = "cpu", seed: int = 0) -> ArmEnv:
-    """Build B environments of a registered robot and task.
+def make(
+    robot: str,
+    task: str,
+    num_envs: int = 1,
+    device: str = "cpu",
+    seed: int = 0,
+    *,
+    gripper: str | None = None,
+    tcp: str | None = None,
+) -> ArmEnv:
+    """Build B environments of a robot and a task.
+
+    Args:
+        robot: name of a registered robot, or path of a URDF or xacro file.
+        task: name of a registered task.
+        num_envs: B.
+        device: where they are simulated.
+        seed: of starts and goals.
+        gripper: a registered gripper in place of the robot's own, or "none"; None keeps its own.
+        tcp: link of the robot's file to control; None lets the file decide.
 
     Raises:
         ConfigError: no such robot or task, values in their files that cannot be right, or num_envs below 1.
     """
     if task not in TASKS:
         raise unknown("task", task, TASKS)
-    return ArmEnv(make_robot(robot), _task(task), num_envs, device, seed)
+    return ArmEnv(make_robot(robot, gripper, tcp), _task(task), num_envs, device, seed)
+
+
+def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
+    """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
+
+    Args:
+        config: anything with `env`, `robot`, `task`, `gripper`, `tcp`, `device` and `seed`, as a run's configuration.
+        num_envs: B.
+        seed: in place of the configuration's.
+
+    Raises:
+        ConfigError: what they name cannot be built.
+    """
+    seed = config.seed if seed is None else seed
+    if config.env is None:
+        named = {"gripper": config.gripper, "tcp": config.tcp}
+        return make(config.robot, config.task, num_envs, config.device, seed, **named)
+    from envs.gymnasium_api import make_gymnasium  # here: our own robots do without gymnasium
+
+    return make_gymnasium(config.env, num_envs, config.device, seed)
 
 
 def _task(name: str) -> Reach:

@@ -3,17 +3,24 @@
 from rich.console import Console
 from rich.table import Table
 
-_ROWS = (  # label, where `metrics.summarise` has it, factor into the unit of the label, format
+_ROWS = (  # label, where a summary has it, factor into the unit of the label, format
     ("success rate [%]", ("success_rate",), 100, ".1f"),
+    ("return, mean", ("episode_return", "mean"), 1, ".2f"),
+    ("return, standard deviation", ("episode_return", "std"), 1, ".2f"),
+    ("episode length, mean [steps]", ("episode_length", "mean"), 1, ".1f"),
     ("final error, median [mm]", ("final_position_error_m", "median"), 1000, ".2f"),
     ("final error, 95th percentile [mm]", ("final_position_error_m", "p95"), 1000, ".2f"),
     ("time to goal, median [s]", ("time_to_goal_s", "median"), 1, ".2f"),
     ("path length, median [m]", ("path_length_m", "median"), 1, ".3f"),
     ("peak speed over limit", ("max_abs_qd_over_limit",), 1, ".3f"),
     ("peak acceleration over limit", ("max_abs_qdd_over_limit",), 1, ".3f"),
+    ("peak jerk over limit", ("max_abs_qddd_over_limit",), 1, ".3f"),
     ("RMS jerk, median [rad/s3]", ("rms_jerk_rad_s3", "median"), 1, ".1f"),
     ("steps at a joint limit [%]", ("joint_limit_hits",), 100, ".2f"),
-    ("positions outside joint limits", ("joint_limit_violations",), 1, "d"),
+    ("positions outside joint limits", ("limit_violations", "position"), 1, "d"),
+    ("speeds over their limits", ("limit_violations", "speed"), 1, "d"),
+    ("accelerations over their limits", ("limit_violations", "acceleration"), 1, "d"),
+    ("jerks over their limits", ("limit_violations", "jerk"), 1, "d"),
 )
 
 
@@ -21,13 +28,15 @@ def print_table(columns: dict[str, dict[str, object]]) -> None:
     """Print summaries beside each other.
 
     Args:
-        columns: heading -> what `metrics.summarise` gave.
+        columns: heading -> summary, of which rows that none of them has are left out.
     """
     table = Table()
     table.add_column("")
     for heading in columns:
         table.add_column(heading, justify="right")
     for label, keys, factor, form in _ROWS:
+        if not any(keys[0] in summary for summary in columns.values()):
+            continue
         table.add_row(label, *(_cell(summary, keys, factor, form) for summary in columns.values()))
     with (console := Console(highlight=False, markup=False)).capture() as text:
         console.print(table)

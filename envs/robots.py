@@ -2,18 +2,21 @@
 
 import atexit
 import functools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from envs.grippers import Gripper, make_gripper
 from envs.kinematics import Chain, compile_ets
+from envs.values import check_keys, numbers, pose, read_values
 from td3_robot.errors import ConfigError, unknown
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-_ARRAYS = ("home", "qlim", "qdlim", "workspace")  # what every robot file gives; qddlim and gripper where known
+_NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
+_OPTIONAL = ("gripper", "mount", "qddlim", "qdddlim")
+_LIMITS = ("qdlim", "qddlim", "qdddlim")
 
 
 @dataclass
@@ -22,7 +25,7 @@ class Robot:
 
     Attributes:
         name: the registry name.
-        rtb: the roboticstoolbox model, for drawing and reference.
+        rtb: the roboticstoolbox model of arm and gripper, for drawing and reference.
         chain: its kinematics from base to TCP, compiled for batches.
         q: (n,) current joint positions [rad or m]; starts at home.
         home: (n,) the pose that episodes start around.
@@ -30,6 +33,7 @@ class Robot:
         qdlim: (n,) velocity limits [rad/s or m/s].
         qddlim: (n,) acceleration limits [rad/s2 or m/s2], or None where none is known.
         workspace: (2, 3) lower and upper corner of the box goals are drawn in, base frame [m].
+        qdddlim: (n,) jerk limits [rad/s3 or m/s3], or None where none is known.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Robot:
     qddlim: np.ndarray | None
     workspace: np.ndarray
     _gripper: Gripper | None
+    qdddlim: np.ndarray | None = None
 
     def __post_init__(self):
         self.q = self.home.copy()
@@ -51,61 +56,58 @@ class Robot:
         return self.chain.n
 
 
-def read_values(path: Path) -> dict[str, object]:
-    """The mapping in a robot's or task's YAML file.
-
-    Raises:
-        ConfigError: the file is no YAML, or no mapping.
-    """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path.name} must be a mapping of names to values, got {type(values).__name__}")
-    return values
-
-
 def robot_names() -> list[str]:
     """Every registered robot."""
     return sorted(path.stem for path in (CONFIGS / "robots").glob("*.yaml"))
 
 
-def make_robot(name: str) -> Robot:
-    """Build a registered robot.
+def shipped_robots() -> list[str]:
+    """The registered robots whose models come with installed packages; the others are fetched on first use."""
+    models = {name: read_values(CONFIGS / "robots" / f"{name}.yaml")["model"] for name in robot_names()}
+    return [name for name, model in models.items() if "repository" not in model]
+
+
+def is_file(name: str) -> bool:
+    """Whether a robot's name is a path to a URDF or xacro file rather than a registry name."""
+    return name.endswith((".urdf", ".xacro")) or any(mark in name for mark in (os.sep, os.altsep) if mark)
+
+
+def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
+    """Build a robot.
+
+    Args:
+        name: a registered robot, or the path of a URDF or xacro file.
+        gripper: the gripper it wears, a registered one or "none"; None leaves the choice to its file.
+        tcp: for a URDF or xacro file, the link that is the TCP.
 
     Raises:
-        ConfigError: no such robot, or values in its file that cannot be right.
+        ConfigError: no such robot or gripper, or values in its file that cannot be right.
     """
+    if is_file(name):
+        from envs.urdf_robot import robot_values
+
+        _release_models_at_exit()
+        return Robot(**robot_values(name, gripper, tcp))
     if name not in robot_names():
         raise unknown("robot", name, robot_names())
-    values = read_values(CONFIGS / "robots" / f"{name}.yaml")
+    if tcp is not None:
+        raise ConfigError(f"robot {name!r} has its TCP in configs/robots/{name}.yaml; tcp is for URDF and xacro files")
+    values, owner = read_values(CONFIGS / "robots" / f"{name}.yaml"), f"robot {name!r}"
+    check_keys(owner, values, f"configs/robots/{name}.yaml", _NEEDED, _OPTIONAL)
+    wanted = values.get("gripper", "none") if gripper is None else gripper
+    hand = None if wanted == "none" else make_gripper(wanted)
+    mount = pose(numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
-    import roboticstoolbox as rtb  # here: it takes over a second, and a wrong name should not
+    from envs.models import assemble, load_model  # here: they take over a second, and a wrong name should not
 
     _release_models_at_exit()
-    if missing := [key for key in ("model", *_ARRAYS) if key not in values]:
-        raise ConfigError(f"robot {name!r}: {', '.join(missing)} missing in configs/robots/{name}.yaml")
-    if not hasattr(rtb.models, str(values["model"])):
-        raise ConfigError(f"robot {name!r}: roboticstoolbox.models has no {values['model']!r}")
-    model = getattr(rtb.models, values["model"])()
-    robot = Robot(
-        name=name,
-        rtb=model,
-        chain=compile_ets(model.ets()),
-        qddlim=_array(name, "qddlim", values["qddlim"]) if "qddlim" in values else None,
-        _gripper=make_gripper(values["gripper"]) if "gripper" in values else None,
-        **{key: _array(name, key, values[key]) for key in _ARRAYS},
-    )
+    model = assemble(name, load_model(owner, values["model"]), str(values["flange"]), hand, mount)
+    chain = compile_ets(model.ets(end=None if hand else values["flange"]))
+    shapes = dict.fromkeys(("home", *_LIMITS), (chain.n,)) | {"qlim": (2, chain.n), "workspace": (2, 3)}
+    arrays = {key: numbers(owner, key, values[key], shape) for key, shape in shapes.items() if key in values}
+    robot = Robot(name=name, rtb=model, chain=chain, _gripper=hand, **{"qddlim": None, **arrays})
     _check(robot)
     return robot
-
-
-def _array(robot: str, key: str, value: object) -> np.ndarray:
-    try:
-        return np.array(value, float)
-    except (TypeError, ValueError):
-        raise ConfigError(f"robot {robot!r}: {key} must be numbers, got {value!r}") from None
 
 
 @functools.cache
@@ -122,19 +124,17 @@ def _release_models_at_exit() -> None:
 
 
 def _check(robot: Robot) -> None:
-    """Hold a robot's values to the shapes and ranges that all else relies on."""
-    n = robot.n
-    shapes = {"home": (n,), "qlim": (2, n), "qdlim": (n,), "workspace": (2, 3)}
-    if robot.qddlim is not None:
-        shapes["qddlim"] = (n,)
-    for key, shape in shapes.items():
-        value = getattr(robot, key)
-        if value.shape != shape or not np.isfinite(value).all():
-            raise ConfigError(f"robot {robot.name!r}: {key} must be finite with shape {shape}, got {value.tolist()}")
+    """Hold a robot's values to the ranges that all else relies on."""
+    owner = f"robot {robot.name!r}"
     if not (robot.qlim[0] < robot.qlim[1]).all():
-        raise ConfigError(f"robot {robot.name!r}: qlim has a lower limit that is not below the upper")
+        raise ConfigError(f"{owner}: qlim has a lower limit that is not below the upper")
     if not ((robot.qlim[0] <= robot.home) & (robot.home <= robot.qlim[1])).all():
-        raise ConfigError(f"robot {robot.name!r}: home {robot.home.tolist()} is outside qlim")
-    for key in ("qdlim", "qddlim"):
-        if getattr(robot, key) is not None and not (getattr(robot, key) > 0).all():
-            raise ConfigError(f"robot {robot.name!r}: {key} must be positive, got {getattr(robot, key).tolist()}")
+        raise ConfigError(f"{owner}: home {robot.home.tolist()} is outside qlim")
+    for key in _LIMITS:
+        limit = getattr(robot, key)
+        if limit is not None and not (limit > 0).all():
+            raise ConfigError(f"{owner}: {key} must be positive, got {limit.tolist()}")
+    if robot.qdddlim is not None and robot.qddlim is None:
+        raise ConfigError(f"{owner}: qdddlim needs qddlim, since jerk is limited through acceleration")
+    if not (robot.workspace[0] < robot.workspace[1]).all():
+        raise ConfigError(f"{owner}: workspace has a lower corner that is not below the upper")

@@ -11,6 +11,7 @@ from torch import Tensor
 from envs import kinematics
 from envs.kinematics import Chain
 from envs.robots import Robot
+from td3_robot.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class SimModel:
             coordinate; (0,) for an arm without a gripper.
         position_joints: how many joints can move the TCP. The last joint of most arms cannot: its axis
             passes through the TCP, and it only turns the gripper.
+        qdddlim: (n,) [rad/s3 or m/s3], or None where none is known; never reached, see `compile_robot`.
     """
 
     chain: Chain
@@ -39,6 +41,7 @@ class SimModel:
     gripper_step: float
     driver_mimic: Tensor
     position_joints: int
+    qdddlim: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,18 @@ class SimState:
 
 
 def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu") -> SimModel:
-    """Turn a Robot into the tensors that `step` needs; `dt` is the control period [s]."""
+    """Turn a Robot into the tensors that `step` needs; `dt` is the control period [s].
+
+    `step` has no jerk limit, because it needs none: it holds the acceleration within ±qddlim, which therefore changes
+    by at most 2 qddlim from one period to the next. Over a period that is a jerk of 2 qddlim / dt, far below a real
+    arm's limit unless the period is a few milliseconds.
+
+    Raises:
+        ConfigError: dt is so short that the jerk limit could be exceeded.
+    """
+    if robot.qdddlim is not None and dt < (shortest := float((2 * robot.qddlim / robot.qdddlim).max())):
+        limits = "the simulator holds speed and acceleration, not jerk, which they bound only over longer periods"
+        raise ConfigError(f"dt must be at least {shortest:g} s for robot {robot.name!r}, got {dt:g}: {limits}")
     tensor = lambda x: torch.as_tensor(x, dtype=torch.float32, device=device)  # noqa: E731
     hand = robot._gripper
     return SimModel(
@@ -64,6 +78,7 @@ def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu") -
         gripper_step=hand.speed * dt if hand else 0.0,
         driver_mimic=tensor(hand.mimic[list(hand.drivers)] if hand else []),
         position_joints=_position_joints(robot),
+        qdddlim=tensor(robot.qdddlim) if robot.qdddlim is not None else None,
     )
 
 

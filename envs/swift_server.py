@@ -6,7 +6,7 @@ replaced, and this is the only place that touches them:
 
 - both listen on 127.0.0.1 alone;
 - HTTP looks the whole path up in a table of files, so there is no path to climb out of: the table holds
-  Swift's own page files and, once a shape has been sent to the page, that shape's mesh and textures;
+  Swift's own page files and, once a shape has been sent to the page, that shape's mesh, materials and textures;
 - the page must be addressed as this machine, which stops DNS rebinding, and the websocket takes one
   client, which must be that page.
 """
@@ -64,6 +64,14 @@ window.__THREE_DEVTOOLS__.addEventListener("observe", ({ detail: scene }) => {
 </script>
 """
 
+# Swift's page loads Wavefront meshes by one loader, side by side, so that the materials of one end up on another.
+# Here each load gets a loader of its own.
+_SHARED_LOADER = b"objLoader.setMaterials(materials);"
+_OWN_LOADER = b"const objLoader = new OBJLoader().setMaterials(materials);"
+
+# Wavefront's line elements, left over from CAD: where there is one, three.js draws the whole object as lines.
+_OBJ_LINES = re.compile(rb"(?m)^l .*\n?")
+
 # How each mesh format names the files it needs. Collada, Wavefront (in its .mtl), glTF and VRML.
 _REFERENCES = {
     ".dae": rb"<init_from>\s*([^<]+?)\s*</init_from>",
@@ -83,12 +91,20 @@ def page_files() -> dict[str, Path]:
     return files | {"/": root / "index.html"}
 
 
-def mesh_files(filename: str) -> dict[str, Path]:
-    """One mesh and the files it refers to: URL path under which Swift's page asks for it -> file."""
+def mesh_files(filename: str, color: int = 0x888888) -> dict[str, Path | bytes]:
+    """One mesh and the files it refers to: URL path under which Swift's page asks for it -> file, or its content.
+
+    Args:
+        color: 0xRRGGBB, of a Wavefront mesh that has no material file. Swift's page asks for one all the same, and it
+            takes the material without a name for faces that name none.
+    """
     mesh = Path(filename)
-    found = [mesh]
-    if mesh.suffix.lower() == ".obj":  # Swift's page always asks for the material file of the same name
-        found.append(mesh.with_suffix(".mtl"))
+    materials, found = mesh.with_suffix(".mtl"), [mesh]
+    if mesh.suffix.lower() == ".obj" and mesh.is_file() and not materials.is_file():
+        diffuse = " ".join(f"{channel / 255:.4f}" for channel in color.to_bytes(3))
+        return {_retrieve_path(mesh): mesh.resolve(), _retrieve_path(materials): f"newmtl \nKd {diffuse}\n".encode()}
+    if mesh.suffix.lower() == ".obj":
+        found.append(materials)
     for path in list(found):
         pattern = _REFERENCES.get(path.suffix.lower())
         if pattern and path.is_file():
@@ -111,16 +127,22 @@ class _FileHandler(BaseHTTPRequestHandler):
             return
         file = self.server.files.get(unquote(self.path.split("?", 1)[0]))
         try:
-            body = file.read_bytes() if file else None
+            body = file.read_bytes() if isinstance(file, Path) else file
         except OSError:
             body = None
         if body is None:
             self.send_error(404)
             return
-        if file.name == "index.html":
+        name = file.name if isinstance(file, Path) else ""
+        if name == "index.html":
             body = body.replace(b"</head>", _THEME + b"</head>")
+        elif name == "shapes.js":
+            body = body.replace(_SHARED_LOADER, _OWN_LOADER)
+        elif name.endswith(".obj"):
+            body = _OBJ_LINES.sub(b"", body)
         self.send_response(200)
-        self.send_header("Content-Type", _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "text/plain")
+        kind = _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain"
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
@@ -210,7 +232,7 @@ class PageServers:
         parts = data if name == "shape" else data[1:] if name == "shape_update" else ()
         for part in parts:
             if "filename" in part:
-                self._http.files.update(mesh_files(part["filename"]))
+                self._http.files.update(mesh_files(part["filename"], part.get("color") or 0))
 
     def close(self) -> None:
         """Stop both servers and free their ports."""

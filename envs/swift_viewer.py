@@ -179,11 +179,10 @@ class SwiftViewer:
             raise ViewerError(f"cannot show robot {self._robot.name!r}: {str(error).splitlines()[0]}") from None
 
     def _place_fingers(self, gripper: float) -> None:
-        """Joints of the drawn gripper; a model whose own gripper has other joints is left as it is."""
+        """Joints of the drawn gripper, where its driver coordinate puts them."""
         hand = self._robot._gripper
         for drawn in self._robot.rtb.grippers if hand else ():
-            if drawn.n == len(hand.mimic):
-                drawn.q = hand.mimic * float(gripper)
+            drawn.q = hand.model_q(drawn, float(gripper))
 
     def _place_goal(self, T_bt: np.ndarray | None) -> None:
         if T_bt is None:

@@ -10,17 +10,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from td3_robot import checkpoint
+from td3_robot.adam import adam_step
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.losses import actor_loss, clipped_double_q_target, critic_loss, smoothed_target_action
-from td3_robot.networks import MLP
+from td3_robot.losses import actor_loss, actor_loss_bc, smoothed_target_action
+from td3_robot.networks import MLP, buffers_of, frozen, learning
+from td3_robot.normalizer import RunningNormalizer
 from td3_robot.replay import Batch
+from td3_robot.value_heads import CategoricalValue, ScalarValue
 
 
 class TD3:
     """The agent: `actor`, `Q1`, `Q2`, their targets `*_target`, and one Adam optimizer for each of the three.
+
+    All defaults together are the TD3 of the paper; what each option does is said in docs/td3.md.
 
     Args:
         o_dim: width of an observation.
@@ -28,11 +33,18 @@ class TD3:
         a_max: bound of the actions, a scalar or one value a joint; actions lie in [-a_max, a_max].
         device: where the networks live.
         hidden: units of each hidden layer.
+        norm, init, final_bound: normalisation and initial weights of all networks, see `MLP`.
         actor_lr, critic_lr: learning rates.
         gamma: discount a step.
         tau: share of the networks in each Polyak step of the targets.
         policy_noise, noise_clip: standard deviation and bound of the noise on target actions, in units of a_max.
         policy_delay: critic updates for each update of the actor and the targets.
+        twin_critics: False leaves Q2 as it was made: one critic, as in DDPG.
+        actor_min_q: the actor ascends the lower of Q1 and Q2.
+        actor_grad_clip, critic_grad_clip: bound of the norm of each network's gradient; None for none.
+        atoms, v_min, v_max: distributional critics with this support, see `CategoricalValue`; 0 atoms for scalars.
+        bc_alpha: TD3+BC's weight of the value beside imitation; None for no imitation.
+        normalize_observations: normalise observations by the running statistics that `observe` keeps.
         seed: of the initial weights and of the target noise.
 
     Raises:
@@ -47,6 +59,9 @@ class TD3:
         device: torch.device | str = "cpu",
         *,
         hidden: Sequence[int] = (256, 256),
+        norm: str = "none",
+        init: str = "default",
+        final_bound: float = 0.0,
         actor_lr: float = 3e-4,
         critic_lr: float = 3e-4,
         gamma: float = 0.99,
@@ -54,6 +69,15 @@ class TD3:
         policy_noise: float = 0.2,
         noise_clip: float = 0.5,
         policy_delay: int = 2,
+        twin_critics: bool = True,
+        actor_min_q: bool = False,
+        actor_grad_clip: float | None = None,
+        critic_grad_clip: float | None = None,
+        atoms: int = 0,
+        v_min: float | None = None,
+        v_max: float | None = None,
+        bc_alpha: float | None = None,
+        normalize_observations: bool = False,
         seed: int = 0,
     ):
         self.o_dim, self.a_dim = o_dim, a_dim
@@ -63,17 +87,25 @@ class TD3:
             raise ConfigError(f"a_max must be positive and finite, one value or {a_dim}, got {self.a_max.tolist()}")
         self.gamma, self.tau = gamma, tau
         self.policy_noise, self.noise_clip, self.policy_delay = policy_noise, noise_clip, policy_delay
+        self.twin_critics, self.actor_min_q, self.bc_alpha = twin_critics, actor_min_q, bc_alpha
+        self.actor_grad_clip, self.critic_grad_clip = actor_grad_clip, critic_grad_clip
+        self.value = CategoricalValue(v_min, v_max, atoms, self.device) if atoms else ScalarValue()
         self.gradient_steps = 0
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.normalizer = RunningNormalizer(o_dim).to(self.device) if normalize_observations else nn.Identity()
 
+        shape = {"hidden": hidden, "norm": norm, "init": init, "final_bound": final_bound}
         with torch.random.fork_rng(devices=[]):  # leave the caller's global generators as they were
             torch.default_generator.manual_seed(seed)
-            self.actor = MLP(o_dim, a_dim, self.a_max, hidden=hidden).to(self.device)
-            self.Q1 = MLP(o_dim + a_dim, 1, output_activation=None, hidden=hidden).to(self.device)
-            self.Q2 = MLP(o_dim + a_dim, 1, output_activation=None, hidden=hidden).to(self.device)
+            self.actor = MLP(o_dim, a_dim, self.a_max, **shape).to(self.device)
+            self.Q1 = MLP(o_dim + a_dim, self.value.out_dim, output_activation=None, **shape).to(self.device)
+            self.Q2 = MLP(o_dim + a_dim, self.value.out_dim, output_activation=None, **shape).to(self.device)
+        self.policy = nn.Sequential(self.normalizer, self.actor)
         self.actor_target, self.Q1_target, self.Q2_target = map(copy.deepcopy, (self.actor, self.Q1, self.Q2))
+        for net in (self.actor, self.Q1, self.Q2):
+            net.eval()  # batch statistics are for a network's own gradient step alone
         for target in (self.actor_target, self.Q1_target, self.Q2_target):
-            target.requires_grad_(False)
+            target.requires_grad_(False).eval()
 
         self._learning_rates = (actor_lr, critic_lr, critic_lr)
         adam = lambda net, lr: torch.optim.Adam(net.parameters(), lr, fused=self.device.type != "mps")  # noqa: E731
@@ -81,17 +113,26 @@ class TD3:
         self.Q1_optimizer = adam(self.Q1, critic_lr)
         self.Q2_optimizer = adam(self.Q2, critic_lr)
 
+    def observe(self, o: Tensor) -> None:
+        """Take observations (B, o_dim) into the running statistics, where the agent keeps any."""
+        if isinstance(self.normalizer, RunningNormalizer):
+            self.normalizer.update(o)
+
     @torch.no_grad()
     def select_action(self, o: np.ndarray | Tensor) -> Tensor:
         """The policy's action, without noise: (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
-        return self.actor(torch.as_tensor(o, dtype=torch.float32, device=self.device))
+        return self.policy(torch.as_tensor(o, dtype=torch.float32, device=self.device))
 
     def update(self, batch: Batch) -> dict[str, Tensor]:
         """One gradient step of both critics; every `policy_delay` of them also one of the actor and the targets.
 
+        Args:
+            batch: observations as the environment gives them; they are normalised here.
+
         Returns:
-            Named 0-d tensors, left on the device so that nothing waits for it: `Q1_loss`, `Q2_loss`, `Q1`
-            (mean value of the batch) and, when the actor was updated, `actor_loss`.
+            Named 0-d tensors, left on the device so that nothing waits for it: `Q1_loss`, `Q2_loss` (with twin
+            critics), `Q1` (mean value of the batch) and, when the actor was updated, `actor_loss`; with importance
+            weights also `td_error` (B,), each sample's new priority.
 
         Raises:
             ValueError: reward or done is not (B, 1); as (B,) it would silently broadcast to (B, B).
@@ -100,46 +141,79 @@ class TD3:
         if batch.reward.shape != column or batch.done.shape != column:
             raise ValueError(f"reward and done must be {column}, got {batch.reward.shape} and {batch.done.shape}")
         self.gradient_steps += 1
+        batch = batch._replace(state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state))
         metrics = self._update_critics(batch)
         if self.gradient_steps % self.policy_delay == 0:
-            metrics["actor_loss"] = self._update_actor(batch.state)
+            metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
             self._update_targets()
         return metrics
 
     @torch.no_grad()
     def _target(self, batch: Batch) -> Tensor:
-        shape, device = batch.action.shape, self.device
-        noise = torch.randn(shape, generator=self.generator, device=device) * self.policy_noise
-        action = smoothed_target_action(self.actor_target(batch.next_state), noise, self.noise_clip, self.a_max)
+        action = self.actor_target(batch.next_state)
+        if self.policy_noise > 0:
+            noise = torch.randn(action.shape, generator=self.generator, device=self.device) * self.policy_noise
+            action = smoothed_target_action(action, noise, self.noise_clip, self.a_max)
         x = torch.cat((batch.next_state, action), 1)
         discount = self.gamma if batch.discount is None else batch.discount
-        return clipped_double_q_target(batch.reward, discount, batch.done, self.Q1_target(x), self.Q2_target(x))
+        Q2 = self.Q2_target(x) if self.twin_critics else None
+        return self.value.target(batch.reward, discount, batch.done, self.Q1_target(x), Q2)
 
     def _update_critics(self, batch: Batch) -> dict[str, Tensor]:
         target = self._target(batch)
         x = torch.cat((batch.state, batch.action), 1)
-        q1, q2 = self.Q1(x), self.Q2(x)
-        loss1, loss2 = critic_loss(q1, target, batch.weight), critic_loss(q2, target, batch.weight)
-        self.Q1_optimizer.zero_grad()
-        self.Q2_optimizer.zero_grad()
-        (loss1 + loss2).backward()
-        self.Q1_optimizer.step()
-        self.Q2_optimizer.step()
-        return {"Q1_loss": loss1.detach(), "Q2_loss": loss2.detach(), "Q1": q1.detach().mean()}
+        critics, optimizers = (self.Q1, self.Q2), (self.Q1_optimizer, self.Q2_optimizer)
+        if not self.twin_critics:
+            critics, optimizers = critics[:1], optimizers[:1]
+        with learning(*critics):
+            outputs = [Q(x) for Q in critics]
+        losses = [self.value.loss(output, target, batch.weight) for output in outputs]
+        self._descend(sum(losses), critics, optimizers, self.critic_grad_clip)
+        metrics = {f"Q{i}_loss": loss.detach() for i, loss in enumerate(losses, 1)}
+        metrics["Q1"] = self.value.mean(outputs[0].detach()).mean()
+        if batch.weight is not None:
+            errors = [self.value.error(output.detach(), target) for output in outputs]
+            metrics["td_error"] = sum(errors) / len(errors)
+        return metrics
 
-    def _update_actor(self, state: Tensor) -> Tensor:
-        loss = actor_loss(self.Q1, state, self.actor(state))
-        self.actor_optimizer.zero_grad()
-        loss.backward(inputs=list(self.actor.parameters()))  # through Q1, into the actor alone
-        self.actor_optimizer.step()
+    def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:
+        with learning(self.actor):
+            action = self.actor(state)
+        x = torch.cat((state, action), 1)
+        with frozen(self.Q1, self.Q2):  # the gradient goes through them, into the actor alone
+            q = self.value.mean(self.Q1(x))
+            if self.actor_min_q:
+                q = torch.min(q, self.value.mean(self.Q2(x)))
+        loss = actor_loss(q) if self.bc_alpha is None else actor_loss_bc(q, action, data_action, self.bc_alpha)
+        self._descend(loss, (self.actor,), (self.actor_optimizer,), self.actor_grad_clip)
         return loss.detach()
+
+    @staticmethod
+    def _descend(
+        loss: Tensor, nets: Sequence[MLP], optimizers: Sequence[torch.optim.Adam], grad_clip: float | None
+    ) -> None:
+        """One step of each network down the gradient of `loss`; `grad_clip` holds for each network alone."""
+        weights = [p for net in nets for p in net.parameters()]
+        for p, gradient in zip(weights, torch.autograd.grad(loss, weights)):
+            p.grad = gradient
+        if grad_clip is not None:
+            for net in nets:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), grad_clip)
+        adam_step(optimizers)
 
     @torch.no_grad()
     def _update_targets(self) -> None:
-        """Polyak averaging: target <- tau * network + (1 - tau) * target."""
-        online = [p for net in (self.actor, self.Q1, self.Q2) for p in net.parameters()]
-        target = [p for net in (self.actor_target, self.Q1_target, self.Q2_target) for p in net.parameters()]
+        """Polyak averaging: target <- tau * network + (1 - tau) * target, batch statistics included."""
+        online, target = [], []
+        for net, net_target in self._with_targets():
+            online += [*net.parameters(), *buffers_of(net)]
+            target += [*net_target.parameters(), *buffers_of(net_target)]
         torch._foreach_lerp_(target, online, self.tau)
+
+    def _with_targets(self) -> list[tuple[MLP, MLP]]:
+        """The networks that learn, each with its target."""
+        pairs = [(self.actor, self.actor_target), (self.Q1, self.Q1_target), (self.Q2, self.Q2_target)]
+        return pairs if self.twin_critics else pairs[:2]
 
     def scale_learning_rates(self, factor: float) -> None:
         """Set every learning rate to `factor` times the one given at the start."""
@@ -148,13 +222,14 @@ class TD3:
             optimizer.param_groups[0]["lr"] = lr * factor
 
     def state_dicts(self) -> dict[str, dict]:
-        """The state dicts of the six networks and three optimizers, by their file names."""
+        """The state dicts of the six networks, three optimizers and, if there is one, the normaliser, by file name."""
         return {name: part.state_dict() for name, part in self._parts().items()}
 
-    def _parts(self) -> dict[str, MLP | torch.optim.Optimizer]:
+    def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
         networks = ("Q1", "Q2", "actor")
         names = (*networks, *(f"{name}_optimizer" for name in networks), *(f"{name}_target" for name in networks))
-        return {name: getattr(self, name) for name in names}
+        parts = {name: getattr(self, name) for name in names}
+        return parts if isinstance(self.normalizer, nn.Identity) else {**parts, "normalizer": self.normalizer}
 
     def load_state_dicts(self, states: dict[str, dict]) -> None:
         """Take back what `state_dicts` gave; a target that is missing becomes a copy of its network.
@@ -162,9 +237,11 @@ class TD3:
         Raises:
             CheckpointError: a state does not fit this agent's networks; the agent is left as it was.
         """
+        if "normalizer" in states and "normalizer" not in self._parts():
+            raise CheckpointError("it normalises observations: make the agent with normalize_observations=True")
         before = copy.deepcopy(self.state_dicts())
         for name, part in self._parts().items():
-            state = states.get(name, states[name.removesuffix("_target")])
+            state = states.get(name, states.get(name.removesuffix("_target")))
             try:
                 part.load_state_dict(state)
             except (RuntimeError, ValueError, KeyError, AttributeError, TypeError) as error:
@@ -197,6 +274,8 @@ class TD3:
 
 def _reason(state: object, error: Exception) -> str:
     """Why a state does not fit: the widths of its layers where it is an MLP's, otherwise what torch said."""
+    if state is None:
+        return "it has no such file"
     weights = [value for name, value in state.items() if name.endswith(".weight")] if isinstance(state, dict) else []
     if weights:
         return f"its layers are {'-'.join(str(n) for n in (weights[0].shape[1], *(len(w) for w in weights)))}"

@@ -22,7 +22,7 @@ except ImportError:  # not a POSIX system: no guard between a reader and a write
     fcntl = None
 
 REQUIRED = ("Q1", "Q2", "actor", "Q1_optimizer", "Q2_optimizer", "actor_optimizer")
-OPTIONAL = ("Q1_target", "Q2_target", "actor_target", "trainer_state")
+OPTIONAL = ("Q1_target", "Q2_target", "actor_target", "normalizer", "trainer_state")
 NAMES = REQUIRED + OPTIONAL
 RUNS = Path("checkpoints")  # where runs go, seen from the working directory
 

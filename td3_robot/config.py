@@ -1,28 +1,31 @@
-"""The configuration of a run: typed, frozen, read from YAML files and the command line.
+"""The configuration of a run: typed, frozen, checked. How it is read: arguments.py.
 
-Later wins: defaults below < `configs/<task>.yaml` < `--config FILE` < flags. To add an option, add a field and
-its line under "Attributes:"; the flag, the YAML key, the help and the type check follow from them.
-Paths are seen from the working directory, but configs/ lies beside this package.
+To add an option, add a field and its line under "Attributes:"; the flag, the YAML key, the help and the type check
+follow from them. An option that only works together with another one is refused without it, never ignored.
 """
 
-import dataclasses
-import functools
 import math
-import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from td3_robot.checkpoint import RUNS, find
 from td3_robot.errors import ConfigError, unknown
-from td3_robot.options import Schema, build, write_yaml
 from td3_robot.schedules import SCHEDULES
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 _POSITIVE = ("positive", lambda x: x > 0)
 _NOT_NEGATIVE = ("zero or more", lambda x: x >= 0)
+_SHARE = ("in [0, 1]", lambda x: 0 <= x <= 1)
+
+NORMS = ("none", "layer", "batch")
+INITS = ("default", "orthogonal")
+NOISES = ("gaussian", "ou", "pink")
+HINDSIGHT = ("none", "future", "final", "episode")
+
+_COLLECTING = (  # what only matters where transitions are collected
+    *("exploration.start_steps", "exploration.kind", "exploration.noise", "exploration.per_env"),
+    *("schedule.noise", "envs", "replay.capacity", "replay.hindsight"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class TD3Config:
 
     Attributes:
         hidden: Units of each hidden layer, in the actor and in both critics.
+        norm: Normalisation after each hidden layer: none, layer or batch.
+        init: Initial weights: default (PyTorch's) or orthogonal.
+        final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them to `init`.
         actor_lr: Learning rate of the actor.
         critic_lr: Learning rate of both critics.
         gamma: Discount of the reward one control step later, in [0, 1].
@@ -38,9 +44,21 @@ class TD3Config:
         policy_noise: Standard deviation of the noise on target actions, as a fraction of a_max.
         noise_clip: Largest noise on target actions, as a fraction of a_max.
         policy_delay: Critic updates for each update of the actor and the targets.
+        twin_critics: Learn two critics and bootstrap from the lower; false leaves Q2 out, as DDPG does.
+        actor_min_q: The actor ascends the lower of both critics in place of Q1.
+        actor_grad_clip: Largest norm of the actor's gradient; null for no limit.
+        critic_grad_clip: Largest norm of each critic's gradient; null for no limit.
+        atoms: Atoms of distributional critics (C51); 0 for critics that give the mean alone.
+        v_min: Return at the first atom; needs atoms.
+        v_max: Return at the last atom; needs atoms.
+        bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no imitation.
+        normalize_observations: Give the networks observations less their running mean, over their deviation.
     """
 
     hidden: tuple[int, ...] = (256, 256)
+    norm: str = "none"
+    init: str = "default"
+    final_bound: float = 0.0
     actor_lr: float = 3e-4
     critic_lr: float = 3e-4
     gamma: float = 0.99
@@ -48,14 +66,38 @@ class TD3Config:
     policy_noise: float = 0.2
     noise_clip: float = 0.5
     policy_delay: int = 2
+    twin_critics: bool = True
+    actor_min_q: bool = False
+    actor_grad_clip: float | None = None
+    critic_grad_clip: float | None = None
+    atoms: int = 0
+    v_min: float | None = None
+    v_max: float | None = None
+    bc_alpha: float | None = None
+    normalize_observations: bool = False
 
     def __post_init__(self):
         if not self.hidden or min(self.hidden) < 1:
             raise ConfigError(f"td3.hidden must be one or more positive numbers, got {list(self.hidden)}")
-        _check(self, "td3.", _POSITIVE, "actor_lr", "critic_lr", "policy_delay")
-        _check(self, "td3.", _NOT_NEGATIVE, "policy_noise", "noise_clip")
-        _check(self, "td3.", ("in [0, 1]", lambda x: 0 <= x <= 1), "gamma")
-        _check(self, "td3.", ("in (0, 1]", lambda x: 0 < x <= 1), "tau")
+        _choose("td3.norm", self.norm, NORMS)
+        _choose("td3.init", self.init, INITS)
+        check(self, "td3.", _POSITIVE, "actor_lr", "critic_lr", "policy_delay")
+        check(self, "td3.", _POSITIVE, "actor_grad_clip", "critic_grad_clip", "bc_alpha")
+        check(self, "td3.", _NOT_NEGATIVE, "final_bound", "policy_noise", "noise_clip")
+        check(self, "td3.", _SHARE, "gamma")
+        check(self, "td3.", ("in (0, 1]", lambda x: 0 < x <= 1), "tau")
+        if self.actor_min_q and not self.twin_critics:
+            raise ConfigError("td3.actor_min_q needs two critics: set td3.twin_critics to true, or leave it out")
+        self._check_atoms()
+
+    def _check_atoms(self) -> None:
+        if self.atoms == 0:
+            if self.v_min is not None or self.v_max is not None:
+                raise ConfigError("td3.v_min and td3.v_max have no effect without td3.atoms, for example 101")
+            return
+        check(self, "td3.", ("0 or at least 2", lambda x: x >= 2), "atoms")
+        if self.v_min is None or self.v_max is None or not self.v_min < self.v_max:
+            raise ConfigError(f"td3.atoms needs td3.v_min below td3.v_max, got {self.v_min} and {self.v_max}")
 
 
 @dataclass(frozen=True)
@@ -65,17 +107,55 @@ class ReplayConfig:
     Attributes:
         capacity: Transitions kept; the oldest go first.
         batch_size: Transitions of one gradient step.
+        n_step: Rewards summed before bootstrapping.
+        prioritized: Draw transitions in proportion to their TD error, with importance weights.
+        priority_alpha: How much the TD error counts, from 0 (not at all) to 1; needs prioritized.
+        priority_beta: Initial exponent of the importance weights, rising to 1 over the run; needs prioritized.
+        hindsight: Goals to relabel with: none, future, final or episode (environments with goals only).
+        hindsight_ratio: Share of each batch that is relabelled; needs hindsight.
     """
 
     capacity: int = 1_000_000
     batch_size: int = 256
+    n_step: int = 1
+    prioritized: bool = False
+    priority_alpha: float = 0.6
+    priority_beta: float = 0.4
+    hindsight: str = "none"
+    hindsight_ratio: float = 0.8
 
     def __post_init__(self):
-        _check(self, "replay.", _POSITIVE, "capacity", "batch_size")
+        check(self, "replay.", _POSITIVE, "capacity", "batch_size", "n_step")
+        check(self, "replay.", _SHARE, "priority_alpha", "priority_beta", "hindsight_ratio")
+        _choose("replay.hindsight", self.hindsight, HINDSIGHT)
         if self.batch_size > self.capacity:
             raise ConfigError(
                 f"replay.batch_size must be at most replay.capacity, got {self.batch_size} > {self.capacity}"
             )
+        if self.hindsight != "none" and (self.prioritized or self.n_step > 1):
+            other = "replay.prioritized" if self.prioritized else "replay.n_step"
+            raise ConfigError(
+                f"replay.hindsight and {other} exclude each other: errors and returns of a former goal say nothing "
+                "about the new one"
+            )
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """What the learner makes of rewards; evaluations report them as the environment gives them.
+
+    Attributes:
+        scale: Factor of every reward that is stored.
+        clip: Largest magnitude of a reward, after scaling; null for no limit.
+        normalize: Divide by the running standard deviation of the discounted return.
+    """
+
+    scale: float = 1.0
+    clip: float | None = None
+    normalize: bool = False
+
+    def __post_init__(self):
+        check(self, "reward.", _POSITIVE, "scale", "clip")
 
 
 @dataclass(frozen=True)
@@ -84,16 +164,25 @@ class ExplorationConfig:
 
     Attributes:
         start_steps: Environment steps of uniformly random actions before the policy acts.
-        noise: Standard deviation of the Gaussian noise on actions, as a fraction of a_max.
+        kind: Noise on actions: gaussian (independent), ou (Ornstein-Uhlenbeck) or pink (1/f).
+        noise: Standard deviation of the noise on actions, as a fraction of a_max.
         per_env: Draw each environment's own deviation uniformly from 0 to twice `noise`, anew every episode.
+        ou_theta: Share of Ornstein-Uhlenbeck noise that decays each step; needs kind ou.
+        pink_steps: Length of the sequences of pink noise, about that of an episode; needs kind pink.
     """
 
     start_steps: int = 25_000
+    kind: str = "gaussian"
     noise: float = 0.1
     per_env: bool = False
+    ou_theta: float = 0.15
+    pink_steps: int = 1000
 
     def __post_init__(self):
-        _check(self, "exploration.", _NOT_NEGATIVE, "start_steps", "noise")
+        check(self, "exploration.", _NOT_NEGATIVE, "start_steps", "noise")
+        check(self, "exploration.", _POSITIVE, "pink_steps")
+        check(self, "exploration.", ("in (0, 1]", lambda x: 0 < x <= 1), "ou_theta")
+        _choose("exploration.kind", self.kind, NOISES)
 
 
 @dataclass(frozen=True)
@@ -114,9 +203,8 @@ class ScheduleConfig:
 
     def __post_init__(self):
         for name in ("lr", "noise"):
-            if getattr(self, name) not in SCHEDULES:
-                raise unknown(f"schedule.{name}", getattr(self, name), SCHEDULES)
-        _check(self, "schedule.", ("in [0, 1]", lambda x: 0 <= x <= 1), "lr_floor", "noise_floor")
+            _choose(f"schedule.{name}", getattr(self, name), SCHEDULES)
+        check(self, "schedule.", _SHARE, "lr_floor", "noise_floor")
 
 
 @dataclass(frozen=True)
@@ -132,7 +220,7 @@ class EvaluationConfig:
     episodes: int = 1000
 
     def __post_init__(self):
-        _check(self, "evaluation.", _POSITIVE, "every", "episodes")
+        check(self, "evaluation.", _POSITIVE, "every", "episodes")
 
 
 @dataclass(frozen=True)
@@ -140,8 +228,12 @@ class Config:
     """The run.
 
     Attributes:
-        robot: Robot to train, a file of configs/robots.
+        robot: Robot to train, a file of configs/robots, or the path of a URDF or xacro file.
         task: Task to learn.
+        gripper: Gripper to mount in place of the robot's own, or none.
+        tcp: Link of the robot's URDF to control; needs a robot given by its file.
+        env: Gymnasium id to train on in place of a robot and its task.
+        dataset: File of transitions to learn from offline; nothing is collected, and steps counts gradient steps.
         run: Name of the new folder in checkpoints; by default the next free runN.
         seed: Seed of everything random.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
@@ -150,8 +242,10 @@ class Config:
         steps: Environment steps of the whole training, all environments counted.
         updates_per_step: Gradient steps each time that all environments have made one step.
         save_every: Seconds between saves of the resume point.
+        mlflow: Log to MLflow, too.
         td3: The learning algorithm.
         replay: The replay buffer.
+        reward: What the learner makes of rewards.
         exploration: How the agent explores.
         schedule: How learning rates and noise fall over the run.
         evaluation: The periodic evaluation.
@@ -159,6 +253,10 @@ class Config:
 
     robot: str = "panda"
     task: str = "reach"
+    gripper: str | None = None
+    tcp: str | None = None
+    env: str | None = None
+    dataset: Path | None = None
     run: str | None = None
     seed: int = 0
     device: str = "cpu"
@@ -167,209 +265,55 @@ class Config:
     steps: int = 1_000_000
     updates_per_step: int = 1
     save_every: float = 60.0
+    mlflow: bool = False
     td3: TD3Config = field(default_factory=TD3Config)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self):
-        _check(self, "", _POSITIVE, "threads", "envs", "steps", "updates_per_step", "save_every")
-        _check(self, "", ("in [0, 2**32)", lambda x: 0 <= x < 2**32), "seed")
-        _check_device(self.device)
+        check(self, "", _POSITIVE, "threads", "envs", "steps", "updates_per_step", "save_every")
+        check(self, "", ("in [0, 2**32)", lambda x: 0 <= x < 2**32), "seed")
+        check_device(self.device)
+        if self.reward.normalize and self.dataset is not None:
+            raise ConfigError("reward.normalize and dataset exclude each other; set reward.scale instead")
+        if self.td3.norm == "batch" and self.replay.batch_size < 2:
+            raise ConfigError(f"td3.norm batch needs replay.batch_size above 1, got {self.replay.batch_size}")
         if self.envs > self.replay.capacity:
             raise ConfigError(f"envs must be at most replay.capacity, got {self.envs} > {self.replay.capacity}")
 
 
-@dataclass(frozen=True)
-class TrainArguments:
-    """What `train.py` was asked to do.
-
-    Attributes:
-        config: The resolved configuration; its device is one that is there.
-        resume: Folder of the run to continue, or None for a new run.
-        swift: Show the robot in the browser.
-    """
-
-    config: Config
-    resume: Path | None
-    swift: bool
-
-
-@dataclass(frozen=True)
-class _TrainFlags:
-    """What to start from.
-
-    Attributes:
-        config: YAML file of options; flags win over it.
-        resume: Name or folder of a run to continue with its own configuration; flags win over it.
-        swift: Show the robot in the browser while it learns.
-    """
-
-    config: Path | None = None
-    resume: str | None = None
-    swift: bool = False
+# Options that do nothing unless another one is set: (option, what it needs, whether a Config has that).
+NEEDS: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
+    ("replay.priority_alpha", "replay.prioritized true", lambda c: c.replay.prioritized),
+    ("replay.priority_beta", "replay.prioritized true", lambda c: c.replay.prioritized),
+    ("replay.hindsight_ratio", "replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none"),
+    ("exploration.ou_theta", "exploration.kind ou", lambda c: c.exploration.kind == "ou"),
+    ("exploration.pink_steps", "exploration.kind pink", lambda c: c.exploration.kind == "pink"),
+    ("schedule.lr_floor", "schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant"),
+    ("schedule.noise_floor", "schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant"),
+    ("td3.noise_clip", "td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0),
+    *((name, "collecting, which a dataset replaces", lambda c: c.dataset is None) for name in _COLLECTING),
+)
 
 
-@dataclass(frozen=True)
-class EvaluateArguments:
-    """What to measure, and how to show it.
-
-    Attributes:
-        checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
-        episodes: Episodes to roll out.
-        seed: Seed of the starts and goals.
-        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
-        json: File for the results; by default they are only printed.
-        baseline: Controllers to measure on the same starts and goals, separated by commas: rrmc (resolved-rate
-            motion control), random (uniformly random actions).
-        swift: Show the robot in the browser.
-        record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
-    """
-
-    checkpoint: Path
-    episodes: int = 1000
-    seed: int = 12345
-    device: str = "cpu"
-    json: Path | None = None
-    baseline: tuple[str, ...] = ()
-    swift: bool = False
-    record: Path | None = None
-
-    def __post_init__(self):
-        _check(self, "", _POSITIVE, "episodes")
-        _check(self, "", ("in [0, 2**32)", lambda x: 0 <= x < 2**32), "seed")
-        _check_device(self.device)
-
-
-def parse_train(argv: list[str]) -> TrainArguments:
-    """Read the command line of `train.py`, the configuration files it leads to included.
-
-    Raises:
-        ConfigError: anything wrong, in one line.
-        SystemExit: after --help.
-    """
-    given = Schema("train.py", "Train a policy.", _TrainFlags, Config).read_flags(argv)
-    flags = build(_TrainFlags, given)
-    file = _read_file(flags.config) if flags.config else {}
-    resume = None
-    if flags.resume is None:
-        base = _preset((file | given).get("task", Config.task))
-    elif (file | given).get("run") is None:
-        resume = _run_folder(flags.resume)
-        base = _read_file(resume / "config.yaml")
-    else:
-        raise ConfigError("run and resume exclude each other: a run that is continued stays in its folder")
-    config = build(Config, base | file | given)
-    for name in ("robot", "task", "seed") if resume else ():
-        before = base.get(name, getattr(Config, name))
-        if getattr(config, name) != before:
-            raise ConfigError(f"{name} of run {resume.name!r} is {before!r} and stays so when it is resumed")
-    return TrainArguments(dataclasses.replace(config, device=resolve_device(config.device)), resume, flags.swift)
-
-
-def parse_evaluate(argv: list[str]) -> EvaluateArguments:
-    """Read the command line of `evaluate.py`; the checkpoint it names exists, the device is there.
-
-    Raises:
-        ConfigError, CheckpointError: anything wrong, in one line.
-        SystemExit: after --help.
-    """
-    given = Schema("evaluate.py", "Measure a trained policy.", EvaluateArguments).read_flags(argv)
-    if "checkpoint" not in given:
-        raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
-    arguments = build(EvaluateArguments, given)
-    device = resolve_device(arguments.device)
-    return dataclasses.replace(arguments, checkpoint=find(arguments.checkpoint), device=device)
-
-
-def load_config(path: str | Path) -> Config:
-    """Read a configuration file; what it leaves out has its default.
-
-    Raises:
-        ConfigError: the file is missing, is no YAML mapping, or holds an unknown option or a wrong value.
-    """
-    return build(Config, _read_file(Path(path)))
-
-
-def config_of(checkpoint: Path) -> Config:
-    """The configuration that a checkpoint was trained with: in its folder, or in the one above.
-
-    Raises:
-        ConfigError: there is none, or it is damaged.
-    """
-    for folder in (checkpoint, checkpoint.parent):
-        if (folder / "config.yaml").is_file():
-            return load_config(folder / "config.yaml")
-    raise ConfigError(f"no config.yaml in or above {str(checkpoint)!r} says which robot and task it is for")
-
-
-def save_config(config: Config, path: str | Path) -> None:
-    """Write a configuration as plain YAML, complete or not at all; `load_config` gives it back equal.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    write_yaml(dataclasses.asdict(config), Path(path))
-
-
-def resolve_device(name: str) -> str:
-    """The torch device that a --device means on this machine.
-
-    Raises:
-        ConfigError: it is not available; the message lists those that are.
-    """
-    if name == "cpu":
-        return name
-    import torch  # here: it takes over a second, which the common case need not wait for
-
-    there = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    there = (["cuda"] if there else []) + there + (["mps"] if torch.backends.mps.is_available() else []) + ["cpu"]
-    if name == "auto":
-        return there[0]
-    if name not in there:
-        raise ConfigError(f"device {name!r} is not available on this machine; valid choices: {', '.join(there)}")
-    return name
-
-
-@functools.cache
-def _file_schema() -> Schema:
-    return Schema("", "", Config)
-
-
-def _read_file(path: Path) -> dict[str, object]:
-    return _file_schema().read_file(path)
-
-
-def _preset(task: str) -> dict[str, object]:
-    """The options shipped with a task; none where there is no such file."""
-    path = CONFIGS / f"{task}.yaml"
-    return _read_file(path) if path.parent == CONFIGS and os.path.isfile(path) else {}
-
-
-def _run_folder(name: str) -> Path:
-    """The folder of an existing run, given by its name or path.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    for folder in (Path(name), RUNS / name):
-        if os.path.isfile(folder / "config.yaml"):
-            return folder
-    runs = [path.parent.name for path in RUNS.glob("*/config.yaml")]
-    raise unknown("run", name, runs) if runs else ConfigError(f"cannot resume {name!r}: no run in {str(RUNS)!r}")
-
-
-def _check(part: object, prefix: str, rule: tuple[str, Callable[[float], bool]], *names: str) -> None:
-    """Hold fields of a dataclass to a rule; `prefix` is how the user writes the dataclass."""
+def check(part: object, prefix: str, rule: tuple[str, Callable[[float], bool]], *names: str) -> None:
+    """Hold fields of a dataclass, null ones apart, to a rule; `prefix` is how the user writes the dataclass."""
     text, test = rule
     for name in names:
         value = getattr(part, name)
-        if not (abs(value) < math.inf and test(value)):  # unlike isfinite, takes any int
+        if value is not None and not (abs(value) < math.inf and test(value)):  # unlike isfinite, takes any int
             raise ConfigError(f"{prefix}{name} must be {text}, got {value}")
 
 
-def _check_device(name: str) -> None:
-    """Hold a device to its spelling; whether it is there is `resolve_device`'s affair."""
+def _choose(option: str, value: str, choices: Iterable[str]) -> None:
+    if value not in choices:
+        raise unknown(option, value, choices)
+
+
+def check_device(name: str) -> None:
+    """Hold a device to its spelling; whether it is there is `arguments.resolve_device`'s affair."""
     if not re.fullmatch(r"cpu|auto|mps|cuda(:[0-9]+)?", name):
         raise unknown("device", name, ("cpu", "cuda", "cuda:N", "mps", "auto"))

@@ -1,7 +1,7 @@
 """Rolling a policy out, without noise, and what every task has in common to measure."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,33 +22,40 @@ class Rollout:
 
     reward: Tensor  # (T, B)
     alive: Tensor  # (T, B) bool: the step belongs to the episode; the last one included
+    action: Tensor  # (T, B, a_dim) in [-1, 1]
     info: dict[str, Tensor]  # per step measurements of the environment, (T, B, ...)
 
     def last(self, name: str) -> Tensor:
         """A measurement at the last step of each episode, (B, ...)."""
         series = self.info[name]
-        return series[self.alive.sum(0) - 1, torch.arange(series.shape[1], device=series.device)]
+        number = torch.arange(len(self.alive), device=self.alive.device)[:, None]
+        return series[(number * self.alive).amax(0), torch.arange(series.shape[1], device=series.device)]
 
 
 @torch.no_grad()
 def rollout(policy: Policy, env: VecEnv, observation: Tensor, keep: tuple[str, ...] | None = None) -> Rollout:
     """Play from a fresh reset until every environment has ended its first episode.
 
+    Rows of a step that are no transition (`Step.valid`) belong to no episode, so they neither count nor end one.
+
     Args:
         observation: (B, o_dim), as `env.reset` returned it.
-        keep: names of `Step.info` to collect; None collects all.
+        keep: names of `Step.info` to collect, as far as the environment reports them; None collects all.
     """
-    alive = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
-    rewards, alives, infos = [], [], []
-    while alive.any():
-        step = env.step(policy(observation))
+    running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    rewards, alives, actions, infos = [], [], [], []
+    while running.any():
+        action = policy(observation)
+        step = env.step(action)
+        alive = running if step.valid is None else running & step.valid
         rewards.append(step.reward)
         alives.append(alive)
-        infos.append(step.info if keep is None else {name: step.info[name] for name in keep})
+        actions.append(action)
+        infos.append({name: value for name, value in step.info.items() if keep is None or name in keep})
         observation = step.observation
-        alive = alive & ~(step.terminated | step.truncated)
+        running = running & ~(alive & (step.terminated | step.truncated))
     info = {name: torch.stack([i[name] for i in infos]) for name in infos[0]}
-    return Rollout(torch.stack(rewards), torch.stack(alives), info)
+    return Rollout(torch.stack(rewards), torch.stack(alives), torch.stack(actions), info)
 
 
 def rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[Rollout]:
@@ -58,10 +65,56 @@ def rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[
         yield rollout(policy, env, env.reset(int(round_seed)))
 
 
+def random_policy(env: VecEnv, seed: int = 0) -> Policy:
+    """Uniformly random actions in [-1, 1]: what no control at all achieves."""
+    generator = torch.Generator(env.device).manual_seed(seed)
+    shape = (env.num_envs, env.a_dim)
+    return lambda observation: 2.0 * torch.rand(shape, generator=generator, device=env.device) - 1.0
+
+
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:
-    """Mean success at the end and mean return over B episodes that the seed fixes."""
-    played = rollout(policy, env, env.reset(seed), keep=("success",))
-    return {
-        "success_rate": played.last("success").float().mean().item(),
-        "episode_return": (played.reward * played.alive).sum(0).mean().item(),
+    """Mean return over B episodes that the seed fixes, and mean success at their ends where the task knows success."""
+    episodes = episode_statistics(rollout(policy, env, env.reset(seed), keep=("success",)))
+    scores = {"success_rate": episodes["success"].float().mean().item()} if "success" in episodes else {}
+    return scores | {"episode_return": episodes["return"].mean().item()}
+
+
+def episode_statistics(played: Rollout) -> dict[str, Tensor]:
+    """Figures of each of B episodes.
+
+    Returns:
+        Tensors (B,): `return`, the sum of rewards, undiscounted; `length` in steps; and where the environment
+        reports `success`, `success` (bool) at the last step.
+    """
+    statistics = {
+        "return": torch.where(played.alive, played.reward, 0.0).sum(0),
+        "length": played.alive.sum(0),
     }
+    return statistics | ({"success": played.last("success").bool()} if "success" in played.info else {})
+
+
+def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) -> dict[str, object]:
+    """What `episode_statistics` gave of one or several rounds, over all episodes, as plain numbers for JSON.
+
+    Args:
+        rounds: the statistics of each round, the same names in all.
+        episodes: how many of them count, the first ones; None: all.
+
+    Returns:
+        `episodes`, their number; `episode_return` {mean, std, min, max}, where std is that of these episodes
+        (divided by their number, not one less); `episode_length` {mean}; `success_rate` in [0, 1] where known.
+    """
+    rounds = list(rounds)
+    joined = {name: torch.cat([part[name] for part in rounds])[:episodes].cpu().double() for name in rounds[0]}
+    returns = joined["return"]
+    summary = {
+        "episodes": len(returns),
+        "episode_return": {
+            "mean": returns.mean().item(),
+            "std": returns.std(correction=0).item(),
+            "min": returns.min().item(),
+            "max": returns.max().item(),
+        },
+        "episode_length": {"mean": joined["length"].mean().item()},
+    }
+    return summary | ({"success_rate": joined["success"].mean().item()} if "success" in joined else {})

@@ -1,12 +1,8 @@
-"""The arithmetic of TD3 (Fujimoto, van Hoof & Meger, ICML 2018), as pure functions."""
-
-from collections.abc import Callable
+"""The arithmetic of TD3 (Fujimoto, van Hoof & Meger, ICML 2018) and of its options, as pure functions."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-Critic = Callable[[Tensor], Tensor]  # (B, o_dim + a_dim) -> (B, 1)
 
 
 def smoothed_target_action(target_action: Tensor, noise: Tensor, noise_clip: float, a_max: Tensor) -> Tensor:
@@ -25,17 +21,20 @@ def smoothed_target_action(target_action: Tensor, noise: Tensor, noise_clip: flo
     return torch.clamp(smoothed, -a_max, a_max)
 
 
-def clipped_double_q_target(reward: Tensor, discount: Tensor | float, done: Tensor, q1: Tensor, q2: Tensor) -> Tensor:
+def clipped_double_q_target(
+    reward: Tensor, discount: Tensor | float, done: Tensor, q1: Tensor, q2: Tensor | None = None
+) -> Tensor:
     """y = r + discount * (1 - done) * min(q1, q2) (paper, section 4.2).
 
     Args:
-        reward, done, q1, q2: (B, 1); `done` is 1 only where the task terminated.
+        reward, done, q1, q2: (B, 1); `done` is 1 only where the task terminated. Without q2 it is DDPG's target.
         discount: gamma, or (B, 1) gamma^k after k steps.
 
     Returns:
         (B, 1).
     """
-    return reward + discount * (1.0 - done) * torch.min(q1, q2)
+    q = q1 if q2 is None else torch.min(q1, q2)
+    return reward + discount * (1.0 - done) * q
 
 
 def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -45,6 +44,63 @@ def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tens
     return (weight * (q - target).square()).mean()
 
 
-def actor_loss(Q1: Critic, state: Tensor, action: Tensor) -> Tensor:
-    """-mean Q1(s, pi(s)): descending it ascends the deterministic policy gradient (paper, section 3)."""
-    return -Q1(torch.cat((state, action), 1)).mean()
+def categorical_projection(
+    probability: Tensor, reward: Tensor, discount: Tensor | float, done: Tensor, support: Tensor
+) -> Tensor:
+    """The distribution of r + discount * (1 - done) * Z on the atoms of Z (Bellemare, Dabney & Munos, ICML 2017).
+
+    Each shifted atom, clipped to the support, gives its probability to its two neighbours in proportion to
+    nearness (their Algorithm 1), so the mean stays what it was wherever nothing is clipped.
+
+    Args:
+        probability: (B, N) of the atoms of Z.
+        reward, done: (B, 1).
+        discount: gamma, or (B, 1) gamma^k after k steps.
+        support: (N,) values of the atoms, evenly spaced and rising.
+
+    Returns:
+        (B, N) probabilities.
+    """
+    last = len(support) - 1
+    shifted = reward + discount * (1.0 - done) * support
+    place = ((shifted - support[0]) * (last / (support[-1] - support[0]))).clamp(0, last)  # in units of atoms
+    lower = place.floor()
+    to_upper = probability * (place - lower)
+    lower = lower.long()
+    projected = torch.zeros_like(probability).scatter_add_(1, lower, probability - to_upper)
+    return projected.scatter_add_(1, (lower + 1).clamp(max=last), to_upper)
+
+
+def categorical_loss(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean cross-entropy of one critic's atoms, `logits` (B, N), with the probabilities `target` (B, N).
+
+    `weight` (B, 1) are importance weights of the samples.
+    """
+    if weight is None:
+        return F.cross_entropy(logits, target)
+    return (weight[:, 0] * F.cross_entropy(logits, target, reduction="none")).mean()
+
+
+def actor_loss(q: Tensor) -> Tensor:
+    """-mean Q(s, pi(s)): descending it ascends the deterministic policy gradient (paper, section 3).
+
+    Args:
+        q: (B, 1) the critic's value of the policy's own actions.
+    """
+    return -q.mean()
+
+
+def actor_loss_bc(q: Tensor, action: Tensor, data_action: Tensor, alpha: float) -> Tensor:
+    """-lambda * mean Q(s, pi(s)) + mean (pi(s) - a)^2 with lambda = alpha / mean |Q| (TD3+BC).
+
+    Fujimoto & Gu, "A Minimalist Approach to Offline Reinforcement Learning", NeurIPS 2021. lambda is a constant to
+    the gradient, and the mean |Q| is that of the policy's actions, as in https://github.com/sfujim/TD3_BC.
+
+    Args:
+        q: (B, 1) the critic's value of the policy's own actions.
+        action: (B, a_dim) pi(s).
+        data_action: (B, a_dim) what the data has there.
+        alpha: weight of the value; the authors take 2.5.
+    """
+    weight = alpha / q.detach().abs().mean()
+    return weight * actor_loss(q) + F.mse_loss(action, data_action)

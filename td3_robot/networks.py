@@ -1,10 +1,20 @@
 """The one network shape of all six: a multilayer perceptron."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from td3_robot.errors import ConfigError, unknown
+from td3_robot.linear import linear
+
+_NORM_LAYERS = {"none": None, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
+NORMS = tuple(_NORM_LAYERS)
+INITS = ("default", "orthogonal")
 
 
 class MLP(nn.Module):
@@ -19,6 +29,15 @@ class MLP(nn.Module):
         out_max: scale of the output, a scalar or (out_dim,).
         output_activation: applied before scaling; None for none.
         hidden: width of each hidden layer.
+        norm: one of NORMS, between each hidden layer and its ReLU. With "batch" see `learning`.
+        init: one of INITS. "default" is what nn.Linear draws. "orthogonal" (Saxe, McClelland & Ganguli, ICLR 2014)
+            has gain sqrt(2) in hidden layers, for ReLU, 1 in the last one and zero biases, as the value networks of
+            https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/, detail 2.
+        final_bound: where positive, weights and biases of the last layer are drawn uniformly from plus and minus
+            this, so that first outputs lie near zero: 3e-3 in DDPG (Lillicrap et al., ICLR 2016, section 7).
+
+    Raises:
+        ConfigError: no such norm or init, or final_bound is negative or not finite.
     """
 
     def __init__(
@@ -28,16 +47,78 @@ class MLP(nn.Module):
         out_max: float | Tensor = 1.0,
         output_activation: Callable[[Tensor], Tensor] | None = torch.tanh,
         hidden: Sequence[int] = (256, 256),
+        norm: str = "none",
+        init: str = "default",
+        final_bound: float = 0.0,
     ):
         super().__init__()
+        if norm not in NORMS:
+            raise unknown("td3.norm", norm, NORMS)
+        if init not in INITS:
+            raise unknown("td3.init", init, INITS)
+        if not 0.0 <= final_bound < math.inf:
+            raise ConfigError(f"td3.final_bound must be zero or more and finite, got {final_bound}")
+        self.norm = norm
         widths = (in_dim, *hidden, out_dim)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+        self.norms = nn.ModuleList(_NORM_LAYERS[norm](width) for width in hidden if norm != "none")
+        if init == "orthogonal":
+            self._draw_orthogonal()
+        if final_bound > 0.0:
+            for parameter in self.layers[-1].parameters():
+                nn.init.uniform_(parameter, -final_bound, final_bound)
         self.output_activation = output_activation
         self.register_buffer("out_max", torch.as_tensor(out_max, dtype=torch.float32), persistent=False)
 
+    def _draw_orthogonal(self) -> None:
+        for layer in self.layers:
+            nn.init.orthogonal_(layer.weight, 1.0 if layer is self.layers[-1] else math.sqrt(2.0))
+            nn.init.zeros_(layer.bias)
+
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in_dim) -> (B, out_dim)."""
-        for layer in self.layers[:-1]:
-            x = F.relu(layer(x))
-        x = self.layers[-1](x)
+        """(B, in_dim) -> (B, out_dim), or (in_dim,) -> (out_dim,)."""
+        if self.norm == "batch" and x.ndim == 1:  # BatchNorm1d takes batches alone
+            return self.forward(x[None])[0]
+        *hidden, last = self.layers
+        for layer, norm in zip_longest(hidden, self.norms):
+            x = linear(x, layer, relu=True) if norm is None else F.relu(norm(linear(x, layer)))
+        x = linear(x, last)
         return x if self.output_activation is None else self.out_max * self.output_activation(x)
+
+
+@contextmanager
+def learning(*nets: MLP) -> Iterator[None]:
+    """Inside, batch norm takes the statistics of the batch and adds them to its running ones; afterwards the latter.
+
+    A network belongs in here for the forward pass of its own loss and nowhere else. Targets, actions and the critic
+    that the actor ascends use running statistics (`net.eval()`): there the batch is of another distribution than
+    the replay's actions, or a single observation. For the critic under the actor's loss this was measured to be
+    what learns stably: Wang et al., "An Investigation of Batch Normalization in Off-Policy Actor-Critic
+    Algorithms", https://arxiv.org/abs/2509.23750. Networks without batch norm are left as they are.
+    """
+    nets = [net for net in nets if net.norm == "batch"]
+    for net in nets:
+        net.train()
+    try:
+        yield
+    finally:
+        for net in nets:
+            net.eval()
+
+
+@contextmanager
+def frozen(*nets: MLP) -> Iterator[None]:
+    """Inside, gradients pass through the networks but none of their own weights is computed."""
+    weights = [weight for net in nets for weight in net.parameters()]
+    for weight in weights:
+        weight.requires_grad = False
+    try:
+        yield
+    finally:
+        for weight in weights:
+            weight.requires_grad = True
+
+
+def buffers_of(net: MLP) -> list[Tensor]:
+    """Running means and variances of batch norm, which a target network takes over together with the weights."""
+    return [buffer for buffer in net.norms.buffers() if buffer.is_floating_point()]

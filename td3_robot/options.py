@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import math
-import os
 import re
 import reprlib
 import types
@@ -16,6 +15,7 @@ import jsonargparse
 import yaml
 
 from td3_robot.errors import ConfigError, unknown
+from td3_robot.files import replacing
 
 
 class _Loader(yaml.SafeLoader):
@@ -37,6 +37,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(tuple, _Dumper.represent_list)
+_Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str(path)))
 for _tag, _pattern, _first in (
     ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -237,9 +238,5 @@ def write_yaml(content: dict, path: Path) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
-    new = path.with_name(f"{path.name}.new")
-    try:
+    with replacing(path) as new:
         new.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False), encoding="utf-8")
-        os.replace(new, path)
-    except OSError as error:
-        raise ConfigError(f"{str(path)!r}: cannot be written: {error.strerror}") from error

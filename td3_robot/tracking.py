@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from pathlib import Path
 from typing import Protocol
 
@@ -10,12 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from td3_robot.errors import ConfigError
+from td3_robot.files import replacing
 
 CSV_NAME, CURVE_NAME = "metrics.csv", "learning_curve.png"
 
 
 class Tracker(Protocol):
-    """Takes the figures of each periodic evaluation; `env_steps` is their common axis."""
+    """Takes the figures of each periodic evaluation; `steps_of` is their common axis."""
 
     def log(self, metrics: dict[str, float]) -> None:
         """One evaluation; the metrics and their meaning are listed at `Trainer`."""
@@ -24,17 +24,22 @@ class Tracker(Protocol):
         """Finish what is open."""
 
 
+def steps_of(metrics: dict[str, float]) -> int:
+    """How far the run was: env steps or, learning from a dataset, where there are none, gradient steps."""
+    return int(metrics["env_steps"] or metrics["gradient_steps"])
+
+
 class CsvLog:
     """A row an evaluation, in `metrics.csv` of the run folder.
 
     Args:
         folder: the run folder.
-        env_steps: rows from later on are dropped first: a resumed run writes them anew.
+        steps: rows from later on are dropped first: a resumed run writes them anew.
     """
 
-    def __init__(self, folder: Path, env_steps: int = 0):
+    def __init__(self, folder: Path, steps: int = 0):
         self._path = folder / CSV_NAME
-        kept = [row for row in read_metrics(folder) if row["env_steps"] <= env_steps] if self._path.exists() else []
+        kept = [row for row in read_metrics(folder) if steps_of(row) <= steps] if self._path.exists() else []
         self._path.unlink(missing_ok=True)
         for row in kept:
             self.log(row)
@@ -68,16 +73,16 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
 class TensorBoardLog:
     """TensorBoard events in the run folder; see them with `tensorboard --logdir checkpoints`."""
 
-    def __init__(self, folder: Path, env_steps: int = 0):
+    def __init__(self, folder: Path, steps: int = 0):
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(folder / "tensorboard", purge_step=env_steps + 1 if env_steps else None)
+        self._writer = SummaryWriter(folder / "tensorboard", purge_step=steps + 1 if steps else None)
 
     def log(self, metrics: dict[str, float]) -> None:
-        """Every metric as a scalar over env_steps."""
+        """Every metric as a scalar over the steps."""
         for name, value in metrics.items():
             if name != "env_steps":
-                self._writer.add_scalar(name, value, metrics["env_steps"])
+                self._writer.add_scalar(name, value, steps_of(metrics))
 
     def close(self) -> None:
         """Write out what is buffered."""
@@ -94,8 +99,10 @@ class _Console(Console):
 class Display:
     """The terminal: a line an evaluation, and a progress bar below them while somebody watches.
 
+    The success rate has its place where the task knows success; elsewhere the bar shows the return.
+
     Args:
-        total: env steps of the whole run.
+        total: steps of the whole run.
     """
 
     _COLUMNS = (  # heading, metric, format
@@ -116,7 +123,7 @@ class Display:
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(),
-            TextColumn("success {task.fields[success]:.1%}"),
+            TextColumn("{task.fields[score]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -124,22 +131,25 @@ class Display:
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("training", total=total, success=0.0)
+        self._task = self._progress.add_task("training", total=total, score="")
         self._headed = False
 
-    def advance(self, env_steps: int) -> None:
+    def advance(self, steps: int) -> None:
         """Move the bar; cheap enough for every step."""
-        self._progress.update(self._task, completed=env_steps)
+        self._progress.update(self._task, completed=steps)
 
     def log(self, metrics: dict[str, float]) -> None:
         """One line."""
+        columns = [column for column in self._COLUMNS if column[1] in metrics]
         if not self._headed:
             self._headed = True
             self._progress.start()
-            widths = [len(pattern.format(0.0)) for _, _, pattern in self._COLUMNS]
-            self._line(" ".join(name.rjust(w) for (name, _, _), w in zip(self._COLUMNS, widths)))
-        self._line(" ".join(pattern.format(metrics[name]) for _, name, pattern in self._COLUMNS))
-        self._progress.update(self._task, success=metrics["success_rate"])
+            widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
+            self._line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
+        self._line(" ".join(pattern.format(metrics[name]) for _, name, pattern in columns))
+        known = "success_rate" in metrics
+        score = f"success {metrics['success_rate']:.1%}" if known else f"return {metrics['episode_return']:.2f}"
+        self._progress.update(self._task, score=score)
 
     def _line(self, text: str) -> None:
         try:
@@ -153,35 +163,41 @@ class Display:
 
 
 def plot_learning_curve(folder: Path) -> None:
-    """Draw success rate and return over env steps, from `metrics.csv`, as `learning_curve.png` beside it.
+    """Draw return and, where known, success rate over the steps, from `metrics.csv`, as `learning_curve.png` beside it.
 
     A run that was stopped before its first evaluation has no curve yet, and gets no picture.
+
+    Raises:
+        ConfigError: the picture cannot be written, or a row of the CSV is not made of numbers.
     """
     from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
 
-    if not (folder / CSV_NAME).exists():
+    rows = read_metrics(folder) if (folder / CSV_NAME).exists() else []
+    if not rows:
         return
-    rows = read_metrics(folder)
-    env_steps = [row["env_steps"] for row in rows]
+    steps = [steps_of(row) for row in rows]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    success = figure.subplots()
-    success.plot(env_steps, [100 * row["success_rate"] for row in rows], color="tab:blue", marker=".")
-    success.set(xlabel="env steps", ylim=(0, 101))
-    success.set_ylabel("success rate [%]", color="tab:blue")
-    success.grid(alpha=0.3)
-    returns = success.twinx()
-    returns.plot(env_steps, [row["episode_return"] for row in rows], color="tab:orange", marker=".", alpha=0.7)
-    returns.set_ylabel("episode return", color="tab:orange")
-    if len(set(env_steps)) > 1:
-        success.secondary_xaxis("top", functions=_seconds_of(rows)).set_xlabel("wall time [s]")
-    figure.savefig(folder / CURVE_NAME, dpi=120)
+    returns = axes = figure.subplots()
+    if known := "success_rate" in rows[0]:
+        axes.plot(steps, [100 * row["success_rate"] for row in rows], color="tab:blue", marker=".")
+        axes.set_ylim(0, 101)
+        axes.set_ylabel("success rate [%]", color="tab:blue")
+        returns = axes.twinx()
+    returns.plot(steps, [row["episode_return"] for row in rows], color="tab:orange", marker=".", alpha=0.7)
+    returns.set_ylabel("episode return", color="tab:orange" if known else "black")
+    axes.set_xlabel("env steps" if any(row["env_steps"] for row in rows) else "gradient steps")
+    axes.grid(alpha=0.3)
+    if len(set(steps)) > 1:
+        axes.secondary_xaxis("top", functions=_seconds_of(rows)).set_xlabel("wall time [s]")
+    with replacing(folder / CURVE_NAME) as new:
+        figure.savefig(new, dpi=120, format="png")
 
 
 def _seconds_of(rows: list[dict[str, float]]):
-    """Functions from env steps to wall seconds and back: the straight line that fits the evaluations best."""
+    """Functions from steps to wall seconds and back: the straight line that fits the evaluations best."""
     import numpy as np
 
-    steps, seconds = (np.array([row[key] for row in rows]) for key in ("env_steps", "wall_s"))
+    steps, seconds = (np.array([of(row) for row in rows]) for of in (steps_of, lambda row: row["wall_s"]))
     forward, back = np.polyfit(steps, seconds, 1), np.polyfit(seconds, steps, 1)
     return (lambda x: np.polyval(forward, x), lambda x: np.polyval(back, x))
 
@@ -192,10 +208,5 @@ def write_json(path: Path, results: dict[str, object]) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
-    new = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
+    with replacing(path) as new:
         new.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        os.replace(new, path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error

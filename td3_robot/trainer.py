@@ -1,6 +1,7 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
 import contextlib
+import dataclasses
 import math
 import signal
 import time
@@ -12,33 +13,31 @@ from torch import Tensor
 
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
+from td3_robot.collector import Collector
 from td3_robot.config import Config
-from td3_robot.errors import CheckpointError, ConfigError, NotFiniteError
+from td3_robot.errors import CheckpointError, NotFiniteError
 from td3_robot.evaluation import evaluate
-from td3_robot.noise import GaussianNoise
-from td3_robot.replay import ReplayBuffer
+from td3_robot.offline import Dataset
 from td3_robot.schedules import schedule_factor
 from td3_robot.tracking import Tracker, write_json
 from td3_robot.vec_env import VecEnv
 
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
-_TRAINER_STATE = frozenset(
-    "env_steps gradient_steps best solved_at_s wall_s generator target_generator sigmas observation refill_until "
-    "env replay".split()
-)
+_TRAINER_STATE = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
 _SEED_OF_PERIODIC, _SEED_OF_FINAL = 1_000_000, 2_000_000  # added to the seed: goals never trained on
 
 
 class Trainer:
-    """One run of TD3 on a VecEnv.
+    """One run of TD3 on a VecEnv, or on a dataset with a VecEnv to evaluate in.
 
     The run folder holds the best policy so far, by success rate, then return, of the periodic evaluation;
     its subfolder `last` holds all that an exact resume needs.
 
-    Every evaluation logs: `env_steps`, `gradient_steps`; `success_rate` and `episode_return` of the policy
-    without noise on fixed held-out episodes; `Q1_loss`, `Q2_loss`, `Q1`, `actor_loss`, means since the last
-    evaluation; `env_steps_per_s`, `updates_per_s` while collecting and learning since then; `wall_s` since
-    the process started, earlier sittings of a resumed run included; `left_s`, an estimate of what remains.
+    Every evaluation logs: `env_steps`, `gradient_steps`; `episode_return` and, where the task knows success,
+    `success_rate` of the policy without noise on fixed held-out episodes; `Q1_loss`, `Q2_loss`, `Q1`, `actor_loss`,
+    means since the last evaluation; `env_steps_per_s`, `updates_per_s` while collecting and learning since then;
+    `wall_s` since the process started, earlier sittings of a resumed run included; `left_s`, an estimate of what
+    remains.
 
     Args:
         agent, env: who learns, where.
@@ -46,9 +45,10 @@ class Trainer:
         config: the resolved configuration.
         folder: the run folder.
         started: `time.perf_counter()` at process start.
-        on_step: called after every step of the environments with their total, for displays; must be cheap.
+        on_step: called after every step of the environments with the steps made, for displays; must be cheap.
 
     Attributes:
+        source: where batches come from: environments that are explored, or the dataset.
         trackers: what takes the metrics.
     """
 
@@ -62,19 +62,13 @@ class Trainer:
         started: float,
         on_step: Sequence[Callable[[int], None]] = (),
     ):
-        self.agent, self.env, self.evaluation_env = agent, env, evaluation_env
+        self.agent, self.evaluation_env = agent, evaluation_env
         self.config, self.folder, self.on_step = config, folder, on_step
+        self.source = Collector(agent, env, config) if config.dataset is None else Dataset(agent, env.device, config)
         self.trackers: list[Tracker] = []
         self._started = started
-        self.env_steps = 0
         self.solved_at_s: float | None = None
         self.best = (-math.inf, -math.inf)
-        self.generator = torch.Generator(env.device).manual_seed(config.seed)
-        self.replay = ReplayBuffer(config.replay.capacity, env.o_dim, env.a_dim, env.device, self.generator)
-        exploration = config.exploration
-        self.noise = GaussianNoise((env.num_envs, env.a_dim), exploration.noise, exploration.per_env, self.generator)
-        self.observation = env.reset(config.seed)
-        self._refill_until = exploration.start_steps
         self._saved_at = time.perf_counter()
         self._begin_interval()
 
@@ -89,62 +83,51 @@ class Trainer:
         Raises:
             NotFiniteError: a loss became NaN or infinite; checkpoints stay as they last were good.
         """
-        if not self.env_steps:
+        if not self.steps:
             self.agent.save(self.folder)  # from here on the folder is a whole checkpoint
         with _stop_requests() as stop:
-            while self.env_steps < self.config.steps and not stop:
-                self._collect()
-                if self.env_steps > self._refill_until:
+            while self.steps < self.config.steps and not stop:
+                before = self.steps
+                self.source.collect(self.progress)
+                if self.source.ready:
                     self._learn()
                 for tell in self.on_step:
-                    tell(self.env_steps)
-                if self._due(self.config.evaluation.every):
+                    tell(self.steps)
+                every = self.config.evaluation.every
+                if self.steps // every > before // every:
                     self._evaluate()
                 if time.perf_counter() - self._saved_at > self.config.save_every:
                     self.save_resume_point()
-        finished = self.env_steps >= self.config.steps
-        if finished and self.env_steps > self._interval[1]:  # the last steps are not evaluated yet
+        finished = self.steps >= self.config.steps
+        if finished and self.steps > self._interval[1]:  # the last steps are not evaluated yet
             self._evaluate()
         self.save_resume_point(with_replay=not finished)
         return self._summarise(finished)
 
-    def _due(self, every: int) -> bool:
-        """Whether the step just made reached a multiple of `every` env steps."""
-        return self.env_steps // every > (self.env_steps - self.env.num_envs) // every
+    @property
+    def env_steps(self) -> int:
+        """Control steps of all environments together; none in offline learning."""
+        return self.source.env_steps
 
-    @torch.no_grad()
-    def _collect(self) -> None:
-        """One step of every environment, kept in the replay."""
-        action = self._explore()
-        step = self.env.step(action)
-        self.replay.add(self.observation, action, step.reward, step.next_observation, step.terminated)
-        self.noise.end_episodes(step.terminated | step.truncated)
-        self.observation = step.observation
-        self.env_steps += self.env.num_envs
-
-    def _explore(self) -> Tensor:
-        """Uniformly random actions at first, then the policy's with noise; always inside [-1, 1]."""
-        if self.env_steps < self.config.exploration.start_steps:
-            shape = (self.env.num_envs, self.env.a_dim)
-            return torch.rand(shape, generator=self.generator, device=self.env.device) * 2.0 - 1.0
-        action = self.agent.select_action(self.observation)
-        return (action + self._noise_factor() * self.noise.sample()).clamp(-1.0, 1.0)
-
-    def _noise_factor(self) -> float:
-        schedule = self.config.schedule
-        return schedule_factor(schedule.noise, self.progress, schedule.noise_floor)
+    @property
+    def steps(self) -> int:
+        """What `config.steps` counts: env steps or, learning from a dataset, gradient steps."""
+        return self.env_steps if self.config.dataset is None else self.agent.gradient_steps
 
     @property
     def progress(self) -> float:
-        """Share of the run's env steps already made."""
-        return self.env_steps / self.config.steps
+        """Share of the run's steps already made."""
+        return self.steps / self.config.steps
 
     def _learn(self) -> None:
         """The gradient steps that follow one step of the environments."""
         schedule = self.config.schedule
         self.agent.scale_learning_rates(schedule_factor(schedule.lr, self.progress, schedule.lr_floor))
+        self.source.replay.anneal(self.progress)
         for _ in range(self.config.updates_per_step):
-            metrics = self.agent.update(self.replay.sample(self.config.replay.batch_size))
+            metrics = self.agent.update(self.source.sample())
+            if "td_error" in metrics:
+                self.source.replay.update_priorities(metrics.pop("td_error"))
             for name, value in metrics.items():
                 total, count = self._losses.get(name, (0.0, 0))
                 self._losses[name] = (total + value, count + 1)
@@ -154,29 +137,29 @@ class Trainer:
     def _begin_interval(self) -> None:
         """Start the sums and clocks that one evaluation reports."""
         self._losses: dict[str, tuple[Tensor, int]] = {}
-        self._interval = (time.perf_counter(), self.env_steps, self.agent.gradient_steps)
+        self._interval = (time.perf_counter(), self.steps, self.env_steps, self.agent.gradient_steps)
 
     def _evaluate(self) -> None:
         """Measure the policy, log, and keep it if it is the best so far."""
-        began, env_steps, gradient_steps = self._interval
+        began, steps, env_steps, gradient_steps = self._interval
         seconds = time.perf_counter() - began
         self._require_finite()
         losses = {name: float(total / count) for name, (total, count) in self._losses.items()}
         scores = evaluate(self.agent.select_action, self.evaluation_env, self.config.seed + _SEED_OF_PERIODIC)
-        speed = (self.env_steps - env_steps) / seconds
         metrics = {
             "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
             **scores,
             **{name: losses.get(name, math.nan) for name in ("Q1_loss", "Q2_loss", "Q1", "actor_loss")},
-            "env_steps_per_s": speed,
+            "env_steps_per_s": (self.env_steps - env_steps) / seconds,
             "updates_per_s": (self.agent.gradient_steps - gradient_steps) / seconds,
             "wall_s": self.wall_s,
-            "left_s": max(0, self.config.steps - self.env_steps) / speed,
+            "left_s": max(0, self.config.steps - self.steps) * seconds / (self.steps - steps),
         }
-        if scores["success_rate"] >= 0.99 and self.solved_at_s is None:
+        success_rate = scores.get("success_rate", 0.0)  # not every environment knows success
+        if success_rate >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
-        if (score := (scores["success_rate"], scores["episode_return"])) > self.best:
+        if (score := (success_rate, scores["episode_return"])) > self.best:
             self.best = score
             self.agent.save(self.folder)
         for tracker in self.trackers:
@@ -209,12 +192,12 @@ class Trainer:
 
     def _summarise(self, finished: bool) -> dict:
         """Measure the best policy on episodes used for nothing else, and write `summary.json`."""
-        policy = TD3(self.env.o_dim, self.env.a_dim, device=self.agent.device, hidden=self.config.td3.hidden)
-        policy.load(self.folder)
-        scores = evaluate(policy.select_action, self.evaluation_env, self.config.seed + _SEED_OF_FINAL)
+        best = TD3(self.agent.o_dim, self.agent.a_dim, device=self.agent.device, **dataclasses.asdict(self.config.td3))
+        best.load(self.folder)
+        scores = evaluate(best.select_action, self.evaluation_env, self.config.seed + _SEED_OF_FINAL)
+        named = ("robot", "task") if self.config.env is None else ("env",)
         summary = {
-            "robot": self.config.robot,
-            "task": self.config.task,
+            **{name: getattr(self.config, name) for name in named},
             "seed": self.config.seed,
             **scores,
             "env_steps": self.env_steps,
@@ -234,21 +217,15 @@ class Trainer:
         Raises:
             NotFiniteError: the networks diverged; the former resume point stays.
         """
-        replay = self.replay.state_dict() if with_replay else None
-        self._require_finite(replay["rows"] if replay else None)
+        source = self.source.state_dict(with_replay)
+        self._require_finite(source["replay"]["rows"] if source["replay"] else None)
         state = {
-            "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
             "best": list(self.best),
             "solved_at_s": self.solved_at_s,
             "wall_s": self.wall_s,
-            "generator": self.generator.get_state(),
             "target_generator": self.agent.generator.get_state(),
-            "sigmas": self.noise.sigmas,
-            "observation": self.observation,
-            "refill_until": self._refill_until,
-            "env": self.env.state_dict(),
-            "replay": replay,
+            "source": source,
         }
         checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state})
         self._saved_at = time.perf_counter()
@@ -266,22 +243,12 @@ class Trainer:
         state = states.get("trainer_state", {})
         if missing := sorted(_TRAINER_STATE - state.keys()):
             raise CheckpointError(f"{self.folder / LAST}: trainer_state lacks {', '.join(missing)}")
-        if len(state["observation"]) != self.env.num_envs:
-            raise ConfigError(f"envs must stay {len(state['observation'])} in a resumed run, got {self.env.num_envs}")
+        self.source.load_state_dict(state["source"])
         self.agent.load_state_dicts(states)
-        self.env_steps, self.agent.gradient_steps = state["env_steps"], state["gradient_steps"]
+        self.agent.gradient_steps = state["gradient_steps"]
         self.best, self.solved_at_s = tuple(state["best"]), state["solved_at_s"]
         self._started -= state["wall_s"]
-        self.generator.set_state(state["generator"])
         self.agent.generator.set_state(state["target_generator"])
-        device = self.env.device  # the trainer's state comes on the CPU, wherever it was made
-        self.noise.sigmas, self.observation = state["sigmas"].to(device), state["observation"].to(device)
-        self.env.load_state_dict(state["env"])
-        self._refill_until = state["refill_until"]
-        if state["replay"] is None:
-            self._refill_until = self.env_steps + self.config.exploration.start_steps
-        else:
-            self.replay.load_state_dict(state["replay"])
         self._begin_interval()
 
 

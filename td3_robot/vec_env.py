@@ -12,6 +12,8 @@ class Step(NamedTuple):
     `observation` is what to act on next: where an episode ended it is already the first observation
     of the next one. `next_observation` is the true successor of the action, before any automatic
     reset; it is the one to learn from. Bootstrapping stops at `terminated`, never at `truncated`.
+    A row of `valid` is False where the environment ignored the action, as Gymnasium's vector environments
+    with NEXT_STEP autoreset do in the step after an episode's end.
     """
 
     observation: Tensor  # (B, o_dim)
@@ -20,6 +22,7 @@ class Step(NamedTuple):
     truncated: Tensor  # (B,) bool: a time limit cut the episode; the future still has value
     next_observation: Tensor  # (B, o_dim)
     info: dict[str, Tensor]  # per-env measurements, each (B, ...), of the step just made
+    valid: Tensor | None = None  # (B,) bool: False where the row is no transition to learn from; None: all are
 
 
 @runtime_checkable
@@ -47,5 +50,33 @@ class VecEnv(Protocol):
     def state_dict(self) -> dict:
         """Everything the next step depends on, random generators included, for an exact resume."""
 
-    def load_state_dict(self, state: dict) -> None:
-        """Take back what `state_dict` gave."""
+    def load_state_dict(self, state: dict) -> Tensor:
+        """Take back what `state_dict` gave.
+
+        Returns:
+            The observation to act on (B, o_dim). An environment that cannot restore itself starts new episodes
+            and gives their first observations.
+        """
+
+
+@runtime_checkable
+class GoalVecEnv(VecEnv, Protocol):
+    """Environments whose observations hold a goal that could have been another one, for hindsight replay."""
+
+    def achieved_goal(self, observation: Tensor) -> Tensor:
+        """The goal (B, g) that each observation (B, o_dim) would have reached, in the units of the goal."""
+
+    def relabel(
+        self, state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Transitions as they would have been stored had `goal` been their goal.
+
+        Args:
+            state, next_state: (B, o_dim) observations before and after the step.
+            action: (B, a_dim) in [-1, 1].
+            goal: (B, g).
+
+        Returns:
+            state, next_state (B, o_dim) that hold the goal, reward (B,) and terminated (B,) bool, computed anew.
+            Unlike in `step` B is any number.
+        """

@@ -56,6 +56,7 @@ class PointEnv:
     def load_state_dict(self, state):
         self.observation = state["observation"]
         self.generator.set_state(state["generator"])
+        return self.observation
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import envs
 from td3_robot import TD3
-from td3_robot.config import Config, TD3Config, save_config
+from td3_robot.arguments import save_config
+from td3_robot.config import Config, TD3Config
+from td3_robot.datasets import load_dataset
 from td3_robot.errors import CheckpointError, Td3RobotError
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = {
+    "episode_return",
+    "episode_length",
     "success_rate",
     "final_position_error_m",
     "time_to_goal_s",
@@ -28,6 +33,8 @@ SUMMARY = {
     "joint_limit_violations",
     "max_abs_qd_over_limit",
     "max_abs_qdd_over_limit",
+    "max_abs_qddd_over_limit",
+    "limit_violations",
 }
 
 
@@ -103,11 +110,14 @@ def test_table_and_json_say_the_same(work):
         7,
     ]
     assert list(out["baselines"]) == ["rrmc", "random"]
-    assert all(column.keys() == SUMMARY for column in out["baselines"].values())
+    assert all(column.keys() == SUMMARY | {"episodes"} for column in out["baselines"].values())
 
     columns, rows = [out, *out["baselines"].values()], cells(result.stdout)
     for label, text in {
         "success rate [%]": lambda c: f"{100 * c['success_rate']:.1f}",
+        "return, mean": lambda c: f"{c['episode_return']['mean']:.2f}",
+        "return, standard deviation": lambda c: f"{c['episode_return']['std']:.2f}",
+        "episode length, mean [steps]": lambda c: f"{c['episode_length']['mean']:.1f}",
         "final error, median [mm]": lambda c: f"{1000 * c['final_position_error_m']['median']:.2f}",
         "final error, 95th percentile [mm]": lambda c: f"{1000 * c['final_position_error_m']['p95']:.2f}",
         "time to goal, median [s]": lambda c: "-" if (t := c["time_to_goal_s"]["median"]) is None else f"{t:.2f}",
@@ -116,7 +126,11 @@ def test_table_and_json_say_the_same(work):
         "peak acceleration over limit": lambda c: f"{c['max_abs_qdd_over_limit']:.3f}",
         "RMS jerk, median [rad/s3]": lambda c: f"{c['rms_jerk_rad_s3']['median']:.1f}",
         "steps at a joint limit [%]": lambda c: f"{100 * c['joint_limit_hits']:.2f}",
-        "positions outside joint limits": lambda c: f"{c['joint_limit_violations']}",
+        "peak jerk over limit": lambda c: f"{c['max_abs_qddd_over_limit']:.3f}",
+        "positions outside joint limits": lambda c: f"{c['limit_violations']['position']}",
+        "speeds over their limits": lambda c: f"{c['limit_violations']['speed']}",
+        "accelerations over their limits": lambda c: f"{c['limit_violations']['acceleration']}",
+        "jerks over their limits": lambda c: f"{c['limit_violations']['jerk']}",
     }.items():
         assert rows.pop(label) == [text(column) for column in columns], label
     assert not rows
@@ -124,7 +138,7 @@ def test_table_and_json_say_the_same(work):
     policy, rrmc, random = columns
     assert policy["success_rate"] > 0.9 and rrmc["success_rate"] > 0.99 and random["success_rate"] < 0.1
     for column in columns:
-        assert column["joint_limit_violations"] == 0
+        assert column["joint_limit_violations"] == 0 and not any(column["limit_violations"].values())
         assert column["max_abs_qd_over_limit"] <= 1 + 1e-6
         assert column["max_abs_qdd_over_limit"] <= 1 + 1e-5  # the simulator computes in float32
     assert sorted(os.listdir()) == ["checkpoints", "out.json"]
@@ -185,12 +199,33 @@ def test_same_seed_same_result(work, evaluate):
 def test_every_policy_gets_the_same_starts_and_goals(work, evaluate, monkeypatch):
     """In several rounds, the last one cut: a baseline that acts like the policy gets the policy's figures."""
     stay = lambda env: lambda observation: torch.zeros(env.num_envs, env.a_dim)  # noqa: E731
-    monkeypatch.setattr("envs.baselines._BASELINES", {"first": stay, "second": stay})
+    monkeypatch.setattr("envs.baselines.BASELINES", {"first": stay, "second": stay})
     monkeypatch.setattr(evaluate, "ROUND", 8)
     out = measured(evaluate, "--checkpoint", "still", "--episodes", "20", "--baseline", "first,second")
-    policy = {name: out[name] for name in SUMMARY}
+    policy = {name: out[name] for name in SUMMARY | {"episodes"}}
     assert policy["path_length_m"]["median"] < 1e-6 and policy["final_position_error_m"]["median"] > 0.1
     assert out["baselines"] == {"first": policy, "second": policy}
+
+
+def test_random_actions_are_beside_the_policy_unless_told_otherwise(work, evaluate):
+    line = ("--checkpoint", "transpose", "--episodes", "20")
+    assert list(measured(evaluate, *line)["baselines"]) == ["random"]
+    assert measured(evaluate, *line, "--baseline", "")["baselines"] == {}
+
+
+def test_a_picture_of_reward_and_actions(work, evaluate, capsys):
+    assert evaluate.main(["--checkpoint", "still", "--episodes", "2", "--plot", "rollout.png"]) == 0
+    with Image.open("rollout.png") as picture:
+        assert picture.format == "PNG" and min(picture.size) > 400
+    assert "one episode are in rollout.png" in capsys.readouterr().out
+
+
+def test_a_dataset_holds_what_the_policy_did(work, evaluate):
+    line = "--checkpoint transpose --episodes 2 --dataset data.npz --transitions 500 --noise 0.1"
+    assert evaluate.main(line.split()) == 0
+    data = load_dataset("data.npz")
+    assert data.state.shape == (500, 31) and data.action.shape == (500, 7)
+    assert not data.terminated.any() and data.truncated.any() and data.action.std() > 0.05
 
 
 def test_episodes_beyond_the_asked_number_are_not_counted(work, env, evaluate, monkeypatch):

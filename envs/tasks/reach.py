@@ -63,10 +63,15 @@ def observe(task: Reach, model: SimModel, state: SimState, tcp: Tensor, J: Tenso
         [error_unit]; joint_error = J_v^T error, the joint motion that shortens the error fastest, without the
         joints that cannot.
     """
+    return torch.cat((batched_o(model, state), state.qd, tcp, goal_columns(task, model, tcp, J, goal)), 1)
+
+
+def goal_columns(task: Reach, model: SimModel, tcp: Tensor, J: Tensor, goal: Tensor) -> Tensor:
+    """The last columns of the observation, those that depend on the goal: goal, error, joint_error."""
     error = (goal - tcp) / task.error_unit
     J_v = J[:, :3, : model.position_joints]
     joint_error = sum(J_v[:, axis] * error[:, axis, None] for axis in range(3))  # far faster than a strided sum
-    return torch.cat((batched_o(model, state), state.qd, tcp, goal, error, joint_error), 1)
+    return torch.cat((goal, error, joint_error), 1)
 
 
 def reward_terms(task: Reach, distance: Tensor, action: Tensor) -> dict[str, Tensor]:

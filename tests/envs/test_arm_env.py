@@ -15,10 +15,11 @@ from scipy.optimize import least_squares
 import envs
 from envs.arm_env import ArmEnv
 from envs.observation import o
-from envs.robots import make_robot, robot_names
+from envs.robots import make_robot, shipped_robots
 from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.vec_env import GoalVecEnv
 
-everywhere = pytest.mark.parametrize("robot", robot_names())
+everywhere = pytest.mark.parametrize("robot", shipped_robots())
 
 
 def make(robot="panda", num_envs=4, seed=0):
@@ -37,7 +38,7 @@ def play(env, steps: int, seed: int = 0) -> list:
 def tensors(step) -> dict[str, torch.Tensor]:
     """All that a step handed out, by name."""
     fields = step._asdict()
-    return fields | fields.pop("info")
+    return {name: value for name, value in (fields | fields.pop("info")).items() if value is not None}
 
 
 def leaves(state: dict) -> dict:
@@ -325,3 +326,48 @@ def test_more_than_full_speed_is_full_speed():
     for _ in range(5):
         step, expected = env.step(torch.full((4, 7), 3.0)), other.step(torch.ones(4, 7))
         assert torch.equal(step.observation, expected.observation)
+
+
+# Goals that hindsight changes -------------------------------------------------------------------------------
+
+
+def transitions(env, steps: int = 5) -> tuple[torch.Tensor, ...]:
+    """The last of some steps: observation, action, successor and reward."""
+    observation = env.reset(1)
+    for action in actions(env, steps):
+        state, step = observation, env.step(action)
+        observation = step.observation
+    return state, action, step.next_observation, step.reward
+
+
+@everywhere
+def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(robot):
+    env = make(robot)
+    assert isinstance(env, GoalVecEnv)
+    state, action, next_state, reward = transitions(env)
+    again = env.relabel(state, action, next_state, env.goal)
+    for name, mine, other in zip(("state", "next_state", "reward"), again, (state, next_state, reward)):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
+    assert not again[3].any()
+    assert torch.equal(env.achieved_goal(next_state), env.tcp)
+
+
+@everywhere
+def test_relabelled_with_another_goal_it_is_what_that_goal_would_have_given(robot):
+    env, other = make(robot), make(robot)
+    state, action, next_state, _ = transitions(env)
+    other.reset(1)
+    goal = other.goal = env.achieved_goal(next_state) + 0.004  # within the tolerance of 1 cm
+    other._observe()
+    for past in actions(other, 4):
+        other.step(past)
+    before = other._observe()
+    step = other.step(actions(other, 5)[4])
+    relabelled = env.relabel(state, action, next_state, goal)
+    for name, mine, expected in zip(
+        ("state", "next_state", "reward"), relabelled, (before, step.next_observation, step.reward)
+    ):
+        columns = slice(None) if name == "reward" else slice(other.layout["qd"].start, None)  # the fingers may differ
+        mine, expected = mine[..., columns], expected[..., columns]
+        torch.testing.assert_close(mine, expected, rtol=1e-3, atol=1e-4, msg=name)
+    assert step.info["success"].all()

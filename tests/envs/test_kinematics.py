@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spatialmath import SE3
 
-from envs.kinematics import compile_ets, fkine, fkine_jacob0, jacob0
+from envs.kinematics import compile_ets, fkine, fkine_jacob0, jacob0, link_frames
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +141,18 @@ def test_joints_out_of_order_are_refused():
     ets = rtb.ETS([rtb.ET.Rz(jindex=1), rtb.ET.tx(0.5), rtb.ET.Rz(jindex=0)])
     with pytest.raises(ValueError, match="index 1"):
         compile_ets(ets)
+
+
+def test_link_frames_stand_on_the_joints_axes_and_end_at_the_tcp(panda):
+    """Frame i, after i joints: its axis and origin are joint i's, and the joints from i on leave it where it is."""
+    model, q = panda
+    chain, q = compile_ets(model.ets(), torch.float64), torch.tensor(q[:50])
+    frames = torch.stack(link_frames(chain, q))  # (n+1, 3, 4, B)
+    torch.testing.assert_close(frames[-1].permute(2, 0, 1), fkine(chain, q)[:, :3])
+    lever = frames[-1, :, 3] - frames[:-1, :, 3]  # (n, 3, B)
+    velocity = torch.linalg.cross(frames[:-1, :, 2], lever, dim=1).permute(2, 1, 0)
+    torch.testing.assert_close(velocity, jacob0(chain, q)[:, :3])
+    for i in range(chain.n + 1):
+        later = q.clone()
+        later[:, i:] += 0.5
+        torch.testing.assert_close(link_frames(chain, later)[i], frames[i])

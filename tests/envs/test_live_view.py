@@ -3,6 +3,7 @@
 The page is played by a websocket client that answers as Swift's page does without drawing.
 """
 
+import functools
 import json
 import multiprocessing
 import os
@@ -20,9 +21,11 @@ from torch import nn
 from websockets.sync.client import connect
 
 from envs.live_view import LiveView, SharedWeights
+from envs.robots import make_robot
 from envs.swift_viewer import Frame
 from td3_robot.errors import ConfigError, ViewerError
 
+PANDA = functools.partial(make_robot, "panda")
 HOME = np.array([0.0, -0.3, 0.0, -2.2, 0.0, 2.0, 0.785])
 
 
@@ -75,7 +78,7 @@ def until(condition, seconds: float) -> bool:
 def test_the_newest_policy_is_shown_and_the_learner_outlives_the_view():
     pages = []
     opened = {"open_browser": False, "on_url": lambda url: pages.append(Page(url))}
-    with LiveView("panda", rollout, policy(1.0), **opened) as view:
+    with LiveView(PANDA, rollout, policy(1.0), **opened) as view:
         (page,) = pages
         assert until(lambda: page.labels, 30)
         assert page.labels[0] == "bias 1, nice 10, threads 1"
@@ -122,7 +125,7 @@ def test_a_snapshot_is_a_copy_of_what_was_published():
 
 def test_an_error_of_the_viewers_process_is_raised_by_the_learner():
     with pytest.raises(ConfigError, match="unknown robot 'pandas'"):
-        LiveView("pandas", rollout, policy(1.0), open_browser=False)
+        LiveView(functools.partial(make_robot, "pandas"), rollout, policy(1.0), open_browser=False)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems come with a browser")
@@ -131,7 +134,7 @@ def test_without_a_browser_training_is_told_at_once(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     start = time.monotonic()
     with pytest.raises(ViewerError, match="no display"):
-        LiveView("panda", rollout, policy(1.0))
+        LiveView(PANDA, rollout, policy(1.0))
     assert time.monotonic() - start < 1.0
 
 
@@ -139,15 +142,17 @@ def test_without_a_browser_training_is_told_at_once(monkeypatch, tmp_path):
 def test_the_view_dies_with_a_killed_learner(tmp_path):
     learner = tmp_path / "learner.py"
     learner.write_text(
-        "import multiprocessing, os, signal, time, torch\n"
+        "import functools, multiprocessing, os, signal, time, torch\n"
         "from envs.live_view import LiveView\n"
+        "from envs.robots import make_robot\n"
         "def rollout(weights):\n"
         "    time.sleep(60)\n"
         "def told(url):\n"
         "    print(multiprocessing.active_children()[0].pid, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "if __name__ == '__main__':\n"
-        "    LiveView('panda', rollout, torch.nn.Linear(2, 1), open_browser=False, on_url=told)\n"
+        "    panda = functools.partial(make_robot, 'panda')\n"
+        "    LiveView(panda, rollout, torch.nn.Linear(2, 1), open_browser=False, on_url=told)\n"
     )
     root = Path(__file__).resolve().parents[2]
     environment = os.environ | {"PYTHONPATH": str(root)}

@@ -8,8 +8,9 @@ import roboticstoolbox as rtb
 import torch
 
 from envs.kinematics import compile_ets
-from envs.metrics import join, measure, path_length, rms_jerk, summarise, time_to_goal
-from envs.simulator import SimModel
+from envs.metrics import LIMIT_ROUNDING, join, measure, path_length, rms_jerk, summarise, time_to_goal
+from envs.robots import make_robot
+from envs.simulator import SimModel, compile_robot, rest, step
 
 DT = 0.1
 
@@ -27,6 +28,7 @@ def gantry() -> SimModel:
         gripper_step=0.0,
         driver_mimic=torch.empty(0),
         position_joints=2,
+        qdddlim=torch.tensor([400.0, 500.0]),
     )
 
 
@@ -61,6 +63,10 @@ def test_hand_worked_trajectories(gantry, trajectory):
         "joint_limit_violations": [0, 0],
         "max_abs_qd_over_limit": [1 / 2, 4.5 / 10],
         "max_abs_qdd_over_limit": [10 / 20, 70 / 100],
+        "max_abs_qddd_over_limit": [100 / 400, 950 / 500],
+        "speed_violations": [0, 0],
+        "acceleration_violations": [0, 0],
+        "jerk_violations": [0, 1],  # B's second step
     }
     assert got.keys() == expected.keys()
     for name, values in expected.items():
@@ -77,11 +83,57 @@ def test_every_position_outside_the_limits_is_counted(gantry, trajectory):
     assert measure(gantry, on_the_limit, everything)["joint_limit_violations"].tolist() == [0, 0]
 
 
+def test_every_broken_limit_is_counted_by_step_and_joint(gantry, trajectory):
+    info, alive = trajectory
+    everything = torch.ones(3, 2, dtype=torch.bool)
+    # B's third row: 90 m/s each from rest and from -4.5, so both joints break speed, acceleration and jerk.
+    figures = measure(gantry, info, everything)
+    assert figures["speed_violations"].tolist() == [0, 2]
+    assert figures["acceleration_violations"].tolist() == [0, 2]
+    assert figures["jerk_violations"].tolist() == [0, 3]
+    assert summarise(figures)["limit_violations"] == {"position": 2, "speed": 2, "acceleration": 2, "jerk": 3}
+    slack = 1 + 0.9 * LIMIT_ROUNDING
+    for share, count in ((1.0, 0), (slack, 0), (1 + 1.1 * LIMIT_ROUNDING, 2)):
+        at_the_limit = info | {"qd": (share * gantry.qdlim.double()).expand(3, 2, 2)}
+        assert (
+            measure(gantry, at_the_limit, alive & torch.tensor([[1], [0], [0]]).bool())["speed_violations"][0] == count
+        )
+
+
+def test_a_simulated_arm_breaks_no_limit():
+    """The worst commands there are: full speed one way, then the other, at random."""
+    model = compile_robot(make_robot("panda"), 0.05)
+    generator = torch.Generator().manual_seed(0)
+    lower, upper = model.qlim
+    state = rest(model, lower + torch.rand(50, 7, generator=generator) * (upper - lower))
+    info = {"q": [], "qd": []}
+    for _ in range(60):
+        state = step(model, state, torch.randint(2, (50, 7), generator=generator) * 2.0 - 1)
+        info["q"].append(state.q)
+        info["qd"].append(state.qd)
+    info = {name: torch.stack(rows) for name, rows in info.items()}
+    zeros = torch.zeros(60, 50)
+    info |= {"tcp": torch.zeros(60, 50, 3), "position_error": zeros, "success": zeros.bool()}
+    summary = summarise(measure(model, info, torch.ones(60, 50, dtype=torch.bool)))
+    assert summary["limit_violations"] == {"position": 0, "speed": 0, "acceleration": 0, "jerk": 0}
+    assert summary["max_abs_qd_over_limit"] == pytest.approx(1.0, abs=LIMIT_ROUNDING)
+    assert summary["max_abs_qdd_over_limit"] == pytest.approx(1.0, abs=LIMIT_ROUNDING)
+    assert 0.01 < summary["max_abs_qddd_over_limit"] < 0.09  # 2 qddlim / dt over qdddlim is 0.08
+
+
+def test_no_jerk_figure_without_jerk_limits(gantry, trajectory):
+    figures = measure(dataclasses.replace(gantry, qdddlim=None), *trajectory)
+    assert figures["max_abs_qddd_over_limit"].isnan().all()
+    summary = summarise(figures)
+    assert summary["max_abs_qddd_over_limit"] is None and summary["limit_violations"]["jerk"] is None
+
+
 def test_no_acceleration_figure_without_acceleration_limits(gantry, trajectory):
     unlimited = dataclasses.replace(gantry, dqd=torch.full((2,), torch.inf))
     figures = measure(unlimited, *trajectory)
     assert figures["max_abs_qdd_over_limit"].isnan().all()
-    assert summarise(figures)["max_abs_qdd_over_limit"] is None
+    summary = summarise(figures)
+    assert summary["max_abs_qdd_over_limit"] is None and summary["limit_violations"]["acceleration"] is None
 
 
 def test_episodes_do_not_touch_each_other(gantry, trajectory):
@@ -140,6 +192,10 @@ def test_summary_of_known_episodes():
         "joint_limit_violations": torch.tensor([0, 0, 2, 0, 1]),
         "max_abs_qd_over_limit": column(0.1, 0.9, 0.2, 0.3, 0.4),
         "max_abs_qdd_over_limit": column(0.8, 0.1, 0.2, 0.3, 0.4),
+        "max_abs_qddd_over_limit": column(0.1, 0.1, 0.2, 0.7, 0.4),
+        "speed_violations": column(1, 0, 0, 0, 0),
+        "acceleration_violations": column(0, 4, 0, 1, 0),
+        "jerk_violations": column(0, 0, 0, 0, 0),
     }
     summary = summarise(figures)
     assert summary == {
@@ -152,6 +208,8 @@ def test_summary_of_known_episodes():
         "joint_limit_violations": 3,
         "max_abs_qd_over_limit": 0.9,
         "max_abs_qdd_over_limit": 0.8,
+        "max_abs_qddd_over_limit": 0.7,
+        "limit_violations": {"position": 3, "speed": 1, "acceleration": 5, "jerk": 0},
     }
     assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {"median": None}
 

@@ -8,12 +8,12 @@ import torch
 import envs
 from envs import registry
 from envs.registry import TASKS
-from envs.robots import robot_names
+from envs.robots import shipped_robots
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
 
 
-@pytest.mark.parametrize("robot", robot_names())
+@pytest.mark.parametrize("robot", shipped_robots())
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_every_robot_can_do_every_task(robot, task):
     env = envs.make(robot, task, num_envs=3, seed=1)

@@ -13,6 +13,7 @@ from envs import simulator
 from envs.kinematics import compile_ets
 from envs.robots import make_robot
 from envs.simulator import SimModel, SimState, compile_robot, rest, step, stopping_speed
+from td3_robot.errors import ConfigError
 
 EPS = 2.0**-23  # of float32
 
@@ -223,7 +224,7 @@ def test_joints_that_only_turn_the_hand_are_known():
 
 
 def test_an_arm_may_have_no_gripper_and_no_acceleration_limit():
-    robot = dataclasses.replace(make_robot("panda"), _gripper=None, qddlim=None)
+    robot = dataclasses.replace(make_robot("panda"), _gripper=None, qddlim=None, qdddlim=None)
     model = compile_robot(robot, dt=0.05)
     assert model.driver_mimic.shape == (0,) and torch.isinf(model.dqd).all()
     state = step(
@@ -236,3 +237,29 @@ def test_an_arm_may_have_no_gripper_and_no_acceleration_limit():
 def test_the_module_keeps_nothing():
     state = {name for name, value in vars(simulator).items() if isinstance(value, (torch.Tensor, dict, list))}
     assert state <= {"__builtins__", "__annotations__", "__path__"}
+
+
+def test_jerk_limits_hold_by_themselves_over_a_long_enough_period():
+    """2 qddlim / dt is the greatest jerk; the Panda's limits allow it for periods of 4 ms or more."""
+    panda = make_robot("panda")
+    shortest = 2 * panda.qddlim / panda.qdddlim
+    np.testing.assert_allclose(shortest, 0.004)
+    assert compile_robot(panda, 0.0041).qdddlim.tolist() == panda.qdddlim.tolist()
+    with pytest.raises(ConfigError, match="dt must be at least 0.004 s for robot 'panda', got 0.0039") as caught:
+        compile_robot(panda, 0.0039)
+    assert "\n" not in str(caught.value)
+    panda.qdddlim = None
+    assert compile_robot(panda, 0.001).qdddlim is None
+
+
+@settings(max_examples=15)
+@given(models(limited=True), st.integers(0, 2**31))
+def test_no_sequence_of_actions_has_more_jerk_than_twice_the_acceleration_limit(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    state = anywhere(model, generator)
+    change = torch.zeros_like(state.q)
+    for _ in range(40):
+        after = step(model, state, wild_actions(state.q.shape, generator))
+        before, change = change, after.qd - state.qd
+        assert ((change - before).abs() <= 2 * model.dqd + 2 * rounding(model)).all()
+        state = after

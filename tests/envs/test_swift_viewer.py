@@ -16,12 +16,13 @@ import time
 import imageio.v3 as iio
 import numpy as np
 import pytest
+from spatialmath import SE3
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from envs.recording import find_chromium, headless_page
 from envs.robots import make_robot
-from envs.swift_server import PageServers
+from envs.swift_server import PageServers, mesh_files, page_files
 from envs.swift_viewer import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError
 
@@ -99,6 +100,22 @@ def test_fingers_slide_by_the_gripper_coordinate(viewer, page, robot):
     viewer.show(robot.home, 0.03)
     travel = np.linalg.norm(positions(page) - closed, axis=1)
     assert np.sort(travel)[-3:] == pytest.approx([0.0, 0.03, 0.03], abs=1e-6)
+
+
+def test_a_mounted_gripper_is_drawn_on_the_flange_and_moves(page):
+    """The 2F-85's meshes have no material files, which Swift's page insists on."""
+    robot = make_robot("puma560", gripper="robotiq_2f_85")
+    hand, tcp = robot._gripper, robot.rtb.fkine(robot.home)
+    tab = page.context.browser.new_page(viewport={"width": 96, "height": 64})
+    with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
+        tab.goto(viewer.url)
+        for driver, forward, aside in ((hand.closed, 0.0, 0.0037), (hand.opened, -0.0139, 0.0462)):
+            assert viewer.show(robot.home, driver)
+            for side in (-1, 1):  # the pads: 6.35 mm thick, so their middles are never less apart
+                pad = (tcp * SE3(side * aside, 0, forward)).t
+                assert np.linalg.norm(positions(tab) - pad, axis=1).min() < 5e-4
+        assert len(positions(tab)) >= 7 + 11  # shapes of the arm and of the gripper
+    tab.close()
 
 
 def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
@@ -224,9 +241,10 @@ def test_the_websocket_refuses_other_origins(servers, origin):
 
 def test_the_websocket_takes_one_page(servers):
     origin = servers.url.split("/?")[0]
-    with websocket(servers, origin) as first, websocket(servers, origin) as second:
+    with websocket(servers, origin) as first:
         first.send("hello")
-        with pytest.raises(ConnectionClosed, match="another tab"):
+        assert servers._incoming.get(timeout=5) == "hello"  # it is taken, before another one comes
+        with websocket(servers, origin) as second, pytest.raises(ConnectionClosed, match="another tab"):
             second.recv(timeout=5)
 
 
@@ -256,6 +274,44 @@ def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
             assert get(servers.addresses[0], "/retrieve/etc/passwd").status == 404
     finally:
         servers.close()
+
+
+def test_a_wavefront_mesh_without_materials_gets_its_colour(tmp_path):
+    mesh = tmp_path / "part.obj"
+    mesh.write_text("v 0 0 0\n")
+    asked = f"/retrieve{tmp_path}/part"
+    assert mesh_files(str(mesh), 0xFF0033) == {
+        f"{asked}.obj": mesh,
+        f"{asked}.mtl": b"newmtl \nKd 1.0000 0.0000 0.2000\n",
+    }
+    (tmp_path / "part.mtl").write_text("newmtl own\n")
+    assert mesh_files(str(mesh), 0xFF0033)[f"{asked}.mtl"] == tmp_path / "part.mtl"
+    assert mesh_files(str(tmp_path / "gone.obj")) == {}
+
+
+def test_wavefront_lines_are_not_served(tmp_path):
+    mesh = tmp_path / "part.obj"
+    mesh.write_text("v 0 0 0\nl 1 1\nf 1 1 1\nl 1 1")
+    outgoing = queue.Queue()
+    servers = PageServers(outgoing, queue.Queue(), threading.Event())
+    try:
+        with websocket(servers, servers.url.split("/?")[0]) as page:
+            page.send("hello")
+            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]])
+            page.recv(timeout=5)
+            assert get(servers.addresses[0], f"/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
+            assert (
+                get(servers.addresses[0], f"/retrieve{tmp_path}/part.mtl").read().endswith(b"Kd 0.0000 0.0000 1.0000\n")
+            )
+    finally:
+        servers.close()
+
+
+def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
+    """Swift's page is changed as it is served: an update of Swift may need another change."""
+    (path,) = (path for path in page_files() if path.endswith("/shapes.js"))
+    served = get(servers.addresses[0], path).read()
+    assert served.count(b"const objLoader = new OBJLoader()") == 2  # the page's own, and the one for each load
 
 
 def script(path, body: str) -> str:

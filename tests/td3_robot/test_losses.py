@@ -1,10 +1,21 @@
 """The arithmetic of TD3 against numbers worked out on paper."""
 
+import math
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from td3_robot.losses import actor_loss, clipped_double_q_target, critic_loss, smoothed_target_action
+from td3_robot.losses import (
+    actor_loss,
+    actor_loss_bc,
+    categorical_loss,
+    categorical_projection,
+    clipped_double_q_target,
+    critic_loss,
+    smoothed_target_action,
+)
 
 A_MAX = torch.tensor([1.0, 0.1])
 
@@ -62,9 +73,114 @@ def test_critic_loss_is_the_mean_squared_error():
     torch.testing.assert_close(critic_loss(q, target, weight=column(1.0, 0.5)), torch.tensor(4.25))  # (4 + 4.5) / 2
 
 
-def test_actor_loss_is_minus_the_mean_value_of_state_and_action():
-    def Q1(x):
-        return x @ torch.tensor([[1.0], [10.0]])  # state + 10 * action
+def test_target_of_one_critic_is_its_own_value():
+    y = clipped_double_q_target(column(1.0, 2.0), 0.9, column(0.0, 1.0), column(10.0, 7.0))
+    torch.testing.assert_close(y, column(10.0, 2.0))
 
-    loss = actor_loss(Q1, column(1.0, 2.0), column(3.0, 5.0))  # values 31 and 52
-    torch.testing.assert_close(loss, torch.tensor(-41.5))
+
+def test_actor_loss_is_minus_the_mean_value():
+    torch.testing.assert_close(actor_loss(column(31.0, 52.0)), torch.tensor(-41.5))
+
+
+# TD3+BC ------------------------------------------------------------------------------------------------------
+
+
+def test_bc_loss_by_hand():
+    # lambda = 2.5 / mean(4, 6) = 0.5; -0.5 * mean(4, -6) + mean(0.1^2, 0.3^2, 0, 0.2^2) = 0.5 + 0.035
+    action = torch.tensor([[0.1, 0.5], [0.0, 0.2]])
+    data = torch.tensor([[0.0, 0.2], [0.0, 0.0]])
+    torch.testing.assert_close(actor_loss_bc(column(4.0, -6.0), action, data, 2.5), torch.tensor(0.535))
+
+
+def test_bc_loss_does_not_change_with_the_unit_of_the_reward():
+    action, data, q = torch.zeros(2, 3), torch.ones(2, 3), column(4.0, -1.0)
+    torch.testing.assert_close(actor_loss_bc(q, action, data, 2.5), actor_loss_bc(1000 * q, action, data, 2.5))
+
+
+def test_bc_takes_lambda_as_a_constant():
+    # d loss / d q = -lambda / B = -(2 / 2) / 2, where a lambda that follows q would give 0 for values of one sign
+    q = column(1.0, 3.0).requires_grad_()
+    actor_loss_bc(q, torch.zeros(2, 1), torch.zeros(2, 1), 2.0).backward()
+    torch.testing.assert_close(q.grad, column(-0.5, -0.5))
+
+
+# Distributions of returns ------------------------------------------------------------------------------------
+
+
+def project_one(probability, reward, discount, done, support):
+    """One sample, written out from Algorithm 1 of Bellemare, Dabney & Munos (2017)."""
+    spacing, last = (support[-1] - support[0]) / (len(support) - 1), len(support) - 1
+    projected = [0.0] * len(support)
+    for p, z in zip(probability, support):
+        shifted = min(max(reward + discount * (1 - done) * z, support[0]), support[-1])
+        b = min((shifted - support[0]) / spacing, last)
+        lower, upper = math.floor(b), math.ceil(b)
+        if lower == upper:  # exactly on an atom, where the algorithm as printed loses the probability
+            projected[lower] += p
+        else:
+            projected[lower] += p * (upper - b)
+            projected[upper] += p * (b - lower)
+    return projected
+
+
+def distributions(seed, count=16, atoms=11):
+    """Random (B, N) probabilities, (B, 1) rewards and discounts, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    return (3 * draw(count, atoms)).softmax(1), 3 * draw(count, 1), draw(count, 1).sigmoid()
+
+
+ENDS = st.sampled_from([(-10.0, 10.0), (0.0, 1.0), (-7.3, -0.2)])
+
+
+@given(st.integers(0, 2**31), ENDS)
+def test_projection_is_what_a_loop_over_atoms_gives(seed, ends):
+    probability, reward, discount = distributions(seed)
+    support = torch.linspace(*ends, 11, dtype=torch.float64)
+    done = (torch.arange(16)[:, None] % 4 == 0).double()
+    projected = categorical_projection(probability, reward, discount, done, support)
+    rows = zip(probability.tolist(), reward[:, 0].tolist(), discount[:, 0].tolist(), done[:, 0].tolist())
+    expected = [project_one(*row, support.tolist()) for row in rows]
+    torch.testing.assert_close(projected, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+@given(st.integers(0, 2**31), ENDS)
+def test_projections_are_probabilities_in_float32_too(seed, ends):
+    probability, reward, discount = (value.float() for value in distributions(seed))
+    projected = categorical_projection(probability, reward, discount, torch.zeros(16, 1), torch.linspace(*ends, 11))
+    assert (projected >= 0).all()
+    torch.testing.assert_close(projected.sum(1), torch.ones(16))
+
+
+@given(st.integers(0, 2**31))
+def test_projection_keeps_the_mean_where_nothing_is_clipped(seed):
+    probability, reward, discount = distributions(seed)
+    support = torch.linspace(-100, 100, 11, dtype=torch.float64)
+    reward = reward.clamp(-5, 5)  # |r + 0.9 * 100| < 100
+    projected = categorical_projection(probability, reward, 0.9 * discount, torch.zeros(16, 1), support)
+    mean = lambda p: (p * support).sum(1, keepdim=True)  # noqa: E731
+    torch.testing.assert_close(mean(projected), reward + 0.9 * discount * mean(probability), atol=1e-10, rtol=0)
+
+
+def test_a_shift_by_whole_atoms_moves_probabilities_and_collects_them_at_the_end():
+    support, probability = torch.linspace(-2, 2, 5), torch.tensor([[0.1, 0.2, 0.3, 0.25, 0.15]])
+    still = categorical_projection(probability, column(0.0), 1.0, column(0.0), support)
+    torch.testing.assert_close(still, probability)
+    shifted = categorical_projection(probability, column(2.0), 1.0, column(0.0), support)
+    torch.testing.assert_close(shifted, torch.tensor([[0.0, 0.0, 0.1, 0.2, 0.7]]))
+
+
+def test_after_termination_all_lies_on_the_two_atoms_next_to_the_reward():
+    support, probability = torch.linspace(-2, 2, 5), torch.full((3, 5), 0.2)
+    projected = categorical_projection(probability, column(0.25, -1.0, 9.0), 0.99, column(1.0, 1.0, 1.0), support)
+    expected = [[0.0, 0.0, 0.75, 0.25, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
+    torch.testing.assert_close(projected, torch.tensor(expected))
+
+
+def test_categorical_loss_is_the_cross_entropy():
+    # softmax of logs is the probabilities: -(0.5 ln 0.2 + 0.5 ln 0.8) = 0.916291 and -ln 0.5 = 0.693147
+    logits = torch.tensor([[0.2, 0.8], [0.5, 0.5]]).log()
+    target = torch.tensor([[0.5, 0.5], [1.0, 0.0]])
+    assert categorical_loss(logits, target).item() == pytest.approx((0.916291 + 0.693147) / 2, abs=1e-6)
+    weighted = categorical_loss(logits, target, weight=column(1.0, 0.5))
+    assert weighted.item() == pytest.approx((0.916291 + 0.5 * 0.693147) / 2, abs=1e-6)

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from td3_robot import MLP
+from td3_robot import MLP, config
+from td3_robot.errors import ConfigError
+from td3_robot.networks import INITS, NORMS, buffers_of, learning
 
 
 def test_forward_is_what_a_hand_gets():
@@ -47,3 +49,140 @@ def test_a_state_dict_carries_the_function_over():
     assert not torch.equal(net(x), other(x))
     other.load_state_dict(net.state_dict())
     assert torch.equal(net(x), other(x))
+
+
+# Options -----------------------------------------------------------------------------------------------------
+
+
+def draw(seed=0, **options):
+    torch.manual_seed(seed)
+    return MLP(5, 3, hidden=(64, 32), **options)
+
+
+def test_without_options_weights_are_those_of_plain_linear_layers():
+    net = draw()
+    torch.manual_seed(0)
+    plain = [torch.nn.Linear(a, b) for a, b in ((5, 64), (64, 32), (32, 3))]
+    state = {f"layers.{i}.{name}": value for i, layer in enumerate(plain) for name, value in layer.state_dict().items()}
+    assert net.state_dict().keys() == state.keys()
+    assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_change_neither_the_layers_nor_their_first_weights(norm):
+    state, plain = draw(norm=norm).state_dict(), draw().state_dict()
+    assert all(torch.equal(state[name], value) for name, value in plain.items())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 4, 6)])
+def test_norms_take_batches_and_single_observations_alike(norm, hidden):
+    net, x = MLP(5, 3, hidden=hidden, norm=norm).eval(), torch.randn(20, 5)
+    torch.testing.assert_close(net(x), torch.stack([net(row) for row in x]))
+
+
+def inputs_of_relu(net, x):
+    """What each ReLU of the network gets, by hooks on the normalisations before them."""
+    seen = []
+    hooks = [norm.register_forward_hook(lambda module, given, output: seen.append(output)) for norm in net.norms]
+    net(x)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+def test_layer_norm_has_every_observation_at_mean_0_and_variance_1():
+    for hidden in inputs_of_relu(draw(norm="layer"), 7 + 5 * torch.randn(50, 5)):
+        torch.testing.assert_close(hidden.mean(1), torch.zeros(50), atol=1e-5, rtol=0)
+        torch.testing.assert_close(hidden.var(1, correction=0), torch.ones(50), atol=2e-2, rtol=0)
+
+
+def test_batch_norm_has_every_unit_at_mean_0_and_variance_1_while_it_learns():
+    net = draw(norm="batch").eval()
+    with learning(net):
+        seen = inputs_of_relu(net, 7 + 5 * torch.randn(500, 5))
+    assert [hidden.shape[1] for hidden in seen] == [64, 32]
+    for hidden in seen:
+        torch.testing.assert_close(hidden.mean(0), torch.zeros(hidden.shape[1]), atol=1e-5, rtol=0)
+        torch.testing.assert_close(hidden.var(0, correction=0), torch.ones(hidden.shape[1]), atol=2e-2, rtol=0)
+
+
+def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns():
+    net, x = draw(norm="batch").eval(), torch.randn(20, 5)
+    other = torch.cat((x[:1], 100 * torch.randn(19, 5)))
+    torch.testing.assert_close(net(x)[0], net(other)[0])
+    with learning(net):
+        assert not torch.allclose(net(x)[0], net(other)[0])
+    assert not net.training and not any(module.training for module in net.modules())
+
+
+def test_running_statistics_move_only_while_the_network_learns():
+    net, x = draw(norm="batch").eval(), 3 + torch.randn(200, 5)
+    before = [buffer.clone() for buffer in buffers_of(net)]
+    net(x)
+    assert all(map(torch.equal, before, buffers_of(net)))
+    with learning(net):
+        net(x)
+    assert not any(map(torch.equal, before, buffers_of(net)))
+
+
+def test_learning_ends_with_an_error_too_and_leaves_other_networks_alone():
+    net, plain = draw(norm="batch").eval(), draw(norm="layer")
+    with pytest.raises(ZeroDivisionError), learning(net, plain):
+        assert net.training and plain.training
+        raise ZeroDivisionError
+    assert not net.training and plain.training
+
+
+def test_a_target_that_takes_weights_and_running_statistics_is_the_same_function():
+    net, target, x = draw(norm="batch").eval(), draw(seed=1, norm="batch").eval(), torch.randn(50, 5)
+    with learning(net):
+        net(x)
+    with torch.no_grad():
+        for mine, theirs in zip((*target.parameters(), *buffers_of(target)), (*net.parameters(), *buffers_of(net))):
+            mine.copy_(theirs)
+    assert torch.equal(net(x), target(x))
+
+
+def test_only_batch_norm_has_running_statistics():
+    assert [len(buffers_of(draw(norm=norm))) for norm in NORMS] == [0, 0, 4]
+    assert all(buffer.is_floating_point() for buffer in buffers_of(draw(norm="batch")))
+
+
+def test_orthogonal_layers_keep_lengths_up_to_their_gain():
+    net = draw(init="orthogonal")
+    for layer, gain in zip(net.layers, (2**0.5, 2**0.5, 1.0)):
+        rows, columns = layer.weight.shape
+        product = layer.weight @ layer.weight.T if rows <= columns else layer.weight.T @ layer.weight
+        torch.testing.assert_close(product, gain**2 * torch.eye(min(rows, columns)), atol=1e-5, rtol=0)
+        assert (layer.bias == 0).all()
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_a_small_final_layer_and_no_other(init):
+    bounded, plain = draw(init=init, final_bound=3e-3), draw(init=init)
+    for name, value in bounded.state_dict().items():
+        if name.startswith("layers.2."):
+            assert value.abs().max() <= 3e-3 < 20 * value.abs().max() and value.unique().numel() == value.numel()
+        else:
+            assert torch.equal(value, plain.state_dict()[name])
+    assert 2.5e-3 < bounded.layers[2].weight.abs().max() and bounded.layers[2].weight.min() < -2.5e-3
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"norm": "bach"}, "unknown td3.norm 'bach'; did you mean 'batch'? valid choices: batch, layer, none"),
+        ({"init": "zero"}, "unknown td3.init 'zero'; valid choices: default, orthogonal"),
+        ({"final_bound": -1.0}, "td3.final_bound must be zero or more and finite, got -1.0"),
+        ({"final_bound": math.nan}, "td3.final_bound must be zero or more and finite, got nan"),
+    ],
+)
+def test_a_wrong_option_is_named(options, message):
+    with pytest.raises(ConfigError) as raised:
+        MLP(2, 1, **options)
+    assert str(raised.value) == message
+
+
+def test_the_configuration_offers_what_there_is():
+    assert set(config.NORMS) == set(NORMS) and set(config.INITS) == set(INITS)

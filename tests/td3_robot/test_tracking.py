@@ -52,11 +52,19 @@ def test_a_resumed_run_keeps_its_rows_up_to_where_it_resumes(tmp_path):
     first = CsvLog(tmp_path)
     for env_steps in (1000, 2000, 3000):
         first.log(metrics(env_steps))
-    second = CsvLog(tmp_path, env_steps=2000)
+    second = CsvLog(tmp_path, steps=2000)
     assert [row["env_steps"] for row in read_metrics(tmp_path)] == [1000, 2000]
     second.log(metrics(3000, success_rate=0.9))
     rows = read_metrics(tmp_path)
     assert [row["env_steps"] for row in rows] == [1000, 2000, 3000] and rows[2]["success_rate"] == 0.9
+
+
+def test_a_resumed_offline_run_keeps_its_rows_by_gradient_steps(tmp_path):
+    first = CsvLog(tmp_path)
+    for updates in (100, 200, 300):
+        first.log(metrics(0, gradient_steps=updates))
+    CsvLog(tmp_path, steps=200)
+    assert [row["gradient_steps"] for row in read_metrics(tmp_path)] == [100, 200]
 
 
 def test_a_new_run_starts_a_new_file(tmp_path):
@@ -90,12 +98,20 @@ def test_tensorboard_shows_every_metric_over_env_steps(tmp_path):
     assert found["success_rate"] == [(1000, pytest.approx(0.001)), (2000, pytest.approx(0.002))]
 
 
+def test_tensorboard_shows_an_offline_run_over_gradient_steps(tmp_path):
+    log = TensorBoardLog(tmp_path)
+    for updates in (100, 200):
+        log.log(metrics(0, gradient_steps=updates))
+    log.close()
+    assert scalars(tmp_path)["episode_return"] == [(100, -1.5), (200, -1.5)]
+
+
 def test_tensorboard_shows_a_resumed_run_as_one(tmp_path):
     first = TensorBoardLog(tmp_path)
     for env_steps in (1000, 2000, 3000):
         first.log(metrics(env_steps))
     first.close()
-    second = TensorBoardLog(tmp_path, env_steps=2000)
+    second = TensorBoardLog(tmp_path, steps=2000)
     second.log(metrics(3000, success_rate=0.5))
     second.close()
     assert scalars(tmp_path)["success_rate"] == [
@@ -137,6 +153,23 @@ def test_at_a_terminal_the_lines_are_the_same_and_a_bar_moves_below_them():
     assert shown(metrics(1_000), terminal=False).splitlines()[1].strip() in text
 
 
+def without_success(env_steps: int, **changed: float) -> dict[str, float]:
+    return {name: value for name, value in metrics(env_steps, **changed).items() if name != "success_rate"}
+
+
+def test_where_nobody_knows_success_its_column_is_left_out():
+    heading, line = shown(without_success(1_000), terminal=False).splitlines()
+    assert "success" not in heading and len(heading) == len(line)
+    assert line.split() == "1,000 100 -1.50 5,000 80 0.1000 0.2000 0.2 12".split()
+
+
+@pytest.mark.parametrize(
+    "row, score", [(metrics(1_000, success_rate=0.25), "success 25.0%"), (without_success(1_000), "return -1.50")]
+)
+def test_the_bar_shows_the_score(row, score):
+    assert score in shown(row, terminal=True)
+
+
 # The picture ------------------------------------------------------------------------------------------------
 
 
@@ -172,12 +205,27 @@ def test_the_curve_stands_where_the_success_rate_is(tmp_path):
         [metrics(1000)],
         [metrics(1000), metrics(2000, episode_return=math.nan)],
         [metrics(1000 * k) for k in range(1, 200)],
+        [without_success(1000 * k) for k in range(1, 5)],
+        [metrics(0, gradient_steps=1000 * k, wall_s=k) for k in range(1, 5)],
     ],
-    ids=["one row", "a gap", "many rows"],
+    ids=["one row", "a gap", "many rows", "no success", "offline"],
 )
 def test_any_run_can_be_drawn(tmp_path, rows, recwarn):
     assert picture_of(tmp_path, rows).std() > 0
     assert not [str(warning.message) for warning in recwarn]
+
+
+def test_without_success_there_is_no_blue(tmp_path):
+    rows = [without_success(1000 * k, episode_return=k) for k in range(1, 5)]
+    assert len(blue_heights(picture_of(tmp_path, rows))) == 0
+
+
+def test_a_picture_that_cannot_be_written_is_one_line_and_leaves_the_old_one(tmp_path):
+    CsvLog(tmp_path).log(metrics(1000))
+    (tmp_path / "learning_curve.png").mkdir()
+    with pytest.raises(ConfigError, match="^cannot write '.*learning_curve.png'"):
+        plot_learning_curve(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["learning_curve.png", "metrics.csv"]
 
 
 def test_a_run_that_was_never_evaluated_has_no_picture(tmp_path):

@@ -1,0 +1,130 @@
+"""What benchmarks/results/ holds, as tables in docs/benchmarks.md and curves in img/benchmarks.png."""
+
+import csv
+import re
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "img" / "benchmarks.png"
+NAMES = {"td3_robot": "td3_robot", "sb3": "Stable-Baselines3"}
+
+Runs = dict[int, list[dict[str, float]]]  # seed -> its evaluations, oldest first
+
+
+def read(path: Path) -> list[dict[str, float]]:
+    """The rows of a CSV of numbers, without cells that are empty or nan; no rows where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{name: float(cell) for name, cell in row.items() if cell not in ("", "nan")} for row in rows]
+
+
+def learning_runs() -> dict[str, dict[str, Runs]]:
+    """Environment -> library -> runs, of all CSV files that are there."""
+    found: dict[str, dict[str, Runs]] = {}
+    for path in sorted(RESULTS.glob("*/*-seed*.csv")):
+        library, seed = re.fullmatch(r"(.+)-seed(\d+)", path.stem).groups()
+        if rows := read(path):
+            found.setdefault(path.parent.name, {}).setdefault(library, {})[int(seed)] = rows
+    return found
+
+
+def write_learning(marks: list[int]) -> None:
+    """The table of learning, at env steps `marks`, into its place on the page; and the plot."""
+    found = learning_runs()
+    if not found:
+        raise SystemExit(f"there are no CSV files in {RESULTS}/*/ to make a table of")
+    goals = [env for env, libraries in found.items() if _knows_success(libraries)]
+    returns = {env: libraries for env, libraries in found.items() if env not in goals}
+    text = _table(returns, marks, "episode_return", "{:,.0f}".format)
+    if goals:
+        text += "\nSuccess rate, where the environment defines success:\n\n"
+        text += _table({env: found[env] for env in goals}, marks, "success_rate", "{:.0%}".format)
+    replace_section("learning", text)
+    plot(found, goals)
+
+
+def _knows_success(libraries: dict[str, Runs]) -> bool:
+    return any("success_rate" in rows[-1] for runs in libraries.values() for rows in runs.values())
+
+
+def _table(found: dict[str, dict[str, Runs]], marks: list[int], column: str, shown: Callable[[float], str]) -> str:
+    lines = ["| environment | library | " + " | ".join(f"{mark:,} env steps" for mark in marks) + " |"]
+    lines.append("| --- " * (2 + len(marks)) + "|")
+    for env, libraries in found.items():
+        for library in sorted(libraries, key=list(NAMES).index):
+            cells = [_cell(libraries[library], mark, column, shown) for mark in marks]
+            if any(cells):
+                lines.append(f"| {env} | {NAMES[library]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> str:
+    """Mean over the seeds that were evaluated at `mark`, their standard deviation, their range, and the seeds."""
+    at = {seed: row[column] for seed, rows in runs.items() for row in rows if row["env_steps"] == mark}
+    if not at:
+        return ""
+    values, seeds = list(at.values()), ", ".join(map(str, sorted(at)))
+    if len(values) == 1:
+        return f"{shown(values[0])} (seed {seeds})"
+    spread = f"{shown(statistics.stdev(values))}, {shown(min(values))} to {shown(max(values))}"
+    return f"**{shown(statistics.mean(values))}** ± {spread} (seeds {seeds})"
+
+
+def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
+    """One picture an environment: the mean over the seeds, and between the lowest and the highest of them."""
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axis in axes[len(found) :]:
+        axis.remove()
+    for axis, (env, libraries) in zip(axes, found.items()):
+        column = "success_rate" if env in goals else "episode_return"
+        for library, color in zip(NAMES, ("tab:blue", "tab:orange")):
+            if library in libraries:
+                _curve(axis, libraries[library], column, NAMES[library], color)
+        axis.set(title=env, xlabel="thousand env steps", ylabel=column.replace("_", " "))
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="small")
+    figure.savefig(PLOT, dpi=110)
+
+
+def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
+    """The mean and the band over the env steps at which every seed was evaluated."""
+    curves = [{row["env_steps"]: row[column] for row in rows if column in row} for rows in runs.values()]
+    common = sorted(set.intersection(*map(set, curves)))
+    band = [[curve[step] for curve in curves] for step in common]
+    seeds = f"{len(runs)} seed{'s' if len(runs) > 1 else ''}"
+    thousands = [step / 1000 for step in common]
+    axis.plot(thousands, [statistics.mean(values) for values in band], color=color, label=f"{name}, {seeds}")
+    axis.fill_between(thousands, [min(v) for v in band], [max(v) for v in band], color=color, alpha=0.2, linewidth=0)
+
+
+def write_speed() -> None:
+    """The table of benchmarks/results/update_speed.csv into its place on the page."""
+    titles = "threads | td3_robot, updates/s | Stable-Baselines3, updates/s | ratio, median (quartiles) | turns | load"
+    lines = [f"| {titles} |", "| --- " * 6 + "|"]
+    for row in read(RESULTS / "update_speed.csv"):
+        ratio = f"**{row['ratio']:.2f}** ({row['ratio_q1']:.2f} to {row['ratio_q3']:.2f})"
+        lines.append(
+            f"| {row['threads']:.0f} | {row['td3_robot_per_s']:.0f} | {row['sb3_per_s']:.0f} | {ratio} "
+            f"| {row['pairs']:.0f} of {row['updates']:.0f} updates | {row['load']:.1f} |"
+        )
+    replace_section("speed", "\n".join(lines) + "\n")
+
+
+def replace_section(name: str, text: str) -> None:
+    """Put `text` between the comments `<!-- name -->` and `<!-- end of name -->` of the page."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"{PAGE} has no section {name!r}: {begin.strip()} ... {end}")
+    PAGE.write_text(f"{before}{begin}{text}{end}{after}")

@@ -1,0 +1,156 @@
+"""This package and Stable-Baselines3's TD3 on Gymnasium environments: same settings, seeds and evaluations.
+
+    python benchmarks/gymnasium_envs.py --envs HalfCheetah-v5 Hopper-v5 --seeds 0 1 2 --steps 100000
+    python benchmarks/gymnasium_envs.py --table
+
+Runs follow each other, seed by seed, each in a process of its own on `--threads` threads. A run's evaluations are
+the rows of benchmarks/results/ENV/LIBRARY-seedN.csv. Started again, the script leaves out what is finished, goes on
+with what was stopped, and trains finished runs on where `--steps` is larger. What that needs lies in
+checkpoints/bench-*; without it a run that was stopped begins anew.
+
+`--table` writes the tables of docs/benchmarks.md and img/benchmarks.png from the CSV files alone.
+
+The settings are those of the authors' code (https://github.com/sfujim/TD3, main.py). CleanRL publishes the same ones
+(https://github.com/vwxyzjn/cleanrl, cleanrl/td3_continuous_action.py, class Args), so they have no run of their own.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import benchmark_pages
+from sb3_gymnasium import COLUMNS
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARIES = ("td3_robot", "sb3")
+
+AUTHORS = {
+    "hidden": (256, 256),
+    "learning_rate": 3e-4,
+    "batch_size": 256,
+    "buffer": 1_000_000,
+    "gamma": 0.99,
+    "tau": 0.005,
+    "policy_noise": 0.2,
+    "noise_clip": 0.5,
+    "policy_delay": 2,
+    "start_steps": 25_000,
+    "exploration_noise": 0.1,
+    "hindsight_goals": 0,
+    "normalize_observations": False,
+}
+# Sparse goals: the values of configs/gymnasium/Fetch.yaml, which says where they come from.
+GOALS = AUTHORS | {"learning_rate": 1e-3, "gamma": 0.95, "tau": 0.05, "start_steps": 1000}
+GOALS |= {"hindsight_goals": 4, "normalize_observations": True}
+GOAL_IDS = ("Fetch", "Panda")
+
+
+def settings_of(env: str) -> dict:
+    """The settings of an environment."""
+    return GOALS if env.startswith(GOAL_IDS) else AUTHORS
+
+
+def train_flags(options: argparse.Namespace, settings: dict) -> list[str]:
+    """`settings` as flags of train.py."""
+    flags = {
+        "threads": options.threads,
+        "envs": 1,
+        "updates_per_step": 1,
+        "td3.hidden": ",".join(map(str, settings["hidden"])),
+        "td3.actor_lr": settings["learning_rate"],
+        "td3.critic_lr": settings["learning_rate"],
+        **{f"td3.{name}": settings[name] for name in ("gamma", "tau", "policy_noise", "noise_clip", "policy_delay")},
+        "replay.capacity": settings["buffer"],
+        "replay.batch_size": settings["batch_size"],
+        "td3.normalize_observations": str(settings["normalize_observations"]).lower(),
+        "exploration.start_steps": settings["start_steps"],
+        "exploration.noise": settings["exploration_noise"],
+        "evaluation.every": options.every,
+        "evaluation.episodes": options.episodes,
+    }
+    if goals := settings["hindsight_goals"]:
+        flags |= {"replay.hindsight": "future", "replay.hindsight_ratio": goals / (goals + 1)}
+    return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+
+
+def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path) -> int:
+    """Train with train.py and take over its metrics; returns the exit code."""
+    run = f"bench-{result.parent.name}-seed{seed}"
+    folder = ROOT / "checkpoints" / run
+    if (folder / "last").exists():
+        arguments = ["--resume", run]
+    else:
+        arguments = ["--env", env, "--seed", str(seed), "--run", run, *train_flags(options, settings_of(env))]
+    command = [sys.executable, str(ROOT / "train.py"), *arguments, "--steps", str(options.steps)]
+    code = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode
+    if (folder / "metrics.csv").exists():
+        with (folder / "metrics.csv").open(newline="") as source, result.open("w", newline="") as target:
+            writer = csv.DictWriter(target, COLUMNS, restval="", extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(csv.DictReader(source))
+    return code
+
+
+def run_sb3(options: argparse.Namespace, env: str, seed: int, result: Path) -> int:
+    """Train with benchmarks/sb3_gymnasium.py, which writes `result` itself; returns the exit code."""
+    job = {
+        "env": env,
+        "seed": seed,
+        "steps": options.steps,
+        "every": options.every,
+        "episodes": options.episodes,
+        "settings": {**settings_of(env), "threads": options.threads},
+        "csv": str(result),
+        "state": str(ROOT / "checkpoints" / f"bench-{result.parent.name}-seed{seed}-sb3"),
+    }
+    command = [sys.executable, str(ROOT / "benchmarks" / "sb3_gymnasium.py"), json.dumps(job)]
+    return subprocess.run(command, cwd=ROOT).returncode
+
+
+def run(options: argparse.Namespace) -> int:
+    """Every run that is not finished; returns how many failed."""
+    failed = 0
+    for seed in options.seeds:
+        for env in options.envs:
+            for library in options.libraries:
+                result = benchmark_pages.RESULTS / env.replace("/", "-") / f"{library}-seed{seed}.csv"
+                result.parent.mkdir(parents=True, exist_ok=True)
+                rows = benchmark_pages.read(result)
+                if rows and rows[-1]["env_steps"] >= options.steps:
+                    continue
+                print(f"{env} seed {seed} {library} ...", flush=True)
+                train = run_sb3 if library == "sb3" else run_td3_robot
+                code = train(options, env, seed, result)
+                rows = benchmark_pages.read(result)
+                outcome = f"return {rows[-1]['episode_return']:,.1f}, {rows[-1]['wall_s']:,.0f} s" if rows else "no row"
+                print(f"{env} seed {seed} {library}: exit {code}, {outcome}", flush=True)
+                if code == 130:
+                    raise KeyboardInterrupt
+                failed += code != 0
+    return failed
+
+
+def main() -> int:
+    """Run, or write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--envs", nargs="+", default=["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"], metavar="ID")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=100_000, help="env steps of each run")
+    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
+    parser.add_argument("--every", type=int, default=5000, help="env steps between evaluations")
+    parser.add_argument("--episodes", type=int, default=10, help="episodes of an evaluation")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of torch")
+    parser.add_argument("--table", action="store_true", help="write docs and plot in place of running")
+    parser.add_argument("--marks", nargs="+", type=int, default=[100_000, 300_000], help="env steps of the table")
+    options = parser.parse_args()
+    if options.table:
+        benchmark_pages.write_learning(options.marks)
+        return 0
+    return 1 if run(options) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""What a URDF file says, read safely and checked, as plain data.
+
+The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/joint. Only what the simulator and the
+view have a use for is kept; inertias, transmissions, sensors and other programs' elements are passed over.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from td3_robot.errors import ConfigError
+
+MOVING = ("revolute", "continuous", "prismatic")
+_MAX_LINKS = 1000  # a humanoid with hands has about 100
+
+
+@dataclass(frozen=True)
+class Pose:
+    """A frame in another: xyz [m], and fixed-axis roll, pitch, yaw [rad]."""
+
+    xyz: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rpy: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @property
+    def T(self) -> np.ndarray:
+        """(4, 4), with R = Rz(yaw) Ry(pitch) Rx(roll)."""
+        (sr, sp, sy), (cr, cp, cy) = np.sin(self.rpy), np.cos(self.rpy)
+        T = np.eye(4)
+        T[:3, :3] = (
+            (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
+            (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
+            (-sp, cp * sr, cp * cr),
+        )
+        T[:3, 3] = self.xyz
+        return T
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A visual or a collision body.
+
+    Attributes:
+        kind: "box", "cylinder", "sphere" or "mesh".
+        size: box: x, y, z; cylinder: radius, length; sphere: radius [m]; mesh: its scale along x, y, z.
+        pose: the shape in its link.
+        mesh: absolute path of the mesh file.
+        color: red, green, blue, opacity in [0, 1].
+    """
+
+    kind: str
+    size: tuple[float, ...]
+    pose: Pose
+    mesh: Path | None = None
+    color: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A rigid body."""
+
+    name: str
+    visuals: tuple[Shape, ...] = ()
+    collisions: tuple[Shape, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mimic:
+    """Follows another joint: position = multiplier * the other's + offset."""
+
+    joint: str
+    multiplier: float
+    offset: float
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Ties a child link to a parent.
+
+    Attributes:
+        kind: "revolute", "continuous", "prismatic" or "fixed".
+        pose: the child link's frame in the parent's, at joint position 0.
+        axis: (3,) of length 1, in the child's frame; what the joint turns about or slides along.
+        lower, upper: position limits [rad or m]; None where the file gives none.
+        velocity: limit [rad/s or m/s], as written; None where the file gives none.
+        mimic: whom it follows, if anyone.
+    """
+
+    name: str
+    kind: str
+    parent: str
+    child: str
+    pose: Pose
+    axis: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    lower: float | None = None
+    upper: float | None = None
+    velocity: float | None = None
+    mimic: Mimic | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is anything but fixed."""
+        return self.kind in MOVING
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A whole robot: links joined without loops, from one root.
+
+    Attributes:
+        source: the file, as messages name it.
+        links, joints: by name, in the order of the file.
+        root: name of the link that has no parent.
+    """
+
+    source: str
+    name: str
+    links: dict[str, Link]
+    joints: dict[str, Joint]
+    root: str
+
+    def joint_above(self, link: str) -> Joint | None:
+        """The joint that holds a link; None for the root."""
+        return next((joint for joint in self.joints.values() if joint.child == link), None)
+
+    def joints_below(self, link: str) -> list[Joint]:
+        """The joints that a link holds."""
+        return [joint for joint in self.joints.values() if joint.parent == link]
+
+    def path(self, link: str) -> list[Joint]:
+        """The joints from the root down to a link."""
+        joints = []
+        while (joint := self.joint_above(link)) is not None:
+            joints.append(joint)
+            link = joint.parent
+        return joints[::-1]
+
+
+def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) -> Tree:
+    """Join links and joints, if they make one tree.
+
+    Raises:
+        ConfigError: no links or very many, names used twice or not defined, two parents, several roots, a loop, a
+            wrong mimic.
+    """
+    for kind, things in (("link", links), ("joint", joints)):
+        if len(things) > _MAX_LINKS:
+            raise ConfigError(f"{source}: has {len(things)} {kind}s; at most {_MAX_LINKS} are taken")
+        names = [thing.name for thing in things]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"{source}: two {kind}s are called {twice[0]!r}")
+    tree = Tree(source, name, {link.name: link for link in links}, {joint.name: joint for joint in joints}, "")
+    if not links:
+        raise ConfigError(
+            f"{source}: <robot> has no <link>; where a xacro file holds macros alone, load the one that uses them"
+        )
+    for joint in joints:
+        for role in ("parent", "child"):
+            if getattr(joint, role) not in tree.links:
+                raise ConfigError(f"{source}: joint {joint.name!r}: there is no {role} link {getattr(joint, role)!r}")
+    _check_mimics(tree)
+    return Tree(source, name, tree.links, tree.joints, _root(tree))
+
+
+def _root(tree: Tree) -> str:
+    """The one link without a parent, from which all others can be reached."""
+    above: dict[str, Joint] = {}
+    for joint in tree.joints.values():
+        if joint.child in above:
+            names = f"{above[joint.child].name!r} and {joint.name!r}"
+            raise ConfigError(f"{tree.source}: link {joint.child!r} is the child of two joints, {names}")
+        above[joint.child] = joint
+    roots = [link for link in tree.links if link not in above]
+    reached = list(roots)
+    for link in reached:  # grows while it is walked
+        reached += [joint.child for joint in tree.joints_below(link)]
+    if loop := [link for link in tree.links if link not in reached]:
+        raise ConfigError(f"{tree.source}: links hang on each other in a circle: {', '.join(map(repr, loop))}")
+    if len(roots) > 1:
+        raise ConfigError(f"{tree.source}: several links have no parent, one may: {', '.join(map(repr, roots))}")
+    return roots[0]
+
+
+def _check_mimics(tree: Tree) -> None:
+    """Every mimic follows a moving joint, and nobody follows himself in the end."""
+    for joint in tree.joints.values():
+        seen, follower = {joint.name}, joint
+        while follower.mimic is not None:
+            leader = tree.joints.get(follower.mimic.joint)
+            if leader is None or not leader.moves:
+                what = f"{follower.mimic.joint!r}, which {'does not exist' if leader is None else 'is fixed'}"
+                raise ConfigError(f"{tree.source}: joint {follower.name!r} mimics {what}")
+            if leader.name in seen:
+                raise ConfigError(f"{tree.source}: joint {leader.name!r} mimics itself, directly or through others")
+            seen.add(leader.name)
+            follower = leader

@@ -1,0 +1,243 @@
+"""The command lines of train.py and evaluate.py, and the configuration files they lead to.
+
+Later wins: defaults of config.py < the preset, `configs/<task>.yaml` or `configs/gymnasium/*.yaml` < `--config FILE`
+< flags. Paths are seen from the working directory, but configs/ lies beside this package.
+"""
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from td3_robot.checkpoint import RUNS, find
+from td3_robot.config import NEEDS, Config, check, check_device
+from td3_robot.errors import ConfigError, unknown
+from td3_robot.options import Schema, build, write_yaml
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+_FIXED = ("robot", "task", "gripper", "tcp", "env", "dataset", "seed")  # what a resumed run cannot change
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What `train.py` was asked to do.
+
+    Attributes:
+        config: The resolved configuration; its device is one that is there.
+        resume: Folder of the run to continue, or None for a new run.
+        swift: Show the robot in the browser.
+    """
+
+    config: Config
+    resume: Path | None
+    swift: bool
+
+
+@dataclass(frozen=True)
+class _TrainFlags:
+    """What to start from.
+
+    Attributes:
+        config: YAML file of options; flags win over it.
+        resume: Name or folder of a run to continue with its own configuration; flags win over it.
+        swift: Show the robot in the browser while it learns.
+    """
+
+    config: Path | None = None
+    resume: str | None = None
+    swift: bool = False
+
+
+@dataclass(frozen=True)
+class EvaluateArguments:
+    """What to measure, and how to show it.
+
+    Attributes:
+        checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
+        episodes: Episodes to roll out.
+        seed: Seed of the starts and goals.
+        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
+        json: File for the results; by default they are only printed.
+        baseline: Controllers to measure on the same starts and goals, separated by commas: random (uniformly random
+            actions) and, for robots, rrmc (resolved-rate motion control); empty for none.
+        swift: Show the robot in the browser.
+        record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
+        plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
+        dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
+        transitions: Transitions of the dataset.
+        noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a fraction of a_max.
+    """
+
+    checkpoint: Path
+    episodes: int = 1000
+    seed: int = 12345
+    device: str = "cpu"
+    json: Path | None = None
+    baseline: tuple[str, ...] = ("random",)
+    swift: bool = False
+    record: Path | None = None
+    plot: Path | None = None
+    dataset: Path | None = None
+    transitions: int = 100_000
+    noise: float = 0.0
+
+    def __post_init__(self):
+        check(self, "", ("positive", lambda x: x > 0), "episodes", "transitions")
+        check(self, "", ("in [0, 2**32)", lambda x: 0 <= x < 2**32), "seed")
+        check(self, "", ("zero or more", lambda x: x >= 0), "noise")
+        check_device(self.device)
+
+
+def parse_train(argv: list[str]) -> TrainArguments:
+    """Read the command line of `train.py`, the configuration files it leads to included.
+
+    Raises:
+        ConfigError: anything wrong, in one line.
+        SystemExit: after --help.
+    """
+    given = Schema("train.py", "Train a policy.", _TrainFlags, Config).read_flags(argv)
+    flags = build(_TrainFlags, given)
+    asked = (_read_file(flags.config) if flags.config else {}) | given
+    resume = None
+    if flags.resume is None:
+        base = _preset(asked)
+    elif asked.get("run") is None:
+        resume = _run_folder(flags.resume)
+        base = _read_file(resume / "config.yaml")
+    else:
+        raise ConfigError("run and resume exclude each other: a run that is continued stays in its folder")
+    config = build(Config, base | asked)
+    _refuse_idle(config, asked, flags.swift)
+    for name in _FIXED if resume else ():
+        before = base.get(name, getattr(Config, name))
+        if getattr(config, name) != before:
+            raise ConfigError(f"{name} of run {resume.name!r} is {before!r} and stays so when it is resumed")
+    return TrainArguments(dataclasses.replace(config, device=resolve_device(config.device)), resume, flags.swift)
+
+
+def _refuse_idle(config: Config, asked: Iterable[str], swift: bool) -> None:
+    """Refuse options that the user gave and that would do nothing; in a preset they wait for their switch.
+
+    Raises:
+        ConfigError: names the option and what it needs.
+    """
+    for option, needed, there in NEEDS:
+        if option in asked and not there(config):
+            raise ConfigError(f"{option} has no effect without {needed}")
+    if config.env is not None:
+        for option in ("robot", "task", "gripper", "tcp"):
+            if option in asked:
+                raise ConfigError(f"env and {option} exclude each other: a Gymnasium environment brings its own")
+        if swift:
+            raise ConfigError("swift shows our own robots; it cannot show a Gymnasium environment")
+
+
+def parse_evaluate(argv: list[str]) -> EvaluateArguments:
+    """Read the command line of `evaluate.py`; the checkpoint it names exists, the device is there.
+
+    Raises:
+        ConfigError, CheckpointError: anything wrong, in one line.
+        SystemExit: after --help.
+    """
+    given = Schema("evaluate.py", "Measure a trained policy.", EvaluateArguments).read_flags(argv)
+    if "checkpoint" not in given:
+        raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
+    arguments = build(EvaluateArguments, given)
+    for option in ("transitions", "noise"):
+        if option in given and arguments.dataset is None:
+            raise ConfigError(f"{option} has no effect without dataset, the file to write")
+    device = resolve_device(arguments.device)
+    return dataclasses.replace(arguments, checkpoint=find(arguments.checkpoint), device=device)
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a configuration file; what it leaves out has its default.
+
+    Raises:
+        ConfigError: the file is missing, is no YAML mapping, or holds an unknown option or a wrong value.
+    """
+    return build(Config, _read_file(Path(path)))
+
+
+def config_of(checkpoint: Path) -> Config:
+    """The configuration that a checkpoint was trained with: in its folder, or in the one above.
+
+    Raises:
+        ConfigError: there is none, or it is damaged.
+    """
+    for folder in (checkpoint, checkpoint.parent):
+        if (folder / "config.yaml").is_file():
+            return load_config(folder / "config.yaml")
+    raise ConfigError(f"no config.yaml in or above {str(checkpoint)!r} says what it was trained on")
+
+
+def save_config(config: Config, path: str | Path) -> None:
+    """Write a configuration as plain YAML, complete or not at all; `load_config` gives it back equal.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    write_yaml(dataclasses.asdict(config), Path(path))
+
+
+def resolve_device(name: str) -> str:
+    """The torch device that a --device means on this machine.
+
+    Raises:
+        ConfigError: it is not available; the message lists those that are.
+    """
+    if name == "cpu":
+        return name
+    import torch  # here: it takes over a second, which the common case need not wait for
+
+    there = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    there = (["cuda"] if there else []) + there + (["mps"] if torch.backends.mps.is_available() else []) + ["cpu"]
+    if name == "auto":
+        return there[0]
+    if name not in there:
+        raise ConfigError(f"device {name!r} is not available on this machine; valid choices: {', '.join(there)}")
+    return name
+
+
+@functools.cache
+def _file_schema() -> Schema:
+    return Schema("", "", Config)
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    return _file_schema().read_file(path)
+
+
+def _preset(asked: dict[str, object]) -> dict[str, object]:
+    """The options shipped with a task or a Gymnasium id; none where there is no such file."""
+    if asked.get("env") is not None:
+        path = _gymnasium_preset(str(asked["env"]))
+    else:
+        path = CONFIGS / f"{asked.get('task', Config.task)}.yaml"
+        if path.parent != CONFIGS or not os.path.isfile(path):
+            return {}
+    return _read_file(path)
+
+
+def _gymnasium_preset(env_id: str) -> Path:
+    """The file whose name begins the id (without its module or namespace), the longest; otherwise the default."""
+    name = re.split("[:/]", env_id)[-1]
+    files = sorted((CONFIGS / "gymnasium").glob("*.yaml"), key=lambda path: len(path.stem))
+    return [CONFIGS / "gymnasium" / "default.yaml", *(path for path in files if name.startswith(path.stem))][-1]
+
+
+def _run_folder(name: str) -> Path:
+    """The folder of an existing run, given by its name or path.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for folder in (Path(name), RUNS / name):
+        if os.path.isfile(folder / "config.yaml"):
+            return folder
+    runs = [path.parent.name for path in RUNS.glob("*/config.yaml")]
+    raise unknown("run", name, runs) if runs else ConfigError(f"cannot resume {name!r}: no run in {str(RUNS)!r}")

@@ -1,0 +1,157 @@
+"""Where the learner's batches come from: environments that are explored and a replay of what was seen."""
+
+import torch
+from torch import Tensor
+
+from td3_robot.agent import TD3
+from td3_robot.config import Config, RewardConfig
+from td3_robot.errors import ConfigError
+from td3_robot.noise import make_noise
+from td3_robot.normalizer import RewardScaler
+from td3_robot.replay import Batch, Hindsight, NStep, Prioritized, ReplayBuffer
+from td3_robot.schedules import schedule_factor
+from td3_robot.vec_env import GoalVecEnv, VecEnv
+
+
+class Collector:
+    """Explores B environments with an agent's policy and keeps their transitions.
+
+    Observations and rewards are stored as they come, but for a fixed scale and clip of the rewards; running
+    statistics are applied when a batch is drawn, so that old transitions follow the newest statistics.
+
+    Args:
+        agent: whose policy acts; its observation statistics are kept up to date.
+        env, config: where, and how.
+
+    Attributes:
+        env_steps: control steps of all environments together.
+        replay: what was seen.
+    """
+
+    def __init__(self, agent: TD3, env: VecEnv, config: Config):
+        self._agent, self._env, self._config = agent, env, config
+        self.generator = torch.Generator(env.device).manual_seed(config.seed)
+        self.replay = make_replay((env.num_envs, env.o_dim, env.a_dim), config, self.generator, env)
+        exploration = config.exploration
+        self.noise = make_noise(
+            exploration.kind,
+            (env.num_envs, env.a_dim),
+            exploration.noise,
+            exploration.per_env,
+            self.generator,
+            theta=exploration.ou_theta,
+            horizon=exploration.pink_steps,
+        )
+        normalize = config.reward.normalize
+        self._scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
+        self.observation = env.reset(config.seed)
+        self.env_steps = 0
+        self._refill_until = exploration.start_steps
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is enough to learn from."""
+        return self.env_steps > self._refill_until
+
+    @torch.no_grad()
+    def collect(self, progress: float) -> None:
+        """One step of every environment, kept in the replay; `progress` in [0, 1] places it in the run."""
+        self._agent.observe(self.observation)
+        action = self._explore(progress)
+        step = self._env.step(action)
+        reward = shaped(step.reward, self._config.reward)
+        done = step.terminated | step.truncated
+        self.replay.add(
+            self.observation, action, reward, step.next_observation, step.terminated, step.truncated, step.valid
+        )
+        if self._scaler is not None:
+            self._scaler.update(reward, done, step.valid)
+        self.noise.end_episodes(done)
+        self.observation = step.observation
+        self.env_steps += self._env.num_envs
+
+    def _explore(self, progress: float) -> Tensor:
+        """Uniformly random actions at first, then the policy's with noise; always inside [-1, 1]."""
+        if self.env_steps < self._config.exploration.start_steps:
+            shape = (self._env.num_envs, self._env.a_dim)
+            return torch.rand(shape, generator=self.generator, device=self._env.device) * 2.0 - 1.0
+        schedule = self._config.schedule
+        factor = schedule_factor(schedule.noise, progress, schedule.noise_floor)
+        return (self._agent.select_action(self.observation) + factor * self.noise.sample()).clamp(-1.0, 1.0)
+
+    def sample(self) -> Batch:
+        """A batch to learn from."""
+        batch = self.replay.sample(self._config.replay.batch_size)
+        return batch if self._scaler is None else batch._replace(reward=self._scaler.scale(batch.reward))
+
+    def state_dict(self, with_replay: bool) -> dict:
+        """All that the next step depends on, for an exact resume."""
+        return {
+            "env_steps": self.env_steps,
+            "generator": self.generator.get_state(),
+            "noise": self.noise.state_dict(),
+            "scaler": self._scaler.state_dict() if self._scaler is not None else None,
+            "observation": self.observation,
+            "refill_until": self._refill_until,
+            "env": self._env.state_dict(),
+            "replay": self.replay.state_dict() if with_replay else None,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Take back what `state_dict` gave. Without a saved replay the policy first collects a new one.
+
+        Raises:
+            ConfigError: the run had another number of environments.
+        """
+        if len(state["observation"]) != self._env.num_envs:
+            raise ConfigError(f"envs must stay {len(state['observation'])} in a resumed run, got {self._env.num_envs}")
+        self.env_steps = state["env_steps"]
+        self.generator.set_state(state["generator"])
+        self.noise.load_state_dict(state["noise"])
+        if self._scaler is not None and state["scaler"] is not None:
+            self._scaler.load_state_dict(state["scaler"])
+        self._refill_until = state["refill_until"]
+        if state["replay"] is None:
+            self._refill_until = self.env_steps + self._config.exploration.start_steps
+        else:
+            self.replay.load_state_dict(state["replay"])
+        self.observation = self._env.load_state_dict(state["env"])
+        if not torch.equal(self.observation, state["observation"].to(self._env.device)):
+            self.replay.end_episodes()  # the environment began new ones
+
+
+def shaped(reward: Tensor, config: RewardConfig) -> Tensor:
+    """Rewards scaled and clipped."""
+    reward = reward * config.scale
+    return reward if config.clip is None else reward.clamp(-config.clip, config.clip)
+
+
+def make_replay(
+    shape: tuple[int, int, int], config: Config, generator: torch.Generator, env: VecEnv | None = None
+) -> ReplayBuffer:
+    """The replay buffer that a configuration describes, on the generator's device.
+
+    Args:
+        shape: num_envs, o_dim, a_dim.
+        env: whose goals hindsight relabels.
+
+    Raises:
+        ConfigError: hindsight where there are no goals, or not enough memory.
+    """
+    options = config.replay
+    sampler = Prioritized(options.priority_alpha, options.priority_beta) if options.prioritized else None
+    reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
+    if options.hindsight != "none":
+        reader = _hindsight(config, env)
+    return ReplayBuffer(options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader)
+
+
+def _hindsight(config: Config, env: VecEnv | None) -> Hindsight:
+    if not isinstance(env, GoalVecEnv):
+        raise ConfigError(f"replay.hindsight {config.replay.hindsight} needs an environment with goals; this has none")
+
+    def relabel(state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor):
+        state, next_state, reward, terminated = env.relabel(state, action, next_state, goal)
+        return state, next_state, shaped(reward, config.reward), terminated
+
+    return Hindsight(relabel, env.achieved_goal, config.replay.hindsight, config.replay.hindsight_ratio)

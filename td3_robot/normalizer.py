@@ -1,0 +1,110 @@
+"""Running statistics of what the environments give: observations to unit variance, rewards to unit returns.
+
+Nothing here changes but by `update`, so a policy that is only evaluated keeps the statistics it learned with.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of all rows ever given, as if computed at once.
+
+    Batches are joined by the parallel formula of Chan, Golub & LeVeque,
+    https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm, in float64.
+
+    Attributes:
+        count: () rows so far.
+        mean, variance: (dim,) of all rows, the variance divided by `count`; 0 and 1 before the first.
+    """
+
+    def __init__(self, dim: int, device: torch.device | str = "cpu"):
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64, device=device))
+        self.register_buffer("mean", torch.zeros(dim, dtype=torch.float64, device=device))
+        self.register_buffer("variance", torch.ones(dim, dtype=torch.float64, device=device))
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> None:
+        """Count the rows of `x` (B, dim) in."""
+        if not len(x):
+            return
+        x = x.double()
+        self.count += len(x)
+        share = len(x) / self.count  # () of these rows among all; 1 the first time, when nothing older remains
+        variance, mean = torch.var_mean(x, 0, correction=0)
+        between = (mean - self.mean).square() * share * (1.0 - share)
+        self.mean.lerp_(mean, share)
+        self.variance.lerp_(variance, share).add_(between)
+
+
+class RunningNormalizer(nn.Module):
+    """(x - mean) / sqrt(variance + epsilon) by running statistics, clipped; the identity before any update.
+
+    Args:
+        dim: width of the rows.
+        clip: largest magnitude that comes out.
+        epsilon: added to the variance, as in Gymnasium's NormalizeObservation.
+    """
+
+    def __init__(self, dim: int, device: torch.device | str = "cpu", clip: float = 10.0, epsilon: float = 1e-8):
+        super().__init__()
+        self._clip, self._epsilon = clip, epsilon
+        self.moments = RunningMoments(dim, device)
+        self.register_buffer("scale", torch.ones(dim, dtype=torch.float64, device=device))
+        self.register_buffer("limit", torch.full((), math.inf, dtype=torch.float64, device=device))
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> None:
+        """Count the rows of `x` (B, dim) in; B is one or more."""
+        self.moments.update(x)
+        self.scale.copy_((self.moments.variance + self._epsilon).rsqrt())
+        self.limit.fill_(self._clip)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., dim) -> (..., dim) normalised, in the precision of `x`."""
+        # in float64 up to here: in float32 a mean far from zero would leave nothing of small differences
+        return ((x - self.moments.mean) * self.scale).clamp(-self.limit, self.limit).to(x.dtype)
+
+
+class RewardScaler(nn.Module):
+    """Rewards over the running standard deviation of the discounted return; the identity before any update.
+
+    As Gymnasium's NormalizeReward it does not shift rewards: a constant added to each would change which policy is
+    best wherever an action decides how long the episode lasts. An episode's return counts up to and including
+    its last step and then begins at zero, as in Stable-Baselines3's VecNormalize.
+
+    Args:
+        num_envs: B, environments that step together.
+        gamma: discount a step.
+        epsilon: added to the variance.
+    """
+
+    def __init__(self, num_envs: int, gamma: float, device: torch.device | str = "cpu", epsilon: float = 1e-8):
+        super().__init__()
+        self._gamma, self._epsilon = gamma, epsilon
+        self.moments = RunningMoments(1, device)
+        self.register_buffer("returns", torch.zeros(num_envs, dtype=torch.float64, device=device))
+        self.register_buffer("factor", torch.ones((), dtype=torch.float64, device=device))
+
+    @torch.no_grad()
+    def update(self, reward: Tensor, done: Tensor, valid: Tensor | None = None) -> None:
+        """Count one step of all environments in.
+
+        Args:
+            reward: (B,).
+            done: (B,) bool, terminated or truncated.
+            valid: (B,) bool, the rows that are a transition (`Step.valid`); None: all. Selecting waits for the device.
+        """
+        returns = self._gamma * self.returns + reward
+        if valid is not None:
+            returns = torch.where(valid, returns, self.returns)
+        self.moments.update(returns[:, None] if valid is None else returns[valid, None])
+        self.factor.copy_((self.moments.variance[0] + self._epsilon).rsqrt())
+        self.returns.copy_(returns.masked_fill(done, 0.0))
+
+    def scale(self, reward: Tensor) -> Tensor:
+        """Rewards of any shape, scaled."""
+        return reward * self.factor

@@ -1,0 +1,64 @@
+"""Offline learning: batches from a saved dataset in place of environments."""
+
+import dataclasses
+
+import torch
+
+from td3_robot.agent import TD3
+from td3_robot.collector import make_replay, shaped
+from td3_robot.config import Config
+from td3_robot.datasets import load_dataset
+from td3_robot.errors import ConfigError
+from td3_robot.replay import Batch
+
+
+class Dataset:
+    """What `Collector` is to online learning: the same few methods, but nothing new ever comes.
+
+    The statistics of the observations are those of the whole dataset.
+
+    Args:
+        agent: who learns.
+        device: where the transitions lie.
+        config: `dataset` names the file.
+
+    Raises:
+        ConfigError: the file cannot be used, or is of observations or actions of other widths than the agent's.
+    """
+
+    env_steps = 0
+    ready = True
+
+    def __init__(self, agent: TD3, device: torch.device, config: Config):
+        data = load_dataset(config.dataset, device)
+        for name, width, needed in (
+            ("observations", data.state.shape[1], agent.o_dim),
+            ("actions", data.action.shape[1], agent.a_dim),
+        ):
+            if width != needed:
+                raise ConfigError(f"dataset {str(config.dataset)!r}: {name} must have width {needed}, got {width}")
+        agent.observe(data.state)
+        self._batch_size = config.replay.batch_size
+        self.generator = torch.Generator(device).manual_seed(config.seed)
+        whole = dataclasses.replace(config.replay, capacity=max(len(data.state), config.replay.batch_size))
+        shape = (1, agent.o_dim, agent.a_dim)
+        self.replay = make_replay(shape, dataclasses.replace(config, replay=whole, envs=1), self.generator)
+        reward = shaped(data.reward, config.reward)
+        self.replay.fill(*(x[:, None] for x in data._replace(reward=reward)))  # one environment's time
+
+    def collect(self, progress: float) -> None:
+        """Nothing: the dataset is all there is."""
+
+    def sample(self) -> Batch:
+        """A batch to learn from."""
+        return self.replay.sample(self._batch_size)
+
+    def state_dict(self, with_replay: bool) -> dict:
+        """The generator and the priorities; the dataset itself stays in its file."""
+        sampler = self.replay.sampler.state_dict(self.replay.oldest_first())
+        return {"generator": self.generator.get_state(), "replay": None, "sampler": sampler}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Take back what `state_dict` gave."""
+        self.generator.set_state(state["generator"])
+        self.replay.sampler.load_state_dict(state["sampler"], self.replay.oldest_first())

@@ -1,0 +1,78 @@
+"""Transitions that surprised the critics are drawn more often.
+
+Schaul, Quan, Antonoglou & Silver, "Prioritized Experience Replay", ICLR 2016, https://arxiv.org/abs/1511.05952.
+"""
+
+import torch
+from torch import Tensor
+
+from td3_robot.errors import ConfigError
+from td3_robot.replay.sum_tree import SumTree
+
+_LARGEST = 1e30  # a priority that is infinite would leave no chance to any other
+
+
+class Prioritized:
+    """Proportional prioritisation (paper, section 3.3); a `Sampler`.
+
+    Row i is drawn with probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i = |error_i| + epsilon, and has
+    the importance weight w_i = (N P(i))^-beta (section 3.4), divided by the greatest of its batch so that weights
+    only scale updates down. New transitions get the greatest priority so far, so that each soon has its turn.
+
+    Args:
+        alpha: how much priorities matter; 0 is uniform.
+        beta: how much of the bias the weights take back at the start, in [0, 1]; `anneal` raises it to 1.
+        epsilon: keeps transitions without error alive.
+    """
+
+    def __init__(self, alpha: float = 0.6, beta: float = 0.4, epsilon: float = 1e-6):
+        if not 0.0 <= alpha <= 1.0:
+            raise ConfigError(f"replay.priority_alpha must be in [0, 1], got {alpha}")
+        if not 0.0 <= beta <= 1.0:
+            raise ConfigError(f"replay.priority_beta must be in [0, 1], got {beta}")
+        if not 0.0 < epsilon < float("inf"):
+            raise ConfigError(f"epsilon of a prioritised replay must be positive and finite, got {epsilon}")
+        self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
+        self._beta_now = beta
+
+    def allocate(self, size: int, device: torch.device, generator: torch.Generator) -> None:
+        """See `Sampler.allocate`."""
+        self._generator = generator
+        self._tree = SumTree(size, device)  # of p^alpha
+        self._greatest = torch.ones((), dtype=torch.float64, device=device)  # p^alpha so far
+
+    def stored(self, first: int, count: int, valid: Tensor | None) -> None:
+        """See `Sampler.stored`."""
+        self._tree.set_range(first, self._greatest.expand(count) if valid is None else self._greatest * valid)
+
+    def draw(self, batch_size: int) -> tuple[Tensor, Tensor]:
+        """See `Sampler.draw`."""
+        index = self._tree.draw(batch_size, self._generator)
+        weight = self._tree.weights[index]  # N and the sum of all cancel in w_i / max w
+        return index, (weight / weight.min()).pow(-self._beta_now).float().unsqueeze(1)
+
+    def update(self, index: Tensor, error: Tensor) -> None:
+        """See `Sampler.update`; of several errors of the same row the greatest counts."""
+        priority = error.detach().abs().double() + self.epsilon
+        # an error that is not finite stops the run, but only when the trainer next looks at its losses
+        priority = priority.nan_to_num(nan=_LARGEST, posinf=_LARGEST).pow(self.alpha)
+        self._tree.set(index, priority)
+        self._greatest = torch.maximum(self._greatest, priority.max())
+
+    def anneal(self, progress: float) -> None:
+        """Raise beta linearly from its start to 1 as progress goes from 0 to 1 (paper, section 3.4)."""
+        self._beta_now = self.beta + (1.0 - self.beta) * min(max(progress, 0.0), 1.0)
+
+    def state_dict(self, index: Tensor) -> dict:
+        """See `Sampler.state_dict`; `priorities` are p^alpha."""
+        return {"priorities": self._tree.weights[index], "greatest": self._greatest, "beta": self._beta_now}
+
+    def load_state_dict(self, state: dict, index: Tensor) -> None:
+        """See `Sampler.load_state_dict`; what comes from a uniform sampler stays as new as it just was stored."""
+        if "priorities" not in state:
+            return
+        self._beta_now, self._greatest = state["beta"], state["greatest"].to(index.device)
+        saved = state["priorities"].to(index.device)
+        weights = torch.zeros_like(self._tree.weights)
+        weights[index] = saved[len(saved) - len(index) :]
+        self._tree.set_range(0, weights)

@@ -1,0 +1,96 @@
+"""What a critic's output (B, out_dim) means: a value, or a distribution of returns.
+
+Both classes have the same methods, so that the agent's update is one text: `mean` of an output, `target` from the
+target critics' outputs in the next state, `loss` and, as priority of each sample, `error` of an output.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from td3_robot.errors import ConfigError
+from td3_robot.losses import categorical_loss, categorical_projection, clipped_double_q_target, critic_loss
+
+
+class ScalarValue:
+    """The output is the value itself: TD3 as published."""
+
+    out_dim = 1
+
+    def mean(self, output: Tensor) -> Tensor:
+        """(B, 1) the expected return."""
+        return output
+
+    def target(
+        self, reward: Tensor, discount: Tensor | float, done: Tensor, output1: Tensor, output2: Tensor | None = None
+    ) -> Tensor:
+        """(B, 1) r + discount * (1 - done) * the lower of both values.
+
+        Args:
+            reward, done: (B, 1).
+            discount: gamma, or (B, 1) gamma^k after k steps.
+            output1, output2: (B, out_dim); without the second it is DDPG's target.
+        """
+        return clipped_double_q_target(reward, discount, done, output1, output2)
+
+    def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean squared TD error; `weight` (B, 1) are importance weights of the samples."""
+        return critic_loss(output, target, weight)
+
+    def error(self, output: Tensor, target: Tensor) -> Tensor:
+        """(B,) |q - y| without gradient, the priority in Schaul et al., "Prioritized Experience Replay", ICLR 2016."""
+        return (output.detach() - target)[:, 0].abs()
+
+
+class CategoricalValue:
+    """The outputs are logits of the return being each of `atoms` values from v_min to v_max.
+
+    C51 (Bellemare, Dabney & Munos, ICML 2017) with clipped double Q as in FastTD3 (Seo et al.,
+    https://arxiv.org/abs/2505.22642): each sample takes the whole distribution of that target critic whose mean is
+    lower. FastTD3's code compares the means after the projection; here it is before, as TD3 does with values, and
+    one projection is enough. Returns outside [v_min, v_max] count as the nearer end.
+
+    Raises:
+        ConfigError: fewer than two atoms, or v_min is not below v_max, or one of them is not finite.
+    """
+
+    def __init__(self, v_min: float, v_max: float, atoms: int, device: torch.device | str = "cpu"):
+        if atoms < 2:
+            raise ConfigError(f"td3.atoms must be at least 2, got {atoms}")
+        if not -math.inf < v_min < v_max < math.inf:
+            raise ConfigError(f"td3.v_min must be below td3.v_max and both finite, got {v_min} and {v_max}")
+        self.out_dim = atoms
+        self.support = torch.linspace(v_min, v_max, atoms, device=device)  # (atoms,)
+
+    def mean(self, output: Tensor) -> Tensor:
+        """(B, 1) the expected return."""
+        return self._mean(output.softmax(1))
+
+    def _mean(self, probability: Tensor) -> Tensor:
+        return (probability * self.support).sum(1, keepdim=True)
+
+    def target(
+        self, reward: Tensor, discount: Tensor | float, done: Tensor, output1: Tensor, output2: Tensor | None = None
+    ) -> Tensor:
+        """(B, atoms) probabilities of r + discount * (1 - done) * the return, by the critic with the lower mean.
+
+        Arguments as in `ScalarValue.target`.
+        """
+        probability = output1.softmax(1)
+        if output2 is not None:
+            other = output2.softmax(1)
+            probability = torch.where(self._mean(other) < self._mean(probability), other, probability)
+        return categorical_projection(probability, reward, discount, done, self.support)
+
+    def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Mean cross-entropy; `weight` (B, 1) are importance weights of the samples."""
+        return categorical_loss(output, target, weight)
+
+    def error(self, output: Tensor, target: Tensor) -> Tensor:
+        """(B,) divergence (Kullback-Leibler) of target from output without gradient, as in Rainbow (AAAI 2018).
+
+        It is the cross-entropy less the target's own entropy: what no training can take away draws no samples.
+        """
+        divergence = torch.xlogy(target, target) - target * output.detach().log_softmax(1)
+        return divergence.sum(1).clamp(min=0.0)

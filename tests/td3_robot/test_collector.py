@@ -1,0 +1,138 @@
+"""Collecting: what is stored, what a batch is made of, and that every option of the configuration has its effect."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from td3_robot import TD3
+from td3_robot.collector import Collector, shaped
+from td3_robot.config import Config, ExplorationConfig, ReplayConfig, RewardConfig, ScheduleConfig, TD3Config
+from td3_robot.errors import ConfigError
+
+CONFIG = Config(
+    envs=4,
+    td3=TD3Config(hidden=(16,), gamma=0.5),
+    replay=ReplayConfig(capacity=400, batch_size=64),
+    exploration=ExplorationConfig(start_steps=0, noise=0.0),
+)
+
+
+@pytest.fixture
+def collect(point_env):
+    """Builds a collector, from CONFIG and changes to it, that has made some steps."""
+
+    def build(steps: int = 50, env=None, **changes) -> Collector:
+        config = dataclasses.replace(CONFIG, **changes)
+        env = env or point_env(config.envs, config.seed)
+        agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
+        collector = Collector(agent, env, config)
+        for step in range(steps):
+            collector.collect(step / steps)
+        return collector
+
+    return build
+
+
+class Goals:
+    """Makes the point's place its goal, which hindsight may move: reward 10 at the goal, -1 elsewhere."""
+
+    def achieved_goal(self, observation):
+        return observation[:, :2]
+
+    def relabel(self, state, action, next_state, goal):
+        there = (next_state[:, :2] == goal).all(1)
+        return state, next_state, torch.where(there, 10.0, -1.0), torch.zeros_like(there)
+
+
+def test_rewards_are_scaled_then_clipped():
+    reward = torch.tensor([-3.0, -0.2, 0.0, 1.0])
+    assert shaped(reward, RewardConfig()).tolist() == reward.tolist()
+    assert shaped(reward, RewardConfig(scale=2.0, clip=1.5)).tolist() == pytest.approx([-1.5, -0.4, 0.0, 1.5])
+
+
+def test_stored_rewards_are_the_shaped_ones(collect):
+    plain, scaled = collect(), collect(reward=RewardConfig(scale=3.0, clip=1.0))
+    torch.testing.assert_close(scaled.sample().reward, (3.0 * plain.sample().reward).clamp(-1, 1))
+
+
+def test_normalised_rewards_are_divided_by_one_positive_number_and_never_shifted(collect):
+    plain, scaled = collect().sample().reward, collect(reward=RewardConfig(normalize=True)).sample().reward
+    ratio = (scaled / plain)[plain != 0]
+    assert ratio.min() > 0 and ratio.std() < 1e-5 * ratio.mean()
+    assert collect(reward=RewardConfig(normalize=True), steps=0)._scaler.scale(torch.ones(1)) == 1
+
+
+def test_observations_are_stored_raw_and_their_statistics_kept(collect):
+    plain, normal = collect(), collect(td3=dataclasses.replace(CONFIG.td3, normalize_observations=True))
+    moments = normal._agent.normalizer.moments
+    assert moments.count == 50 * 4
+    assert normal.sample().state[:, 2].max() > 3  # steps, as the environment counts them
+    assert plain._agent.normalizer(torch.ones(1, 3)).tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_n_step_batches_carry_their_discounts(collect):
+    assert collect().sample().discount is None
+    discount = collect(replay=dataclasses.replace(CONFIG.replay, n_step=3)).sample().discount
+    assert set(discount.flatten().tolist()) == {0.5, 0.25, 0.125}
+
+
+def test_prioritised_batches_carry_weights_and_follow_the_errors(collect):
+    collector = collect(replay=dataclasses.replace(CONFIG.replay, prioritized=True, priority_alpha=1.0))
+    assert (collector.sample().weight == 1).all()  # nothing is known of any yet
+    for _ in range(20):  # errors that are the rewards' size
+        collector.replay.update_priorities(collector.sample().reward[:, 0].abs())
+    biased, uniform = (torch.cat([c.sample().reward for _ in range(50)]) for c in (collector, collect()))
+    assert biased.mean() < uniform.mean() - 0.05
+    assert collector.sample().weight.min() < 1
+
+
+def test_hindsight_needs_goals_and_recomputes_rewards(collect, point_env):
+    hindsight = dataclasses.replace(CONFIG.replay, hindsight="final", hindsight_ratio=0.5)
+    with pytest.raises(ConfigError, match="replay.hindsight final needs an environment with goals"):
+        collect(replay=hindsight)
+    env = type("PointGoals", (Goals, point_env), {})(4, 0)
+    reward = collect(env=env, replay=hindsight, reward=RewardConfig(scale=0.1)).sample().reward
+    relabelled = torch.isin(reward[:, 0], torch.tensor([1.0, -0.1]))  # shaped, too
+    assert relabelled.sum() == 32 and (reward == 1.0).any()
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "ou", "pink"])
+def test_noise_is_added_to_the_policy_and_fades(collect, kind):
+    wide = ExplorationConfig(start_steps=0, noise=0.3, kind=kind)
+    fading = collect(200, exploration=wide, schedule=ScheduleConfig(noise="linear"))
+    rows = fading.replay.rows.view(fading.replay.slots, 4, -1)[:100]  # all that 400 rows hold: the last 100 steps
+    state, action = rows[..., :3].flatten(0, 1), rows[..., 3:5].flatten(0, 1)
+    deviation = (action - fading._agent.select_action(state)).view(100, 8).std(1)
+    assert deviation[:20].mean() > 3 * deviation[-20:].mean()
+    assert action.abs().max() <= 1
+
+
+def test_random_actions_come_first(collect):
+    collector = collect(40, exploration=ExplorationConfig(start_steps=100, noise=0.0))
+    action = collector.replay.rows.view(collector.replay.slots, 4, -1)[:40, :, 3:5]
+    policy = collector._agent.select_action(collector.replay.rows[:, :3]).view(-1, 4, 2)[:40]
+    assert (action[:25] != policy[:25]).all() and torch.equal(action[25:], policy[25:])
+    assert not collect(25, exploration=ExplorationConfig(start_steps=100)).ready and collector.ready
+
+
+def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, point_env):
+    """An n-step return never runs from before the interruption into what came after it."""
+
+    class Forgetful(point_env):
+        def state_dict(self):
+            return {}
+
+        def load_state_dict(self, state):
+            return self.reset(99)
+
+    n_step = dataclasses.replace(CONFIG.replay, n_step=5)
+    first = collect(3, env=Forgetful(4, 0), replay=n_step)
+    second = collect(0, env=Forgetful(4, 0), replay=n_step)
+    second.load_state_dict(first.state_dict(with_replay=True))
+    for _ in range(2):
+        second.collect(0.0)
+    batch = second.replay.sample(2000)
+    newest = batch.state[:, 2] == 2  # the third step, the last one before the interruption
+    assert newest.any()
+    assert (batch.next_state[newest, 2] == 3).all() and (batch.discount[newest] == 0.5).all()  # one step, no more

@@ -1,0 +1,61 @@
+"""No option is silently ignored: one that would do nothing is refused, with the name of what it needs."""
+
+from pathlib import Path
+
+import pytest
+
+from td3_robot import arguments as module
+from td3_robot.arguments import parse_train
+from td3_robot.config import NEEDS
+from td3_robot.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """A working directory and presets of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
+    (tmp_path / "configs/gymnasium").mkdir(parents=True)
+    (tmp_path / "configs/gymnasium/default.yaml").write_text("envs: 1\n")
+
+
+def refusal(line: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_train(line.split())
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+IDLE = {
+    "replay.priority_alpha": "--replay.prioritized",
+    "replay.priority_beta": "--replay.prioritized",
+    "replay.hindsight_ratio": "--replay.hindsight final",
+    "exploration.ou_theta": "--exploration.kind ou",
+    "exploration.pink_steps": "--exploration.kind pink",
+    "schedule.lr_floor": "--schedule.lr cosine",
+    "schedule.noise_floor": "--schedule.noise linear",
+}
+
+
+@pytest.mark.parametrize("option", IDLE)
+def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
+    assert refusal(f"--{option} 1").startswith(f"{option} has no effect without {IDLE[option][2:].split()[0]} ")
+    Path("mine.yaml").write_text(f"{option.split('.')[0]}:\n  {option.split('.')[1]}: 1\n")
+    assert refusal("--config mine.yaml").startswith(f"{option} has no effect without")
+    parse_train(f"--config mine.yaml {IDLE[option]}".split())
+    Path("mine.yaml").rename("configs/reach.yaml")  # in a preset it waits for its switch
+    parse_train([])
+
+
+@pytest.mark.parametrize("option", sorted({name for name, needed, _ in NEEDS if "dataset" in needed}))
+def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
+    values = {"exploration.kind": "ou", "exploration.per_env": "true", "schedule.noise": "linear"}
+    value = {"replay.hindsight": "final", "replay.capacity": "1000"}.get(option, values.get(option, "1"))
+    message = refusal(f"--dataset d.npz --{option} {value}")
+    assert message == f"{option} has no effect without collecting, which a dataset replaces"
+
+
+@pytest.mark.parametrize("option", ["robot", "task", "gripper", "tcp"])
+def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
+    assert f"env and {option} exclude each other" in refusal(f"--env Hopper-v5 --{option} x")
+    assert "swift shows our own robots" in refusal("--env Hopper-v5 --swift")

@@ -1,0 +1,71 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from td3_robot import linear as module
+from td3_robot.linear import linear
+
+
+def gradients(x, layer, relu, function):
+    x = x.detach().clone().requires_grad_() if x.is_contiguous() else x.detach().requires_grad_()
+    y = function(x, layer, relu)
+    weight = torch.linspace(-1, 2, y.numel(), dtype=y.dtype).view_as(y)  # not zero where the ReLU is
+    return y, *torch.autograd.grad((weight * y).sum(), (x, layer.weight, layer.bias))
+
+
+def by_torch(x, layer, relu):
+    y = F.linear(x, layer.weight, layer.bias)
+    return F.relu(y) if relu else y
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("rows, width, units", [(256, 256, 256), (512, 128, 64), (300, 23, 400), (4096, 40, 33)])
+def test_outputs_and_gradients_are_those_of_float64(rows, width, units, relu):
+    torch.manual_seed(rows + units)
+    layer, x = nn.Linear(width, units), torch.randn(rows, width)
+    found = gradients(x, layer, relu, linear)
+    expected = gradients(x.double(), layer.double(), relu, by_torch)
+    for ours, reference in zip(found, expected):
+        assert ((ours - reference).abs().max() / reference.abs().max()).item() < 2e-6
+
+
+def test_large_layers_go_to_onednn():
+    y = linear(torch.randn(256, 256), nn.Linear(256, 256), relu=True)
+    assert (type(y.grad_fn).__name__ == "_LinearBackward") == (module._linear is not None)
+
+
+def test_columns_of_a_wider_tensor_cost_no_more(monkeypatch):
+    seen = []
+    if module._linear is not None:
+        original = module._linear
+        monkeypatch.setattr(module, "_linear", lambda *a: seen.extend(a[:2]) or original(*a))
+    x = torch.randn(256, 600)[:, 5:305]
+    gradients(x, nn.Linear(300, 256), True, linear)
+    assert all(t.is_contiguous() or t.t().is_contiguous() for t in seen)  # others: 300 times as long
+
+
+@pytest.mark.parametrize("x", [torch.randn(256), torch.randn(1, 256), torch.randn(4, 8, 256)])
+def test_small_and_odd_shapes_are_torch_s_own(x):
+    layer = nn.Linear(256, 256)
+    assert torch.equal(linear(x, layer, True), F.relu(layer(x)))
+
+
+def test_float64_stays_exact():
+    layer, x = nn.Linear(256, 256).double(), torch.randn(256, 256, dtype=torch.float64)
+    assert torch.equal(linear(x, layer), layer(x))
+
+
+def test_frozen_weights_get_no_gradient_and_pass_it_on():
+    torch.manual_seed(0)
+    layer, x = nn.Linear(256, 256).requires_grad_(False), torch.randn(256, 256, requires_grad=True)
+    linear(x, layer, True).sum().backward()
+    expected = torch.autograd.grad(F.relu(layer(x)).sum(), x)[0]
+    assert layer.weight.grad is None and torch.allclose(x.grad, expected, atol=1e-5)
+
+
+def test_second_derivatives_are_refused():
+    x = torch.randn(256, 256, requires_grad=True)
+    (grad,) = torch.autograd.grad(linear(x, nn.Linear(256, 256), True).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError):
+        grad.sum().backward()
