@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FETCHED = ("jaco", "kinova_gen3", "ur5")  # by git, on first use
 EPISODES, UNSEEN_SEED = 1000, 12345
 
 
@@ -45,7 +44,7 @@ def measure(robot: str, seed: int, options: list[str], folder: Path) -> dict:
 def main() -> None:
     """Print the table."""
     sys.path.insert(0, str(ROOT))
-    from envs.robots import robot_names
+    from envs.robots import shipped_robots
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("robots", nargs="*", help="default: all that need no network")
@@ -55,7 +54,7 @@ def main() -> None:
     head = ("robot", "seed", "success", "median [mm]", "p95 [mm]", "to goal [s]", "training [s]", "violations")
     print("{:<12} {:>4} {:>8} {:>12} {:>9} {:>12} {:>13} {:>11}".format(*head))
     with tempfile.TemporaryDirectory() as scratch:
-        for robot in arguments.robots or [name for name in robot_names() if name not in FETCHED]:
+        for robot in arguments.robots or shipped_robots():
             for seed in range(arguments.seeds):
                 row = measure(robot, seed, options, Path(scratch))
                 error, to_goal = row["final_position_error_m"], row["time_to_goal_s"]["median"] or float("nan")

@@ -60,7 +60,9 @@ def test_stable_baselines3_finds_no_fault():
 
 def test_stable_baselines3_learns_on_it():
     small = {"net_arch": [16, 16]}
-    model = stable_baselines3.TD3("MlpPolicy", gym.make(REACH), learning_starts=100, batch_size=32, seed=0, policy_kwargs=small)
+    model = stable_baselines3.TD3(
+        "MlpPolicy", gym.make(REACH), learning_starts=100, batch_size=32, seed=0, policy_kwargs=small
+    )
     before = [weight.clone() for weight in model.actor.parameters()]
     model.learn(200)
     assert model.num_timesteps == 200

@@ -77,9 +77,7 @@ def run(folder, train, goals, stop=None, resume=False, **options):
     """A training, stopped by Ctrl-C at so many env steps."""
     stops = [lambda made: signal.raise_signal(signal.SIGINT) if made == stop else None]
     seed = 100 if resume else None  # nothing but the resume point may help
-    trainer = train(
-        folder, make=goals, evaluation_env=goals(4, 1), agent_seed=seed, on_step=stops, **(SMALL | options)
-    )
+    trainer = train(folder, make=goals, evaluation_env=goals(4, 1), agent_seed=seed, on_step=stops, **(SMALL | options))
     if resume:
         trainer.resume()
     assert trainer.run()["finished"] == (stop is None)

@@ -1,0 +1,68 @@
+"""What each of TD3's three ideas is worth: clipped double-Q learning, delayed updates, target smoothing.
+
+    python benchmarks/ablate_ideas.py --seeds 3 --env Hopper-v5 --steps 50000 --exploration.start_steps 1000
+    python benchmarks/ablate_ideas.py --variants TD3 "no twin critics" --robot panda --td3.gamma 0.95
+
+Trains TD3, DDPG and what lies between them (configs/ablations) with the same flags, which go to train.py, and prints
+the score at the end, the mean over the last three evaluations: the success rate where the environment knows it,
+else the return. Beside it the value that Q1 gives the replay's transitions there, whose excess is overestimation.
+A row a variant: mean over the seeds, lowest and highest in brackets. docs/benchmarks.md keeps the table.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from td3_robot.tracking import read_metrics  # noqa: E402
+
+VARIANTS = {
+    "TD3": "",
+    "no twin critics": "ablations/no_twin_critics",
+    "no delay": "ablations/no_delay",
+    "no smoothing": "ablations/no_smoothing",
+    "only twin critics": "ablations/only_twin_critics",
+    "only delay": "ablations/only_delay",
+    "only smoothing": "ablations/only_smoothing",
+    "DDPG": "ddpg",
+}
+LAST = 3  # evaluations that make the score
+
+
+def outcome(variant: str, seed: int, flags: list[str]) -> dict[str, float]:
+    """Train once; mean of each metric over the last evaluations."""
+    chosen = ["--config", str(ROOT / f"configs/{VARIANTS[variant]}.yaml")] if VARIANTS[variant] else []
+    command = [sys.executable, str(ROOT / "train.py"), *flags, *chosen, "--seed", str(seed), "--run", "run"]
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+        rows = read_metrics(Path(scratch) / "checkpoints" / "run")[-LAST:]
+    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N-1 are trained")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    arguments, flags = parser.parse_known_args()
+    print("| variant | score | Q1 |\n| --- | --- | --- |")
+    for variant in arguments.variants:
+        runs = [outcome(variant, seed, flags) for seed in range(arguments.seeds)]
+        score = "success_rate" if "success_rate" in runs[0] else "episode_return"
+        cells = []
+        for name in (score, "Q1"):
+            values = [run[name] for run in runs]
+            cells.append(f"{sum(values) / len(values):,.3g} ({min(values):,.3g} to {max(values):,.3g})")
+        print(f"| {variant} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Distances of an arm to itself, to the ground and to obstacles, for thousands of configurations at once.
+
+An arm is a set of capsules: all points within a radius of a segment; a sphere is one whose segment has no length.
+`configs/collision/` holds them for every registered robot and gripper, and `python -m envs.fit_collision NAME`
+writes that file from the model's own collision shapes and meshes. What is measured, and how exactly, is in
+docs/collision.md.
+"""
+
+from envs.collision.compiler import compile_collision
+from envs.collision.model import CollisionModel
+from envs.collision.obstacles import Obstacles
+from envs.collision.queries import (
+    clearance,
+    ground_distance,
+    link_poses,
+    obstacle_distance,
+    pair_distances,
+    self_distance,
+)
+
+__all__ = [
+    "CollisionModel",
+    "Obstacles",
+    "clearance",
+    "compile_collision",
+    "ground_distance",
+    "link_poses",
+    "obstacle_distance",
+    "pair_distances",
+    "self_distance",
+]

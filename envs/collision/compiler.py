@@ -1,0 +1,70 @@
+"""From a robot and its files of capsules to a CollisionModel."""
+
+import numpy as np
+import torch
+
+from envs.collision.files import read_capsules
+from envs.collision.links import attach
+from envs.collision.model import CollisionModel
+from envs.collision.pairs import choose_pairs
+from envs.robots import Robot
+from td3_robot.errors import ConfigError
+
+
+def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel:
+    """Read a robot's capsules and its gripper's, and find the pairs that need a check; takes about a second.
+
+    A gripper is one link that encloses its fingers at every opening, so that distances depend on the arm alone.
+
+    Raises:
+        ConfigError: the robot or its gripper has no capsules yet, or they do not fit its model.
+    """
+    return choose_pairs(place_capsules(robot, *read_capsules(robot.name)), robot.qlim, robot.home).to(device)
+
+
+def place_capsules(robot: Robot, shapes: dict[str, list[np.ndarray]], apart: list[tuple[str, str]]) -> CollisionModel:
+    """The model with its capsules placed and no pair chosen yet.
+
+    Args:
+        shapes, apart: the arm's, as from `read_capsules`; a gripper's are read from its file.
+    """
+    arm, shapes = {link.name: link for link in robot.rtb.links}, dict(shapes)
+    if strangers := [name for name in shapes if name not in arm]:
+        raise ConfigError(
+            f"configs/collision/{robot.name}.yaml has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
+            f"its links are {', '.join(arm)}"
+        )
+    links = [arm[name] for name in shapes]
+    if robot._gripper is not None:
+        name = robot._gripper.name
+        links.append(robot.rtb.grippers[0].links[0])
+        shapes[name] = [capsule for group in read_capsules(name)[0].values() for capsule in group]
+    bodies, offsets = attach(links, robot.chain, robot.home)
+
+    order = sorted(range(len(links)), key=lambda link: bodies[link])
+    capsules = [(link, capsule) for link in order for capsule in list(shapes.values())[link]]
+    ends = np.array([capsule[:6] for _, capsule in capsules]).reshape(-1, 2, 3)
+    points = []
+    for body in sorted(set(bodies)):
+        local = [
+            np.append(end, 1.0) @ offsets[link].T
+            for (link, _), pair in zip(capsules, ends)
+            if bodies[link] == body
+            for end in pair
+        ]
+        points.append((body, torch.tensor(np.array(local), dtype=torch.float32)))
+    none = torch.zeros(0, dtype=torch.long)
+    return CollisionModel(
+        chain=robot.chain,
+        links=tuple(shapes),
+        link_bodies=tuple(bodies),
+        link_offsets=torch.tensor(offsets, dtype=torch.float32),
+        capsule_links=tuple(link for link, _ in capsules),
+        points=tuple(points),
+        length_squared=torch.tensor(((ends[:, 1] - ends[:, 0]) ** 2).sum(1, keepdims=True), dtype=torch.float32),
+        radius=torch.tensor([[capsule[6]] for _, capsule in capsules], dtype=torch.float32),
+        first=none,
+        second=none,
+        over_ground=none,
+        allowed=tuple((*pair, "meshes never close") for pair in apart),
+    )

@@ -1,0 +1,165 @@
+"""Small capsules around balls and triangles, found by optimisation; for files, not for the hot path."""
+
+from collections.abc import Callable
+
+import numpy as np
+import trimesh
+from scipy.optimize import minimize
+from scipy.spatial import ConvexHull
+
+GRID = 1e-4  # [m] ends and radii in a file are rounded to this, the radius upwards
+CUTS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # where a body may be cut, in parts of its extent
+WORTH = 0.9
+GRID_POINTS = 10_000  # to measure that space
+
+
+def _directions(count: int) -> np.ndarray:
+    """(count, 3) unit vectors evenly spread over the sphere, along a spiral of the golden angle."""
+    z = (np.arange(count) + 0.5) / count * 2 - 1
+    angle = np.arange(count) * np.pi * (3 - np.sqrt(5))
+    return np.stack((np.sqrt(1 - z**2) * np.cos(angle), np.sqrt(1 - z**2) * np.sin(angle), z), 1)
+
+
+DIRECTIONS = _directions(256)  # the search looks at what is outermost in these
+
+
+def reach(ends: np.ndarray, centres: np.ndarray, radii: np.ndarray | float = 0.0) -> float:
+    """The radius at which a capsule with these ends, (2, 3), holds every ball: centres (N, 3), radii (N,) [m]."""
+    return float((distances(ends, centres) + radii).max())
+
+
+def distances(ends: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """(N,) of points (N, 3) from the segment between two ends (2, 3) [m]."""
+    start, extent = ends[0], ends[1] - ends[0]
+    along = np.clip((points - start) @ extent / max(extent @ extent, 1e-12), 0, 1)
+    return np.linalg.norm(points - start - along[:, None] * extent, axis=1)
+
+
+def volume(capsule: np.ndarray) -> float:
+    """Of a (7,) capsule: both ends and the radius [m] -> [m3]."""
+    r = capsule[6]
+    return np.pi * r**2 * (np.linalg.norm(capsule[3:6] - capsule[:3]) + 4 / 3 * r)
+
+
+def fit_capsule(centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: bool = True) -> np.ndarray:
+    """The capsule of least volume around balls, as far as a local search from the principal axes finds it.
+
+    Args:
+        centres: (N, 3) [m].
+        radii: (N,) [m]; zero makes points of the balls.
+        thorough: search to the end; otherwise coarsely.
+
+    Returns:
+        (7,) both ends and the radius [m], on the grid of a file. It holds every ball.
+    """
+    outer = np.unique((centres @ DIRECTIONS.T + np.reshape(radii, (-1, 1))).argmax(0))  # these decide, or nearly
+    balls = centres[outer], radii if np.isscalar(radii) else radii[outer]
+
+    def cost(ends: np.ndarray) -> float:
+        ends = ends.reshape(2, 3)
+        return volume(np.append(ends, reach(ends, *balls)))
+
+    starts = [_around_axis(*balls, axis).ravel() for axis in principal_axes(centres)]
+    best = min((_search(cost, ends, 0.02, 120) for ends in starts), key=cost)
+    for size in (0.02, 0.005, 0.001) if thorough else ():  # anew, since a simplex may collapse early
+        best = _search(cost, best, size, 500)
+    ends = np.round(best.reshape(2, 3) / GRID) * GRID
+    if np.linalg.norm(ends[1] - ends[0]) < 10 * GRID:
+        ends[:] = np.round(ends.mean(0) / GRID) * GRID  # a sphere
+    return np.append(ends, np.ceil(reach(ends, centres, radii) / GRID) * GRID)
+
+
+def _search(cost: Callable[[np.ndarray], float], ends: np.ndarray, size: float, steps: int) -> np.ndarray:
+    """Nelder and Mead's simplex method from a simplex of one size [m]."""
+    options = {"initial_simplex": np.vstack((ends, ends + size * np.eye(6))), "maxiter": steps, "xatol": GRID / 10}
+    return minimize(cost, ends, method="Nelder-Mead", options=options | {"fatol": 0.0}).x
+
+
+def principal_axes(points: np.ndarray) -> np.ndarray:
+    """(3, 3) the unit axes, as rows, along which points (N, 3) spread most, less and least."""
+    return np.linalg.svd(points - points.mean(0), full_matrices=False)[2]
+
+
+def _around_axis(centres: np.ndarray, radii: np.ndarray | float, axis: np.ndarray) -> np.ndarray:
+    """(2, 3) the ends of a first guess along an axis."""
+    across = np.linalg.svd(axis[None])[2][1:]
+    middle = np.array([(x.min() + x.max()) / 2 for x in (centres @ across.T).T]) @ across
+    r = reach(np.stack((middle - 10 * axis, middle + 10 * axis)), centres, radii)
+    along = centres @ axis
+    low, high = (along - radii).min() + r, (along + radii).max() - r
+    if low > high:
+        low = high = (low + high) / 2
+    return np.stack((middle + low * axis, middle + high * axis))
+
+
+def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.ndarray]:
+    """Capsules that together hold every point of a surface.
+
+    The surface is cut in two where the capsules then fill the least space, and one of the parts again, up to `most`
+    parts; the best of all these covers is taken. Triangles are cut too, so none reaches out between two capsules.
+
+    Args:
+        mesh: triangles [m]; need not be closed.
+        most: how many capsules there may be.
+        worth: one capsule more must bring the space that they fill below this part of what it was.
+
+    Returns:
+        (7,) capsules, as `fit_capsule`'s.
+    """
+    parts = [mesh]
+    covers = [[fit_capsule(_hull(mesh))]]
+    space = _grid(covers[0][0])
+    while len(parts) < most:
+        cuts = [(index, *_best_cut(part, covers[-1], index, space)) for index, part in enumerate(parts)]
+        index, _, halves = min(cuts, key=lambda cut: cut[1])
+        if not halves:
+            break
+        parts[index : index + 1] = halves
+        fresh = [fit_capsule(_hull(half)) for half in halves]
+        covers.append(covers[-1][:index] + fresh + covers[-1][index + 1 :])
+    return min(covers, key=lambda cover: filled(cover, space) / worth ** len(cover))
+
+
+def filled(capsules: list[np.ndarray], space: np.ndarray) -> float:
+    """The part of the points `space`, (N, 3), that is in any of the capsules."""
+    inside = np.zeros(len(space), bool)
+    for capsule in capsules:
+        inside |= distances(capsule[:6].reshape(2, 3), space) <= capsule[6]
+    return inside.mean()
+
+
+def _grid(capsule: np.ndarray) -> np.ndarray:
+    """(N, 3) points evenly spread over the box around a capsule, and a little further."""
+    ends = capsule[:6].reshape(2, 3)
+    low, high = ends.min(0) - 1.2 * capsule[6], ends.max(0) + 1.2 * capsule[6]
+    step = (np.prod(high - low) / GRID_POINTS) ** (1 / 3)
+    axes = [np.arange(start, stop, step) for start, stop in zip(low, high)]
+    return np.stack(np.meshgrid(*axes), -1).reshape(-1, 3)
+
+
+def _best_cut(
+    mesh: trimesh.Trimesh, cover: list[np.ndarray], index: int, space: np.ndarray
+) -> tuple[float, list[trimesh.Trimesh]]:
+    """The least space filled with this part of a cover cut in two, and the two; infinite where it cannot be cut."""
+    best = (np.inf, [])
+    others = cover[:index] + cover[index + 1 :]
+    for axis in principal_axes(_hull(mesh)):
+        along = mesh.vertices @ axis
+        for part in CUTS:
+            origin = axis * (along.min() + part * np.ptp(along))
+            halves = [_beyond(mesh, normal, origin) for normal in (axis, -axis)]
+            if min(len(half.faces) for half in halves):
+                total = filled(others + [fit_capsule(_hull(half), thorough=False) for half in halves], space)
+                best = min(best, (total, halves), key=lambda cut: cut[0])
+    return best
+
+
+def _beyond(mesh: trimesh.Trimesh, normal: np.ndarray, origin: np.ndarray) -> trimesh.Trimesh:
+    """What of a surface lies on one side of a plane."""
+    vertices, faces, _ = trimesh.intersections.slice_faces_plane(mesh.vertices, mesh.faces, normal, origin)
+    return trimesh.Trimesh(vertices, faces, process=False)
+
+
+def _hull(mesh: trimesh.Trimesh) -> np.ndarray:
+    """(N, 3) the corners of the convex hull: a capsule that holds them holds the mesh."""
+    return mesh.vertices[ConvexHull(mesh.vertices, qhull_options="QJ Pp").vertices]

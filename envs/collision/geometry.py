@@ -1,0 +1,103 @@
+"""Distances between segments, points, planes and boxes, elementwise over large batches.
+
+Points and vectors are component-first, (3, ...) with the batch last and contiguous, so that each operation runs
+over long vectors. A capsule's distance is its segment's distance less its radius. Nothing here waits for the device.
+"""
+
+import torch
+from torch import Tensor
+
+_TINY = 1e-12  # [m2] below any squared length that matters; keeps a segment of no length from dividing by zero
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """Inner product over the first axis of two (3, ...)."""
+    return torch.addcmul(torch.addcmul(a[0] * b[0], a[1], b[1]), a[2], b[2])
+
+
+def segment_distance(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tensor) -> Tensor:
+    """Distance between the segments p + s d and u + t e, with s and t in [0, 1].
+
+    Ericson, Real-Time Collision Detection (2005), section 5.1.9: the closest points of the two lines, clamped to
+    the first segment, then each parameter once more the best for the other. Every step of that minimises a convex
+    function along one coordinate, so it needs no case for parallel segments (where the first step may land
+    anywhere) nor for segments of no length.
+
+    Args:
+        p, d: (3, ...) start and extent of the first segment [m].
+        u, e: (3, ...) the second's.
+        dd, ee: the squared lengths of d and e, which rotation leaves alone, in a shape that broadcasts [m2].
+
+    Returns:
+        (...) [m].
+    """
+    r = p - u
+    de, dr, er = dot(d, e), dot(d, r), dot(e, r)
+    dd, ee = dd.clamp(min=_TINY), ee.clamp(min=_TINY)
+    s = (torch.addcmul(de * er, dr, ee, value=-1) / torch.addcmul(dd * ee, de, de, value=-1).clamp(min=_TINY**2)).clamp(
+        0, 1
+    )
+    t = (torch.addcmul(er, de, s) / ee).clamp(0, 1)
+    s = (torch.addcmul(-dr, de, t) / dd).clamp(0, 1)
+    gap = torch.addcmul(torch.addcmul(r, d, s), e, t, value=-1)
+    return dot(gap, gap).sqrt()
+
+
+def point_distance(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
+    """Distance between the segment p + s d and a point; arguments as in `segment_distance`."""
+    r = point - p
+    gap = torch.addcmul(r, d, (dot(d, r) / dd.clamp(min=_TINY)).clamp(0, 1), value=-1)
+    return dot(gap, gap).sqrt()
+
+
+def plane_distance(p: Tensor, d: Tensor, normal: Tensor, offset: Tensor) -> Tensor:
+    """Signed distance of the segment p + s d to the half-space {x: normal . x <= offset}: that of its lower end.
+
+    Args:
+        normal: (3, ...) of unit length, out of the solid.
+        offset: (...) of the surface from the origin along it [m].
+    """
+    return dot(normal, p) - offset + dot(normal, d).clamp(max=0)
+
+
+BOX_STEPS = 10
+_SKIN = 1e-6  # [m] within this of a face, a point counts as outside it
+
+
+def box_distance(p: Tensor, d: Tensor, length: Tensor, half: Tensor) -> Tensor:
+    """Signed distance of the segment p + s d to the box |x_k| <= half_k, in the box's own frame.
+
+    Outside it is the distance of the closest point; where the segment enters the box, minus the depth of its deepest
+    point below the nearest face. The signed distance to a convex body is a convex function, so the segment's least
+    is found by halving the interval it lies in, by the sign of the slope, `BOX_STEPS` times. What that may have
+    missed is taken off: the result is never above the true one, and below it by at most
+    length / 2**(BOX_STEPS + 1), 0.2 mm for a segment of 0.4 m.
+
+    Args:
+        p, d: (3, ...) start and extent of the segment in the frame of the box [m].
+        length: of d, in a shape that broadcasts [m].
+        half: (3, ...) half of the box's sides [m].
+    """
+    with torch.no_grad():  # where the least is, its place does not change it to first order
+        s = torch.full_like(p[0], 0.5)
+        for step in range(2, BOX_STEPS + 2):
+            slope = _box_slope(torch.addcmul(p, d, s), d, half)
+            s -= slope.sign_().mul_(0.5**step)
+    beyond = torch.addcmul(p, d, s).abs() - half
+    outside = beyond.clamp(min=0)
+    return dot(outside, outside).sqrt() + _largest(beyond).clamp(max=0) - length * 0.5 ** (BOX_STEPS + 1)
+
+
+def _box_slope(x: Tensor, d: Tensor, half: Tensor) -> Tensor:
+    """The slope along d of the signed distance to a box at x, (3, ...), up to a positive factor.
+
+    Its gradient points from the closest point of the box to x outside, and out of the nearest face inside.
+    """
+    beyond = x.abs().sub_(half)
+    gradient = beyond.sub_(_largest(beyond).clamp_(max=0).sub_(_SKIN)).clamp_(min=0).copysign_(x)
+    return dot(gradient, d)
+
+
+def _largest(x: Tensor) -> Tensor:
+    """The largest of three components, (3, ...) -> (...)."""
+    return torch.maximum(torch.maximum(x[0], x[1]), x[2])

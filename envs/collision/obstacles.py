@@ -1,0 +1,54 @@
+"""What may stand around an arm: spheres, boxes and walls, other ones in every environment."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fewer than the others
+
+
+@dataclass(frozen=True)
+class Obstacles:
+    """Solid shapes in the base frame of B environments; a leading 1 in place of B is shared by all.
+
+    Every environment has the same number of each kind. One that is to have fewer gets the rest where nothing
+    reaches: centres at a coordinate of `FAR`, a wall's offset at -`FAR`.
+
+    Attributes:
+        spheres: (B, S, 4) centre and radius [m].
+        boxes: (B, N, 10) centre, half of each side [m], and orientation as a unit quaternion, wxyz.
+        walls: (B, W, 4) unit normal, and the surface's offset along it [m]: solid where normal . x <= offset.
+    """
+
+    spheres: Tensor | None = None
+    boxes: Tensor | None = None
+    walls: Tensor | None = None
+
+    def __post_init__(self):
+        for name, size in (("spheres", 4), ("boxes", 10), ("walls", 4)):
+            value = getattr(self, name)
+            if value is not None and (value.ndim != 3 or value.shape[2] != size):
+                raise ValueError(f"{name} must have shape (B, count, {size}), got {tuple(value.shape)}")
+
+    def rows(self, rows: slice) -> "Obstacles":
+        """Those of some of the environments."""
+
+        def of(value: Tensor | None) -> Tensor | None:
+            return value if value is None or len(value) == 1 else value[rows]
+
+        return Obstacles(of(self.spheres), of(self.boxes), of(self.walls))
+
+
+def rotations(quaternions: Tensor) -> Tensor:
+    """(4, ...) unit quaternions, wxyz -> (3, 3, ...) rotation matrices.
+
+    Siciliano et al., "Robotics: Modelling, Planning and Control" (2009), section 2.6.
+    """
+    w, x, y, z = quaternions
+    rows = (
+        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+    )
+    return torch.stack([torch.stack(row) for row in rows])

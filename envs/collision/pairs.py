@@ -1,0 +1,95 @@
+"""Which pairs of links need a check: found once by sampling, after the manner of MoveIt's Setup Assistant.
+
+A pair is left out, in this order, because its links are
+
+- neighbours: no more than one joint between them, where they always touch or nearly so;
+- found never to come close by their meshes, when the file of capsules was written (`apart.never_close`);
+- touching at home: home is a good pose, so the overlap is one of the capsules, which are larger than the arm;
+- never close: the capsules come no closer than a margin over all joint positions.
+
+The samples come from a fixed seed, so a robot has the same pairs everywhere. See docs/collision.md.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.collision.model import CollisionModel
+from envs.collision.queries import capsule_segments, pair_distances
+
+SAMPLES = 20_000
+ROUNDS = (0.3, 0.1, 0.03)  # spread of the searches around the closest sample, in parts of each joint's range
+ROUND_SAMPLES = 500
+MARGIN = 0.01  # [m] what never comes closer is never checked
+TOUCH = "touch at home"
+LEVEL = 1e-3  # [m] a capsule whose height varies by less is lifted by no joint
+
+
+def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> CollisionModel:
+    """Fill in `first`, `second`, `over_ground` and `allowed`.
+
+    Args:
+        model: on the CPU, with all its capsules.
+        qlim: (2, n) position limits [rad or m].
+        home: (n,) a pose known to be free of collisions [rad or m].
+    """
+    lower, upper = torch.tensor(qlim, dtype=torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    q = lower + (upper - lower) * torch.rand(SAMPLES, len(lower), generator=generator)
+    bodies = torch.tensor([model.link_bodies[link] for link in model.capsule_links])
+    i, j = torch.triu_indices(len(bodies), len(bodies), 1)
+    model = replace(model, first=i, second=j)
+
+    neighbours = bodies[j] - bodies[i] <= 1
+    allowed = {pair: "neighbours" for pair in _names(model, neighbours) if pair[0] != pair[1]}
+    allowed |= {pair: why for a, b, why in model.allowed for pair in ((a, b), (b, a)) if pair in model.pairs}
+    model = _only(model, ~neighbours & ~_of(model, allowed))
+
+    at_home = pair_distances(model, torch.tensor(home[None], dtype=torch.float32))[0]
+    allowed |= dict.fromkeys(_names(model, at_home <= 0), TOUCH)
+    model = _only(model, ~_of(model, allowed))
+
+    least = _least(model, q, lower, upper, generator)
+    close = set(_names(model, least <= MARGIN))
+    allowed |= {pair: "never close" for pair in model.pairs if pair not in close}
+    model = _only(model, _of(model, close))
+    return replace(model, over_ground=_lifted(model, q), allowed=tuple((*pair, why) for pair, why in allowed.items()))
+
+
+def _names(model: CollisionModel, chosen: Tensor) -> list[tuple[str, str]]:
+    """The links of some of the pairs."""
+    return [pair for pair, wanted in zip(model.pairs, chosen.tolist()) if wanted]
+
+
+def _of(model: CollisionModel, links: Collection[tuple[str, str]]) -> Tensor:
+    """(P,) which pairs of capsules are on one of these pairs of links."""
+    return torch.tensor([pair in links for pair in model.pairs], dtype=torch.bool)
+
+
+def _only(model: CollisionModel, chosen: Tensor) -> CollisionModel:
+    return replace(model, first=model.first[chosen], second=model.second[chosen])
+
+
+def _least(model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator) -> Tensor:
+    """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever more closely."""
+    least, where = pair_distances(model, q).min(0)
+    closest = q[where]  # (P, n)
+    for spread in ROUNDS:
+        for pair in (least > MARGIN).nonzero()[:, 0].tolist():
+            noise = torch.randn(ROUND_SAMPLES, len(lower), generator=generator) * spread * (upper - lower)
+            around = torch.clamp(closest[pair] + noise, lower, upper)
+            alone = replace(model, first=model.first[pair : pair + 1], second=model.second[pair : pair + 1])
+            found, row = pair_distances(alone, around)[:, 0].min(0)
+            if found < least[pair]:
+                least[pair], closest[pair] = found, around[row]
+    return least
+
+
+def _lifted(model: CollisionModel, q: Tensor) -> Tensor:
+    """The capsules that some joint lifts or lowers; the others stand on the ground, or at a height of their own."""
+    p, d = capsule_segments(model, q)
+    low = p[2] + d[2].clamp(max=0)  # (K, B)
+    return (low.amax(1) - low.amin(1) > LEVEL).nonzero()[:, 0]

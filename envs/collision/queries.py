@@ -1,0 +1,143 @@
+"""Signed distances of a batch of configurations: negative where bodies overlap, and by how much.
+
+Large batches on the CPU are worked through in pieces that stay in its cache. Nothing waits for the device, so a
+simulator may ask at every step.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from envs.collision.geometry import box_distance, dot, plane_distance, point_distance, segment_distance
+from envs.collision.model import CollisionModel
+from envs.collision.obstacles import Obstacles, rotations
+from envs.kinematics import link_frames
+
+CACHE_ROWS = 2048  # configurations at a time: with fewer, starting the operations takes longer than doing them
+
+
+def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
+    """Where every link is.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+
+    Returns:
+        (B, L, 4, 4) T_bl in the base frame, in the order of `model.links`.
+    """
+    frames = torch.stack(link_frames(model.chain, q)).permute(3, 0, 1, 2)  # (B, n+1, 3, 4)
+    frames = torch.cat((frames, frames.new_tensor([0.0, 0, 0, 1]).expand(*frames.shape[:2], 1, 4)), 2)
+    return frames[:, list(model.link_bodies)] @ model.link_offsets
+
+
+def capsule_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Start and extent of every capsule's segment in the base frame, each (3, K, B) [m]."""
+    frames = link_frames(model.chain, q)
+    points = torch.cat([local @ frames[body] for body, local in model.points], 1)  # (3, 2K, B)
+    p = points[:, 0::2]
+    return p, points[:, 1::2] - p
+
+
+def pair_distances(model: CollisionModel, q: Tensor) -> Tensor:
+    """Signed distance of every checked pair of capsules; the pairs are `model.pairs`.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+
+    Returns:
+        (B, P) [m]: less than zero by the depth to which the two capsules' segments come closer than their radii.
+    """
+    return _in_pieces(lambda rows: _pairs(model, *capsule_segments(model, q[rows])).T, q)
+
+
+def self_distance(model: CollisionModel, q: Tensor) -> Tensor:
+    """(B,) the least of `pair_distances` [m]; infinite where no pair needs a check."""
+    return _in_pieces(lambda rows: _least(_pairs(model, *capsule_segments(model, q[rows]))), q)
+
+
+def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0) -> Tensor:
+    """(B,) signed distance of the arm above a horizontal plane [m].
+
+    Links that stand on the plane through the base, or touch it at home, are left out: `model.over_ground` is the rest.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+        height: of the plane in the base frame [m].
+    """
+    return _in_pieces(lambda rows: _ground(model, *capsule_segments(model, q[rows]), height), q)
+
+
+def obstacle_distance(model: CollisionModel, q: Tensor, obstacles: Obstacles) -> Tensor:
+    """(B,) least signed distance between any link, the base too, and any obstacle [m]; infinite where there are none.
+
+    Exact for spheres and walls; for boxes see `geometry.box_distance`.
+    """
+    return _in_pieces(lambda rows: _obstacles(model, *capsule_segments(model, q[rows]), obstacles.rows(rows)), q)
+
+
+def clearance(
+    model: CollisionModel, q: Tensor, obstacles: Obstacles | None = None, ground: float | None = None
+) -> Tensor:
+    """(B,) how far the arm is from touching anything: itself, the ground, an obstacle [m].
+
+    The least of `self_distance`, of `ground_distance` where `ground`, its height, is given, and of
+    `obstacle_distance` where obstacles are, for the price of one forward kinematics.
+    """
+
+    def piece(rows: slice) -> Tensor:
+        p, d = capsule_segments(model, q[rows])
+        least = _least(_pairs(model, p, d))
+        if ground is not None:
+            least = torch.minimum(least, _ground(model, p, d, ground))
+        if obstacles is not None:
+            least = torch.minimum(least, _obstacles(model, p, d, obstacles.rows(rows)))
+        return least
+
+    return _in_pieces(piece, q)
+
+
+def _in_pieces(query: Callable[[slice], Tensor], q: Tensor) -> Tensor:
+    """Ask for a few rows of q at a time and put the answers together; on an accelerator, for all at once."""
+    if q.device.type != "cpu" or len(q) <= CACHE_ROWS:
+        return query(slice(None))
+    return torch.cat([query(slice(row, row + CACHE_ROWS)) for row in range(0, len(q), CACHE_ROWS)])
+
+
+def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
+    """(P, B)."""
+    i, j = model.first, model.second
+    p1, d1, p2, d2 = (x.index_select(1, index) for index in (i, j) for x in (p, d))
+    dd, radius = model.length_squared, model.radius
+    return segment_distance(p1, d1, p2, d2, dd[i], dd[j]) - (radius[i] + radius[j])
+
+
+def _ground(model: CollisionModel, p: Tensor, d: Tensor, height: float) -> Tensor:
+    """(B,)."""
+    lower = p[2] + d[2].clamp(max=0)  # (K, B)
+    return _least((lower - model.radius)[model.over_ground]) - height
+
+
+def _obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
+    """(B,)."""
+    found = []
+    p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]  # (3, K, 1, B), (K, 1, 1)
+    if obstacles.spheres is not None:
+        sphere = obstacles.spheres.permute(2, 1, 0)[:, None]  # (4, 1, S, B)
+        found.append(point_distance(p, d, model.length_squared[:, None], sphere[:3]) - sphere[3])
+    if obstacles.walls is not None:
+        wall = obstacles.walls.permute(2, 1, 0)[:, None]
+        found.append(plane_distance(p, d, wall[:3], wall[3]))
+    if obstacles.boxes is not None:
+        box = obstacles.boxes.permute(2, 1, 0)[:, None]  # (10, 1, N, B)
+        axes = rotations(box[6:]).unbind(1)  # the box's axes in the base frame, (3, 1, N, B) each
+        r = p - box[:3]
+        start, extent = (torch.stack([dot(axis, x) for axis in axes]) for x in (r, d))
+        length = model.length_squared[:, None].sqrt()
+        found.append(box_distance(start, extent, length, box[3:6]))
+    return _least(torch.cat([p.new_zeros(0, p.shape[-1]), *((distance - radius).flatten(0, 1) for distance in found)]))
+
+
+def _least(distances: Tensor) -> Tensor:
+    """(N, B) -> (B,), infinite where N is 0."""
+    return distances.amin(0) if len(distances) else distances.new_full((distances.shape[1],), torch.inf)

@@ -1,0 +1,42 @@
+"""Write the capsules of a robot and of its gripper to configs/collision/.
+
+    python -m envs.fit_collision panda              # both
+    python -m envs.fit_collision ur5e --capsules 4  # up to four a link
+
+They come from the collision shapes of the robot's model; see docs/collision.md. A gripper that has a file keeps it,
+since other arms may wear it too: delete the file to have it written anew.
+"""
+
+import argparse
+import importlib.util
+import sys
+
+from envs.robots import make_robot
+from td3_robot.errors import ConfigError, Td3RobotError
+
+NEEDED = {"coal": "coal", "trimesh": "trimesh", "collada": "pycollada"}  # modules, and what pip calls them
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse, fit, write."""
+    parser = argparse.ArgumentParser(prog="python -m envs.fit_collision", description=__doc__.splitlines()[0])
+    parser.add_argument("robot", help="a registered robot, or the path of a URDF or xacro file")
+    parser.add_argument("--gripper", help="a registered gripper in place of the robot's own, or none")
+    parser.add_argument("--capsules", type=int, default=3, help="at most so many around a link's meshes (default 3)")
+    options = parser.parse_args(arguments)
+    if options.capsules < 1:
+        parser.error(f"--capsules must be at least 1, got {options.capsules}")
+    try:
+        if missing := [wheel for module, wheel in NEEDED.items() if importlib.util.find_spec(module) is None]:
+            raise ConfigError(f"fitting needs {', '.join(missing)}; install with: pip install {' '.join(missing)}")
+        from envs.collision.fit import fit  # here: it needs them
+
+        fit(make_robot(options.robot, options.gripper), options.capsules)
+    except Td3RobotError as error:
+        print(f"fit_collision: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""train.py and evaluate.py on a robot given by its file."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GANTRY = ROOT / "tests/envs/data/gantry.urdf"
+SMALL = "--envs 8 --steps 400 --exploration.start_steps 80 --evaluation.every 200 --evaluation.episodes 8 --run mine"
+
+
+def script(cwd: Path, name: str, line: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / f"{name}.py"), *line.split()]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
+
+
+def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path):
+    (tmp_path / "gantry.urdf").write_text(GANTRY.read_text())
+    result = script(tmp_path, "train", f"--robot gantry.urdf --gripper robotiq_2f_85 {SMALL}")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("gantry.urdf learns reach (seed 0) in checkpoints/mine\n")
+    assert script(tmp_path, "train", "--resume mine --steps 800").returncode == 0
+    result = script(tmp_path, "evaluate", "--checkpoint mine --episodes 10 --baseline rrmc --json out.json")
+    assert result.returncode == 0, result.stderr
+    out = json.loads((tmp_path / "out.json").read_text())
+    assert out["robot"] == "gantry.urdf" and not any(out["limit_violations"].values())
+    result = script(tmp_path, "train", "--resume mine --steps 900 --gripper none")
+    assert result.returncode == 2 and "gripper of run 'mine' is 'robotiq_2f_85' and stays so" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("--robot missing.urdf", "missing.urdf"),
+        ("--robot half.urdf", "half.urdf"),
+        (f"--robot {GANTRY} --tcp elbow_of_nobody", "elbow_of_nobody"),
+        (f"--robot {GANTRY} --gripper hook", "unknown gripper 'hook'"),
+        ("--robot panda --tcp panda_hand", "tcp is for URDF and xacro files"),
+    ],
+)
+def test_a_wrong_one_is_one_line_and_leaves_nothing_behind(tmp_path, line, message):
+    (tmp_path / "half.urdf").write_text(GANTRY.read_text()[:300])
+    result = script(tmp_path, "train", f"{line} --steps 100")
+    assert result.returncode == 2 and result.stdout == ""
+    assert message in result.stderr and result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("checkpoints/*"))
