@@ -6,12 +6,12 @@ EXTRAS = {
     "record": ["playwright>=1.40", "imageio>=2.34", "imageio-ffmpeg>=0.5"],  # evaluate.py --record
     "mujoco": ["mujoco>=3.8,<3.12", "gymnasium-robotics>=1.4"],  # --env HalfCheetah-v5, FetchReach-v4; 4.x breaks Fetch
     "mlflow": ["mlflow>=3.7,<4"],  # train.py --mlflow
-    "collision": ["trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision
+    "collision": ["coal>=3", "trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision
     "dev": ["ruff>=0.5"],
 }
 EXTRAS["bench"] = ["stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3", *EXTRAS["mujoco"]]  # benchmarks/
 EXTRAS["test"] = [
-    *("pytest>=8", "hypothesis>=6.100", "stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3"),
+    *("pytest>=8", "hypothesis>=6.100", "stable-baselines3>=2.3", "panda-gym>=3.0.7"),
     *(package for name in ("record", "mujoco", "mlflow", "collision") for package in EXTRAS[name]),
 ]
 
