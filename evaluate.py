@@ -60,8 +60,12 @@ def main(argv: list[str]) -> int:
 
 def _check(arguments, config) -> None:
     """Refuse what cannot end well before anything is measured."""
-    for path in (arguments.json, arguments.plot, arguments.dataset):
-        if path and not path.parent.is_dir():
+    for path, suffix in ((arguments.json, ""), (arguments.plot, ".png"), (arguments.dataset, ".npz")):
+        if path is None:
+            continue
+        if path.is_dir() or not path.name.endswith(suffix):
+            raise ConfigError(f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}")
+        if not path.parent.is_dir():
             raise ConfigError(f"cannot write {str(path)!r}: folder {str(path.parent)!r} does not exist")
     if config.env is not None and (arguments.swift or arguments.record):
         flag = "swift" if arguments.swift else "record"

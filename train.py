@@ -15,6 +15,7 @@ from td3_robot.arguments import parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
 from td3_robot.cli import cli  # noqa: E402
 from td3_robot.config import Config  # noqa: E402
+from td3_robot.errors import ConfigError  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -40,6 +41,10 @@ def main(argv: list[str]) -> int:
     env = envs.of_config(config, config.envs)
     evaluation_env = envs.of_config(config, config.evaluation.episodes)
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
+
+    if config.dataset is None and config.steps <= config.exploration.start_steps:
+        both = f"{config.steps} <= {config.exploration.start_steps}"
+        raise ConfigError(f"steps must be above exploration.start_steps, before which nothing is learnt, got {both}")
 
     with contextlib.ExitStack() as cleanup:
         display = Display(config.steps)

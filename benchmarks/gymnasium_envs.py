@@ -42,7 +42,7 @@ AUTHORS = {
     "hindsight_goals": 0,
     "normalize_observations": False,
 }
-# Sparse goals: the values of configs/gymnasium/Fetch.yaml, which says where they come from.
+# Sparse goals: the values of configs/gymnasium/FetchReach.yaml, which says where they come from.
 GOALS = AUTHORS | {"learning_rate": 1e-3, "gamma": 0.95, "tau": 0.05, "start_steps": 1000}
 GOALS |= {"hindsight_goals": 4, "normalize_observations": True}
 GOAL_IDS = ("Fetch", "Panda")

@@ -89,6 +89,8 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
         _release_models_at_exit()
         return Robot(**robot_values(name, gripper, tcp))
     if name not in robot_names():
+        if os.path.isfile(name):
+            raise ConfigError(f"robot file {name!r} must end in .urdf or .xacro")
         raise unknown("robot", name, robot_names())
     if tcp is not None:
         raise ConfigError(f"robot {name!r} has its TCP in configs/robots/{name}.yaml; tcp is for URDF and xacro files")

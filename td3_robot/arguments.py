@@ -6,8 +6,8 @@ Later wins: defaults of config.py < the preset, `configs/<task>.yaml` or `config
 
 import dataclasses
 import functools
+import operator
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,9 @@ from td3_robot.options import Schema, build, write_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
-_FIXED = ("robot", "task", "gripper", "tcp", "env", "dataset", "seed")  # what a resumed run cannot change
+_GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
+_FIXED = ("robot", "task", "gripper", "tcp", "env", "dataset", "seed", "envs")  # what a resumed run cannot change
+_FIXED += tuple(f"td3.{name}" for name in ("hidden", "norm", "atoms", "v_min", "v_max", "normalize_observations"))
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,8 @@ def parse_train(argv: list[str]) -> TrainArguments:
     config = build(Config, base | asked)
     _refuse_idle(config, asked, flags.swift)
     for name in _FIXED if resume else ():
-        before = base.get(name, getattr(Config, name))
-        if getattr(config, name) != before:
+        before, now = (operator.attrgetter(name)(c) for c in (build(Config, base), config))
+        if now != before:
             raise ConfigError(f"{name} of run {resume.name!r} is {before!r} and stays so when it is resumed")
     return TrainArguments(dataclasses.replace(config, device=resolve_device(config.device)), resume, flags.swift)
 
@@ -224,10 +226,11 @@ def _preset(asked: dict[str, object]) -> dict[str, object]:
 
 
 def _gymnasium_preset(env_id: str) -> Path:
-    """The file whose name begins the id (without its module or namespace), the longest; otherwise the default."""
-    name = re.split("[:/]", env_id)[-1]
-    files = sorted((CONFIGS / "gymnasium").glob("*.yaml"), key=lambda path: len(path.stem))
-    return [CONFIGS / "gymnasium" / "default.yaml", *(path for path in files if name.startswith(path.stem))][-1]
+    """The file whose name begins the id (without its module), the longest; else that of its family, or the default."""
+    name, folder = env_id.split(":")[-1], CONFIGS / "gymnasium"
+    files = sorted(folder.glob("*.yaml"), key=lambda path: len(path.stem))
+    family = folder / ("goals.yaml" if name.startswith(_GOALS) else "default.yaml")
+    return [family, *(path for path in files if name.startswith(path.stem))][-1]
 
 
 def _run_folder(name: str) -> Path:

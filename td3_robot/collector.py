@@ -12,6 +12,8 @@ from td3_robot.replay import Batch, Hindsight, NStep, Prioritized, ReplayBuffer
 from td3_robot.schedules import schedule_factor
 from td3_robot.vec_env import GoalVecEnv, VecEnv
 
+_REFILL_BATCHES = 5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
+
 
 class Collector:
     """Explores B environments with an agent's policy and keeps their transitions.
@@ -112,7 +114,8 @@ class Collector:
             self._scaler.load_state_dict(state["scaler"])
         self._refill_until = state["refill_until"]
         if state["replay"] is None:
-            self._refill_until = self.env_steps + self._config.exploration.start_steps
+            refill = min(self._config.exploration.start_steps, _REFILL_BATCHES * self._config.replay.batch_size)
+            self._refill_until = self.env_steps + refill
         else:
             self.replay.load_state_dict(state["replay"])
         self.observation = self._env.load_state_dict(state["env"])

@@ -24,7 +24,7 @@ HINDSIGHT = ("none", "future", "final", "episode")
 
 _COLLECTING = (  # what only matters where transitions are collected
     *("exploration.start_steps", "exploration.kind", "exploration.noise", "exploration.per_env"),
-    *("schedule.noise", "envs", "replay.capacity", "replay.hindsight"),
+    *("schedule.noise", "envs", "updates_per_step", "replay.capacity", "replay.hindsight"),
 )
 
 
@@ -294,6 +294,9 @@ NEEDS: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
     ("exploration.pink_steps", "exploration.kind pink", lambda c: c.exploration.kind == "pink"),
     ("schedule.lr_floor", "schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant"),
     ("schedule.noise_floor", "schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant"),
+    ("exploration.kind", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
+    ("exploration.per_env", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
+    ("schedule.noise", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
     ("td3.noise_clip", "td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0),
     *((name, "collecting, which a dataset replaces", lambda c: c.dataset is None) for name in _COLLECTING),
 )

@@ -89,6 +89,12 @@ class TensorBoardLog:
         self._writer.close()
 
 
+def _cell(pattern: str, value: float) -> str:
+    """A figure as wide as its column; a dash for one that there is not."""
+    text = pattern.format(value)
+    return "-".rjust(len(text)) if value != value else text
+
+
 class _Console(Console):
     """A console that leaves it to its user what a closed pipe means; rich ends the process."""
 
@@ -146,7 +152,7 @@ class Display:
             self._progress.start()
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
             self._line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
-        self._line(" ".join(pattern.format(metrics[name]) for _, name, pattern in columns))
+        self._line(" ".join(_cell(pattern, metrics[name]) for _, name, pattern in columns))
         known = "success_rate" in metrics
         score = f"success {metrics['success_rate']:.1%}" if known else f"return {metrics['episode_return']:.2f}"
         self._progress.update(self._task, score=score)

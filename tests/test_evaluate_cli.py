@@ -170,6 +170,9 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
         ("--swift", "no display to open "),
         ("--record out.avi", "unknown recording format '.avi'; valid choices: .gif, .mp4, .png"),
         ("--record no/out.gif", "cannot record to 'no/out.gif': folder 'no' does not exist"),
+        ("--plot rollout.svg", "cannot write 'rollout.svg': it must be a file named *.png"),
+        ("--dataset data.txt", "cannot write 'data.txt': it must be a file named *.npz"),
+        ("--json .", "cannot write '.': it must be a file"),
         ("--json no/out.json --episodes 1", "cannot write 'no/out.json': folder 'no' does not exist"),
     ],
 )

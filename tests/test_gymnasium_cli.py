@@ -44,7 +44,8 @@ def test_a_run_on_a_gymnasium_environment_is_a_run_like_any_other(pendulum):
 def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
     result = script(pendulum, "train", "--resume swing --steps 1600")
     assert result.returncode == 0, result.stderr
-    assert len(read_metrics(pendulum / "checkpoints/swing")) == 4
+    rows = read_metrics(pendulum / "checkpoints/swing")
+    assert [row["gradient_steps"] for row in rows] == [0, 100, 200, 260]  # 160 of 400 env steps fill the replay again
     result = script(pendulum, "evaluate", "--checkpoint swing --episodes 5 --json out.json --plot rollout.png")
     assert result.returncode == 0 and result.stderr == ""
     assert result.stdout.startswith("checkpoints/swing: Pendulum-v1, 5 episodes, seed 12345\n")
@@ -82,6 +83,7 @@ def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
         ("--env Pendulum-v1 --replay.hindsight future", "replay.hindsight future needs an environment with goals"),
         ("--env Pendulum-v1 --robot panda", "env and robot exclude each other"),
         ("--env Pendulum-v1 --dataset none.npz", "dataset 'none.npz': cannot be read"),
+        ("--env Pendulum-v1 --steps 900", "steps must be above exploration.start_steps"),
         ("--env Pendulum-v1 --td3.atoms 51", "td3.atoms needs td3.v_min below td3.v_max"),
         ("--env Pendulum-v1 --dataset wrong.npz", "dataset 'wrong.npz': observations must have width 3, got 2"),
     ],

@@ -84,7 +84,10 @@ def _find(env_id: str) -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ConfigError(f"env {env_id!r} needs {module} ({error}); pip install {needs}") from None
+            remedy = f"; pip install {needs}" if needs != module else ""
+            raise ConfigError(f"env {env_id!r} needs {module} ({error}){remedy}") from None
+        except Exception as error:  # a module of the user's own, which may fail in any way
+            raise ConfigError(f"env {env_id!r}: module {module} cannot be imported: {_one_line(error)}") from None
     try:
         gym.spec(name)
     except (gym.error.VersionNotFound, gym.error.DeprecatedEnv) as error:

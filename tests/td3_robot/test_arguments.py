@@ -360,9 +360,10 @@ def test_the_shipped_presets_are_valid():
 
 def test_the_preset_of_a_gymnasium_id_has_the_longest_name_that_begins_it():
     Path("configs/gymnasium").mkdir()
-    for name, envs in (("default", 3), ("Fetch", 4), ("FetchPush", 5)):
+    for name, envs in (("default", 3), ("Fetch", 4), ("FetchPush", 5), ("goals", 6)):
         Path(f"configs/gymnasium/{name}.yaml").write_text(f"envs: {envs}\n")
-    ids = {"Hopper-v5": 3, "FetchReach-v4": 4, "FetchPush-v4": 5, "some_module:FetchPush-v4": 5, "space/Fetch-v0": 4}
+    ids = {"Hopper-v5": 3, "FetchReach-v4": 4, "FetchPush-v4": 5, "some_module:FetchPush-v4": 5, "space/Fetch-v0": 3}
+    ids |= {"PointMaze_UMaze-v3": 6, "PandaPush-v3": 6, "AntMaze_UMaze-v5": 6, "td3_robot/PandaReach-v0": 3}
     for env_id, envs in ids.items():
         config = train(f"--env {env_id}")
         assert (config.env, config.envs) == (env_id, envs)
