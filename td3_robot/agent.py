@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from td3_robot import checkpoint
 from td3_robot.adam import adam_step
+from td3_robot.config import TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.losses import actor_loss, actor_loss_bc, smoothed_target_action
 from td3_robot.networks import MLP, buffers_of, frozen, learning
@@ -25,30 +26,23 @@ from td3_robot.value_heads import CategoricalValue, ScalarValue
 class TD3:
     """The agent: `actor`, `Q1`, `Q2`, their targets `*_target`, and one Adam optimizer for each of the three.
 
-    All defaults together are the TD3 of the paper; what each option does is said in docs/td3.md.
-
     Args:
         o_dim: width of an observation.
         a_dim: width of an action.
         a_max: bound of the actions, a scalar or one value a joint; actions lie in [-a_max, a_max].
         device: where the networks live.
-        hidden: units of each hidden layer.
-        norm, init, final_bound: normalisation and initial weights of all networks, see `MLP`.
-        actor_lr, critic_lr: learning rates.
-        gamma: discount a step.
-        tau: share of the networks in each Polyak step of the targets.
-        policy_noise, noise_clip: standard deviation and bound of the noise on target actions, in units of a_max.
-        policy_delay: critic updates for each update of the actor and the targets.
-        twin_critics: False leaves Q2 as it was made: one critic, as in DDPG.
-        actor_min_q: the actor ascends the lower of Q1 and Q2.
-        actor_grad_clip, critic_grad_clip: bound of the norm of each network's gradient; None for none.
-        atoms, v_min, v_max: distributional critics with this support, see `CategoricalValue`; 0 atoms for scalars.
-        bc_alpha: TD3+BC's weight of the value beside imitation; None for no imitation.
-        normalize_observations: normalise observations by the running statistics that `observe` keeps.
         seed: of the initial weights and of the target noise.
+        options: the fields of `TD3Config`; without any it is the TD3 of the paper. docs/td3.md says what each does.
+
+    Attributes:
+        config: the options, resolved.
+        normalizer: running statistics of observations, the identity without `normalize_observations`.
+        policy: normalizer and actor, one after the other.
+        gradient_steps: updates made.
 
     Raises:
-        ConfigError: a_max is not positive and finite, or not of shape () or (a_dim,).
+        ConfigError: a_max is not positive and finite, or not of shape () or (a_dim,); an option is out of its range
+            or contradicts another.
     """
 
     def __init__(
@@ -58,43 +52,24 @@ class TD3:
         a_max: float | Sequence[float] | Tensor = 1.0,
         device: torch.device | str = "cpu",
         *,
-        hidden: Sequence[int] = (256, 256),
-        norm: str = "none",
-        init: str = "default",
-        final_bound: float = 0.0,
-        actor_lr: float = 3e-4,
-        critic_lr: float = 3e-4,
-        gamma: float = 0.99,
-        tau: float = 0.005,
-        policy_noise: float = 0.2,
-        noise_clip: float = 0.5,
-        policy_delay: int = 2,
-        twin_critics: bool = True,
-        actor_min_q: bool = False,
-        actor_grad_clip: float | None = None,
-        critic_grad_clip: float | None = None,
-        atoms: int = 0,
-        v_min: float | None = None,
-        v_max: float | None = None,
-        bc_alpha: float | None = None,
-        normalize_observations: bool = False,
         seed: int = 0,
+        **options,
     ):
+        if "hidden" in options:
+            options["hidden"] = tuple(options["hidden"])
+        self.config = config = TD3Config(**options)
         self.o_dim, self.a_dim = o_dim, a_dim
         self.device = torch.device(device)
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
         if self.a_max.shape not in ((), (a_dim,)) or not ((self.a_max > 0) & self.a_max.isfinite()).all():
             raise ConfigError(f"a_max must be positive and finite, one value or {a_dim}, got {self.a_max.tolist()}")
-        self.gamma, self.tau = gamma, tau
-        self.policy_noise, self.noise_clip, self.policy_delay = policy_noise, noise_clip, policy_delay
-        self.twin_critics, self.actor_min_q, self.bc_alpha = twin_critics, actor_min_q, bc_alpha
-        self.actor_grad_clip, self.critic_grad_clip = actor_grad_clip, critic_grad_clip
-        self.value = CategoricalValue(v_min, v_max, atoms, self.device) if atoms else ScalarValue()
+        support = (config.v_min, config.v_max, config.atoms, self.device)
+        self.value = CategoricalValue(*support) if config.atoms else ScalarValue()
         self.gradient_steps = 0
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.normalizer = RunningNormalizer(o_dim).to(self.device) if normalize_observations else nn.Identity()
+        self.normalizer = RunningNormalizer(o_dim, self.device) if config.normalize_observations else nn.Identity()
 
-        shape = {"hidden": hidden, "norm": norm, "init": init, "final_bound": final_bound}
+        shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
         with torch.random.fork_rng(devices=[]):  # leave the caller's global generators as they were
             torch.default_generator.manual_seed(seed)
             self.actor = MLP(o_dim, a_dim, self.a_max, **shape).to(self.device)
@@ -107,11 +82,11 @@ class TD3:
         for target in (self.actor_target, self.Q1_target, self.Q2_target):
             target.requires_grad_(False).eval()
 
-        self._learning_rates = (actor_lr, critic_lr, critic_lr)
+        self._learning_rates = (config.actor_lr, config.critic_lr, config.critic_lr)
         adam = lambda net, lr: torch.optim.Adam(net.parameters(), lr, fused=self.device.type != "mps")  # noqa: E731
-        self.actor_optimizer = adam(self.actor, actor_lr)
-        self.Q1_optimizer = adam(self.Q1, critic_lr)
-        self.Q2_optimizer = adam(self.Q2, critic_lr)
+        self.actor_optimizer = adam(self.actor, config.actor_lr)
+        self.Q1_optimizer = adam(self.Q1, config.critic_lr)
+        self.Q2_optimizer = adam(self.Q2, config.critic_lr)
 
     def observe(self, o: Tensor) -> None:
         """Take observations (B, o_dim) into the running statistics, where the agent keeps any."""
@@ -143,7 +118,7 @@ class TD3:
         self.gradient_steps += 1
         batch = batch._replace(state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state))
         metrics = self._update_critics(batch)
-        if self.gradient_steps % self.policy_delay == 0:
+        if self.gradient_steps % self.config.policy_delay == 0:
             metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
             self._update_targets()
         return metrics
@@ -151,24 +126,24 @@ class TD3:
     @torch.no_grad()
     def _target(self, batch: Batch) -> Tensor:
         action = self.actor_target(batch.next_state)
-        if self.policy_noise > 0:
-            noise = torch.randn(action.shape, generator=self.generator, device=self.device) * self.policy_noise
-            action = smoothed_target_action(action, noise, self.noise_clip, self.a_max)
+        if self.config.policy_noise > 0:
+            noise = torch.randn(action.shape, generator=self.generator, device=self.device) * self.config.policy_noise
+            action = smoothed_target_action(action, noise, self.config.noise_clip, self.a_max)
         x = torch.cat((batch.next_state, action), 1)
-        discount = self.gamma if batch.discount is None else batch.discount
-        Q2 = self.Q2_target(x) if self.twin_critics else None
+        discount = self.config.gamma if batch.discount is None else batch.discount
+        Q2 = self.Q2_target(x) if self.config.twin_critics else None
         return self.value.target(batch.reward, discount, batch.done, self.Q1_target(x), Q2)
 
     def _update_critics(self, batch: Batch) -> dict[str, Tensor]:
         target = self._target(batch)
         x = torch.cat((batch.state, batch.action), 1)
         critics, optimizers = (self.Q1, self.Q2), (self.Q1_optimizer, self.Q2_optimizer)
-        if not self.twin_critics:
+        if not self.config.twin_critics:
             critics, optimizers = critics[:1], optimizers[:1]
         with learning(*critics):
             outputs = [Q(x) for Q in critics]
         losses = [self.value.loss(output, target, batch.weight) for output in outputs]
-        self._descend(sum(losses), critics, optimizers, self.critic_grad_clip)
+        self._descend(sum(losses), critics, optimizers, self.config.critic_grad_clip)
         metrics = {f"Q{i}_loss": loss.detach() for i, loss in enumerate(losses, 1)}
         metrics["Q1"] = self.value.mean(outputs[0].detach()).mean()
         if batch.weight is not None:
@@ -182,10 +157,14 @@ class TD3:
         x = torch.cat((state, action), 1)
         with frozen(self.Q1, self.Q2):  # the gradient goes through them, into the actor alone
             q = self.value.mean(self.Q1(x))
-            if self.actor_min_q:
+            if self.config.actor_min_q:
                 q = torch.min(q, self.value.mean(self.Q2(x)))
-        loss = actor_loss(q) if self.bc_alpha is None else actor_loss_bc(q, action, data_action, self.bc_alpha)
-        self._descend(loss, (self.actor,), (self.actor_optimizer,), self.actor_grad_clip)
+        loss = (
+            actor_loss(q)
+            if self.config.bc_alpha is None
+            else actor_loss_bc(q, action, data_action, self.config.bc_alpha)
+        )
+        self._descend(loss, (self.actor,), (self.actor_optimizer,), self.config.actor_grad_clip)
         return loss.detach()
 
     @staticmethod
@@ -208,12 +187,12 @@ class TD3:
         for net, net_target in self._with_targets():
             online += [*net.parameters(), *buffers_of(net)]
             target += [*net_target.parameters(), *buffers_of(net_target)]
-        torch._foreach_lerp_(target, online, self.tau)
+        torch._foreach_lerp_(target, online, self.config.tau)
 
     def _with_targets(self) -> list[tuple[MLP, MLP]]:
         """The networks that learn, each with its target."""
         pairs = [(self.actor, self.actor_target), (self.Q1, self.Q1_target), (self.Q2, self.Q2_target)]
-        return pairs if self.twin_critics else pairs[:2]
+        return pairs if self.config.twin_critics else pairs[:2]
 
     def scale_learning_rates(self, factor: float) -> None:
         """Set every learning rate to `factor` times the one given at the start."""

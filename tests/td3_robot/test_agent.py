@@ -64,7 +64,7 @@ def test_metrics_are_the_losses_and_the_mean_value():
 
 
 def test_polyak_step_is_what_a_hand_gets():
-    agent = TD3(3, 2, hidden=(4,), actor_lr=0.0, critic_lr=0.0, tau=0.25, policy_delay=1)
+    agent = TD3(3, 2, hidden=(4,), actor_lr=1e-30, critic_lr=1e-30, tau=0.25, policy_delay=1)
     with torch.no_grad():
         for names, value in ((NETWORKS, 2.0), (TARGETS, 1.0)):
             for name in names:

@@ -7,7 +7,7 @@ import torch
 
 from td3_robot import TD3, Batch
 from td3_robot.arguments import load_config
-from td3_robot.errors import CheckpointError
+from td3_robot.errors import CheckpointError, ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORKS, TARGETS = ("actor", "Q1", "Q2"), ("actor_target", "Q1_target", "Q2_target")
@@ -217,3 +217,23 @@ def test_the_td_error_is_the_mean_of_both_critics():
     with torch.no_grad():
         expected = ((agent.Q1(x) - batch.reward).abs() + (agent.Q2(x) - batch.reward).abs())[:, 0] / 2
     torch.testing.assert_close(agent.update(batch)["td_error"], expected)
+
+
+# From Python, too, nothing wrong is taken ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"gamma": 2}, "td3.gamma must be in"),
+        ({"hidden": ()}, "td3.hidden must be one or more positive numbers"),
+        ({"norm": "group"}, "unknown td3.norm 'group'"),
+        ({"twin_critics": False, "actor_min_q": True}, "td3.actor_min_q needs two critics"),
+        ({"atoms": 5}, "td3.atoms needs td3.v_min below td3.v_max"),
+    ],
+)
+def test_the_constructor_refuses_what_the_command_line_does(options, message):
+    with pytest.raises(ConfigError, match=message):
+        TD3(3, 2, **options)
+    with pytest.raises(TypeError, match="gama"):
+        TD3(3, 2, gama=0.9)
