@@ -1,12 +1,13 @@
 """No option is silently ignored: one that would do nothing is refused, with the name of what it needs."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from td3_robot import arguments as module
 from td3_robot.arguments import parse_train
-from td3_robot.config import NEEDS
+from td3_robot.config import NEEDS, Config
 from td3_robot.errors import ConfigError
 
 
@@ -59,3 +60,22 @@ def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
 def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
     assert f"env and {option} exclude each other" in refusal(f"--env Hopper-v5 --{option} x")
     assert "swift shows our own robots" in refusal("--env Hopper-v5 --swift")
+
+
+ALWAYS = """robot task gripper tcp env dataset run seed device threads steps save_every mlflow
+    td3.hidden td3.norm td3.init td3.final_bound td3.actor_lr td3.critic_lr td3.gamma td3.tau td3.policy_noise
+    td3.policy_delay td3.twin_critics td3.actor_min_q td3.actor_grad_clip td3.critic_grad_clip td3.atoms td3.v_min
+    td3.v_max td3.bc_alpha td3.normalize_observations
+    replay.batch_size replay.n_step replay.prioritized reward.scale reward.clip reward.normalize
+    schedule.lr evaluation.every evaluation.episodes"""
+
+
+def test_every_option_has_an_effect_by_itself_or_says_what_it_needs():
+    """A new option has to be put on one side or the other. Contradictions are refused in test_config."""
+    needy = {name for name, _, _ in NEEDS}
+    every = set()
+    for item in dataclasses.fields(Config):
+        parts = dataclasses.fields(item.type) if dataclasses.is_dataclass(item.type) else None
+        every |= {f"{item.name}.{part.name}" for part in parts} if parts else {item.name}
+    assert needy.isdisjoint(ALWAYS.split())
+    assert every == needy | set(ALWAYS.split())
