@@ -13,6 +13,7 @@ from envs.collision.geometry import box_distance, dot, plane_distance, point_dis
 from envs.collision.model import CollisionModel
 from envs.collision.obstacles import Obstacles, rotations
 from envs.kinematics import link_frames
+from td3_robot.errors import ConfigError
 
 CACHE_ROWS = 2048  # configurations at a time: with fewer, starting the operations takes longer than doing them
 
@@ -48,12 +49,12 @@ def pair_distances(model: CollisionModel, q: Tensor) -> Tensor:
     Returns:
         (B, P) [m]: less than zero by the depth to which the two capsules' segments come closer than their radii.
     """
-    return _in_pieces(lambda rows: _pairs(model, *capsule_segments(model, q[rows])).T, q)
+    return _in_pieces(lambda rows: _pairs(model, *capsule_segments(model, q[rows])).T, q, model.chain.n)
 
 
 def self_distance(model: CollisionModel, q: Tensor) -> Tensor:
     """(B,) the least of `pair_distances` [m]; infinite where no pair needs a check."""
-    return _in_pieces(lambda rows: _least(_pairs(model, *capsule_segments(model, q[rows]))), q)
+    return _in_pieces(lambda rows: _least(_pairs(model, *capsule_segments(model, q[rows]))), q, model.chain.n)
 
 
 def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0) -> Tensor:
@@ -65,7 +66,7 @@ def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0) -> Te
         q: (B, n) joint positions [rad or m].
         height: of the plane in the base frame [m].
     """
-    return _in_pieces(lambda rows: _ground(model, *capsule_segments(model, q[rows]), height), q)
+    return _in_pieces(lambda rows: _ground(model, *capsule_segments(model, q[rows]), height), q, model.chain.n)
 
 
 def obstacle_distance(model: CollisionModel, q: Tensor, obstacles: Obstacles) -> Tensor:
@@ -73,7 +74,9 @@ def obstacle_distance(model: CollisionModel, q: Tensor, obstacles: Obstacles) ->
 
     Exact for spheres and walls; for boxes see `geometry.box_distance`.
     """
-    return _in_pieces(lambda rows: _obstacles(model, *capsule_segments(model, q[rows]), obstacles.rows(rows)), q)
+    return _in_pieces(
+        lambda rows: _obstacles(model, *capsule_segments(model, q[rows]), obstacles.rows(rows)), q, model.chain.n
+    )
 
 
 def clearance(
@@ -94,11 +97,13 @@ def clearance(
             least = torch.minimum(least, _obstacles(model, p, d, obstacles.rows(rows)))
         return least
 
-    return _in_pieces(piece, q)
+    return _in_pieces(piece, q, model.chain.n)
 
 
-def _in_pieces(query: Callable[[slice], Tensor], q: Tensor) -> Tensor:
+def _in_pieces(query: Callable[[slice], Tensor], q: Tensor, n: int) -> Tensor:
     """Ask for a few rows of q at a time and put the answers together; on an accelerator, for all at once."""
+    if q.ndim != 2 or q.shape[1] != n:
+        raise ConfigError(f"q must have shape (B, {n}), got {tuple(q.shape)}")
     if q.device.type != "cpu" or len(q) <= CACHE_ROWS:
         return query(slice(None))
     return torch.cat([query(slice(row, row + CACHE_ROWS)) for row in range(0, len(q), CACHE_ROWS)])

@@ -1,5 +1,6 @@
 """Queries on whole arms: what one configuration gets in a batch and alone, obstacles, the ground, the pairs."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -259,3 +260,10 @@ def test_a_robot_without_a_file_says_how_to_get_one(tmp_path, monkeypatch):
 def test_obstacles_of_a_wrong_shape_are_refused(field, size):
     with pytest.raises(ValueError, match=field):
         Obstacles(**{field: torch.zeros(2, 1, size)})
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 6), (2, 5, 7)])
+def test_configurations_of_another_shape_are_refused(shape):
+    model = compile_collision(make_robot("panda"))
+    with pytest.raises(ConfigError, match=re.escape(f"q must have shape (B, 7), got {shape}")):
+        self_distance(model, torch.zeros(shape))
