@@ -7,12 +7,13 @@ EXTRAS = {
     "mujoco": ["mujoco>=3.8,<3.12", "gymnasium-robotics>=1.4"],  # --env HalfCheetah-v5, FetchReach-v4; 4.x breaks Fetch
     "mlflow": ["mlflow>=3.7,<4"],  # train.py --mlflow
     "collision": ["coal>=3", "trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision
+    "neo": ["qpsolvers>=4.3", "quadprog>=0.1.11"],  # evaluate.py --baseline neo
     "dev": ["ruff>=0.5"],
 }
 EXTRAS["bench"] = ["stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3", *EXTRAS["mujoco"]]  # benchmarks/
 EXTRAS["test"] = [
     *("pytest>=8", "hypothesis>=6.100", "stable-baselines3>=2.3", "panda-gym>=3.0.7"),
-    *(package for name in ("record", "mujoco", "mlflow", "collision") for package in EXTRAS[name]),
+    *(package for name in ("record", "mujoco", "mlflow", "collision", "neo") for package in EXTRAS[name]),
 ]
 
 setup(
@@ -24,7 +25,7 @@ setup(
     license="MIT",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["td3_robot*", "envs*", "configs*"]),
-    package_data={"": ["*.yaml"]},
+    package_data={"": ["*.yaml", "*.css", "*.js"]},
     install_requires=[
         "torch>=2.6",
         "numpy>=1.26",

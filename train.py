@@ -28,6 +28,7 @@ def main(argv: list[str]) -> int:
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     import envs
+    from envs.teachers import make_teacher
     from td3_robot import TD3
     from td3_robot.memory import keep_freed_memory
     from td3_robot.mlflow_log import MLflowLog, open_store
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(config.threads)
     env = envs.of_config(config, config.envs)
     evaluation_env = envs.of_config(config, config.evaluation.episodes)
+    guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
 
     if config.dataset is None and config.steps <= config.exploration.start_steps:
@@ -53,7 +55,7 @@ def main(argv: list[str]) -> int:
             on_step.append(_live_view(config, agent.policy, cleanup))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
-        trainer = Trainer(agent, env, evaluation_env, config, folder, STARTED, on_step)
+        trainer = Trainer(agent, env, evaluation_env, config, folder, STARTED, on_step, guide)
         if arguments.resume:
             trainer.resume()
             if trainer.steps >= config.steps:

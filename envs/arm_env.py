@@ -5,67 +5,62 @@ from torch import Tensor
 
 from envs import kinematics, simulator
 from envs.robots import Robot
-from envs.tasks import reach
+from envs.simulator import SimState
+from envs.tasks.task import Moment, Outcome, Scene, ScenePool, Task, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import Step
-
-
-class GoalSampler:
-    """TCP positions of uniformly random joint positions, kept if they lie in the workspace box.
-
-    Drawn in large blocks, since most candidates fall outside the box; each goal is used once.
-    """
-
-    BLOCK = 8192
-
-    def __init__(self, robot: Robot, model: simulator.SimModel, generator: torch.Generator):
-        self._model, self._generator = model, generator
-        self._lower, self._upper = torch.as_tensor(robot.workspace, dtype=torch.float32, device=model.qlim.device)
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget goals drawn ahead, so that the next ones depend on the generator alone."""
-        self.pool = self._lower.new_empty(0, 3)
-
-    def draw(self, count: int) -> Tensor:
-        """(count, 3) reachable goals in the base frame [m].
-
-        Raises:
-            ConfigError: the workspace box holds (almost) nothing that the TCP can reach.
-        """
-        while len(self.pool) < count:
-            lower, upper = self._model.qlim
-            unit = torch.rand(self.BLOCK, len(lower), generator=self._generator, device=lower.device)
-            tcp = kinematics.fkine(self._model.chain, lower + unit * (upper - lower))[:, :3, 3]
-            inside = ((tcp > self._lower) & (tcp < self._upper)).all(1)
-            if not inside.any():
-                box = [self._lower.tolist(), self._upper.tolist()]
-                raise ConfigError(f"workspace {box} holds none of {self.BLOCK} random TCP positions; enlarge it")
-            self.pool = torch.cat((self.pool, tcp[inside]))
-        goals, self.pool = self.pool[:count], self.pool[count:]
-        return goals
 
 
 class ArmEnv:
     """B simulated arms doing one task; a `td3_robot.vec_env.GoalVecEnv`.
 
     `info` holds, for the step just made and before any reset: `success` (B,) bool, `position_error`
-    (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s], `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m], and
-    `reward/<term>` (B,). Read them only: some are the simulator's own state.
+    (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s], `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m],
+    `reward/<term>` (B,), and what else the task measures. Read them only: some are the simulator's own state.
+
+    Args:
+        robot, task: who does what.
+        num_envs: B.
+        device: where it is simulated.
+        seed: of starts and scenes.
+        sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
+
+    Attributes:
+        moment: the arms now, with their kinematics and scene.
+        arrived: the moment that the latest step led to, before any reset; what `info` tells of.
+        world: what stays the same.
+        a_dim: joints, and one more where the task's action moves the gripper.
     """
 
-    def __init__(self, robot: Robot, task: reach.Reach, num_envs: int, device: str, seed: int):
+    def __init__(self, robot: Robot, task: Task, num_envs: int, device: str, seed: int, sparse: bool = False):
         if num_envs < 1:
             raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
-        self.robot, self.task = robot, task
+        self.robot, self.task, self.sparse = robot, task, sparse
         self.num_envs, self.device = num_envs, torch.device(device)
-        self.model = simulator.compile_robot(robot, task.dt, self.device)
-        self.layout = task.layout(self.model)
-        self.o_dim, self.a_dim = self.layout.size, robot.n
-        self._home = torch.as_tensor(robot.home, dtype=torch.float32, device=self.device)
+        self.world = task.world(robot, self.device)
+        self.model = self.world.model
+        self.layout = task.layout(self.world)
+        self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
+        self._home = self.world.home
         self._generator = torch.Generator(self.device)
-        self._goals = GoalSampler(robot, self.model, self._generator)
+        self._pool = ScenePool(task, self.world, self._generator)
         self.reset(seed)
+        self.arrived = self.moment
+
+    @property
+    def state(self) -> SimState:
+        """The arms."""
+        return self.moment.state
+
+    @property
+    def goal(self) -> Tensor:
+        """(B, g) what is wanted, in the task's terms."""
+        return self.moment.scene["goal"]
+
+    @property
+    def tcp(self) -> Tensor:
+        """(B, 3) TCP positions in the base frame [m]."""
+        return self.moment.tcp
 
     def fkine(self, q: Tensor) -> Tensor:
         """TCP poses T_be (B, 4, 4) of joint positions q (B, n) [rad]."""
@@ -79,56 +74,78 @@ class ArmEnv:
         """Start B new episodes. Returns the observation (B, o_dim)."""
         if seed is not None:
             self._generator.manual_seed(seed)
-            self._goals.clear()
-        self.state, self.goal = self._new_episodes(self.num_envs)
-        self.steps = torch.zeros(self.num_envs, dtype=torch.long, device=self.device)
-        return self._observe()
+            self._pool.clear()
+        state, scene = self._new_episodes(self.num_envs)
+        return self._be_at(state, scene, torch.zeros(self.num_envs, dtype=torch.long, device=self.device))
 
-    def _new_episodes(self, count: int) -> tuple[simulator.SimState, Tensor]:
+    def _new_episodes(self, count: int) -> tuple[SimState, Scene]:
         noise = torch.rand(count, self.robot.n, generator=self._generator, device=self.device)
-        q = self._home + (2.0 * noise - 1.0) * self.task.start_spread
-        return simulator.rest(self.model, q.clamp(*self.model.qlim)), self._goals.draw(count)
+        scene = self._pool.draw(count)
+        around_home = self._home + (2.0 * noise - 1.0) * self.task.start_spread
+        q = scene.pop("start", around_home)
+        return simulator.rest(self.model, q.clamp(*self.model.qlim)), scene
 
-    def _observe(self) -> Tensor:
-        T_be, J = kinematics.fkine_jacob0(self.model.chain, self.state.q)
-        self.tcp = T_be[:, :3, 3]
-        return reach.observe(self.task, self.model, self.state, self.tcp, J, self.goal)
+    def _be_at(self, state: SimState, scene: Scene, steps: Tensor) -> Tensor:
+        """Take these as the arms' moment. Returns the observation."""
+        self.moment = moment_of(self.world, state, scene, steps)
+        return self.task.observe(self.world, self.moment)
+
+    # Hindsight ----------------------------------------------------------------------------------------------
 
     def achieved_goal(self, observation: Tensor) -> Tensor:
-        """The goal (B, 3) that would have been met in these observations: where the TCP is [m]."""
-        return observation[:, self.layout["tcp"]]
+        """The goal (B, g) that would have been met in these observations (B, o_dim)."""
+        return self.task.achieved_goal(self.world, observation)
 
     def relabel(
         self, state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Transitions as they would have been with another goal (B, 3) [m]; see `GoalVecEnv.relabel`."""
-        distance = torch.linalg.vector_norm(goal - self.achieved_goal(next_state), dim=1)
-        reward = sum(reach.reward_terms(self.task, distance, action).values())
-        terminated = torch.zeros_like(distance, dtype=torch.bool)
-        return self._with_goal(state, goal), self._with_goal(next_state, goal), reward, terminated
+        """Transitions as they would have been with another goal (B, g); see `GoalVecEnv.relabel`."""
+        task, world = self.task, self.world
+        before, after = task.recall(world, state), task.with_goal(task.recall(world, next_state), goal)
+        before = task.with_goal(before, task.goal_before(before, goal))
+        outcome = task.outcome(world, after, action)
+        reward, _ = self._reward(outcome)
+        return task.observe(world, before), task.observe(world, after), reward, _terminated(outcome)
 
-    def _with_goal(self, observation: Tensor, goal: Tensor) -> Tensor:
-        q, tcp = observation[:, self.layout["q"]], observation[:, self.layout["tcp"]]
-        columns = reach.goal_columns(self.task, self.model, tcp, self.jacob0(q), goal)
-        return torch.cat((observation[:, : self.layout["goal"].start], columns), 1)
+    def _reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
+        """The reward (B,) and its named terms."""
+        terms = {"sparse": outcome.success.float() - 1.0} if self.sparse else outcome.terms
+        return sum(terms.values()), terms
+
+    # Resuming -----------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict:
         """Everything the next step depends on."""
         return {
             **vars(self.state),
-            "goal": self.goal,
-            "steps": self.steps,
-            "pool": self._goals.pool,
+            "scene": dict(self.moment.scene),
+            "steps": self.moment.steps,
+            "pool": dict(self._pool.scenes),
+            "pool_position": torch.tensor([self._pool.next, self._pool.handed_out]),
             "generator": self._generator.get_state(),
         }
 
     def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
-        on_device = {name: value.to(self.device) for name, value in state.items() if name != "generator"}
-        self.state = simulator.SimState(on_device["q"], on_device["qd"], on_device["gripper"])
-        self.goal, self.steps, self._goals.pool = on_device["goal"], on_device["steps"], on_device["pool"]
+        here = lambda tensors: {name: value.to(self.device) for name, value in tensors.items()}  # noqa: E731
+        self._pool.scenes = here(state["pool"])
+        self._pool.next, self._pool.handed_out = state["pool_position"].tolist()
         self._generator.set_state(state["generator"])
-        return self._observe()
+        arms = SimState(**here({name: state[name] for name in ("q", "qd", "gripper")}))
+        return self._be_at(arms, here(state["scene"]), state["steps"].to(self.device))
+
+    def episode(self, row: int, env: "ArmEnv") -> Tensor:
+        """Put the episode in which arm `row` of another environment is, of the same task, into this one of one arm.
+
+        Returns:
+            The observation (1, o_dim).
+        """
+        only = slice(row, row + 1)
+        state = SimState(**{name: value[only] for name, value in vars(env.state).items()})
+        scene = {name: value[only] for name, value in env.moment.scene.items()}
+        return self._be_at(state, scene, env.moment.steps[only])
+
+    # Stepping -----------------------------------------------------------------------------------------------
 
     def step(self, action: Tensor) -> Step:
         """One control period; see `VecEnv.step`."""
@@ -136,36 +153,40 @@ class ArmEnv:
             raise ConfigError(f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}")
         if not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
-        grip = reach.grip(self.task, torch.linalg.vector_norm(self.goal - self.tcp, dim=1))
-        self.state = simulator.step(self.model, self.state, action, grip)
-        self.steps = self.steps + 1
-        next_observation = self._observe()
-        distance = torch.linalg.vector_norm(self.goal - self.tcp, dim=1)
-        terms = reach.reward_terms(self.task, distance, action)
+        self.moment = self.arrived = self._advance(action)
+        next_observation = self.task.observe(self.world, self.moment)
+        outcome = self.task.outcome(self.world, self.moment, action)
+        reward, terms = self._reward(outcome)
         info = {
-            "success": distance < self.task.tolerance,
-            "position_error": distance,
-            "q": self.state.q,
-            "qd": self.state.qd,
-            "gripper": self.state.gripper,
+            "success": outcome.success,
+            "position_error": outcome.position_error,
+            **vars(self.state),
             "tcp": self.tcp,
+            **outcome.measures,
             **{f"reward/{name}": value for name, value in terms.items()},
         }
-        truncated = self.steps >= self.task.horizon
-        observation = self._reset_where(truncated, next_observation)
-        reward = sum(terms.values())
-        return Step(observation, reward, torch.zeros_like(truncated), truncated, next_observation, info)
+        terminated, truncated = _terminated(outcome), self.moment.steps >= self.task.horizon
+        observation = self._reset_where(terminated | truncated, next_observation)
+        return Step(observation, reward, terminated, truncated, next_observation, info)
+
+    def _advance(self, action: Tensor) -> Moment:
+        before = self.moment
+        grip = self.task.grip(self.world, before, action)
+        state = simulator.step(self.model, before.state, action[:, : self.robot.n], grip)
+        after = moment_of(self.world, state, before.scene, before.steps + 1)
+        return self.task.advance(self.world, before, after)
 
     def _reset_where(self, done: Tensor, observation: Tensor) -> Tensor:
         """Put a new episode in every row where `done`; the tensors handed out before stay as they were."""
         rows = done.nonzero().squeeze(1)
         if len(rows) == 0:
             return observation
-        fresh, goal = self._new_episodes(len(rows))
-        put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
-        self.state = simulator.SimState(
-            put(self.state.q, fresh.q), put(self.state.qd, fresh.qd), put(self.state.gripper, fresh.gripper)
-        )
-        self.goal = put(self.goal, goal)
-        self.steps = self.steps.masked_fill(done, 0)
-        return self._observe()
+        state, scene = self._new_episodes(len(rows))
+        put = lambda old, new: {name: old[name].index_copy(0, rows, new[name]) for name in new}  # noqa: E731
+        state, scene = SimState(**put(vars(self.state), vars(state))), put(self.moment.scene, scene)
+        return self._be_at(state, scene, self.moment.steps.masked_fill(done, 0))
+
+
+def _terminated(outcome: Outcome) -> Tensor:
+    """(B,) bool."""
+    return torch.zeros_like(outcome.success) if outcome.terminated is None else outcome.terminated

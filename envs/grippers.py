@@ -12,6 +12,32 @@ GRIPPERS = Path(__file__).resolve().parent.parent / "configs" / "grippers"
 _NEEDED = ("root", "joints", "drivers", "closed", "opened", "speed", "tcp")
 
 
+_PADS = ("closing", "approach", "gap", "size", "tip", "finger", "palm")
+
+
+@dataclass(frozen=True)
+class Pads:
+    """What of a two-finger gripper touches a thing that it grasps; directions are in the TCP frame.
+
+    Attributes:
+        closing: (3,) unit vector along which the pads meet.
+        approach: (3,) unit vector from the palm to the finger tips, at a right angle to it.
+        gap: (3,) distance between the pads when shut, half way, and when open, in terms of the driver coordinate [m].
+        size: (2,) of a pad: across, at a right angle to both directions, and along the approach, ending at the tip [m].
+        tip: how far the finger tips are beyond the TCP [m].
+        finger: thickness of a finger along the closing direction [m].
+        palm: (3,) how far the palm is behind the TCP, and half of its width across and along the closing direction [m].
+    """
+
+    closing: np.ndarray
+    approach: np.ndarray
+    gap: np.ndarray
+    size: np.ndarray
+    tip: float
+    finger: float
+    palm: np.ndarray
+
+
 @dataclass
 class Gripper:
     """A gripper whose joints all follow one driver coordinate.
@@ -27,6 +53,7 @@ class Gripper:
         root: the link of the model that is the gripper's base.
         source: where its model comes from, see `models.load_model`; None where it is part of the arm's own.
         tcp: (4, 4) pose of the TCP in the gripper's base.
+        pads: what it grasps with; None where its file does not say.
         q: (m,) current joint positions [rad or m]; starts fully open.
     """
 
@@ -41,6 +68,7 @@ class Gripper:
     root: str = ""
     source: object = None
     tcp: np.ndarray = field(default_factory=lambda: np.eye(4))
+    pads: Pads | None = None
     q: np.ndarray = field(init=False)
 
     def __post_init__(self):
@@ -79,7 +107,7 @@ def make_gripper(name: str) -> Gripper:
     if name not in gripper_names():
         raise unknown("gripper", name, gripper_names())
     values, owner = read_values(GRIPPERS / f"{name}.yaml"), f"gripper {name!r}"
-    check_keys(owner, values, f"configs/grippers/{name}.yaml", needed=_NEEDED, optional=("model",))
+    check_keys(owner, values, f"configs/grippers/{name}.yaml", needed=_NEEDED, optional=("model", "pads"))
     joints, drivers = values["joints"], values["drivers"]
     if not isinstance(joints, dict) or not all(isinstance(row, list) and len(row) == 2 for row in joints.values()):
         raise ConfigError(f"{owner}: joints must map every joint to [link, multiple of the driver], got {joints!r}")
@@ -98,7 +126,22 @@ def make_gripper(name: str) -> Gripper:
         root=str(values["root"]),
         source=values.get("model"),
         tcp=pose(numbers(owner, "tcp", values["tcp"], (6,))),
+        pads=_pads(owner, name, values["pads"]) if "pads" in values else None,
     )
     if gripper.closed == gripper.opened or gripper.speed <= 0:
         raise ConfigError(f"{owner}: closed and opened must differ and speed must be positive")
     return gripper
+
+
+def _pads(owner: str, name: str, values: object) -> Pads:
+    if not isinstance(values, dict):
+        raise ConfigError(f"{owner}: pads must be a mapping with {', '.join(_PADS)}, got {values!r}")
+    check_keys(f"pads of {owner}", values, f"configs/grippers/{name}.yaml", needed=_PADS, optional=())
+    shapes = {"closing": (3,), "approach": (3,), "gap": (3,), "size": (2,), "tip": (), "finger": (), "palm": (3,)}
+    read = {key: numbers(f"{owner}, pads", key, values[key], shape) for key, shape in shapes.items()}
+    frame = np.stack((read["closing"], read["approach"]))
+    if not np.allclose(frame @ frame.T, np.eye(2), atol=1e-6):
+        raise ConfigError(f"{owner}, pads: closing and approach must be unit vectors at a right angle")
+    if not (np.diff(read["gap"]) > 0).all() or read["gap"][0] < 0:
+        raise ConfigError(f"{owner}, pads: gap must rise from shut to open, got {read['gap'].tolist()}")
+    return Pads(**read | {key: float(read[key]) for key in ("tip", "finger")})

@@ -5,11 +5,22 @@ import math
 
 from envs.arm_env import ArmEnv
 from envs.robots import CONFIGS, make_robot, read_values
+from envs.tasks.pick_place import PickPlace
 from envs.tasks.reach import Reach
+from envs.tasks.reach_avoid import ReachAvoid
+from envs.tasks.reach_pose import ReachPose
+from envs.tasks.task import Task
+from envs.tasks.track import Track
 from td3_robot.errors import ConfigError, unknown
 from td3_robot.vec_env import VecEnv
 
-TASKS = {"reach": Reach}
+TASKS = {
+    "reach": Reach,
+    "reach_pose": ReachPose,
+    "reach_avoid": ReachAvoid,
+    "track": Track,
+    "pick_place": PickPlace,
+}
 
 
 def make(
@@ -21,6 +32,7 @@ def make(
     *,
     gripper: str | None = None,
     tcp: str | None = None,
+    sparse: bool = False,
 ) -> ArmEnv:
     """Build B environments of a robot and a task.
 
@@ -32,20 +44,21 @@ def make(
         seed: of starts and goals.
         gripper: a registered gripper in place of the robot's own, or "none"; None keeps its own.
         tcp: link of the robot's file to control; None lets the file decide.
+        sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
 
     Raises:
         ConfigError: no such robot or task, values in their files that cannot be right, or num_envs below 1.
     """
-    if task not in TASKS:
-        raise unknown("task", task, TASKS)
-    return ArmEnv(make_robot(robot, gripper, tcp), _task(task), num_envs, device, seed)
+    chosen = make_task(task)  # first: a mistyped task is answered at once
+    return ArmEnv(make_robot(robot, gripper, tcp), chosen, num_envs, device, seed, sparse)
 
 
 def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
     """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
 
     Args:
-        config: anything with `env`, `robot`, `task`, `gripper`, `tcp`, `device` and `seed`, as a run's configuration.
+        config: anything with `env`, `robot`, `task`, `gripper`, `tcp`, `sparse`, `device` and `seed`, as a run's
+            configuration.
         num_envs: B.
         seed: in place of the configuration's.
 
@@ -54,15 +67,21 @@ def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
     """
     seed = config.seed if seed is None else seed
     if config.env is None:
-        named = {"gripper": config.gripper, "tcp": config.tcp}
+        named = {name: getattr(config, name) for name in ("gripper", "tcp", "sparse")}
         return make(config.robot, config.task, num_envs, config.device, seed, **named)
     from envs.gymnasium_api import make_gymnasium  # here: our own robots do without gymnasium
 
     return make_gymnasium(config.env, num_envs, config.device, seed)
 
 
-def _task(name: str) -> Reach:
-    """A task with the constants of its file: exactly its fields, all of them numbers and none negative."""
+def make_task(name: str) -> Task:
+    """A task with the constants of its file: exactly its fields, all of them numbers and none negative.
+
+    Raises:
+        ConfigError: no such task, or a constant that is missing, unknown or not such a number.
+    """
+    if name not in TASKS:
+        raise unknown("task", name, TASKS)
     values = read_values(CONFIGS / "tasks" / f"{name}.yaml")
     fields = {field.name: field.type for field in dataclasses.fields(TASKS[name])}
     for key in values:

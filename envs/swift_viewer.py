@@ -1,4 +1,4 @@
-"""The browser view: one arm, its gripper and its goal in the Swift simulator."""
+"""The browser view: one arm, its gripper and what is around it in the Swift simulator."""
 
 import html
 import shlex
@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 import webbrowser
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from swift import DirectionalLight, HemisphereLight, Label
 
 from envs.browser import HOW_TO_INSTALL, find_browser
 from envs.robots import Robot
+from envs.shapes import Shape, goal_shapes
 from envs.swift_server import LocalSwift
 from td3_robot.errors import ConfigError, ViewerError
 
@@ -29,6 +31,7 @@ class Frame(NamedTuple):
     T_bt: np.ndarray | None = None  # (4, 4) goal pose in the base frame
     text: str = ""
     dt: float = 0.05  # [s] until the next picture
+    shapes: tuple[Shape, ...] = ()  # what else is there to see
 
 
 class SwiftViewer:
@@ -54,7 +57,7 @@ class SwiftViewer:
         self._swift = LocalSwift()
         self.url, self.addresses = self._swift.url, self._swift.addresses
         self._arm = None  # Swift's handle of the robot, once the page is connected
-        self._goal: list[sg.Shape] = []
+        self._drawn: list[tuple[tuple, sg.Shape]] = []  # what each thing around the arm looks like, and the thing
         self.closed = False
         if open_browser:
             try:
@@ -76,6 +79,7 @@ class SwiftViewer:
         T_bt: np.ndarray | None = None,
         text: str = "",
         dt: float = 0.05,
+        shapes: Iterable[Shape] = (),
     ) -> bool:
         """Draw one state.
 
@@ -85,6 +89,7 @@ class SwiftViewer:
             T_bt: (4, 4) goal pose in the base frame, drawn as axes; None draws no goal.
             text: a line shown over the picture.
             dt: time until the next frame [s].
+            shapes: what else to draw; where only poses differ from the last frame's, nothing is made anew.
 
         Returns:
             Whether the page is still there. False, from now on, once its tab was closed.
@@ -102,7 +107,7 @@ class SwiftViewer:
                 self._build_scene()
             self._arm.q = q
             self._place_fingers(gripper)
-            self._place_goal(T_bt)
+            self._place([*(() if T_bt is None else goal_shapes(T_bt)), *shapes])
             self._label.label = html.escape(text)
             self._swift.step(dt)
         except TimeoutError:  # how Swift says that the tab was closed or no longer answers
@@ -184,20 +189,29 @@ class SwiftViewer:
         for drawn in self._robot.rtb.grippers if hand else ():
             drawn.q = hand.model_q(drawn, float(gripper))
 
-    def _place_goal(self, T_bt: np.ndarray | None) -> None:
-        if T_bt is None:
-            for shape in self._goal:
-                self._swift.remove(shape)
-            self._goal = []
-            return
-        pose = SE3(self._robot.rtb.base.A @ T_bt, check=False)
-        if self._goal:
-            for shape in self._goal:
-                shape.T = pose
-            return
-        self._goal = [
-            sg.Axes(0.12, arrows=True, radius=0.004, pose=pose),
-            sg.Sphere(0.018, color=(1.0, 0.55, 0.1), pose=pose),
-        ]
-        for shape in self._goal:
-            self._swift.add_shape(shape)
+    def _place(self, shapes: list[Shape]) -> None:
+        """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone is removed."""
+        kept = []
+        for i, shape in enumerate(shapes):
+            pose = SE3(self._robot.rtb.base.A @ shape.T_bs, check=False)
+            if i < len(self._drawn) and self._drawn[i][0] == shape.look:
+                self._drawn[i][1].T = pose
+                kept.append(self._drawn[i])
+            else:
+                kept.append((shape.look, _drawable(shape, pose)))
+                self._swift.add_shape(kept[i][1])
+        for pair in self._drawn:
+            if not any(pair is other for other in kept):
+                self._swift.remove(pair[1])
+        self._drawn = kept
+
+
+def _drawable(shape: Shape, pose: SE3) -> sg.Shape:
+    """Swift's own description of a shape."""
+    if shape.kind == "sphere":
+        return sg.Sphere(shape.size[0], color=shape.colour, pose=pose)
+    if shape.kind == "box":
+        return sg.Cuboid(shape.size, color=shape.colour, pose=pose)
+    if shape.kind == "axes":
+        return sg.Axes(shape.size[0], arrows=True, radius=0.004, pose=pose)
+    return sg.Polyline(np.transpose(shape.points), radius=shape.size[0], color=shape.colour, pose=pose)

@@ -159,13 +159,18 @@ class TD3:
             q = self.value.mean(self.Q1(x))
             if self.config.actor_min_q:
                 q = torch.min(q, self.value.mean(self.Q2(x)))
-        loss = (
-            actor_loss(q)
-            if self.config.bc_alpha is None
-            else actor_loss_bc(q, action, data_action, self.config.bc_alpha)
-        )
+        if self.config.bc_alpha is None:
+            loss = actor_loss(q)
+        else:
+            data_q = self._value_of(state, data_action) if self.config.bc_filter else None
+            loss = actor_loss_bc(q, action, data_action, self.config.bc_alpha, data_q)
         self._descend(loss, (self.actor,), (self.actor_optimizer,), self.config.actor_grad_clip)
         return loss.detach()
+
+    @torch.no_grad()
+    def _value_of(self, state: Tensor, action: Tensor) -> Tensor:
+        """(B, 1) what Q1 gives for actions that are not the policy's."""
+        return self.value.mean(self.Q1(torch.cat((state, action), 1)))
 
     @staticmethod
     def _descend(

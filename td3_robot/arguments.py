@@ -20,7 +20,8 @@ from td3_robot.options import Schema, build, write_yaml
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
-_FIXED = ("robot", "task", "gripper", "tcp", "env", "dataset", "seed", "envs")  # what a resumed run cannot change
+# What a resumed run cannot change.
+_FIXED = ("robot", "task", "gripper", "tcp", "sparse", "env", "dataset", "seed", "envs")
 _FIXED += tuple(f"td3.{name}" for name in ("hidden", "norm", "atoms", "v_min", "v_max", "normalize_observations"))
 
 
@@ -65,7 +66,11 @@ class EvaluateArguments:
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
         json: File for the results; by default they are only printed.
         baseline: Controllers to measure on the same starts and goals, separated by commas: random (uniformly random
-            actions) and, for robots, rrmc (resolved-rate motion control); empty for none.
+            actions) and, for robots, rrmc (resolved-rate motion control) and neo (a reactive controller that keeps
+            clear of joint limits and obstacles; needs the extra neo); empty for none.
+        report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
+        episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
+            robots only.
         swift: Show the robot in the browser.
         record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
         plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
@@ -80,6 +85,8 @@ class EvaluateArguments:
     device: str = "cpu"
     json: Path | None = None
     baseline: tuple[str, ...] = ("random",)
+    report: Path | None = None
+    episode: int | None = None
     swift: bool = False
     record: Path | None = None
     plot: Path | None = None
@@ -92,6 +99,17 @@ class EvaluateArguments:
         check(self, "", ("in [0, 2**32)", lambda x: 0 <= x < 2**32), "seed")
         check(self, "", ("zero or more", lambda x: x >= 0), "noise")
         check_device(self.device)
+        if self.episode is not None:
+            _check_episode(self)
+
+
+def _check_episode(asked: EvaluateArguments) -> None:
+    """Refuse a number that is none of the episodes, and what is about all of them."""
+    if not 0 <= asked.episode < asked.episodes:
+        raise ConfigError(f"episode must be from 0 to {asked.episodes - 1}, one of the episodes, got {asked.episode}")
+    for option in ("report", "dataset"):
+        if getattr(asked, option) is not None:
+            raise ConfigError(f"episode and {option} exclude each other: {option} is about all episodes")
 
 
 def parse_train(argv: list[str]) -> TrainArguments:
@@ -131,7 +149,7 @@ def _refuse_idle(config: Config, asked: Iterable[str], swift: bool) -> None:
         if option in asked and not there(config):
             raise ConfigError(f"{option} has no effect without {needed}")
     if config.env is not None:
-        for option in ("robot", "task", "gripper", "tcp"):
+        for option in ("robot", "task", "gripper", "tcp", "sparse"):
             if option in asked:
                 raise ConfigError(f"env and {option} exclude each other: a Gymnasium environment brings its own")
         if swift:

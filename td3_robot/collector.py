@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from td3_robot.agent import TD3
-from td3_robot.config import Config, RewardConfig
+from td3_robot.config import Config, ExplorationConfig, RewardConfig
 from td3_robot.errors import ConfigError
+from td3_robot.evaluation import Policy
 from td3_robot.noise import make_noise
 from td3_robot.normalizer import RewardScaler
 from td3_robot.replay import Batch, Hindsight, NStep, Prioritized, ReplayBuffer
@@ -24,13 +25,14 @@ class Collector:
     Args:
         agent: whose policy acts; its observation statistics are kept up to date.
         env, config: where, and how.
+        guide: acts in place of the policy in the share of the episodes that `config.exploration` names.
 
     Attributes:
         env_steps: control steps of all environments together.
         replay: what was seen.
     """
 
-    def __init__(self, agent: TD3, env: VecEnv, config: Config):
+    def __init__(self, agent: TD3, env: VecEnv, config: Config, guide: Policy | None = None):
         self._agent, self._env, self._config = agent, env, config
         self.generator = torch.Generator(env.device).manual_seed(config.seed)
         self.replay = make_replay((env.num_envs, env.o_dim, env.a_dim), config, self.generator, env)
@@ -47,6 +49,7 @@ class Collector:
         normalize = config.reward.normalize
         self._scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
         self.observation = env.reset(config.seed)
+        self._guide = guide and Guide(guide, env.num_envs, exploration, self.generator)
         self.env_steps = 0
         self._refill_until = exploration.start_steps
 
@@ -69,6 +72,8 @@ class Collector:
         if self._scaler is not None:
             self._scaler.update(reward, done, step.valid)
         self.noise.end_episodes(done)
+        if self._guide is not None:
+            self._guide.end_episodes(done, progress)
         self.observation = step.observation
         self.env_steps += self._env.num_envs
 
@@ -79,7 +84,10 @@ class Collector:
             return torch.rand(shape, generator=self.generator, device=self._env.device) * 2.0 - 1.0
         schedule = self._config.schedule
         factor = schedule_factor(schedule.noise, progress, schedule.noise_floor)
-        return (self._agent.select_action(self.observation) + factor * self.noise.sample()).clamp(-1.0, 1.0)
+        action = self._agent.select_action(self.observation)
+        if self._guide is not None:
+            action = self._guide.lead(self.observation, action)
+        return (action + factor * self.noise.sample()).clamp(-1.0, 1.0)
 
     def sample(self) -> Batch:
         """A batch to learn from."""
@@ -93,6 +101,7 @@ class Collector:
             "generator": self.generator.get_state(),
             "noise": self.noise.state_dict(),
             "scaler": self._scaler.state_dict() if self._scaler is not None else None,
+            "guided": self._guide.guided if self._guide is not None else None,
             "observation": self.observation,
             "refill_until": self._refill_until,
             "env": self._env.state_dict(),
@@ -112,6 +121,8 @@ class Collector:
         self.noise.load_state_dict(state["noise"])
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.load_state_dict(state["scaler"])
+        if self._guide is not None and state.get("guided") is not None:
+            self._guide.guided = state["guided"].to(self._env.device)
         self._refill_until = state["refill_until"]
         if state["replay"] is None:
             refill = min(self._config.exploration.start_steps, _REFILL_BATCHES * self._config.replay.batch_size)
@@ -121,6 +132,28 @@ class Collector:
         self.observation = self._env.load_state_dict(state["env"])
         if not torch.equal(self.observation, state["observation"].to(self._env.device)):
             self.replay.end_episodes()  # the environment began new ones
+
+
+class Guide:
+    """A controller that acts in some of the episodes, so that the replay holds what the policy would not find.
+
+    Which ones is drawn at the start of each; the share falls linearly to zero.
+    """
+
+    def __init__(self, policy: Policy, num_envs: int, config: ExplorationConfig, generator: torch.Generator):
+        self._policy, self._config, self._generator = policy, config, generator
+        self.guided = torch.zeros(num_envs, dtype=torch.bool, device=generator.device)
+        self.end_episodes(~self.guided, 0.0)
+
+    def lead(self, observation: Tensor, action: Tensor) -> Tensor:
+        """The actions (B, a_dim), those of guided episodes replaced by the guide's."""
+        return torch.where(self.guided[:, None], self._policy(observation), action)
+
+    def end_episodes(self, done: Tensor, progress: float) -> None:
+        """Draw anew where an episode has ended; `progress` in [0, 1] places it in the run."""
+        share = self._config.guide_share * max(0.0, 1.0 - progress / self._config.guide_until)
+        drawn = torch.rand(done.shape, generator=self._generator, device=done.device) < share
+        self.guided = torch.where(done, drawn, self.guided)
 
 
 def shaped(reward: Tensor, config: RewardConfig) -> Tensor:

@@ -23,7 +23,7 @@ NOISES = ("gaussian", "ou", "pink")
 HINDSIGHT = ("none", "future", "final", "episode")
 
 _COLLECTING = (  # what only matters where transitions are collected
-    *("exploration.start_steps", "exploration.kind", "exploration.noise", "exploration.per_env"),
+    *("exploration.start_steps", "exploration.kind", "exploration.noise", "exploration.per_env", "exploration.guide"),
     *("schedule.noise", "envs", "updates_per_step", "replay.capacity", "replay.hindsight"),
 )
 
@@ -52,6 +52,7 @@ class TD3Config:
         v_min: Return at the first atom; needs atoms.
         v_max: Return at the last atom; needs atoms.
         bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no imitation.
+        bc_filter: Imitate only those actions that Q1 values above the policy's own; needs bc_alpha.
         normalize_observations: Give the networks observations less their running mean, over their deviation.
     """
 
@@ -74,6 +75,7 @@ class TD3Config:
     v_min: float | None = None
     v_max: float | None = None
     bc_alpha: float | None = None
+    bc_filter: bool = False
     normalize_observations: bool = False
 
     def __post_init__(self):
@@ -169,6 +171,9 @@ class ExplorationConfig:
         per_env: Draw each environment's own deviation uniformly from 0 to twice `noise`, anew every episode.
         ou_theta: Share of Ornstein-Uhlenbeck noise that decays each step; needs kind ou.
         pink_steps: Length of the sequences of pink noise, about that of an episode; needs kind pink.
+        guide: Controller that acts in a share of the episodes, for the policy to learn from; null for none.
+        guide_share: Share of the episodes that the guide acts in, at first; needs guide.
+        guide_until: Share of the run over which `guide_share` falls linearly to zero; needs guide.
     """
 
     start_steps: int = 25_000
@@ -177,11 +182,15 @@ class ExplorationConfig:
     per_env: bool = False
     ou_theta: float = 0.15
     pink_steps: int = 1000
+    guide: str | None = None
+    guide_share: float = 0.25
+    guide_until: float = 1.0
 
     def __post_init__(self):
         check(self, "exploration.", _NOT_NEGATIVE, "start_steps", "noise")
         check(self, "exploration.", _POSITIVE, "pink_steps")
-        check(self, "exploration.", ("in (0, 1]", lambda x: 0 < x <= 1), "ou_theta")
+        check(self, "exploration.", ("in (0, 1]", lambda x: 0 < x <= 1), "ou_theta", "guide_until")
+        check(self, "exploration.", _SHARE, "guide_share")
         _choose("exploration.kind", self.kind, NOISES)
 
 
@@ -232,6 +241,7 @@ class Config:
         task: Task to learn.
         gripper: Gripper to mount in place of the robot's own, or none.
         tcp: Link of the robot's URDF to control; needs a robot given by its file.
+        sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
         env: Gymnasium id to train on in place of a robot and its task.
         dataset: File of transitions to learn from offline; nothing is collected, and steps counts gradient steps.
         run: Name of the new folder in checkpoints; by default the next free runN.
@@ -255,6 +265,7 @@ class Config:
     task: str = "reach"
     gripper: str | None = None
     tcp: str | None = None
+    sparse: bool = False
     env: str | None = None
     dataset: Path | None = None
     run: str | None = None
@@ -292,6 +303,10 @@ NEEDS: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
     ("replay.hindsight_ratio", "replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none"),
     ("exploration.ou_theta", "exploration.kind ou", lambda c: c.exploration.kind == "ou"),
     ("exploration.pink_steps", "exploration.kind pink", lambda c: c.exploration.kind == "pink"),
+    ("td3.bc_filter", "td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None),
+    ("exploration.guide_share", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
+    ("exploration.guide_until", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
+    ("exploration.guide", "a robot and its task", lambda c: c.env is None),
     ("schedule.lr_floor", "schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant"),
     ("schedule.noise_floor", "schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant"),
     ("exploration.kind", "exploration.noise above 0", lambda c: c.exploration.noise > 0),

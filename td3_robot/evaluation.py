@@ -60,9 +60,14 @@ def rollout(policy: Policy, env: VecEnv, observation: Tensor, keep: tuple[str, .
 
 def rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[Rollout]:
     """As many rounds of B episodes as `episodes` needs; the seed fixes the starts and goals of each."""
+    for round_seed in round_seeds(env, episodes, seed):
+        yield rollout(policy, env, env.reset(round_seed))
+
+
+def round_seeds(env: VecEnv, episodes: int, seed: int) -> list[int]:
+    """What `rollouts` resets the environment with: episode N is row N % B of round N // B."""
     rounds = math.ceil(episodes / env.num_envs)
-    for round_seed in np.random.SeedSequence(seed).generate_state(rounds):  # neighbouring seeds share no round
-        yield rollout(policy, env, env.reset(int(round_seed)))
+    return np.random.SeedSequence(seed).generate_state(rounds).tolist()  # neighbouring seeds share no round
 
 
 def random_policy(env: VecEnv, seed: int = 0) -> Policy:

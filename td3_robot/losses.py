@@ -90,7 +90,7 @@ def actor_loss(q: Tensor) -> Tensor:
     return -q.mean()
 
 
-def actor_loss_bc(q: Tensor, action: Tensor, data_action: Tensor, alpha: float) -> Tensor:
+def actor_loss_bc(q: Tensor, action: Tensor, data_action: Tensor, alpha: float, data_q: Tensor | None = None) -> Tensor:
     """-lambda * mean Q(s, pi(s)) + mean (pi(s) - a)^2 with lambda = alpha / mean |Q| (TD3+BC).
 
     Fujimoto & Gu, "A Minimalist Approach to Offline Reinforcement Learning", NeurIPS 2021. lambda is a constant to
@@ -101,6 +101,13 @@ def actor_loss_bc(q: Tensor, action: Tensor, data_action: Tensor, alpha: float) 
         action: (B, a_dim) pi(s).
         data_action: (B, a_dim) what the data has there.
         alpha: weight of the value; the authors take 2.5.
+        data_q: (B, 1) the critic's value of `data_action`. If given, only actions that it values above the policy's
+            are imitated: the Q-filter of Nair et al., "Overcoming Exploration in Reinforcement Learning with
+            Demonstrations", ICRA 2018, https://arxiv.org/abs/1709.10089. The policy's gradient follows the values
+            around its own action; this lets it leave one hill for a higher one.
     """
     weight = alpha / q.detach().abs().mean()
-    return weight * actor_loss(q) + F.mse_loss(action, data_action)
+    if data_q is None:
+        return weight * actor_loss(q) + F.mse_loss(action, data_action)
+    better = (data_q > q.detach()).to(q.dtype)
+    return weight * actor_loss(q) + (better * (action - data_action).square()).mean()

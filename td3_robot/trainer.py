@@ -16,7 +16,7 @@ from td3_robot.agent import TD3
 from td3_robot.collector import Collector
 from td3_robot.config import Config
 from td3_robot.errors import CheckpointError, NotFiniteError
-from td3_robot.evaluation import evaluate
+from td3_robot.evaluation import Policy, evaluate
 from td3_robot.offline import Dataset
 from td3_robot.schedules import schedule_factor
 from td3_robot.tracking import Tracker, write_json
@@ -46,6 +46,7 @@ class Trainer:
         folder: the run folder.
         started: `time.perf_counter()` at process start.
         on_step: called after every step of the environments with the steps made, for displays; must be cheap.
+        guide: controls `env` in a share of the episodes, see `ExplorationConfig`.
 
     Attributes:
         source: where batches come from: environments that are explored, or the dataset.
@@ -61,10 +62,12 @@ class Trainer:
         folder: Path,
         started: float,
         on_step: Sequence[Callable[[int], None]] = (),
+        guide: Policy | None = None,
     ):
         self.agent, self.evaluation_env = agent, evaluation_env
         self.config, self.folder, self.on_step = config, folder, on_step
-        self.source = Collector(agent, env, config) if config.dataset is None else Dataset(agent, env.device, config)
+        collects = config.dataset is None
+        self.source = Collector(agent, env, config, guide) if collects else Dataset(agent, env.device, config)
         self.trackers: list[Tracker] = []
         self._started = started
         self.solved_at_s: float | None = None

@@ -18,7 +18,8 @@ from td3_robot import TD3
 from td3_robot.arguments import save_config
 from td3_robot.config import Config, TD3Config
 from td3_robot.datasets import load_dataset
-from td3_robot.errors import CheckpointError, Td3RobotError
+from td3_robot.errors import CheckpointError, ConfigError, Td3RobotError
+from td3_robot.evaluation import round_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = {
@@ -35,6 +36,8 @@ SUMMARY = {
     "max_abs_qdd_over_limit",
     "max_abs_qddd_over_limit",
     "limit_violations",
+    "manipulability",
+    "minimum_clearance_m",
 }
 
 
@@ -122,6 +125,10 @@ def test_table_and_json_say_the_same(work):
         "final error, 95th percentile [mm]": lambda c: f"{1000 * c['final_position_error_m']['p95']:.2f}",
         "time to goal, median [s]": lambda c: "-" if (t := c["time_to_goal_s"]["median"]) is None else f"{t:.2f}",
         "path length, median [m]": lambda c: f"{c['path_length_m']['median']:.3f}",
+        "manipulability, median": lambda c: f"{c['manipulability']['median']:.4f}",
+        "manipulability, least": lambda c: f"{c['manipulability']['min']:.4f}",
+        "least clearance, median [mm]": lambda c: f"{1000 * c['minimum_clearance_m']['median']:.1f}",
+        "least clearance of all [mm]": lambda c: f"{1000 * c['minimum_clearance_m']['min']:.1f}",
         "peak speed over limit": lambda c: f"{c['max_abs_qd_over_limit']:.3f}",
         "peak acceleration over limit": lambda c: f"{c['max_abs_qdd_over_limit']:.3f}",
         "RMS jerk, median [rad/s3]": lambda c: f"{c['rms_jerk_rad_s3']['median']:.1f}",
@@ -150,7 +157,7 @@ def test_table_and_json_say_the_same(work):
         ("--checkpoint nothing", "there is no checkpoint at 'checkpoints/nothing'; valid choices: checkpoints/other, "),
         (
             "--checkpoint still --baseline rmc",
-            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: random, rrmc",
+            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: neo, pick, random, rrmc",
         ),
         ("--checkpoint other", "checkpoint checkpoints/other: Q1 does not fit an agent with o_dim 31, a_dim 7, hidden"),
     ],
@@ -174,6 +181,12 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
         ("--dataset data.txt", "cannot write 'data.txt': it must be a file named *.npz"),
         ("--json .", "cannot write '.': it must be a file"),
         ("--json no/out.json --episodes 1", "cannot write 'no/out.json': folder 'no' does not exist"),
+        ("--report checkpoints/still/actor", "cannot write 'checkpoints/still/actor': it must be a folder"),
+        ("--report no/out", "cannot write 'no/out': folder 'no' does not exist"),
+        ("--episode 5 --episodes 5", "episode must be from 0 to 4, one of the episodes, got 5"),
+        ("--episode -1", "episode must be from 0 to 999, one of the episodes, got -1"),
+        ("--episode 1 --report out", "episode and report exclude each other: report is about all episodes"),
+        ("--episode 1 --dataset a.npz", "episode and dataset exclude each other: dataset is about all episodes"),
     ],
 )
 def test_what_cannot_be_shown_or_written(work, evaluate, monkeypatch, arguments, message):
@@ -243,3 +256,59 @@ def test_json_replaces_an_older_file_whole(work, evaluate):
     Path("out.json").write_text("x" * 100_000)
     assert measured(evaluate, "--checkpoint", "still", "--episodes", "2")["episodes"] == 2
     assert sorted(os.listdir()) == ["checkpoints", "out.json"]
+
+
+def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsys):
+    """Its figures are those it had among the others, over several rounds; the picture is of the same one."""
+    monkeypatch.setattr(evaluate, "ROUND", 4)
+    line = "--checkpoint transpose --seed 3 --episodes 10 --baseline rrmc".split()
+    every = [measured(evaluate, *line, "--episode", str(number)) for number in range(10)]
+    capsys.readouterr()
+    together = measured(evaluate, *line)
+    assert capsys.readouterr().out.startswith("checkpoints/transpose: panda reach, 10 episodes, seed 3\n")
+    assert [out["episode"] for out in every] == list(range(10)) and "episode" not in together
+    for pick in (lambda out: out, lambda out: out["baselines"]["rrmc"]):
+        errors = [pick(out)["final_position_error_m"]["median"] for out in every]
+        assert len(set(errors)) == 10
+        assert torch.tensor(errors).double().quantile(0.5) == pytest.approx(
+            pick(together)["final_position_error_m"]["median"], abs=1e-4
+        )
+        assert sum(pick(out)["success_rate"] for out in every) == pytest.approx(10 * pick(together)["success_rate"])
+
+    shown = {}
+    spy = lambda policy, env, seed, path, number: shown.update(goal=env.goal.clone(), number=number)  # noqa: E731
+    monkeypatch.setattr("envs.playback.record_episodes", spy)
+    assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
+    assert "panda reach, episode 6, seed 3" in capsys.readouterr().out
+    many = envs.make("panda", "reach", num_envs=4)
+    many.reset(round_seeds(many, 10, 3)[1])
+    assert shown["number"] == 6 and torch.equal(shown["goal"][0], many.goal[2])
+
+
+def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env, evaluate, monkeypatch, capsys):
+    save_policy(env, "slow", gain=0.6)
+    monkeypatch.setattr(evaluate, "ROUND", 8)
+    out = measured(evaluate, *"--checkpoint slow --episodes 20 --seed 5 --baseline rrmc --report out".split())
+    assert f"the report is {Path('out', 'index.html')}" in capsys.readouterr().out
+    assert os.listdir("out") == ["index.html"]
+    text = Path("out/index.html").read_text()
+    commands = re.findall(r"<code>python (evaluate.py --checkpoint [^<]*--swift)</code>", text)
+    failed = round(20 * (1 - out["success_rate"]))
+    assert len(commands) == failed > 0
+    words = commands[-1].removesuffix(" --swift").split()[1:]
+    assert measured(evaluate, *words)["success_rate"] == 0.0
+    assert f"{100 * out['baselines']['rrmc']['success_rate']:.1f}" in text
+
+    before = text
+    monkeypatch.setattr("envs.reporting.page", lambda evaluation: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        evaluate.main("--checkpoint slow --episodes 2 --report out".split())
+    assert Path("out/index.html").read_text() == before and os.listdir("out") == ["index.html"]
+
+
+@pytest.mark.parametrize("flag", ["--report out", "--episode 0"])
+def test_gymnasium_environments_have_no_report_and_no_replay(work, evaluate, flag):
+    save_config(Config(env="Pendulum-v1"), Path("checkpoints/still/config.yaml"))
+    with pytest.raises(ConfigError, match=f"^{flag[2:].split()[0]} shows our own robots"):
+        evaluate.main(["--checkpoint", "still", *flag.split()])
+    assert os.listdir() == ["checkpoints"]

@@ -9,6 +9,7 @@ docs/collision.md.
 from envs.collision.compiler import compile_collision
 from envs.collision.model import CollisionModel
 from envs.collision.obstacles import Obstacles
+from envs.collision.proximity import Nearest, link_clearance, nearest
 from envs.collision.queries import (
     clearance,
     ground_distance,
@@ -20,11 +21,14 @@ from envs.collision.queries import (
 
 __all__ = [
     "CollisionModel",
+    "Nearest",
     "Obstacles",
     "clearance",
     "compile_collision",
     "ground_distance",
+    "link_clearance",
     "link_poses",
+    "nearest",
     "obstacle_distance",
     "pair_distances",
     "self_distance",

@@ -60,6 +60,8 @@ def place_capsules(robot: Robot, shapes: dict[str, list[np.ndarray]], apart: lis
         link_bodies=tuple(bodies),
         link_offsets=torch.tensor(offsets, dtype=torch.float32),
         capsule_links=tuple(link for link, _ in capsules),
+        link_capsules=_table([link for link, _ in capsules], len(links)),
+        joints_below=torch.tensor([[float(i < bodies[link]) for i in range(robot.n)] for link, _ in capsules]),
         points=tuple(points),
         length_squared=torch.tensor(((ends[:, 1] - ends[:, 0]) ** 2).sum(1, keepdims=True), dtype=torch.float32),
         radius=torch.tensor([[capsule[6]] for _, capsule in capsules], dtype=torch.float32),
@@ -68,3 +70,10 @@ def place_capsules(robot: Robot, shapes: dict[str, list[np.ndarray]], apart: lis
         over_ground=none,
         allowed=tuple((*pair, "meshes never close") for pair in apart),
     )
+
+
+def _table(capsule_links: list[int], links: int) -> torch.Tensor:
+    """(L, C), see `CollisionModel.link_capsules`."""
+    of = [[capsule for capsule, on in enumerate(capsule_links) if on == link] for link in range(links)]
+    most = max(len(capsules) for capsules in of)
+    return torch.tensor([capsules + capsules[:1] * (most - len(capsules)) for capsules in of])

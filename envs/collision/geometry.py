@@ -31,6 +31,15 @@ def segment_distance(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee:
     Returns:
         (...) [m].
     """
+    gap, _ = segment_gap(p, d, u, e, dd, ee)
+    return dot(gap, gap).sqrt()
+
+
+def segment_gap(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tensor) -> tuple[Tensor, Tensor]:
+    """The vector (3, ...) from the second segment's closest point to the first's, which is at s (...) of it.
+
+    Arguments as in `segment_distance`.
+    """
     r = p - u
     de, dr, er = dot(d, e), dot(d, r), dot(e, r)
     dd, ee = dd.clamp(min=_TINY), ee.clamp(min=_TINY)
@@ -39,15 +48,19 @@ def segment_distance(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee:
     )
     t = (torch.addcmul(er, de, s) / ee).clamp(0, 1)
     s = (torch.addcmul(-dr, de, t) / dd).clamp(0, 1)
-    gap = torch.addcmul(torch.addcmul(r, d, s), e, t, value=-1)
-    return dot(gap, gap).sqrt()
+    return torch.addcmul(torch.addcmul(r, d, s), e, t, value=-1), s
 
 
 def point_distance(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
     """Distance between the segment p + s d and a point; arguments as in `segment_distance`."""
-    r = point - p
-    gap = torch.addcmul(r, d, (dot(d, r) / dd.clamp(min=_TINY)).clamp(0, 1), value=-1)
+    gap = point_gap(p, d, dd, point)
     return dot(gap, gap).sqrt()
+
+
+def point_gap(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
+    """The vector (3, ...) from a point to the closest one of the segment p + s d; see `segment_distance`."""
+    r = p - point
+    return torch.addcmul(r, d, (dot(d, r) / dd.clamp(min=_TINY)).clamp(-1, 0), value=-1)
 
 
 def plane_distance(p: Tensor, d: Tensor, normal: Tensor, offset: Tensor) -> Tensor:
@@ -101,3 +114,46 @@ def _box_slope(x: Tensor, d: Tensor, half: Tensor) -> Tensor:
 def _largest(x: Tensor) -> Tensor:
     """The largest of three components, (3, ...) -> (...)."""
     return torch.maximum(torch.maximum(x[0], x[1]), x[2])
+
+
+_FLAT = 1e-7  # [m2] a slope that is rounding: 1e-7 of a metre times the segment's length
+
+
+def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the segment p + s d is nearest to the box |x_k| <= half_k, in the box's own frame.
+
+    Half the squared distance to the box has a slope along the segment that rises, and is linear between the places
+    where the segment crosses the planes of the faces; so its zero is found by interpolation, without iterating. The
+    slope is zero all the way inside the box, and the middle of that way is taken: there the depth is at least half
+    of the greatest.
+
+    Args:
+        p, d: (3, ...) start and extent of the segment in the frame of the box [m].
+        half: (3, ...) half of the box's sides [m].
+
+    Returns:
+        Signed distance (...), negative by the depth below the nearest face [m]; the unit vector (3, ...) along which
+        it grows, from the closest point of the box outside, out of the nearest face inside; and s (...).
+    """
+    step = d + torch.full_like(d, 1e-9).copysign(d)  # not to divide by zero
+    crossings = torch.cat(((half - p) / step, (-half - p) / step))
+    ends = torch.zeros_like(crossings[:2])
+    ends[1] = 1.0
+    s = torch.cat((ends, crossings.clamp_(0, 1)))  # (8, ...)
+    x = torch.addcmul(p[:, None], d[:, None], s)  # (3, 8, ...)
+    slope = dot(x - torch.minimum(torch.maximum(x, -half[:, None]), half[:, None]), d[:, None].expand_as(x))
+    falls, rises = slope < _FLAT, slope > -_FLAT
+    lower, upper = (s * falls).amax(0), torch.where(rises, s, 1.0).amin(0)
+    before = torch.where(falls, slope, -torch.inf).amax(0).clamp(-1e9, 0)
+    after = torch.where(rises, slope, torch.inf).amin(0).clamp(0, 1e9)
+    share = torch.where(before < after, -before / (after - before).clamp(min=1e-30), 0.5)
+    nearest = lower + share * (upper - lower)
+    x = torch.addcmul(p, d, nearest)
+
+    beyond = x.abs() - half
+    deepest = _largest(beyond)
+    outside = beyond.clamp(min=0)
+    distance = dot(outside, outside).sqrt()
+    inward = beyond.ge(deepest).to(x.dtype)  # out of the nearest face, where inside
+    normal = torch.where(distance > _SKIN, outside / distance.clamp(min=_SKIN), inward)
+    return distance + deepest.clamp(max=0), normal.copysign(x), nearest

@@ -20,6 +20,8 @@ class CollisionModel:
         link_bodies: the body that carries each link.
         link_offsets: (L, 4, 4) pose of each link in its body's frame.
         capsule_links: the link that each capsule is on, in ascending order of body.
+        link_capsules: (L, C) the capsules on each link; one that has fewer than others repeats its first.
+        joints_below: (K, n) 1 for every joint that moves the capsule, 0 for the others.
         points: for every body that has capsules its number and the homogeneous ends of their segments in its frame,
             (2k, 4) [m]: start and end of one, then of the next.
         length_squared: (K, 1) of the segments [m2]; zero makes a sphere.
@@ -34,6 +36,8 @@ class CollisionModel:
     link_bodies: tuple[int, ...]
     link_offsets: Tensor
     capsule_links: tuple[int, ...]
+    link_capsules: Tensor
+    joints_below: Tensor
     points: tuple[tuple[int, Tensor], ...]
     length_squared: Tensor
     radius: Tensor

@@ -31,7 +31,7 @@ class Obstacles:
             if value is not None and (value.ndim != 3 or value.shape[2] != size):
                 raise ValueError(f"{name} must have shape (B, count, {size}), got {tuple(value.shape)}")
 
-    def rows(self, rows: slice) -> "Obstacles":
+    def rows(self, rows: slice | Tensor) -> "Obstacles":
         """Those of some of the environments."""
 
         def of(value: Tensor | None) -> Tensor | None:
@@ -45,10 +45,10 @@ def rotations(quaternions: Tensor) -> Tensor:
 
     Siciliano et al., "Robotics: Modelling, Planning and Control" (2009), section 2.6.
     """
-    w, x, y, z = quaternions
-    rows = (
-        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
-        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
-        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
-    )
-    return torch.stack([torch.stack(row) for row in rows])
+    w, v = quaternions[0], quaternions[1:]
+    twice = 2.0 * v
+    x, y, z = w * twice
+    (xx, xy, xz), (_, yy, yz), (_, _, zz) = twice[:, None] * v
+    own = 1.0 - (xx + yy + zz)
+    rows = (own + xx, xy - z, xz + y, xy + z, own + yy, yz - x, xz - y, yz + x, own + zz)
+    return torch.stack(rows).unflatten(0, (3, 3))

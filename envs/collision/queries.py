@@ -34,7 +34,11 @@ def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
 
 def capsule_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
     """Start and extent of every capsule's segment in the base frame, each (3, K, B) [m]."""
-    frames = link_frames(model.chain, q)
+    return place_segments(model, link_frames(model.chain, q))
+
+
+def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """`capsule_segments`, from `kinematics.link_frames`."""
     points = torch.cat([local @ frames[body] for body, local in model.points], 1)  # (3, 2K, B)
     p = points[:, 0::2]
     return p, points[:, 1::2] - p
@@ -125,6 +129,18 @@ def _ground(model: CollisionModel, p: Tensor, d: Tensor, height: float) -> Tenso
 
 def _obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
     """(B,)."""
+    return _least(obstacle_distances(model, p, d, obstacles).flatten(0, 1))
+
+
+def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
+    """Signed distance of every capsule to every obstacle: spheres first, then walls, then boxes.
+
+    Args:
+        p, d: (3, K, B) from `capsule_segments`.
+
+    Returns:
+        (K, M, B) [m].
+    """
     found = []
     p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]  # (3, K, 1, B), (K, 1, 1)
     if obstacles.spheres is not None:
@@ -140,7 +156,7 @@ def _obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles
         start, extent = (torch.stack([dot(axis, x) for axis in axes]) for x in (r, d))
         length = model.length_squared[:, None].sqrt()
         found.append(box_distance(start, extent, length, box[3:6]))
-    return _least(torch.cat([p.new_zeros(0, p.shape[-1]), *((distance - radius).flatten(0, 1) for distance in found)]))
+    return torch.cat([p.new_zeros(p.shape[1], 0, p.shape[3]), *(distance - radius for distance in found)], 1)
 
 
 def _least(distances: Tensor) -> Tensor:

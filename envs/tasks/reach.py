@@ -8,19 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from envs import kinematics
 from envs.observation import Layout, batched_o
-from envs.simulator import SimModel, SimState
+from envs.tasks.task import Moment, Outcome, Scene, Task, World
 
 
 @dataclass(frozen=True)
-class Reach:
+class Reach(Task):
     """The constants of the task; its values live in configs/tasks/reach.yaml.
 
     Attributes:
-        dt: control period [s].
-        horizon: control steps an episode.
-        start_spread: episodes start at home plus a uniform offset up to this, each joint [rad].
-        tolerance: success distance [m].
         distance_weight: reward lost per metre of distance, each step.
         precision_weight: height of the reward bonus at the goal.
         precision_scale: distance at which the bonus has fallen to 1/e [m].
@@ -32,10 +29,6 @@ class Reach:
             centimetres beside joint angles of radians; in metres the networks learn to see them last.
     """
 
-    dt: float
-    horizon: int
-    start_spread: float
-    tolerance: float
     distance_weight: float
     precision_weight: float
     precision_scale: float
@@ -44,34 +37,44 @@ class Reach:
     stillness_scale: float
     error_unit: float
 
-    def layout(self, model: SimModel) -> Layout:
-        """Columns of the observation that `observe` gives."""
-        n, drivers, k = len(model.qdlim), len(model.driver_mimic), model.position_joints
+    def layout(self, world: World) -> Layout:
+        """See `observe`."""
+        n, drivers, k = len(world.model.qdlim), len(world.model.driver_mimic), world.model.position_joints
         parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("goal", 3), ("error", 3), ("joint_error", k)]
         return Layout(parts)
 
+    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+        """Goals (k, 3) [m]: TCP positions of uniformly random joint positions, if they lie in the workspace."""
+        tcp = kinematics.fkine(world.model.chain, world.random_q(count, generator))[:, :3, 3]
+        return {"goal": tcp[world.in_workspace(tcp)]}
 
-def observe(task: Reach, model: SimModel, state: SimState, tcp: Tensor, J: Tensor, goal: Tensor) -> Tensor:
-    """What the policy sees.
+    def grip(self, world: World, moment: Moment, action: Tensor) -> Tensor:
+        """Open on the way, shut at the goal, so that arrival can be seen."""
+        return (distance(moment) > self.tolerance).to(action.dtype)
 
-    Args:
-        tcp, goal: (B, 3) positions in the base frame [m].
-        J: (B, 6, n) geometric Jacobian in the base frame.
+    def observe(self, world: World, moment: Moment) -> Tensor:
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; and
+        joint_error = J_v^T error, the joint motion that shortens the error fastest, without the joints that cannot.
+        """
+        tcp, goal = moment.tcp, moment.scene["goal"]
+        error = (goal - tcp) / self.error_unit
+        J_v = moment.J[:, :3, : world.model.position_joints]
+        joint_error = sum(J_v[:, axis] * error[:, axis, None] for axis in range(3))  # far faster than a strided sum
+        return torch.cat((batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, joint_error), 1)
 
-    Returns:
-        (B, o_dim), the columns of `Reach.layout`: o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp
-        [error_unit]; joint_error = J_v^T error, the joint motion that shortens the error fastest, without the
-        joints that cannot.
-    """
-    return torch.cat((batched_o(model, state), state.qd, tcp, goal_columns(task, model, tcp, J, goal)), 1)
+    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `reward_terms`."""
+        d = distance(moment)
+        return Outcome(d < self.tolerance, d, reward_terms(self, d, action))
+
+    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
+        """Where the TCP is, (B, 3) [m]."""
+        return observation[:, self.layout(world)["tcp"]]
 
 
-def goal_columns(task: Reach, model: SimModel, tcp: Tensor, J: Tensor, goal: Tensor) -> Tensor:
-    """The last columns of the observation, those that depend on the goal: goal, error, joint_error."""
-    error = (goal - tcp) / task.error_unit
-    J_v = J[:, :3, : model.position_joints]
-    joint_error = sum(J_v[:, axis] * error[:, axis, None] for axis in range(3))  # far faster than a strided sum
-    return torch.cat((goal, error, joint_error), 1)
+def distance(moment: Moment) -> Tensor:
+    """(B,) between TCP and goal [m]."""
+    return torch.linalg.vector_norm(moment.scene["goal"] - moment.tcp, dim=1)
 
 
 def reward_terms(task: Reach, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
@@ -92,8 +95,3 @@ def reward_terms(task: Reach, distance: Tensor, action: Tensor) -> dict[str, Ten
         "action": -task.action_weight * effort,
         "stillness": -task.stillness_weight * nearness * effort.sqrt(),
     }
-
-
-def grip(task: Reach, distance: Tensor) -> Tensor:
-    """(B,) wanted gripper opening: open on the way, shut at the goal, so that arrival can be seen."""
-    return (distance > task.tolerance).to(distance.dtype)

@@ -7,6 +7,7 @@ import torch
 
 import envs
 from envs.baselines import ResolvedRate, damped_least_squares, make_baseline
+from envs.rotations import to_matrix
 from td3_robot.errors import ConfigError
 
 
@@ -77,17 +78,74 @@ def test_it_solves_reach_within_the_limits_of_the_arm(env):
     assert step.info["success"].float().mean() >= 0.99  # 100% of 4,000 episodes of another seed
 
 
-def test_batched_equals_looped(env):
-    batched = ResolvedRate(env)(None)
-    single = envs.make("panda", "reach", num_envs=1)
-    policy = ResolvedRate(single)
-    for i in range(5):
-        single.state = type(env.state)(*(part[i : i + 1] for part in vars(env.state).values()))
-        single.goal, single.tcp = env.goal[i : i + 1], env.tcp[i : i + 1]
-        torch.testing.assert_close(policy(None)[0], batched[i])
+@pytest.mark.parametrize("task", ["reach_pose", "track"])
+@pytest.mark.parametrize("name", ["rrmc", "neo"])
+def test_batched_equals_looped(name, task):
+    env, single = envs.make("panda", task, num_envs=5, seed=3), envs.make("panda", task)
+    batched, policy = make_baseline(name, env)(None), make_baseline(name, single)
+    for row in range(env.num_envs):
+        single.episode(row, env)
+        torch.testing.assert_close(policy(None)[0], batched[row], atol=1e-4, rtol=1e-4)
+
+
+def test_a_pose_is_approached_straight_and_turned_to_about_a_fixed_axis():
+    env = envs.make("panda", "reach_pose", num_envs=100, seed=3)
+    action = ResolvedRate(env, gain=0.1, damping=1e-4)(None)
+    v = (env.moment.J.double() @ speeds(env, action).double()[:, :, None])[:, :, 0]
+    torch.testing.assert_close(v[:, :3], 0.1 * (env.goal[:, :3] - env.tcp).double(), atol=1e-4, rtol=1e-3)
+    angle = torch.linalg.vector_norm(v[:, 3:], dim=1) / 0.1
+    turned = rodrigues(v[:, 3:] / (0.1 * angle[:, None]), angle) @ env.moment.T_be[:, :3, :3].double()
+    torch.testing.assert_close(turned, to_matrix(env.goal[:, 3:]).double(), atol=5e-3, rtol=0)
+
+
+def rodrigues(axis, angle):
+    """(B, 3, 3) of rotations by angles (B,) about unit vectors (B, 3)."""
+    x, y, z = axis.T
+    o = torch.zeros_like(x)
+    K = torch.stack([torch.stack(row, 1) for row in ((o, -z, y), (z, o, -x), (-y, x, o))], 1)
+    s, c = angle.sin()[:, None, None], angle.cos()[:, None, None]
+    return torch.eye(3) + s * K + (1 - c) * K @ K
+
+
+def test_resolved_rate_reaches_most_poses():
+    env = envs.make("panda", "reach_pose", num_envs=200, seed=3)
+    policy, observation = ResolvedRate(env), env.reset(3)
+    for _ in range(env.task.horizon):
+        step = env.step(policy(observation))
+        observation = step.observation
+    assert step.info["success"].float().mean() > 0.78  # 84.8% of 1,000
+
+
+def test_feed_forward_removes_the_lag():
+    """Without it a goal at constant speed is followed at a distance of speed / gain; with it, of almost nothing."""
+    error = {}
+    for known in (True, False):
+        env = envs.make("panda", "track", num_envs=50, seed=3)
+        policy = ResolvedRate(env, gain=4.0)
+        for _ in range(60):
+            step = env.step(policy(None) if known else not_told(env, "goal_velocity", policy))
+        error[known] = step.info["position_error"].median().item()
+    assert error[False] == pytest.approx(env.task.speed / 4.0, rel=0.25)
+    assert error[True] < 0.1 * error[False]
+
+
+def not_told(env, name, policy):
+    """The action of a policy that is not told a part of the scene."""
+    whole = env.moment
+    env.moment = dataclasses.replace(whole, scene={key: value for key, value in whole.scene.items() if key != name})
+    action = policy(None)
+    env.moment = whole
+    return action
 
 
 def test_names(env):
     assert isinstance(make_baseline("rrmc", env), ResolvedRate)
-    with pytest.raises(ConfigError, match="unknown baseline .rmc.; did you mean .rrmc..* valid choices: rrmc$"):
+    with pytest.raises(ConfigError, match="did you mean .rrmc..* valid choices: neo, pick, rrmc$"):
         make_baseline("rmc", env)
+
+
+def test_who_cannot_grasp_is_told_apart_from_who_only_grasps(env):
+    with pytest.raises(ConfigError, match="'pick' only grasps; valid choices for this task: random, rrmc, neo$"):
+        make_baseline("pick", env)
+    with pytest.raises(ConfigError, match="'neo' does not grasp; valid choices for this task: random, pick$"):
+        make_baseline("neo", envs.make("panda", "pick_place"))

@@ -14,13 +14,27 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import envs
 import envs.gymnasium_ids
+from envs.baselines import make_baseline
 from envs.gymnasium_api import GymnasiumEnv, make_gymnasium
-from envs.gymnasium_ids import NAMESPACE, id_of, register
+from envs.gymnasium_api.adapter import GOAL_KEYS
+from envs.gymnasium_ids import KINDS, NAMESPACE, id_of, register
 from envs.registry import TASKS
-from envs.robots import robot_names
+from envs.robots import robot_names, shipped_robots
+from envs.tasks.task import ScenePool
 from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.vec_env import GoalVecEnv
 
 REACH = "td3_robot/PandaReach-v0"
+EVERY = ["td3_robot/PandaReachSparse-v0", *(id_of("panda", task, kind) for task in TASKS for kind in ("", "goal"))]
+GOALS = [id_of("panda", task, "goal") for task in TASKS]
+every_id = pytest.mark.parametrize("env_id", EVERY)
+every_goal = pytest.mark.parametrize("env_id", GOALS)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Episodes drawn ahead are few, for speed."""
+    monkeypatch.setattr(ScenePool, "BLOCK", 1024)
 
 
 def actions(steps: int, num_envs: int = 1) -> torch.Tensor:
@@ -28,11 +42,23 @@ def actions(steps: int, num_envs: int = 1) -> torch.Tensor:
     return torch.rand(steps, num_envs, 7, generator=generator) * 2 - 1
 
 
-def test_every_robot_and_task_has_an_id():
+def test_every_robot_and_task_has_an_id_of_each_kind():
     ours = {env_id for env_id in gym.registry if env_id.startswith(f"{NAMESPACE}/")}
-    assert len(ours) == len(robot_names()) * len(TASKS)
+    easy = [task for task in TASKS if not TASKS[task].moves_gripper]
+    assert {id_of(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS} <= ours
     assert id_of("panda", "reach") == REACH and REACH in ours
-    assert id_of("frankie_omni", "reach_pose") == "td3_robot/FrankieOmniReachPose-v0"
+    assert id_of("frankie_omni", "reach_pose", "sparse") == "td3_robot/FrankieOmniReachPoseSparse-v0"
+    assert id_of("panda", "reach", "goal") == "td3_robot/PandaReachGoal-v0"
+
+
+def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
+    for robot in shipped_robots():
+        for task in (task for task in TASKS if TASKS[task].moves_gripper):
+            try:
+                can = envs.make(robot, task).a_dim > 0
+            except ConfigError:
+                can = False
+            assert [id_of(robot, task, kind) in gym.registry for kind in KINDS] == [can] * 3, robot
 
 
 def test_registering_again_changes_nothing():
@@ -43,19 +69,26 @@ def test_registering_again_changes_nothing():
     assert dict(gym.registry) == before
 
 
-def test_gymnasium_finds_no_fault():
+@every_id
+def test_gymnasium_finds_no_fault(env_id):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        check_env(gym.make(REACH).unwrapped)
-    # observations have no bounds: said of the lower and of the upper one
+        check_env(gym.make(env_id).unwrapped)
+    # observations have no bounds: said of the lower and of the upper one, of each space that is no dictionary
     faults = [str(warning.message) for warning in caught if "gymnasium" in warning.filename]
-    assert len(faults) == 2 and all("infinity" in fault for fault in faults), faults
+    assert len(faults) in (2, 6) and all("infinity" in fault for fault in faults), faults
 
 
-def test_stable_baselines3_finds_no_fault():
+@every_id
+def test_stable_baselines3_finds_no_fault(env_id):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env_for_sb3(gym.make(REACH).unwrapped)
+        check_env_for_sb3(gym.make(env_id).unwrapped)
+
+
+def test_one_robot_of_another_kind_has_goals_too():
+    observation, _ = gym.make("td3_robot/Ur5eReachPoseGoal-v0").reset(seed=0)
+    assert observation["desired_goal"].shape == observation["achieved_goal"].shape == (7,)
 
 
 def test_stable_baselines3_learns_on_it():
@@ -67,6 +100,106 @@ def test_stable_baselines3_learns_on_it():
     model.learn(200)
     assert model.num_timesteps == 200
     assert not any(torch.equal(old, new) for old, new in zip(before, model.actor.parameters()))
+
+
+def test_stable_baselines3_learns_from_hindsight_on_it():
+    model = stable_baselines3.TD3(
+        "MultiInputPolicy",
+        gym.make("td3_robot/PandaReachGoal-v0"),
+        learning_starts=130,
+        batch_size=64,
+        seed=0,
+        policy_kwargs={"net_arch": [16, 16]},
+        replay_buffer_class=stable_baselines3.HerReplayBuffer,
+    )
+    before = [weight.clone() for weight in model.actor.parameters()]
+    model.learn(200)
+    assert not any(torch.equal(old, new) for old, new in zip(before, model.actor.parameters()))
+    rewards = model.replay_buffer.sample(2000).rewards
+    assert set(rewards.unique().tolist()) == {-1.0, 0.0}  # in hindsight some goals were met
+
+
+# Goals ------------------------------------------------------------------------------------------------------
+
+
+def side_by_side(env, arms, steps: int) -> list[tuple]:
+    """What a vector environment and the arms of envs.make give for the same random actions."""
+    env.reset(seed=3), arms.reset(3)
+    drawn = torch.rand(steps, arms.num_envs, arms.a_dim, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    return [(env.step(action.numpy()), arms.step(action)) for action in drawn]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_goal_environments_show_the_arms_of_envs_make(task):
+    env, arms = gym.make_vec(id_of("panda", task, "goal"), num_envs=3), envs.make("panda", task, 3)
+    rule = gym.make(id_of("panda", task, "goal")).unwrapped.compute_reward
+    for (shown, reward, _, truncated, infos), step in side_by_side(env, arms, arms.task.horizon + 5):
+        assert shown in env.observation_space
+        for seen, observation in ((shown, step.observation), *ended(infos, step)):
+            assert np.array_equal(seen["achieved_goal"], arms.achieved_goal(observation))
+            assert np.array_equal(seen["desired_goal"], observation[:, arms.layout["goal"]])
+        achieved, desired = arms.achieved_goal(step.next_observation), step.next_observation[:, arms.layout["goal"]]
+        assert np.array_equal(reward, rule(achieved.numpy(), desired.numpy(), {}))
+        assert np.array_equal(truncated, step.truncated)
+
+
+def ended(infos: dict, step) -> list[tuple]:
+    """The last observations of the episodes that ended in this step, and what they show."""
+    if "final_obs" not in infos:
+        return []
+    rows = np.flatnonzero(infos["_final_obs"])
+    assert np.array_equal(rows, np.flatnonzero(step.terminated | step.truncated))
+    shown = {key: np.stack([infos["final_obs"][row][key] for row in rows]) for key in GOAL_KEYS}
+    return [(shown, step.next_observation[rows])]
+
+
+@every_goal
+def test_the_reward_is_that_of_the_goals_alone_however_many_at_once(env_id):
+    env = gym.make(env_id).unwrapped
+    starts = [env.reset(seed=seed)[0]["achieved_goal"] for seed in range(4)]
+    achieved, desired = np.stack([*starts, *starts]), np.stack([*starts, *starts[::-1]])
+    together = env.compute_reward(achieved, desired, [{}] * 8)
+    assert together.tolist() == [env.compute_reward(a, d, {}) for a, d in zip(achieved, desired)]
+    assert together[:4].tolist() == [0] * 4
+    assert (env.compute_reward(achieved, achieved + 0.1, None) == -1).all()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_nothing_else(task):
+    """Or else hindsight would leave the old goal to be seen. Along episodes in which things are grasped."""
+    arms = envs.make("panda", task, 30)
+    view = gym.make_vec(id_of("panda", task, "goal"), num_envs=30).unwrapped._shown
+    policy, observation = make_baseline("pick" if arms.task.moves_gripper else "rrmc", arms), arms.reset(0)
+    columns, moved = set(range(arms.o_dim)), set()
+    for _ in range(arms.task.horizon - 1):
+        observation = arms.step(policy(observation)).observation
+        other = arms.task.observe(arms.world, arms.task.with_goal(arms.moment, arms.goal.roll(1, 0)))
+        assert np.array_equal(view.show(other)["observation"], view.show(observation)["observation"])
+        moved |= set((other != observation).any(0).nonzero().squeeze(1).tolist())
+    assert set(view._rest) == columns - moved
+
+
+def test_make_gymnasium_gives_hindsight_on_it():
+    env = make_gymnasium("td3_robot/PandaReachGoal-v0", 3)
+    assert isinstance(env, GoalVecEnv)
+    state = env.reset(0)
+    step = env.step(torch.zeros(3, 7))
+    goal = env.achieved_goal(step.next_observation)
+    _, after, reward, terminated = env.relabel(state, torch.zeros(3, 7), step.next_observation, goal)
+    assert (reward == 0).all() and not terminated.any() and (step.reward == -1).all()
+    assert torch.equal(after[:, -3:], goal)
+
+
+def test_the_sparse_kind_pays_for_success_alone():
+    env, dense = gym.make("td3_robot/PandaReachSparse-v0"), gym.make(REACH)
+    assert np.array_equal(env.reset(seed=1)[0], dense.reset(seed=1)[0])
+    for action in actions(5):
+        observation, reward, _, _, info = env.step(action[0].numpy())
+        assert np.array_equal(observation, dense.step(action[0].numpy())[0])
+        assert reward == float(info["is_success"]) - 1
+
+
+# The same arms as those of envs.make ------------------------------------------------------------------------
 
 
 def test_one_arm_is_the_arm_of_envs_make():

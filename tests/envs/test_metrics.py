@@ -7,8 +7,20 @@ import pytest
 import roboticstoolbox as rtb
 import torch
 
-from envs.kinematics import compile_ets
-from envs.metrics import LIMIT_ROUNDING, join, measure, path_length, rms_jerk, summarise, time_to_goal
+from envs.collision import compile_collision, ground_distance, self_distance
+from envs.kinematics import compile_ets, jacob0
+from envs.metrics import (
+    LIMIT_ROUNDING,
+    capsules,
+    join,
+    manipulability,
+    measure,
+    path_length,
+    rms_jerk,
+    summarise,
+    time_to_goal,
+)
+from envs.registry import make_task
 from envs.robots import make_robot
 from envs.simulator import SimModel, compile_robot, rest, step
 
@@ -59,6 +71,8 @@ def test_hand_worked_trajectories(gantry, trajectory):
         "path_length_m": [0.1 + 0.1, 0.25 + 0.45],
         # A: qd_x 1, 1, 0 changes by 1, 0, -1, and that by 1, -1, -1. B: qd_y changes by 2.5, -7, that by 2.5, -9.5.
         "rms_jerk": [100 * math.sqrt((1 + 1 + 1) / 6), 100 * math.sqrt((2.5**2 + 9.5**2) / 4)],
+        "manipulability": [1.0, 1.0],  # J of two sliding joints at right angles has two singular values of 1
+        "minimum_manipulability": [1.0, 1.0],
         "joint_limit_steps": [0.0, 0.5],
         "joint_limit_violations": [0, 0],
         "max_abs_qd_over_limit": [1 / 2, 4.5 / 10],
@@ -196,6 +210,8 @@ def test_summary_of_known_episodes():
         "speed_violations": column(1, 0, 0, 0, 0),
         "acceleration_violations": column(0, 4, 0, 1, 0),
         "jerk_violations": column(0, 0, 0, 0, 0),
+        "manipulability": column(0.1, 0.5, 0.2, 0.3, 0.4),
+        "minimum_manipulability": column(0.1, 0.05, 0.1, 0.1, 0.1),
     }
     summary = summarise(figures)
     assert summary == {
@@ -210,6 +226,7 @@ def test_summary_of_known_episodes():
         "max_abs_qdd_over_limit": 0.8,
         "max_abs_qddd_over_limit": 0.7,
         "limit_violations": {"position": 3, "speed": 1, "acceleration": 5, "jerk": 0},
+        "manipulability": {"median": pytest.approx(0.3), "min": pytest.approx(0.05)},
     }
     assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {"median": None}
 
@@ -217,3 +234,87 @@ def test_summary_of_known_episodes():
 def test_rounds_join_in_order_and_the_surplus_is_dropped():
     rounds = [{"success": torch.tensor([0.0, 1.0])}, {"success": torch.tensor([2.0, 3.0])}]
     assert join(rounds, 3)["success"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_manipulability_is_the_product_of_singular_values():
+    """Of six joints and more, by roboticstoolbox; of fewer, by the singular values themselves."""
+    panda, generator = make_robot("panda"), torch.Generator().manual_seed(0)
+    q = torch.rand(20, 7, generator=generator, dtype=torch.float64) * 2 - 1
+    got = manipulability(panda.chain.to(dtype=torch.float64), q)
+    expected = [rtb.models.Panda().manipulability(row, method="yoshikawa", axes="all") for row in q.numpy()]
+    assert got.tolist() == pytest.approx(expected, rel=1e-5)  # the chain's constants are rounded to float32
+
+    short = compile_ets(rtb.ET.Rz() * rtb.ET.tx(0.5) * rtb.ET.Rz() * rtb.ET.tx(0.3) * rtb.ET.tz(), torch.float64)
+    q = torch.rand(20, 3, generator=generator, dtype=torch.float64)
+    singular = torch.linalg.svdvals(jacob0(short, q))
+    torch.testing.assert_close(manipulability(short, q), singular.prod(1))
+
+
+def test_manipulability_of_a_singular_arm_is_zero():
+    straight = compile_ets(rtb.ET.tx() * rtb.ET.tx(), torch.float64)  # two joints along the same line
+    assert manipulability(straight, torch.zeros(1, 2, dtype=torch.float64)).tolist() == [0.0]
+
+
+def test_figures_of_some_tasks_are_there_where_their_info_is(gantry, trajectory):
+    info, alive = trajectory
+    bare = measure(gantry, info, alive)
+    some = {
+        "rotation_error": torch.tensor([[1.0, 0.2], [0.5, 0.1], [math.pi / 6, 9.0]]),
+        "clearance": torch.tensor([[0.3, 0.2], [0.1, 0.25], [0.2, -5.0]]),
+        "contact": torch.tensor([[False, False], [True, False], [False, True]]),
+        "held": torch.tensor([[True, False], [True, False], [False, True]]),
+    }
+    got = measure(gantry, info | some, alive)
+    assert got["final_rotation_error_deg"].tolist() == pytest.approx([30.0, math.degrees(0.1)], rel=1e-6)
+    assert got["minimum_clearance_m"].tolist() == pytest.approx([0.1, 0.2])
+    assert got["collision_free"].tolist() == [0.0, 1.0]  # B's third row is not part of its episode
+    assert got["grasped"].tolist() == [1.0, 0.0]
+    assert got.keys() - bare.keys() == {
+        "final_rotation_error_deg",
+        "minimum_clearance_m",
+        "collision_free",
+        "grasped",
+    }
+    summary = summarise(got)
+    assert summary["collision_free_rate"] == summary["grasp_rate"] == 0.5
+    assert summary["minimum_clearance_m"] == {"median": pytest.approx(0.15), "min": pytest.approx(0.1)}
+    assert summary["final_rotation_error_deg"]["median"] == pytest.approx((30 + math.degrees(0.1)) / 2)
+    assert not {"collision_free_rate", "grasp_rate", "minimum_clearance_m"} & summarise(bare).keys()
+
+
+def test_tracking_errors_are_those_after_the_first_second(gantry):
+    """Twelve steps of 0.1 s: the tenth ends at 1.0 s, so the last two count; B ends with the eleventh."""
+    steps = 12
+    error = torch.arange(1.0, 1 + steps)[:, None].expand(steps, 2)
+    zeros = torch.zeros(steps, 2)
+    info = {"q": torch.zeros(steps, 2, 2), "qd": torch.zeros(steps, 2, 2), "tcp": torch.zeros(steps, 2, 3)}
+    info |= {"position_error": error, "success": zeros.bool(), "tracking_error_mean": zeros}
+    alive = torch.ones(steps, 2, dtype=torch.bool)
+    alive[11, 1] = False
+    got = measure(gantry, info, alive)
+    assert [row[~row.isnan()].tolist() for row in got["tracking_error_m"]] == [[11.0, 12.0], [11.0]]
+    assert summarise(got)["tracking_error_m"] == {"median": 11.0, "p95": pytest.approx(11.9)}
+
+
+def test_least_clearance_is_to_itself_and_the_ground_where_the_task_says_nothing():
+    robot = make_robot("panda")
+    sim, model = compile_robot(robot, 0.05), compile_collision(robot)
+    lower, upper = sim.qlim
+    q = lower + torch.rand(3, 40, 7, generator=torch.Generator().manual_seed(0)) * (upper - lower)
+    info = {"q": q, "qd": torch.zeros_like(q), "tcp": torch.zeros(3, 40, 3)}
+    info |= {"position_error": torch.zeros(3, 40), "success": torch.zeros(3, 40, dtype=torch.bool)}
+    alive = torch.ones(3, 40, dtype=torch.bool)
+    alive[2] = False
+    got = measure(sim, info, alive, model)["minimum_clearance_m"]
+    each = [torch.minimum(self_distance(model, row), ground_distance(model, row)) for row in q[:2]]
+    torch.testing.assert_close(got.float(), torch.minimum(*each))
+    assert (got < 0).any() and (got > 0).any()
+
+
+def test_capsules_are_there_where_the_robot_and_its_gripper_have_a_file(monkeypatch, tmp_path):
+    world = make_task("reach").world(make_robot("panda"), "cpu")
+    assert capsules(world).links[-1] == "panda_hand"
+    monkeypatch.setattr("envs.metrics.CAPSULES", tmp_path)
+    assert capsules(world) is None
+    (tmp_path / "panda.yaml").touch()
+    assert capsules(world) is None  # the hand has none

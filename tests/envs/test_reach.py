@@ -9,9 +9,10 @@ import yaml
 
 from envs import kinematics
 from envs.robots import CONFIGS, make_robot
-from envs.simulator import SimState, compile_robot
+from envs.simulator import SimState
 from envs.tasks import reach
 from envs.tasks.reach import Reach
+from envs.tasks.task import moment_of
 
 TASK = dataclasses.replace(
     Reach(**yaml.safe_load((CONFIGS / "tasks" / "reach.yaml").read_text())),
@@ -29,15 +30,12 @@ TASK = dataclasses.replace(
 @pytest.fixture(scope="module")
 def scene():
     """Five Pandas somewhere, with goals."""
-    robot = make_robot("panda")
-    model = compile_robot(robot, TASK.dt)
+    world = TASK.world(make_robot("panda"), "cpu")
     generator = torch.Generator().manual_seed(0)
-    lower, upper = model.qlim
-    draw = lambda: lower + torch.rand(5, 7, generator=generator) * (upper - lower)  # noqa: E731
+    draw = lambda: world.random_q(5, generator)  # noqa: E731
     state = SimState(draw(), torch.randn(5, 7, generator=generator), torch.rand(5, generator=generator) * 0.04)
-    T, J = kinematics.fkine_jacob0(model.chain, state.q)
-    goal = kinematics.fkine(model.chain, draw())[:, :3, 3]
-    return model, state, T[:, :3, 3], J, goal
+    goal = kinematics.fkine(world.model.chain, draw())[:, :3, 3]
+    return world, moment_of(world, state, {"goal": goal}, torch.zeros(5, dtype=torch.long))
 
 
 def test_reward_terms_are_what_a_hand_gets():
@@ -63,23 +61,24 @@ def test_at_any_distance_less_effort_is_better():
 
 
 def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
-    model, state, tcp, J, goal = scene
-    seen, layout = reach.observe(TASK, model, state, tcp, J, goal), TASK.layout(model)
+    world, moment = scene
+    state, tcp, goal = moment.state, moment.tcp, moment.scene["goal"]
+    seen, layout = TASK.observe(world, moment), TASK.layout(world)
     assert seen.shape == (5, layout.size)
     assert torch.equal(seen[:, layout["q"]], state.q)
     torch.testing.assert_close(seen[:, layout["drivers"]], state.gripper[:, None].expand(5, 2))
     assert torch.equal(seen[:, layout["qd"]], state.qd)
     assert torch.equal(seen[:, layout["tcp"]], tcp)
+    torch.testing.assert_close(tcp, kinematics.fkine(world.model.chain, state.q)[:, :3, 3])
     assert torch.equal(seen[:, layout["goal"]], goal)
     torch.testing.assert_close(seen[:, layout["error"]], 4 * (goal - tcp))  # in units of a quarter metre
 
 
 def test_joint_error_is_the_steepest_way_to_the_goal(scene):
     """The gradient of minus half the squared distance, here by differences in float64; joint 7 only turns the hand."""
-    model, state, tcp, J, goal = scene
-    layout = TASK.layout(model)
-    joint_error = reach.observe(TASK, model, state, tcp, J, goal)[:, layout["joint_error"]]
-    chain, q, h = model.chain.to(dtype=torch.float64), state.q.double(), 1e-6
+    world, moment = scene
+    goal, joint_error = moment.scene["goal"], TASK.observe(world, moment)[:, TASK.layout(world)["joint_error"]]
+    chain, q, h = world.model.chain.to(dtype=torch.float64), moment.state.q.double(), 1e-6
 
     def half_square(q):
         return 0.5 * (goal.double() - kinematics.fkine(chain, q)[:, :3, 3]).square().sum(1)
@@ -92,11 +91,14 @@ def test_joint_error_is_the_steepest_way_to_the_goal(scene):
         torch.testing.assert_close(shown, -slope / TASK.error_unit, atol=1e-5, rtol=1e-4)
 
 
-def test_the_gripper_shuts_at_the_goal_and_only_there():
-    assert reach.grip(TASK, torch.tensor([0.0, 0.0099, 0.0101, 0.5])).tolist() == [0.0, 0.0, 1.0, 1.0]
+def test_the_gripper_shuts_at_the_goal_and_only_there(scene):
+    world, moment = scene
+    away = torch.tensor([0.0, 0.0099, 0.0101, 0.5, 1.0])[:, None] * torch.tensor([0.0, 0.6, 0.8])
+    moment = TASK.with_goal(moment, moment.tcp + away)
+    assert TASK.grip(world, moment, torch.zeros(5, 7)).tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
 
 
 def test_without_a_gripper_the_observation_has_no_drivers():
-    model = compile_robot(dataclasses.replace(make_robot("panda"), _gripper=None), TASK.dt)
-    layout = TASK.layout(model)
+    world = TASK.world(dataclasses.replace(make_robot("panda"), _gripper=None), "cpu")
+    layout = TASK.layout(world)
     assert layout["drivers"] == slice(7, 7) and layout.size == 7 + 7 + 9 + 6

@@ -22,6 +22,7 @@ from websockets.sync.client import connect
 
 from envs.recording import find_chromium, headless_page
 from envs.robots import make_robot
+from envs.shapes import Shape
 from envs.swift_server import PageServers, mesh_files, page_files
 from envs.swift_viewer import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError
@@ -131,6 +132,31 @@ def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
     assert (np.abs(picture(page) - without).max(-1) > 60).sum() > 30
     viewer.show(robot.home, OPEN)
     assert axes_in(page) == []
+
+
+def test_shapes_are_drawn_moved_and_removed_and_only_made_anew_when_they_look_another_way(viewer, page, robot):
+    at, red = (lambda x: SE3(x, 0.3, 0.5).A), (1.0, 0.0, 0.0, 0.5)
+    line = Shape("line", (0.01,), red, np.eye(4), ((0.3, 0.3, 0.3), (0.5, 0.3, 0.3), (0.5, 0.3, 0.6)))
+    ball_and_box = lambda x, y, h: [Shape("sphere", (0.1,), red, at(x)), Shape("box", (0.1, 0.2, h), red, at(y))]  # noqa: E731
+    viewer.show(robot.home, OPEN)
+    count, without = len(uuids(page)), picture(page)
+    viewer.show(robot.home, OPEN, shapes=[*ball_and_box(0.4, 0.6, 0.3), line])
+    first = uuids(page)
+    assert len(first) == count + 3
+    assert (np.abs(picture(page) - without).max(-1) > 60).sum() > 200
+    viewer.show(robot.home, OPEN, shapes=[*ball_and_box(0.45, 0.7, 0.3), line])
+    assert uuids(page) == first
+    for x in (0.45, 0.7):
+        assert np.linalg.norm(positions(page) - at(x)[:3, 3], axis=1).min() < 1e-6
+    viewer.show(robot.home, OPEN, shapes=ball_and_box(0.4, 0.7, 0.2))
+    assert len(uuids(page) - first) == 1 and len(first - uuids(page)) == 2  # another box, no line
+    viewer.show(robot.home, OPEN)
+    assert len(uuids(page)) == count
+
+
+def uuids(page) -> set[str]:
+    """A name for everything in the page's scene that lasts as long as it does."""
+    return set(page.evaluate("swiftScene.children.map((child) => child.uuid)"))
 
 
 @pytest.mark.parametrize("text", ["episode 3  error 4.1 mm", "<b>a</b> & b"])

@@ -9,7 +9,7 @@ import torch
 
 from envs.arm_env import ArmEnv
 from envs.kinematics import fkine, jacob0
-from envs.registry import _task
+from envs.registry import make_task
 from envs.robots import Robot
 from envs.urdf import load_urdf
 from envs.urdf_robot import home_pose, robot_values, workspace_box
@@ -125,7 +125,7 @@ def test_wrong_choices_end_in_one_line():
 
 
 def test_the_arm_can_be_trained_on(gantry):
-    env = ArmEnv(gantry, _task("reach"), num_envs=16, device="cpu", seed=0)
+    env = ArmEnv(gantry, make_task("reach"), num_envs=16, device="cpu", seed=0)
     for _ in range(3):
         step = env.step(torch.rand(16, 3) * 2 - 1)
     assert torch.isfinite(step.observation).all() and step.observation.shape == (16, env.o_dim)

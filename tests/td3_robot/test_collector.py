@@ -22,11 +22,11 @@ CONFIG = Config(
 def collect(point_env):
     """Builds a collector, from CONFIG and changes to it, that has made some steps."""
 
-    def build(steps: int = 50, env=None, **changes) -> Collector:
+    def build(steps: int = 50, env=None, guide=None, **changes) -> Collector:
         config = dataclasses.replace(CONFIG, **changes)
         env = env or point_env(config.envs, config.seed)
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
-        collector = Collector(agent, env, config)
+        collector = Collector(agent, env, config, guide)
         for step in range(steps):
             collector.collect(step / steps)
         return collector
@@ -114,6 +114,42 @@ def test_random_actions_come_first(collect):
     policy = collector._agent.select_action(collector.replay.rows[:, :3]).view(-1, 4, 2)[:40]
     assert (action[:25] != policy[:25]).all() and torch.equal(action[25:], policy[25:])
     assert not collect(25, exploration=ExplorationConfig(start_steps=100)).ready and collector.ready
+
+
+def half(observation: torch.Tensor) -> torch.Tensor:
+    """A guide whose actions are known by their value."""
+    return torch.full((len(observation), 2), 0.5)
+
+
+def stored(collector: Collector, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """States (steps, B, 3) and actions (steps, B, 2) of the first steps."""
+    rows = collector.replay.rows.view(collector.replay.slots, 4, -1)[:steps]
+    return rows[..., :3], rows[..., 3:5]
+
+
+def test_a_guide_acts_in_whole_episodes_of_its_share_and_fades(collect):
+    """The share falls from 0.8 to zero over the first half of the run."""
+    leading = ExplorationConfig(start_steps=0, noise=0.0, guide="half", guide_share=0.8, guide_until=0.5)
+    roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
+    state, action = stored(collect(2000, guide=half, exploration=leading, replay=roomy), 2000)
+    guided, begins = (action == 0.5).all(2), state[..., 2] == 0
+    assert ((guided[1:] == guided[:-1]) | begins[1:]).all()
+    shares = guided.float().view(10, 200, 4).mean((1, 2))
+    expected = 0.8 * (1 - torch.arange(0.05, 1.0, 0.1) / 0.5).clamp(min=0)
+    torch.testing.assert_close(shares, expected, atol=0.15, rtol=0)
+    assert (shares[6:] == 0).all()
+
+
+def test_a_guide_explores_with_the_policys_noise_and_goes_on_after_a_resume(collect):
+    leading = ExplorationConfig(start_steps=0, noise=0.1, guide="half", guide_share=1.0, guide_until=1.0)
+    first = collect(1, guide=half, exploration=leading)
+    _, action = stored(first, 1)
+    assert (action != 0.5).all() and ((action - 0.5).abs() < 0.5).all()
+    assert first._guide.guided.all()
+    second = collect(0, guide=half, exploration=dataclasses.replace(leading, guide_share=0.0))
+    assert not second._guide.guided.any()
+    second.load_state_dict(first.state_dict(with_replay=True))
+    assert second._guide.guided.all()
 
 
 def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, point_env):

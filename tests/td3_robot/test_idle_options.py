@@ -1,6 +1,7 @@
 """No option is silently ignored: one that would do nothing is refused, with the name of what it needs."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,18 @@ IDLE = {
     "exploration.pink_steps": "--exploration.kind pink",
     "schedule.lr_floor": "--schedule.lr cosine",
     "schedule.noise_floor": "--schedule.noise linear",
+    "exploration.guide_share": "--exploration.guide solution",
+    "exploration.guide_until": "--exploration.guide solution",
+    "td3.bc_filter": "--td3.bc_alpha 2.5",
 }
 
 
 @pytest.mark.parametrize("option", IDLE)
 def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
-    assert refusal(f"--{option} 1").startswith(f"{option} has no effect without {IDLE[option][2:].split()[0]} ")
-    Path("mine.yaml").write_text(f"{option.split('.')[0]}:\n  {option.split('.')[1]}: 1\n")
+    value = "true" if option == "td3.bc_filter" else "1"
+    switch = IDLE[option][2:].split()[0]
+    assert re.match(rf"{option} has no effect without {switch}\b", refusal(f"--{option} {value}"))
+    Path("mine.yaml").write_text(f"{option.split('.')[0]}:\n  {option.split('.')[1]}: {value}\n")
     assert refusal("--config mine.yaml").startswith(f"{option} has no effect without")
     parse_train(f"--config mine.yaml {IDLE[option]}".split())
     Path("mine.yaml").rename("configs/reach.yaml")  # in a preset it waits for its switch
@@ -51,18 +57,20 @@ def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
 @pytest.mark.parametrize("option", sorted({name for name, needed, _ in NEEDS if "dataset" in needed}))
 def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
     values = {"exploration.kind": "ou", "exploration.per_env": "true", "schedule.noise": "linear"}
+    values |= {"exploration.guide": "rrmc"}
     value = {"replay.hindsight": "final", "replay.capacity": "1000"}.get(option, values.get(option, "1"))
     message = refusal(f"--dataset d.npz --{option} {value}")
     assert message == f"{option} has no effect without collecting, which a dataset replaces"
 
 
-@pytest.mark.parametrize("option", ["robot", "task", "gripper", "tcp"])
+@pytest.mark.parametrize("option", ["robot x", "task x", "gripper x", "tcp x", "sparse true"])
 def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
-    assert f"env and {option} exclude each other" in refusal(f"--env Hopper-v5 --{option} x")
+    assert f"env and {option.split()[0]} exclude each other" in refusal(f"--env Hopper-v5 --{option}")
     assert "swift shows our own robots" in refusal("--env Hopper-v5 --swift")
+    assert "exploration.guide has no effect without a robot" in refusal("--env Hopper-v5 --exploration.guide rrmc")
 
 
-ALWAYS = """robot task gripper tcp env dataset run seed device threads steps save_every mlflow
+ALWAYS = """robot task gripper tcp sparse env dataset run seed device threads steps save_every mlflow
     td3.hidden td3.norm td3.init td3.final_bound td3.actor_lr td3.critic_lr td3.gamma td3.tau td3.policy_noise
     td3.policy_delay td3.twin_critics td3.actor_min_q td3.actor_grad_clip td3.critic_grad_clip td3.atoms td3.v_min
     td3.v_max td3.bc_alpha td3.normalize_observations

@@ -1,0 +1,122 @@
+"""How well the Panda learns every task with its shipped configuration, beside the classical controllers.
+
+    python benchmarks/tasks.py                                # all tasks, seeds 0 to 2: some two hours on two cores
+    python benchmarks/tasks.py track pick_place --seeds 0
+    python benchmarks/tasks.py --table                        # only what is there
+
+A training is a cold `train.py --robot panda --task T --seed N` into checkpoints/bench-T-N; one that is finished is not
+repeated, one that was stopped goes on. Its policy and the baselines are then measured by evaluate.py on the same 1,000
+episodes that it never trained on (seed 12345), and benchmarks/results/tasks.csv gets a row for each.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
+EPISODES, UNSEEN_SEED = 1000, 12345
+BASELINES = {
+    "reach": "rrmc,neo",
+    "reach_pose": "rrmc,neo",
+    "reach_avoid": "rrmc,neo",
+    "track": "rrmc,neo",
+    "pick_place": "pick",
+}
+COLUMNS = ("task", "seed", "controller", "success", "error_mm", "error_p95_mm", "time_s", "train_s", "load")
+
+
+def run(*command: str) -> None:
+    """Run one of the two scripts in the repository."""
+    subprocess.run([sys.executable, *command], cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def train(task: str, seed: int) -> Path:
+    """The folder of a finished training."""
+    folder = ROOT / "checkpoints" / f"bench-{task}-{seed}"
+    summary = folder / "summary.json"
+    if not summary.is_file():
+        start = ("--resume", folder.name) if (folder / "last").is_dir() else ("--run", folder.name)
+        named = () if start[0] == "--resume" else ("--robot", "panda", "--task", task, "--seed", str(seed))
+        run("train.py", *named, *start)
+    return folder
+
+
+def measure(task: str, seed: int, folder: Path) -> list[dict]:
+    """The rows of a policy and of the baselines beside it."""
+    result = folder / "evaluation.json"
+    asked = ("--episodes", str(EPISODES), "--seed", str(UNSEEN_SEED), "--baseline", BASELINES[task])
+    run("evaluate.py", "--checkpoint", str(folder), *asked, "--json", str(result))
+    found = json.loads(result.read_text())
+    rows = []
+    for name, values in {"policy": found, **found["baselines"]}.items():
+        error = values.get("tracking_error_m") or values["final_position_error_m"]
+        seconds = json.loads((folder / "summary.json").read_text())["wall_s"] if name == "policy" else None
+        rows.append(
+            {
+                "task": task,
+                "seed": seed,
+                "controller": name,
+                "success": values["success_rate"],
+                "error_mm": 1000 * error["median"],
+                "error_p95_mm": 1000 * error["p95"],
+                "time_s": values["time_to_goal_s"]["median"],
+                "train_s": seconds,
+                "load": os.getloadavg()[0],
+            }
+        )
+    return rows
+
+
+def stored() -> list[dict]:
+    """The rows of benchmarks/results/tasks.csv."""
+    if not RESULTS.is_file():
+        return []
+    with RESULTS.open() as file:
+        return list(csv.DictReader(file))
+
+
+def store(rows: list[dict]) -> None:
+    """Put rows in place of those of the same task and seed."""
+    new = {(row["task"], str(row["seed"])) for row in rows}
+    kept = [row for row in stored() if (row["task"], row["seed"]) not in new]
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(sorted(kept + rows, key=lambda row: (list(BASELINES).index(row["task"]), int(row["seed"]))))
+
+
+def print_table() -> None:
+    """What was measured, as Markdown."""
+    print("| task | controller | seed | success [%] | error, median [mm] | 95% [mm] | to goal [s] | training [s] |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for row in stored():
+        number = lambda key, form: format(float(row[key]), form) if row[key] else "-"  # noqa: B023, E731
+        print(
+            f"| {row['task']} | {row['controller']} | {row['seed']} | {100 * float(row['success']):.1f} | "
+            f"{number('error_mm', '.2f')} | {number('error_p95_mm', '.2f')} | {number('time_s', '.2f')} | "
+            f"{number('train_s', '.0f')} |"
+        )
+
+
+def main() -> None:
+    """Train, measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tasks", nargs="*", help=f"of {', '.join(BASELINES)}; all by default")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--table", action="store_true", help="only print what was measured")
+    arguments = parser.parse_args()
+    if strangers := set(arguments.tasks) - set(BASELINES):
+        parser.error(f"unknown task {min(strangers)!r}; valid choices: {', '.join(BASELINES)}")
+    for seed in () if arguments.table else arguments.seeds:
+        for task in arguments.tasks or BASELINES:
+            store(measure(task, seed, train(task, seed)))
+    print_table()
+
+
+if __name__ == "__main__":
+    main()

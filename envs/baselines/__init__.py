@@ -1,0 +1,34 @@
+"""Classical controllers to compare a policy with: the same observations in, the same actions out.
+
+They are told what a controller on the real robot would know: the environment's own state, goal and surroundings.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from envs.arm_env import ArmEnv
+from envs.baselines.neo import Neo
+from envs.baselines.resolved_rate import ResolvedRate, damped_least_squares
+from envs.baselines.scripted_pick import ScriptedPick
+from td3_robot.errors import ConfigError, unknown
+
+__all__ = ["BASELINES", "Neo", "ResolvedRate", "ScriptedPick", "damped_least_squares", "make_baseline"]
+
+BASELINES = {"rrmc": ResolvedRate, "neo": Neo, "pick": ScriptedPick}
+GRASPING = ("pick",)  # the names of those whose action has one more element, the opening of the gripper
+
+
+def make_baseline(name: str, env: ArmEnv) -> Callable[[Tensor], Tensor]:
+    """A policy, (B, o_dim) -> (B, a_dim), that controls `env` and no other.
+
+    Raises:
+        ConfigError: no such baseline, or one that cannot do the task of `env`.
+    """
+    if name not in BASELINES:
+        raise unknown("baseline", name, BASELINES)
+    able = [other for other in BASELINES if (other in GRASPING) == env.task.moves_gripper]
+    if name not in able:
+        why = "does not grasp" if env.task.moves_gripper else "only grasps"
+        raise ConfigError(f"baseline {name!r} {why}; valid choices for this task: {', '.join(('random', *able))}")
+    return BASELINES[name](env)

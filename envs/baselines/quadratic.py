@@ -1,0 +1,51 @@
+"""Many small quadratic programmes, one an arm."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from td3_robot.errors import ConfigError
+
+
+class QuadraticSolver:
+    """Solves small strictly convex programmes by the method of quadprog.
+
+    Goldfarb & Idnani, "A numerically stable dual method for solving strictly convex quadratic programs", Mathematical
+    Programming 27, 1983.
+
+    Raises:
+        ConfigError: the packages are not installed.
+    """
+
+    def __init__(self):
+        try:
+            import quadprog  # noqa: F401  # what qpsolvers calls
+            from qpsolvers import solve_qp
+        except ImportError as error:
+            raise ConfigError(f'baseline neo needs {error.name}: pip install "td3-robot[neo]"') from error
+        self._solve_qp = solve_qp
+
+    def solve(self, P: Tensor, c: Tensor, A: Tensor, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        """The x that minimises x^T P x / 2 + c^T x with A x <= b and lower <= x <= upper.
+
+        Args:
+            P: (B, n, n) positive definite; c: (B, n).
+            A: (B, k, n); b: (B, k), infinite for a row that does not count.
+            lower, upper: (B, n).
+
+        Returns:
+            (B, n); zeros in a row whose conditions contradict each other. All in float64 on the CPU.
+        """
+        x = -torch.linalg.solve(P, c[:, :, None])[:, :, 0]
+        one = torch.eye(x.shape[1], dtype=x.dtype).expand_as(P)
+        G, h = torch.cat((A, one, -one), 1), torch.cat((b, upper, -lower), 1)
+        met = ((G @ x[:, :, None])[:, :, 0] <= h).all(1)  # the unconstrained minimum is the answer
+        left = (~met).nonzero().squeeze(1)
+        if len(left):
+            parts = (part[left].numpy() for part in (P, c, G, h, h.isfinite()))
+            x[left] = torch.from_numpy(np.stack([self._one(*row) for row in zip(*parts)]))
+        return x
+
+    def _one(self, P: np.ndarray, c: np.ndarray, G: np.ndarray, h: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        x = self._solve_qp(P, c, G[counts], h[counts], solver="quadprog")
+        return np.zeros_like(c) if x is None else x

@@ -1,0 +1,166 @@
+"""What each link of an arm is nearest to: how far away it is, and how that changes with the joints."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
+from envs.collision.model import CollisionModel
+from envs.collision.obstacles import Obstacles, rotations
+from envs.collision.queries import place_segments
+from envs.kinematics import link_frames
+
+MOST = 10.0  # [m] what is farther away, or not there, counts as this far
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Signed distances of B arms and their slopes: a row for each link of the model, and a last one for the arm itself.
+
+    Attributes:
+        distance: (B, L + 1) of the link to the nearest obstacle or the ground, at the end the least of all checked
+            pairs; at most `MOST` [m].
+        gradient: (B, L + 1, n) of that by the joint positions, 0 where it is `MOST` [m/rad or m/m].
+    """
+
+    distance: Tensor
+    gradient: Tensor
+
+
+def link_clearance(
+    model: CollisionModel, q: Tensor, obstacles: Obstacles | None = None, ground: float | None = None
+) -> Tensor:
+    """Signed distance of every link to the nearest obstacle, and to the ground where it counts.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+        obstacles: of the same B environments, or of one for all.
+        ground: height of a horizontal plane in the base frame [m]; links that stand on it are left out, see
+            `ground_distance`.
+
+    Returns:
+        (B, L) in the order of `model.links`, at most `MOST` [m].
+    """
+    distances, _, _ = _surroundings(model, *place_segments(model, link_frames(model.chain, q)), obstacles, ground)
+    return distances[model.link_capsules].flatten(1, 2).amin(1).T
+
+
+def nearest(
+    model: CollisionModel, q: Tensor, obstacles: Obstacles | None = None, ground: float | None = None
+) -> Nearest:
+    """`link_clearance` and the arm's distance to itself, with their gradients.
+
+    A point x of the arm that a unit vector u leads away from what it is near to moves along u at
+    u . (z_j x (x - o_j)) per speed of a joint that turns about z_j through o_j, and at u . z_j for one that slides
+    (Siciliano et al., "Robotics", eq. 3.30). The first is the product of the joint's screw (o_j x z_j, z_j) with the
+    line (u, x x u), so that both points of a pair, which lie on one line, need it once.
+
+    Arguments as for `link_clearance`.
+    """
+    frames = link_frames(model.chain, q)
+    p, d = place_segments(model, frames)
+    distances, normals, points = _surroundings(model, p, d, obstacles, ground)  # (K, M, B), (3, K, M, B) twice
+
+    capsules, count = model.link_capsules, distances.shape[1]
+    of_link = distances[capsules].flatten(1, 2)  # (L, C M, B)
+    distance, best = of_link.min(1)
+    best = capsules.gather(1, best // count) * count + best % count  # row of (K M)
+    u, x = (value.flatten(1, 2).gather(1, best.expand(3, -1, -1)) for value in (normals, points))
+    joints = model.joints_below[capsules[:, 0], :, None].expand(-1, -1, len(q))  # (L, n, B)
+
+    own, own_u, own_x, own_joints = _itself(model, p, d)
+    distance = torch.cat((distance, own))
+    u, x, joints = torch.cat((u, own_u), 1), torch.cat((x, own_x), 1), torch.cat((joints, own_joints))
+    line = torch.cat((u, _cross(x, u)))  # (6, L + 1, B)
+    rates = (_screws(model, frames)[:, None] * line[:, :, None]).sum(0)  # (L + 1, n, B)
+    rates = rates * joints * (distance < MOST)[:, None]
+    return Nearest(distance.T, rates.permute(2, 0, 1))
+
+
+def _surroundings(
+    model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles | None, ground: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of every capsule and every obstacle, and the ground: signed distance at most `MOST`, (K, M, B); the unit vector
+    along which it grows, and the point of the capsule's segment that is nearest, both (3, K, M, B).
+
+    Args:
+        p, d: (3, K, B) from `capsule_segments`.
+    """
+    K, B = p.shape[1:]
+    p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]
+    none = p.new_zeros(3, K, 1, B)
+    found = [(p.new_full((K, 1, B), MOST), none, none)]
+    obstacles = obstacles or Obstacles()
+    if obstacles.spheres is not None:
+        sphere = obstacles.spheres.permute(2, 1, 0)[:, None]  # (4, 1, S, B)
+        gap = point_gap(p, d, model.length_squared[:, None], sphere[:3])
+        length = dot(gap, gap).sqrt()
+        found.append((length - sphere[3] - radius, gap / length.clamp(min=1e-9), sphere[:3] + gap))
+    if obstacles.walls is not None:
+        wall = obstacles.walls.permute(2, 1, 0)[:, None]
+        found.append(_plane(p, d, radius, wall[:3], wall[3]))
+    if ground is not None:
+        up = p.new_zeros(3, 1, 1, 1)
+        up[2] = 1.0
+        height, normal, point = _plane(p, d, radius, up, ground)
+        lifted = torch.full_like(height, MOST).index_copy(0, model.over_ground, height[model.over_ground])
+        found.append((lifted, normal, point))
+    if obstacles.boxes is not None:
+        box = obstacles.boxes.permute(2, 1, 0)[:, None]
+        R = rotations(box[6:])  # (3, 3, 1, N, B), columns are the box's axes
+        r = p - box[:3]
+        start, extent = ((R * value[:, None]).sum(0) for value in (r, d))
+        distance, normal, s = box_gap(start, extent, box[3:6])
+        found.append((distance - radius, (R * normal).sum(1), torch.addcmul(p, d, s)))
+    parts = zip(*found)
+    distances, normals, points = next(parts), next(parts), next(parts)
+    width = lambda value: value.expand(*value.shape[:-1], B)  # noqa: E731
+    return (
+        torch.cat([width(value) for value in distances], 1).clamp(max=MOST),
+        torch.cat([width(value.expand(3, K, *value.shape[2:])) for value in normals], 2),
+        torch.cat([width(value) for value in points], 2),
+    )
+
+
+def _plane(
+    p: Tensor, d: Tensor, radius: Tensor, normal: Tensor, offset: Tensor | float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_surroundings`, for half-spaces: the lower end is the nearest."""
+    point = torch.addcmul(p, d, (dot(normal, d) < 0).to(p.dtype))
+    return dot(normal, point) - offset - radius, normal, point
+
+
+def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of the nearest checked pair: distance (1, B), direction and point (3, 1, B), and by which joints (1, n, B):
+    1 where they move the first capsule alone, -1 the second.
+    """
+    i, j = model.first, model.second
+    if not len(i):
+        none = p.new_zeros(3, 1, p.shape[2])
+        return none[0] + MOST, none, none, p.new_zeros(1, model.chain.n, p.shape[2])
+    p1, d1, p2, d2 = (x.index_select(1, index) for index in (i, j) for x in (p, d))
+    gap, s = segment_gap(p1, d1, p2, d2, model.length_squared[i], model.length_squared[j])
+    length = dot(gap, gap).sqrt()
+    distance, pair = (length - (model.radius[i] + model.radius[j])).min(0, keepdim=True)  # (1, B)
+    u, x = (
+        value.gather(1, pair.expand(3, -1, -1)) for value in (gap / length.clamp(min=1e-9), torch.addcmul(p1, d1, s))
+    )
+    joints = (model.joints_below[i] - model.joints_below[j])[pair[0]].T[None]
+    return distance.clamp(max=MOST), u, x, joints
+
+
+def _screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
+    """(6, n, B), see `nearest`."""
+    z, o = torch.stack([frame[:, 2:].expand(3, 2, frames[-1].shape[2]) for frame in frames[:-1]], 2).unbind(1)
+    linear, angular = _cross(o, z), z
+    if any(model.chain.prismatic):
+        slides = torch.tensor(model.chain.prismatic, device=z.device)[:, None]
+        linear, angular = torch.where(slides, z, linear), angular.masked_fill(slides, 0.0)
+    return torch.cat((linear, angular))
+
+
+def _cross(a: Tensor, b: Tensor) -> Tensor:
+    """Cross product over the first axis."""
+    (ax, ay, az), (bx, by, bz) = a, b
+    return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx))

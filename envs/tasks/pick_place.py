@@ -1,0 +1,260 @@
+"""Pick and place: grasp a cube that lies on the table and bring it to a goal, in the air half the time.
+
+Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early. How the cube moves is
+in envs/grasp.py; the whole task is described in docs/pick_place.md.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from envs import grasp
+from envs.grasp import Hand
+from envs.observation import Layout, batched_o
+from envs.pointing_down import joints_pointing_down
+from envs.robots import Robot
+from envs.tasks.task import Moment, Outcome, Scene, Task, World
+from td3_robot.errors import ConfigError
+
+CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
+
+
+@dataclass(frozen=True)
+class GraspWorld(World):
+    """A world with a hand in it.
+
+    Attributes:
+        hand: the gripper's pads, and the cube's size.
+        held_driver: driver coordinate of the gripper with the cube between its pads [rad or m].
+        grasp_height: of the TCP over the table where it grasps the cube that lies there [m].
+    """
+
+    hand: Hand = None
+    held_driver: float = 0.0
+    grasp_height: float = 0.0
+
+
+@dataclass(frozen=True)
+class PickPlace(Task):
+    """The constants of the task; its values live in configs/tasks/pick_place.yaml.
+
+    The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be. The scene further holds
+    `object` (3,), where it is, and `held` (), whether the pads hold it.
+
+    Attributes:
+        cube: side of the cube [m].
+        air_lowest, air_highest: heights between which the goals in the air lie [m].
+        least_way: least distance between cube and goal at the start [m].
+        table_room: room under the finger tips when they grasp a cube that lies on the table [m].
+        hover: how far over its grasp the hand is led to the cube [m].
+        corridor: horizontal distance from the cube within which it is led straight down [m].
+        descent: slope of the way down to there.
+        approach_weight: reward lost per metre between the TCP and that way's next point, while nothing is held.
+        tilt_weight: reward lost with the approach direction level; in proportion to 1 - cos of the tilt.
+        around_weight: height of the bonus for the pads around the cube, falling to 1/e at `around_scale` [m].
+        gripper_weight: reward lost for a shut gripper on the way, and for an open one around the cube.
+        held_weight: bonus for holding the cube.
+        distance_weight: reward lost per metre between cube and goal.
+        precision_weight: height of the bonus for the cube at the goal.
+        precision_scale: distance at which that has fallen to 1/e [m].
+        action_weight: reward lost for a full-speed command of all joints.
+        stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see `Reach` [-, m].
+        table_weight: reward lost per centimetre that a finger tip is below the table, up to 3 cm.
+        error_unit: length in which the observation gives distances [m].
+    """
+
+    cube: float
+    air_lowest: float
+    air_highest: float
+    least_way: float
+    table_room: float
+    hover: float
+    corridor: float
+    descent: float
+    approach_weight: float
+    tilt_weight: float
+    around_weight: float
+    around_scale: float
+    gripper_weight: float
+    held_weight: float
+    distance_weight: float
+    precision_weight: float
+    precision_scale: float
+    action_weight: float
+    stillness_weight: float
+    stillness_scale: float
+    table_weight: float
+    error_unit: float
+
+    moves_gripper = True
+
+    def world(self, robot: Robot, device: torch.device | str) -> GraspWorld:
+        """See `Task.world`.
+
+        Raises:
+            ConfigError: the robot has no gripper, or one whose pads are unknown or too near together for the cube.
+        """
+        world, gripper = super().world(robot, device), robot._gripper
+        if gripper.pads is None:
+            raise ConfigError(f"this task needs to know the pads of gripper {gripper.name!r}, and its file has none")
+        shut, _, opened = gripper.pads.gap
+        if not shut < self.cube < opened:
+            limits = f"it opens from {shut:g} to {opened:g} m"
+            raise ConfigError(f"gripper {gripper.name!r} cannot grasp a cube of {self.cube:g} m: {limits}")
+        hand = grasp.compile_hand(gripper, self.cube / 2.0, device)
+        height = max(hand.half, hand.tip + self.table_room)
+        return GraspWorld(**vars(world), hand=hand, held_driver=grasp.driver_of(hand, self.cube), grasp_height=height)
+
+    def layout(self, world: World) -> Layout:
+        """See `observe`."""
+        n, drivers, k = len(world.model.qdlim), len(world.model.driver_mimic), world.model.position_joints
+        points = [(name, 3) for name in ("tcp", "approach", "closing", "goal", "object", "in_hand", "error", "way")]
+        rest = [("joint_way", k), ("joint_tilt", k - 1), ("room", 1), ("held", 1)]
+        return Layout([("q", n), ("drivers", drivers), ("qd", n), *points, *rest])
+
+    # Scenes -------------------------------------------------------------------------------------------------
+
+    def candidates(self, world: GraspWorld, count: int, generator: torch.Generator) -> Scene:
+        """Cubes and goals in the workspace that the hand, pointing down, can be at; found from home, within qlim."""
+        count = min(count, CANDIDATES)
+        draw = lambda *shape: torch.rand(count, *shape, generator=generator, device=world.device)  # noqa: E731
+        lower, upper = world.workspace[:, :2]
+        place = lambda height: torch.cat((lower + draw(2) * (upper - lower), height[:, None]), 1)  # noqa: E731
+        table = torch.full((count,), self.cube / 2.0, device=world.device)
+        air = self.air_lowest + draw() * (self.air_highest - self.air_lowest)
+        cube, goal = place(table), place(torch.where(draw() < 0.5, air, table))
+        apart = torch.linalg.vector_norm(goal - cube, dim=1) >= self.least_way
+        cube, goal = cube[apart], goal[apart]
+        lift = cube.new_tensor([0.0, 0.0, world.grasp_height - self.cube / 2.0])  # the hand's height over the cube's
+        q, reached = joints_pointing_down(world.model, world.hand, world.home.expand(len(cube), -1), cube + lift)
+        _, arrived = joints_pointing_down(world.model, world.hand, q, goal + lift)
+        good = reached & arrived
+        held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
+        return {"goal": goal[good], "object": cube[good], "held": held[good]}
+
+    def advance(self, world: GraspWorld, before: Moment, after: Moment) -> Moment:
+        """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from shutting."""
+        hand, scene = world.hand, before.scene
+        free = after.state.gripper
+        gap_after = grasp.gap_of(hand, free)
+        cube, held, gap = grasp.move_cube(
+            hand,
+            before.T_be,
+            after.T_be,
+            scene["object"],
+            scene["held"],
+            grasp.gap_of(hand, before.state.gripper),
+            gap_after,
+        )
+        gripper = torch.where(gap > gap_after, world.held_driver, free)
+        return replace(
+            after, state=replace(after.state, gripper=gripper), scene={**scene, "object": cube, "held": held}
+        )
+
+    # What the policy sees -----------------------------------------------------------------------------------
+
+    def observe(self, world: GraspWorld, moment: Moment) -> Tensor:
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m]; approach and closing, the hand's directions in the base frame;
+        goal and object [m]; in_hand, the cube from the TCP, across, closing and approach; error = goal - object; way,
+        where the TCP is to go now, see `way` (these three in error_unit); joint_way = J_v^T way and joint_tilt, the
+        joint motions that go there, and turn the hand down, fastest, the latter without the first joint, whose axis is
+        vertical; room between the pads beyond the cube's side, 1 when open; held, 0 or 1.
+        """
+        scene, state, model = moment.scene, moment.state, world.model
+        R_bg = grasp.hand_axes(world.hand, moment.T_be)
+        approach, k = R_bg[:, :, 2], model.position_joints
+        in_hand = grasp.in_hand(R_bg, moment.tcp, scene["object"]) / self.error_unit
+        way = self.way(world, moment) / self.error_unit
+        error = (scene["goal"] - scene["object"]) / self.error_unit
+        J_v, J_w = moment.J[:, :3, :k], moment.J[:, 3:, :k]
+        joint_way = sum(J_v[:, axis] * way[:, axis, None] for axis in range(3))  # far faster than a strided sum
+        tilt = J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2]  # J_w^T (approach x down)
+        room = (grasp.gap_of(world.hand, state.gripper) - self.cube) / world.hand.room
+        directions = (moment.tcp, approach, R_bg[:, :, 1], scene["goal"], scene["object"], in_hand, error, way)
+        last = (joint_way, tilt[:, 1:], room[:, None], scene["held"][:, None].to(way.dtype))
+        return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
+
+    def way(self, world: GraspWorld, moment: Moment) -> Tensor:
+        """(B, 3) from the TCP to where it is to go now [m]: to the grasp, from above; with the cube, to the goal."""
+        scene = moment.scene
+        from_cube = moment.tcp - scene["object"]
+        aside = torch.linalg.vector_norm(from_cube[:, :2], dim=1)
+        over = (self.descent * (aside - self.corridor)).clamp(0.0, self.hover) + world.grasp_height - self.cube / 2.0
+        to_grasp = torch.cat((-from_cube[:, :2], (over - from_cube[:, 2])[:, None]), 1)
+        return torch.where(scene["held"][:, None], scene["goal"] - scene["object"], to_grasp)
+
+    # What it is paid for ------------------------------------------------------------------------------------
+
+    def outcome(self, world: GraspWorld, moment: Moment, action: Tensor) -> Outcome:
+        """See `reward_terms`."""
+        scene, hand, driver = moment.scene, world.hand, moment.state.gripper
+        distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
+        clearance = grasp.tip_height(hand, moment.T_be, driver)
+        seen = Seen(
+            way=torch.linalg.vector_norm(self.way(world, moment), dim=1),
+            distance=distance,
+            held=scene["held"],
+            down=-grasp.hand_axes(hand, moment.T_be)[:, 2, 2],
+            room=((grasp.gap_of(hand, driver) - self.cube) / hand.room).clamp_min(0.0),
+            clearance=clearance,
+        )
+        measures = {"object": scene["object"], "held": scene["held"], "table_clearance": clearance}
+        return Outcome(distance < self.tolerance, distance, reward_terms(self, seen, action), measures)
+
+    # Hindsight ----------------------------------------------------------------------------------------------
+
+    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
+        """Where the cube is, (B, 3) [m]."""
+        return observation[:, self.layout(world)["object"]]
+
+    def recall_scene(self, layout: Layout, observation: Tensor) -> Scene:
+        """See `Task.recall_scene`."""
+        held = observation[:, layout["held"]][:, 0] > 0.5
+        return super().recall_scene(layout, observation) | {"object": observation[:, layout["object"]], "held": held}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the reward depends on beside the action, each (B,).
+
+    Attributes:
+        way: to where the TCP is to go, see `PickPlace.way` [m].
+        distance: between cube and goal [m].
+        held: bool.
+        down: cosine of the angle between the hand's approach and straight down.
+        room: between the pads beyond the cube's side, 1 when open, 0 at the cube's side or below.
+        clearance: height of the finger tips over the table [m].
+    """
+
+    way: Tensor
+    distance: Tensor
+    held: Tensor
+    down: Tensor
+    room: Tensor
+    clearance: Tensor
+
+
+def reward_terms(task: PickPlace, seen: Seen, action: Tensor) -> dict[str, Tensor]:
+    """The named terms whose sum is the reward, each (B,).
+
+    Args:
+        action: (B, n + 1) in [-1, 1]; the gripper's costs nothing.
+    """
+    effort = action[:, :-1].square().mean(1)
+    held = seen.held.to(effort.dtype)
+    around = torch.exp(-seen.way / task.around_scale)
+    wrong_gripper = (1.0 - around) * (1.0 - seen.room) + around * seen.room
+    near = torch.exp(-seen.distance / task.stillness_scale)
+    return {
+        "approach": (held - 1.0) * task.approach_weight * seen.way,
+        "tilt": -task.tilt_weight * (1.0 - seen.down),
+        "around": task.around_weight * torch.where(seen.held, 1.0, around),
+        "gripper": (held - 1.0) * task.gripper_weight * wrong_gripper,
+        "held": task.held_weight * held,
+        "distance": -task.distance_weight * seen.distance,
+        "precision": task.precision_weight * torch.exp(-seen.distance / task.precision_scale),
+        "action": -task.action_weight * effort,
+        "stillness": -task.stillness_weight * near * effort.sqrt(),
+        "table": -task.table_weight * (-100.0 * seen.clearance).clamp(0.0, 3.0),
+    }

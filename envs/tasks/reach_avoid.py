@@ -1,0 +1,218 @@
+"""Reach a point among obstacles and touch nothing: neither them, nor the ground, nor the arm itself.
+
+Success is the TCP within `tolerance` of the goal at the end of the episode. Contact ends the episode at once, without
+success. Scenes are drawn with a path that is known to be free, see envs/tasks/scenes.py.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from envs import kinematics
+from envs.collision import Obstacles, nearest
+from envs.observation import Layout
+from envs.tasks import scenes
+from envs.tasks.reach import Reach, distance, reward_terms
+from envs.tasks.task import Moment, Outcome, Scene, World
+from td3_robot.errors import ConfigError
+
+ROUNDS = 20  # of drawing before giving up; for most arms one does
+SELF_MARGIN = 0.005  # clearance of the arm from itself and the ground at start and solution and between [m]
+AT_VIA = 0.15  # a teacher goes on to the solution when every joint is this near to via [rad]
+
+
+@dataclass(frozen=True)
+class ReachAvoid(Reach):
+    """The constants of the task; its values live in configs/tasks/reach_avoid.yaml. Those of `Reach`, and:
+
+    Attributes:
+        contact_weight: reward lost at a contact, which ends the episode.
+        near_weight: reward lost in each step as contact is made, falling linearly to nothing at `near_distance` [m].
+        sight: unit in which the observation gives the obstacles [m].
+        repulsion: distance at which nearness has fallen to 1/e [m].
+        margin: obstacles are further than this from the arm at its start and at the solution [m].
+        path_margin: and further than this all along the known way [m].
+        path_time: longest that this way may take with every joint at full speed [s].
+        detour: standard deviation of its via around the straight way, each joint [rad].
+        spread: of obstacles around what they are in the way of, each axis [m].
+    """
+
+    contact_weight: float
+    near_weight: float
+    near_distance: float
+    sight: float
+    repulsion: float
+    margin: float
+    path_margin: float
+    path_time: float
+    detour: float
+    spread: float
+
+    needs_collision = True
+    fresh_scenes = 0.1  # a scene takes as long to draw as some ten steps of its arm
+
+    def layout(self, world: World) -> Layout:
+        """See `observe`."""
+        reach = super().layout(world)
+        parts = [(name, reach[name].stop - reach[name].start) for name in reach]
+        moving, pushed = len(moving_links(world)), len(pushed_joints(world))
+        parts += [("nearness", len(world.collision.links) + 1), ("closing", moving), ("push", pushed)]
+        parts += [("spheres", 5 * scenes.SPHERES), ("boxes", 9 * scenes.BOXES), ("walls", 5 * scenes.WALLS)]
+        return Layout(parts)
+
+    # Scenes -------------------------------------------------------------------------------------------------
+
+    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+        """Scenes with a known free way.
+
+        `solution` (k, n) is a configuration with the TCP at the goal and `via` (k, n) one on the way to it, both for
+        a teacher and not shown to the policy; `passed`, whether the latter is behind. `clearance` and the like are what
+        is nearest, as after every step.
+
+        Raises:
+            ConfigError: none was found.
+        """
+        for _ in range(ROUNDS):
+            scene = self._draw(world, count, generator)
+            if len(scene["goal"]):
+                return scene
+        clear = float(scenes.free_space(world, world.home[None, None]))
+        raise ConfigError(
+            f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; its clearance at home is "
+            f"{clear:.3f} m, that of starts must be more than {SELF_MARGIN:g} m"
+        )
+
+    def _draw(self, world: World, count: int, generator: torch.Generator) -> Scene:
+        solution = world.random_q(count, generator)
+        solution = solution[world.in_workspace(kinematics.fkine(world.model.chain, solution)[:, :3, 3])]
+        detour = self._draw_detour(world, solution, generator)
+        detour, obstacles = scenes.draw_obstacles(world, detour, self.margin, self.path_margin, self.spread, generator)
+        scene = {**vars(detour), **vars(obstacles)}
+        goal = kinematics.fkine(world.model.chain, scene["solution"])[:, :3, 3]
+        none = torch.zeros(len(goal), dtype=torch.bool, device=world.device)
+        at_rest = torch.zeros_like(scene["start"])
+        return {"goal": goal, **scene, **self._sense(world, scene["start"], at_rest, scene), "passed": none}
+
+    def _draw_detour(self, world: World, solution: Tensor, generator: torch.Generator) -> scenes.Detour:
+        """Free ways from around home to those of the configurations (B, n) to which one was found."""
+        like = {"device": world.device, "generator": generator}
+        noise = torch.rand(solution.shape, **like)
+        start = world.home + (2.0 * noise - 1.0) * self.start_spread
+        aside = self.detour * torch.randn(solution.shape, **like)
+        via = torch.lerp(start, solution, torch.rand(len(solution), 1, **like)) + aside
+        detour = scenes.Detour(*(q.clamp(*world.model.qlim) for q in (start, via, solution)))
+        detour = detour[detour.time(world) < self.path_time]
+        detour = detour[scenes.free_space(world, torch.stack((detour.start, detour.solution))) > SELF_MARGIN]
+        return detour[scenes.free_space(world, detour.points()) > SELF_MARGIN]
+
+    def _sense(self, world: World, q: Tensor, qd: Tensor, scene: Scene) -> Scene:
+        """What is near: clearance (B, L + 1) of each link and of the arm to itself [m]; nearness (B, L + 1),
+        exp(-clearance / `repulsion`); and for each of the `moving_links` closing (B, k), how fast that rises [1/s], and
+        push (B, m), the joint motion by which it falls fastest, times `repulsion`, of the joints that move the link.
+        """
+        found = nearest(world.collision, q, obstacles_of(scene), scenes.GROUND)
+        nearness = torch.exp(-found.distance.clamp(min=-self.repulsion) / self.repulsion)
+        push = nearness[:, :, None] * found.gradient
+        closing = -(push[:, moving_links(world)] @ qd[:, :, None])[:, :, 0] / self.repulsion
+        push = push.flatten(1)[:, pushed_joints(world)]
+        return {"clearance": found.distance, "nearness": nearness, "closing": closing, "push": push}
+
+    def advance(self, world: World, before: Moment, after: Moment) -> Moment:
+        """Look for what is near."""
+        scene = after.scene
+        sensed = self._sense(world, after.state.q, after.state.qd, scene)
+        passed = scene["passed"] | ((after.state.q - scene["via"]).abs().amax(1) < AT_VIA)
+        return replace(after, scene={**scene, **sensed, "passed": passed})
+
+    # Observation --------------------------------------------------------------------------------------------
+
+    def observe(self, world: World, moment: Moment) -> Tensor:
+        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_sense`; then the obstacles, zeros
+        where there is none: spheres as centre - tcp and radius [sight], boxes as centre - tcp and half of each side
+        [sight] and cosine and sine of twice the yaw, walls as normal and distance of the TCP [sight]; after each a 1,
+        it is there.
+        """
+        scene = moment.scene
+        shown = (scene["nearness"], scene["closing"], scene["push"], *self._show_obstacles(moment))
+        return torch.cat((super().observe(world, moment), *shown), 1)
+
+    def _show_obstacles(self, moment: Moment) -> list[Tensor]:
+        obstacles, tcp = obstacles_of(moment.scene), moment.tcp[:, None]
+        spheres, boxes, walls = obstacles.spheres, obstacles.boxes, obstacles.walls
+        cos, sin = boxes[:, :, 6:7], boxes[:, :, 9:]  # of half the yaw
+        cos, sin = cos * cos - sin * sin, 2.0 * cos * sin  # of the yaw
+        turn = torch.cat((cos * cos - sin * sin, 2.0 * cos * sin), 2)
+        height = (walls[:, :, :3] * tcp).sum(2, keepdim=True) - walls[:, :, 3:]
+        rows = (
+            torch.cat(((spheres[:, :, :3] - tcp) / self.sight, spheres[:, :, 3:] / self.sight), 2),
+            torch.cat(((boxes[:, :, :3] - tcp) / self.sight, boxes[:, :, 3:6] / self.sight, turn), 2),
+            torch.cat((walls[:, :, :3], height / self.sight), 2),
+        )
+        there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.present(obstacles))
+        return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, there)]
+
+    def recall_scene(self, layout: Layout, observation: Tensor) -> Scene:
+        """The scene of `recall`: what `observe` made of it, undone; clearances are clamped as there."""
+        tcp = observation[:, layout["tcp"]][:, None]
+        shown = lambda name, size: observation[:, layout[name]].unflatten(1, (-1, size))  # noqa: E731
+        spheres, boxes, walls = shown("spheres", 5), shown("boxes", 9), shown("walls", 5)
+        half_yaw = torch.atan2(boxes[:, :, 7], boxes[:, :, 6])[:, :, None] / 4.0
+        none = torch.zeros_like(half_yaw)
+        turn = (half_yaw.cos(), none, none, half_yaw.sin())
+        heights = (walls[:, :, :3] * tcp).sum(2, keepdim=True)
+        obstacles = Obstacles(
+            torch.cat((spheres[:, :, :3] * self.sight + tcp, spheres[:, :, 3:4] * self.sight), 2),
+            torch.cat((boxes[:, :, :3] * self.sight + tcp, boxes[:, :, 3:6] * self.sight, *turn), 2),
+            torch.cat((walls[:, :, :3], heights - walls[:, :, 3:4] * self.sight), 2),
+        )
+        obstacles = scenes.park(obstacles, *(rows[:, :, -1] > 0.5 for rows in (spheres, boxes, walls)))
+        return {
+            **super().recall_scene(layout, observation),
+            **vars(obstacles),
+            "clearance": -self.repulsion * observation[:, layout["nearness"]].clamp_min(1e-6).log(),
+            **{name: observation[:, layout[name]] for name in ("nearness", "closing", "push")},
+        }
+
+    # Reward -------------------------------------------------------------------------------------------------
+
+    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """The terms of `reach` and those of `avoidance_terms`."""
+        d, least = distance(moment), moment.scene["clearance"].amin(1)
+        contact = least < 0
+        terms = {**reward_terms(self, d, action), **avoidance_terms(self, least)}
+        measures = {"clearance": least, "contact": contact}
+        return Outcome((d < self.tolerance) & ~contact, d, terms, measures, terminated=contact)
+
+
+def obstacles_of(scene: Scene) -> Obstacles:
+    """The obstacles in B scenes."""
+    return Obstacles(scene["spheres"], scene["boxes"], scene["walls"])
+
+
+def moving_links(world: World) -> list[int]:
+    """Which columns of a clearance (B, L + 1) change by the arm's motion: all but links that stand or turn in place."""
+    return [link for link, body in enumerate((*world.collision.link_bodies, world.model.position_joints)) if body > 1]
+
+
+def pushed_joints(world: World) -> list[int]:
+    """Which of the (L + 1) n elements of a clearance's gradient, link by link, are not always zero."""
+    n = len(world.model.qdlim)
+    bodies = (*world.collision.link_bodies, n)  # the last is the arm against itself
+    return [link * n + joint for link in moving_links(world) for joint in range(bodies[link])]
+
+
+def avoidance_terms(task: ReachAvoid, clearance: Tensor) -> dict[str, Tensor]:
+    """What being near and being in contact cost.
+
+    Args:
+        clearance: (B,) the least of all [m].
+
+    Returns:
+        Each term (B,).
+    """
+    nearness = (1.0 - clearance / task.near_distance).clamp(0.0, 1.0)
+    return {
+        "near": -task.near_weight * nearness,
+        "contact": -task.contact_weight * (clearance < 0).to(clearance.dtype),
+    }

@@ -1,0 +1,144 @@
+"""Reach a pose: bring the TCP to a position and a full orientation and hold it there until the episode ends.
+
+Success is the TCP within `tolerance` and `rotation_tolerance` of the goal at the end of the episode; nothing ends
+early. A pose leaves a seven-joint arm one degree of freedom, so that joint limits are often in the way.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from envs import kinematics
+from envs.observation import Layout, batched_o
+from envs.rotations import rotation_error, to_matrix, to_quaternion
+from envs.tasks.task import Moment, Outcome, Scene, Task, World
+
+NEAR_LIMIT = 0.2  # distance from a position limit at which the observation's `room` has fallen to 1/e [rad or m]
+
+
+@dataclass(frozen=True)
+class ReachPose(Task):
+    """The constants of the task; its values live in configs/tasks/reach_pose.yaml.
+
+    A goal is (7,): position [m] and unit quaternion, wxyz with w >= 0, in the base frame.
+
+    Attributes:
+        rotation_tolerance: success angle [rad].
+        metres_per_radian: the distance that counts as much as an angle of one radian, in the reward.
+        distance_weight: reward lost per metre of distance and angle, each step.
+        precision_weight: height of the reward bonus at the goal.
+        precision_scale: distance and angle, as metres, at which the bonus has fallen to 1/e [m].
+        action_weight: reward lost for a full-speed command of all joints.
+        stillness_weight: the same on top of it at the goal, see `Reach`.
+        stillness_scale: distance and angle, as metres, at which that has fallen to 1/e [m].
+        error_unit: length in which the observation gives the error [m].
+        rotation_unit: angle in which the observation gives the rotation error [rad].
+        damping: of the inverse that gives the observation's joint_error [m/rad].
+    """
+
+    rotation_tolerance: float
+    metres_per_radian: float
+    distance_weight: float
+    precision_weight: float
+    precision_scale: float
+    action_weight: float
+    stillness_weight: float
+    stillness_scale: float
+    error_unit: float
+    rotation_unit: float
+    damping: float
+
+    def layout(self, world: World) -> Layout:
+        """See `observe`."""
+        n, drivers = len(world.model.qdlim), len(world.model.driver_mimic)
+        parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("axes", 6), ("goal", 7), ("goal_axes", 6)]
+        return Layout([*parts, ("error", 3), ("rotation_error", 3), ("joint_error", n), ("beyond", n), ("room", n)])
+
+    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+        """TCP poses of uniformly random joint positions, if they lie in the workspace.
+
+        `solution` (k, n) are those joint positions; it is for a teacher and not shown to the policy.
+        """
+        q = world.random_q(count, generator)
+        T_be = kinematics.fkine(world.model.chain, q)
+        inside = world.in_workspace(T_be[:, :3, 3])
+        T_be = T_be[inside]
+        return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1), "solution": q[inside]}
+
+    def grip(self, world: World, moment: Moment, action: Tensor) -> Tensor:
+        """Open on the way, shut at the goal, so that arrival can be seen."""
+        return 1.0 - self._met(*errors(moment)).to(action.dtype)
+
+    def observe(self, world: World, moment: Moment) -> Tensor:
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m] and axes, the first two columns of its rotation matrix; goal
+        and goal_axes likewise; error [error_unit] and rotation_error, a rotation vector [rotation_unit], both in the
+        base frame; joint_error, the joint motion that would take both to zero at once were the arm linear, by damped
+        least squares and half a turn at most a joint [rad]; beyond, how far outside the limits that would end [rad];
+        room, how near each joint is to a limit: -1 at the lower, 1 at the upper, 0 where both are far.
+        """
+        goal = moment.scene["goal"]
+        error, rotation = goal[:, :3] - moment.tcp, moment.rotation_error
+        axes = moment.T_be[:, :3, :2].transpose(1, 2).flatten(1)
+        goal_axes = moment.R_goal[:, :, :2].transpose(1, 2).flatten(1)
+        joint_error = self._joint_error(moment.J, torch.cat((error, rotation), 1))
+        lower, upper = world.model.qlim
+        there = moment.state.q + joint_error
+        beyond = there - there.clamp(lower, upper)
+        room = torch.exp((moment.state.q - upper) / NEAR_LIMIT) - torch.exp((lower - moment.state.q) / NEAR_LIMIT)
+        parts = (batched_o(world.model, moment.state), moment.state.qd, moment.tcp, axes, goal, goal_axes)
+        return torch.cat((*parts, error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, room), 1)
+
+    def _joint_error(self, J: Tensor, twist: Tensor) -> Tensor:
+        damped = J @ J.mT + self.damping**2 * torch.eye(6, dtype=J.dtype, device=J.device)
+        return (J.mT @ torch.linalg.solve(damped, twist[:, :, None]))[:, :, 0].clamp(-math.pi, math.pi)
+
+    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `reward_terms`."""
+        distance, angle = errors(moment)
+        terms = reward_terms(self, distance, angle, action)
+        return Outcome(self._met(distance, angle), distance, terms, {"rotation_error": angle})
+
+    def _met(self, distance: Tensor, angle: Tensor) -> Tensor:
+        return (distance < self.tolerance) & (angle < self.rotation_tolerance)
+
+    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
+        """The TCP's pose, (B, 7)."""
+        T_be = kinematics.fkine(world.model.chain, observation[:, self.layout(world)["q"]])
+        return torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1)
+
+    def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        """See `Task.goal_met`."""
+        angle = rotation_error(to_matrix(achieved[:, 3:]), to_matrix(desired[:, 3:]))
+        distance = torch.linalg.vector_norm(desired[:, :3] - achieved[:, :3], dim=1)
+        return self._met(distance, torch.linalg.vector_norm(angle, dim=1))
+
+
+def errors(moment: Moment) -> tuple[Tensor, Tensor]:
+    """Distance (B,) [m] and angle (B,) [rad] between the TCP and the goal."""
+    distance = torch.linalg.vector_norm(moment.scene["goal"][:, :3] - moment.tcp, dim=1)
+    return distance, torch.linalg.vector_norm(moment.rotation_error, dim=1)
+
+
+def reward_terms(task: ReachPose, distance: Tensor, angle: Tensor, action: Tensor) -> dict[str, Tensor]:
+    """The named terms whose sum is the reward.
+
+    Args:
+        distance: (B,) between TCP and goal [m].
+        angle: (B,) between their orientations [rad].
+        action: (B, n) in [-1, 1].
+
+    Returns:
+        Each term (B,).
+    """
+    turn = task.metres_per_radian * angle
+    both = torch.sqrt(distance.square() + turn.square())
+    effort = action.square().mean(1)
+    return {
+        "distance": -task.distance_weight * distance,
+        "rotation": -task.distance_weight * turn,
+        "precision": task.precision_weight * torch.exp(-both / task.precision_scale),
+        "action": -task.action_weight * effort,
+        "stillness": -task.stillness_weight * torch.exp(-both / task.stillness_scale) * effort.sqrt(),
+    }

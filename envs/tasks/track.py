@@ -1,0 +1,258 @@
+"""Track a moving goal: keep the TCP on a point that goes round a random smooth loop at constant speed.
+
+The goal at control step k is where it is at the time k dt of the arm's state, and the error is measured between those
+two. Success is a mean error, over the episode after the first `settle` seconds, of at most `tolerance`.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from envs import kinematics
+from envs.observation import Layout, batched_o
+from envs.tasks.task import Moment, Outcome, Scene, Task, World
+from td3_robot.errors import ConfigError
+
+COARSE, DENSE = 16, 128  # samples of a loop: to drop the hopeless ones early, and to measure its length
+
+
+@dataclass(frozen=True)
+class Track(Task):
+    """The constants of the task; its values live in configs/tasks/track.yaml.
+
+    Attributes:
+        speed: of the goal along its loop [m/s].
+        settle: time to get to the goal before errors count [s].
+        radius_min, radius_max: a loop is about an ellipse with a half axis between these [m].
+        bend: amplitude of the loop's second harmonic, relative to the half axis, at most.
+        effort: one way of the arm to follow the goal exactly needs at most this share of each joint's speed and
+            acceleration limits.
+        distance_weight: reward lost per metre of distance, each step.
+        precision_weight: height of the reward bonus at the goal.
+        precision_scale: distance at which the bonus has fallen to 1/e [m].
+        action_weight: reward lost for a full-speed command of all joints.
+        error_unit: length in which the observation gives the error, and per second the goal's velocity [m].
+    """
+
+    speed: float
+    settle: float
+    radius_min: float
+    radius_max: float
+    bend: float
+    effort: float
+    distance_weight: float
+    precision_weight: float
+    precision_scale: float
+    action_weight: float
+    error_unit: float
+
+    def __post_init__(self):
+        if self.settle_steps >= self.horizon:
+            length = self.horizon * self.dt
+            raise ConfigError(f"settle must be shorter than the episode of {length:g} s, got {self.settle:g}")
+
+    @property
+    def settle_steps(self) -> int:
+        """Errors count after this many control steps."""
+        return round(self.settle / self.dt)
+
+    def layout(self, world: World) -> Layout:
+        """See `observe`."""
+        n, drivers, k = len(world.model.qdlim), len(world.model.driver_mimic), world.model.position_joints
+        parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("goal", 3), ("error", 3)]
+        return Layout([*parts, ("goal_velocity", 3), ("joint_error", k), ("joint_goal_velocity", k)])
+
+    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+        """Loops that the arm can follow.
+
+        `path` (k, horizon + 2, 3) is the goal at every control step and one step on [m], `goal` (k, 3) where it is
+        now, `goal_velocity` (k, 3) its mean velocity until the next step [m/s], and `error_sum` (k,) the sum of the
+        errors that count, without that of the present step [m].
+        """
+        path = trajectories(self, world, count, generator)[1]
+        goal, goal_velocity = path[:, 0], (path[:, 1] - path[:, 0]) / self.dt
+        return {"path": path, "goal": goal, "goal_velocity": goal_velocity, "error_sum": path.new_zeros(len(path))}
+
+    def grip(self, world: World, moment: Moment, action: Tensor) -> Tensor:
+        """Shut on the goal, open elsewhere, so that it can be seen."""
+        return (distance(moment) > self.tolerance).to(action.dtype)
+
+    def advance(self, world: World, before: Moment, after: Moment) -> Moment:
+        """The goal moves on, and the error before it did is added to the sum."""
+        counted = torch.where(before.steps > self.settle_steps, distance(before), 0.0)
+        path = after.scene["path"]
+        rows = torch.arange(len(path), device=path.device)
+        goal = path[rows, after.steps]
+        moved = {
+            "goal": goal,
+            "goal_velocity": (path[rows, after.steps + 1] - goal) / self.dt,
+            "error_sum": after.scene["error_sum"] + counted,
+        }
+        return replace(after, scene={**after.scene, **moved})
+
+    def observe(self, world: World, moment: Moment) -> Tensor:
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; goal_velocity, until
+        the next step [error_unit/s]; and joint_error = J_v^T error and joint_goal_velocity = J_v^T goal_velocity,
+        without the joints that do not move the TCP.
+        """
+        tcp, goal = moment.tcp, moment.scene["goal"]
+        error = (goal - tcp) / self.error_unit
+        velocity = moment.scene["goal_velocity"] / self.error_unit
+        J_v = moment.J[:, :3, : world.model.position_joints]
+        parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, velocity)
+        return torch.cat((*parts, _transposed(J_v, error), _transposed(J_v, velocity)), 1)
+
+    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0 before [m]."""
+        d = distance(moment)
+        counted = (moment.steps - self.settle_steps).clamp_min(0)
+        mean = torch.where(counted > 0, (moment.scene["error_sum"] + d) / counted.clamp_min(1), 0.0)
+        success = (counted > 0) & (mean <= self.tolerance)
+        return Outcome(success, d, reward_terms(self, d, action), {"tracking_error_mean": mean})
+
+    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
+        """Where the TCP is, (B, 3) [m]."""
+        return observation[:, self.layout(world)["tcp"]]
+
+    def recall(self, world: World, observation: Tensor) -> Moment:
+        """See `Task.recall`: as if this were the first step that counts, since earlier errors are not seen."""
+        moment = super().recall(world, observation)
+        return replace(moment, steps=torch.full_like(moment.steps, self.settle_steps + 1))
+
+    def goal_before(self, before: Moment, goal: Tensor) -> Tensor:
+        """See `Task.goal_before`."""
+        return goal - before.scene["goal_velocity"] * self.dt
+
+    def recall_scene(self, layout: Layout, observation: Tensor) -> Scene:
+        """See `Task.recall_scene`; with another goal the velocity stays, so the goal is one of a shifted loop."""
+        return {
+            "goal": observation[:, layout["goal"]],
+            "goal_velocity": observation[:, layout["goal_velocity"]] * self.error_unit,
+            "error_sum": observation.new_zeros(len(observation)),
+        }
+
+
+def distance(moment: Moment) -> Tensor:
+    """(B,) between TCP and goal [m]."""
+    return torch.linalg.vector_norm(moment.scene["goal"] - moment.tcp, dim=1)
+
+
+def _transposed(J_v: Tensor, x: Tensor) -> Tensor:
+    """J_v^T x, (B, k), of J_v (B, 3, k) and x (B, 3); far faster than a strided sum."""
+    return sum(J_v[:, axis] * x[:, axis, None] for axis in range(3))
+
+
+def reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
+    """The named terms whose sum is the reward.
+
+    Args:
+        distance: (B,) between TCP and goal [m].
+        action: (B, n) in [-1, 1].
+
+    Returns:
+        Each term (B,).
+    """
+    return {
+        "distance": -task.distance_weight * distance,
+        "precision": task.precision_weight * torch.exp(-distance / task.precision_scale),
+        "action": -task.action_weight * action.square().mean(1),
+    }
+
+
+# Loops ------------------------------------------------------------------------------------------------------
+
+
+def trajectories(task: Track, world: World, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Joint motions that follow a loop of the TCP at constant speed, within the limits, and where the TCP is.
+
+    A loop is q(s) = q_c + f(s) A with f of `harmonics`, s in [0, 1]. About a random q_c, the joint amplitudes A are
+    the least that would draw a random ellipse with a second harmonic, were the arm linear; what the arm draws instead
+    is the loop. So it is round, where random joint amplitudes give mostly slivers with sharp ends.
+
+    Returns:
+        q (k, horizon + 2, n) [rad] and the TCP's positions (k, horizon + 2, 3) [m], at steps of dt; k is any number
+        up to `count`. All positions are in the workspace; speeds and accelerations keep to `effort`.
+    """
+    chain = world.model.chain
+    q_c = world.random_q(count, generator)
+    T_be, J = kinematics.fkine_jacob0(chain, q_c)
+    inside = world.in_workspace(T_be[:, :3, 3])
+    q_c, J_v = q_c[inside], J[inside, :3]
+    A = ellipses(task, len(q_c), generator) @ torch.linalg.pinv(J_v).mT  # (k, 4, n)
+
+    s = torch.arange(COARSE, device=world.device) / COARSE
+    q = _q_of(q_c, A, s)
+    hopeful = _within(world.model.qlim, q) & world.in_workspace(_tcp(chain, q)).all(1)
+    q_c, A = q_c[hopeful], A[hopeful]
+
+    s = _at_constant_speed(_tcp(chain, _q_of(q_c, A, torch.arange(DENSE + 1, device=world.device) / DENSE)), task)
+    q = _q_of(q_c, A, s)
+    q = q[_followable(task, world, q)]
+    path = _tcp(chain, q)
+    seen = world.in_workspace(path).all(1)
+    return q[seen], path[seen]
+
+
+def ellipses(task: Track, count: int, generator: torch.Generator) -> Tensor:
+    """Random ellipses in random planes, with a second harmonic that bends them out of it.
+
+    Returns:
+        (count, 4, 3) the vectors that `harmonics` are multiplied with [m].
+    """
+    uniform = lambda *size: torch.rand(count, *size, generator=generator, device=generator.device)  # noqa: E731
+    normal = torch.randn(2, count, 3, generator=generator, device=generator.device)
+    first = torch.nn.functional.normalize(normal[0], dim=1)
+    second = torch.nn.functional.normalize(torch.linalg.cross(first, normal[1]), dim=1)
+    radius = task.radius_min + (task.radius_max - task.radius_min) * uniform(1, 1)
+    flat = 0.5 + 0.5 * uniform(1)  # ratio of the half axes
+    bent = task.bend * (2.0 * uniform(2, 3) - 1.0)
+    return radius * torch.cat((torch.stack((first, flat * second), 1), bent), 1)
+
+
+def harmonics(s: Tensor) -> Tensor:
+    """(..., 4): cosine and sine of one and of two turns, at places s (...) of a loop in turns."""
+    turn = 2.0 * math.pi * s
+    return torch.stack((turn.cos(), turn.sin(), (2.0 * turn).cos(), (2.0 * turn).sin()), -1)
+
+
+def _q_of(q_c: Tensor, A: Tensor, s: Tensor) -> Tensor:
+    """(k, S, n) joint positions at places s, (S,) or (k, S)."""
+    return q_c[:, None] + harmonics(s) @ A
+
+
+def _tcp(chain: kinematics.Chain, q: Tensor) -> Tensor:
+    """(k, S, 3) TCP positions of q (k, S, n)."""
+    return kinematics.fkine(chain, q.flatten(0, 1))[:, :3, 3].reshape(*q.shape[:2], 3)
+
+
+def _at_constant_speed(loop: Tensor, task: Track) -> Tensor:
+    """Where on its loop the goal is at every control step and one step on.
+
+    Args:
+        loop: (k, S + 1, 3) positions at s = 0, 1/S, ..., 1 [m].
+
+    Returns:
+        (k, horizon + 2) places s in [0, 1], equally far from each other along the polyline.
+    """
+    sides = torch.linalg.vector_norm(loop.diff(dim=1), dim=2)
+    gone = torch.nn.functional.pad(sides.cumsum(1), (1, 0))  # (k, S + 1) length of the polyline up to each position
+    wanted = task.speed * task.dt * torch.arange(task.horizon + 2, device=loop.device)
+    wanted = wanted.expand(len(loop), -1) % gone[:, -1:]
+    side = (torch.searchsorted(gone, wanted, right=True) - 1).clamp_max(sides.shape[1] - 1)
+    return (side + (wanted - gone.gather(1, side)) / sides.gather(1, side)) / sides.shape[1]
+
+
+def _followable(task: Track, world: World, q: Tensor) -> Tensor:
+    """(k,) whether joint motions q (k, S, n) at steps of dt keep to `effort` and inside qlim."""
+    model = world.model
+    qd = q.diff(dim=1) / model.dt
+    speed = (qd.abs() <= task.effort * model.qdlim).all(2).all(1)
+    change = (qd.diff(dim=1).abs() <= task.effort * model.dqd).all(2).all(1)
+    return speed & change & _within(model.qlim, q)
+
+
+def _within(qlim: Tensor, q: Tensor) -> Tensor:
+    """(k,) whether q (k, S, n) stays inside the limits (2, n)."""
+    return ((q >= qlim[0]) & (q <= qlim[1])).all(2).all(1)
