@@ -240,7 +240,7 @@ def test_reward_terms_are_what_a_hand_gets():
         "precision": 2 * e,
         "action": -0.05 * effort,
         "stillness": -0.3 * e * math.sqrt(effort),
-        "table": -0.3 * 2,
+        "table": -1.5 * 2,
     }
     assert terms == pytest.approx(expected, abs=1e-6)
     held = pay(held=True, way=0.2, distance=0.2, room=0.0)

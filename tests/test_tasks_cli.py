@@ -1,0 +1,70 @@
+"""Every task as its user meets it: trained with its preset, resumed, evaluated; and the policies that are shipped."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envs.registry import TASKS
+from td3_robot.arguments import load_config
+from td3_robot.tracking import read_metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = {"reach": "run1"} | {task: task for task in TASKS if task != "reach"}
+SMALL = ("--steps", "7000", "--evaluation.every", "3000", "--evaluation.episodes", "5", "--replay.capacity", "20000")
+
+
+def run(cwd: Path, script: str, *flags: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / script), *flags]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.parametrize("task", sorted(set(TASKS) - {"reach"}))
+def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_path):
+    """A guide acts, where the preset has one, in the resumed part too."""
+    first = run(tmp_path, "train.py", "--task", task, "--run", "mine", *SMALL)
+    assert (first.returncode, first.stderr) == (0, "")
+    more = run(tmp_path, "train.py", "--resume", "mine", "--steps", "9000")
+    assert (more.returncode, more.stderr) == (0, "")
+    metrics = read_metrics(tmp_path / "checkpoints" / "mine")
+    assert metrics[-1]["env_steps"] >= 9000 and metrics[-1]["gradient_steps"] > metrics[0]["gradient_steps"]
+    summary = json.loads((tmp_path / "checkpoints" / "mine" / "summary.json").read_text())
+    assert summary["task"] == task and summary["finished"]
+
+
+# Success rates that the shipped policies have on 1,000 episodes, less four standard deviations of 200 episodes.
+LEAST = {"reach": 0.97, "reach_pose": 0.88, "reach_avoid": 0.60, "track": 0.91, "pick_place": 0.90}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_path):
+    folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
+    assert load_config(folder / "config.yaml").task == task
+    flags = ("--checkpoint", str(folder), "--episodes", "200", "--seed", "4321", "--json", str(result))
+    done = run(tmp_path, "evaluate.py", *flags)
+    assert (done.returncode, done.stderr) == (0, "")
+    measured = json.loads(result.read_text())
+    assert measured["success_rate"] >= LEAST[task] > measured["baselines"]["random"]["success_rate"] + 0.5
+    assert not any(count for count in measured["limit_violations"].values() if count)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_shipped_checkpoint_is_small(task):
+    folder = ROOT / "checkpoints" / SHIPPED[task]
+    tracked = [path for path in folder.iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in tracked) < 3e6
+
+
+def test_an_unknown_guide_or_one_that_cannot_do_the_task_is_one_line(tmp_path):
+    for flags, message in (
+        (("--exploration.guide", "solutoin"), "unknown exploration.guide 'solutoin'; did you mean 'solution'"),
+        (("--exploration.guide", "solution"), "exploration.guide solution needs a task whose scenes hold one"),
+        (("--exploration.guide", "pick"), "baseline 'pick' only grasps"),
+    ):
+        done = run(tmp_path, "train.py", *flags)
+        assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
+        assert not (tmp_path / "checkpoints").exists()
