@@ -48,6 +48,7 @@ run1: setup
 
 figures: setup-test
 	$(BIN)/python evaluate.py --checkpoint checkpoints/run1 --record img/swift.png
+	$(BIN)/python evaluate.py --checkpoint checkpoints/pick_place --episodes 50 --episode 3 --record img/pick_place.png
 	cp checkpoints/run1/learning_curve.png img/learning_curve.png
 
 clean:
