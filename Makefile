@@ -3,16 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# As many test files at once as there are cores, but no more than memory is likely to hold.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
+
 .PHONY: train test test-all setup setup-test lint clean
 
 train: setup
 	$(BIN)/python train.py --robot panda
 
 test: setup-test
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 test-all: setup-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: setup-test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -22,7 +22,6 @@ def main(argv: list[str]) -> int:
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
-    import envs
     from envs.report import print_table
     from td3_robot import TD3
     from td3_robot.memory import keep_freed_memory
@@ -30,10 +29,8 @@ def main(argv: list[str]) -> int:
 
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    env = envs.of_config(config, min(arguments.episodes, ROUND if config.env is None else GYMNASIUM_ROUND))
-    if arguments.episode is not None:
-        env = _replay(env, arguments)
-    controllers = {name: _baseline(name, env, config) for name in arguments.baseline}
+    env = _env(config, arguments)
+    baselines = {name: _baseline(name, env, config, arguments) for name in arguments.baseline}
     agent = TD3(env.o_dim, env.a_dim, device=config.device, **dataclasses.asdict(config.td3))
     agent.load(arguments.checkpoint)
     if arguments.record:  # before measuring: what is wrong with it is known at once
@@ -47,10 +44,10 @@ def main(argv: list[str]) -> int:
     about = {"checkpoint": str(arguments.checkpoint)} | {name: getattr(config, name) for name in named}
     about |= {"episodes": arguments.episodes, "seed": config.seed}
     about |= {} if arguments.episode is None else {"episode": arguments.episode}
-    played, summaries = _measure({"policy": agent.select_action, **controllers}, env, arguments)
+    played, summaries = _measure({"policy": (agent.select_action, env), **baselines}, arguments)
     if arguments.json:  # before the table, whose reader may have left
-        baselines = {name: summaries[name] for name in controllers}
-        write_json(arguments.json, about | summaries["policy"] | {"baselines": baselines})
+        beside = {name: summaries[name] for name in baselines}
+        write_json(arguments.json, about | summaries["policy"] | {"baselines": beside})
     if arguments.report:
         facts = about | {"command": shlex.join(["python", "evaluate.py", *argv])}
         _write_report(facts, summaries, played, env, config, arguments)
@@ -92,17 +89,30 @@ def _check_parent(path) -> None:
         raise ConfigError(f"cannot write {str(path)!r}: folder {str(path.parent)!r} does not exist")
 
 
-def _baseline(name: str, env, config):
-    """A controller by its name: random actions for any environment, classical ones for robots."""
+def _baseline(name: str, env, config, arguments):
+    """A controller by its name and where it acts: random actions for any environment, classical ones for robots.
+
+    Without a guard, whatever the policy has, unless the name ends in "+guard".
+    """
     from envs.baselines import BASELINES, make_baseline
     from td3_robot.errors import unknown
     from td3_robot.evaluation import random_policy
 
-    if name == "random":
-        return random_policy(env, config.seed)
-    if config.env is not None or name not in BASELINES:
-        raise unknown("baseline", name, ("random", *(BASELINES if config.env is None else ())))
-    return make_baseline(name, env)
+    known = ("random", *BASELINES) if config.env is None else ("random",)
+    plain = name.removesuffix("+guard") if config.env is None else name
+    if plain not in known:
+        raise unknown("baseline", name, known)
+    if (guard := plain != name) != config.guard:
+        env = _env(dataclasses.replace(config, guard=guard), arguments)
+    return random_policy(env, config.seed) if plain == "random" else make_baseline(plain, env), env
+
+
+def _env(config, arguments):
+    """What is measured in: many episodes side by side, or the chosen one."""
+    import envs
+
+    env = envs.of_config(config, min(arguments.episodes, ROUND if config.env is None else GYMNASIUM_ROUND))
+    return env if arguments.episode is None else _replay(env, arguments)
 
 
 def _replay(env, arguments):
@@ -122,8 +132,8 @@ def _one(env, config, arguments):
     return envs.of_config(config, 1) if arguments.episode is None else env
 
 
-def _measure(controllers, env, arguments):
-    """For each controller its trajectories, where a report wants them, and its summary.
+def _measure(controllers, arguments):
+    """For each controller, a policy and where it acts, its trajectories, where a report wants them, and its summary.
 
     All get the same starts and goals.
     """
@@ -131,10 +141,10 @@ def _measure(controllers, env, arguments):
     from td3_robot.evaluation import episode_statistics, rollouts, summarise
 
     episodes = arguments.episodes if arguments.episode is None else 1
-    model = getattr(env, "model", None)  # of one of our arms
-    collision = metrics.capsules(env.world) if model else None
     played, summaries = {}, {}
-    for name, policy in controllers.items():
+    for name, (policy, env) in controllers.items():
+        model = getattr(env, "model", None)  # of one of our arms
+        collision = metrics.capsules(env.world) if model else None
         statistics, figures, kept = [], [], []
         policy = reporting.Watched(policy, env) if arguments.report else policy
         for part in rollouts(policy, env, episodes, arguments.seed):

@@ -12,7 +12,7 @@ EXTRAS = {
 }
 EXTRAS["bench"] = ["stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3", *EXTRAS["mujoco"]]  # benchmarks/
 EXTRAS["test"] = [
-    *("pytest>=8", "hypothesis>=6.100", "stable-baselines3>=2.3", "panda-gym>=3.0.7"),
+    *("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "stable-baselines3>=2.3", "panda-gym>=3.0.7"),
     *(package for name in ("record", "mujoco", "mlflow", "collision", "neo") for package in EXTRAS[name]),
 ]
 

@@ -1,12 +1,16 @@
 """Arm + task + automatic reset = a VecEnv."""
 
+import functools
+
 import torch
 from torch import Tensor
 
 from envs import kinematics, simulator
+from envs.collision import nearest
+from envs.guard import guarded
 from envs.robots import Robot
 from envs.simulator import SimState
-from envs.tasks.task import Moment, Outcome, Scene, ScenePool, Task, moment_of
+from envs.tasks.task import GROUND, Moment, Outcome, Scene, ScenePool, Task, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import Step
 
@@ -24,6 +28,8 @@ class ArmEnv:
         device: where it is simulated.
         seed: of starts and scenes.
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
+        guard: change actions where the arm would run into something, see `envs.guard`; rewards are still those of the
+            action that was asked for.
 
     Attributes:
         moment: the arms now, with their kinematics and scene.
@@ -32,12 +38,21 @@ class ArmEnv:
         a_dim: joints, and one more where the task's action moves the gripper.
     """
 
-    def __init__(self, robot: Robot, task: Task, num_envs: int, device: str, seed: int, sparse: bool = False):
+    def __init__(
+        self,
+        robot: Robot,
+        task: Task,
+        num_envs: int,
+        device: str,
+        seed: int,
+        sparse: bool = False,
+        guard: bool = False,
+    ):
         if num_envs < 1:
             raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
-        self.robot, self.task, self.sparse = robot, task, sparse
+        self.robot, self.task, self.sparse, self.guard = robot, task, sparse, guard
         self.num_envs, self.device = num_envs, torch.device(device)
-        self.world = task.world(robot, self.device)
+        self.world = task.world(robot, self.device, collision=guard)
         self.model = self.world.model
         self.layout = task.layout(self.world)
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
@@ -171,10 +186,17 @@ class ArmEnv:
 
     def _advance(self, action: Tensor) -> Moment:
         before = self.moment
-        grip = self.task.grip(self.world, before, action)
-        state = simulator.step(self.model, before.state, action[:, : self.robot.n], grip)
+        grip, joints = self.task.grip(self.world, before, action), action[:, : self.robot.n]
+        if self.guard:
+            joints = self._guarded(before, joints)
+        state = simulator.step(self.model, before.state, joints, grip)
         after = moment_of(self.world, state, before.scene, before.steps + 1)
         return self.task.advance(self.world, before, after)
+
+    def _guarded(self, moment: Moment, action: Tensor) -> Tensor:
+        """The action (B, n) that the guard makes of one."""
+        at = functools.partial(nearest, self.world.collision, obstacles=moment.obstacles, ground=GROUND)
+        return guarded(self.model, moment.state, action, self.task.nearest(self.world, moment), at)
 
     def _reset_where(self, done: Tensor, observation: Tensor) -> Tensor:
         """Put a new episode in every row where `done`; the tensors handed out before stay as they were."""

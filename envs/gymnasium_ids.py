@@ -152,6 +152,7 @@ class ArmGymnasiumEnv(gym.Env):
         device: where it is simulated.
         render_mode: None; there are no pictures.
         sparse: pay -1 for every step that is no success and 0 for one that is.
+        guard: as for `envs.make`.
 
     Raises:
         ConfigError: no such robot, task or render mode.
@@ -161,11 +162,17 @@ class ArmGymnasiumEnv(gym.Env):
     _view = _Vectors
 
     def __init__(
-        self, robot: str, task: str, device: str = "cpu", render_mode: str | None = None, sparse: bool = False
+        self,
+        robot: str,
+        task: str,
+        device: str = "cpu",
+        render_mode: str | None = None,
+        sparse: bool = False,
+        guard: bool = False,
     ):
         _check_render_mode(render_mode)
         self.render_mode = None
-        self._arm = make(robot, task, 1, device, sparse=sparse)
+        self._arm = make(robot, task, 1, device, sparse=sparse, guard=guard)
         self._shown = self._view(self._arm)
         self.observation_space, self.action_space = self._shown.space, _box(self._arm.a_dim, 1.0)
         self._seeded = False
@@ -199,13 +206,13 @@ class ArmGoalGymnasiumEnv(ArmGymnasiumEnv):
     """One simulated arm whose observations are goal dictionaries: `observation`, `achieved_goal`, `desired_goal`.
 
     Args:
-        robot, task, device, render_mode: as for ArmGymnasiumEnv.
+        robot, task, device, render_mode, guard: as for ArmGymnasiumEnv.
     """
 
     _view = _Goals
 
-    def __init__(self, robot: str, task: str, device: str = "cpu", render_mode: str | None = None):
-        super().__init__(robot, task, device, render_mode)
+    def __init__(self, robot: str, task: str, device: str = "cpu", render_mode: str | None = None, guard: bool = False):
+        super().__init__(robot, task, device, render_mode, guard=guard)
 
     def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: object) -> np.ndarray | float:
         """What `step` pays for goals (..., g), (...): 0 where the desired one is met, -1 elsewhere.
@@ -224,7 +231,7 @@ class ArmVectorEnv(VectorEnv):
 
     Args:
         num_envs: arms.
-        robot, task, device, render_mode, sparse: as for ArmGymnasiumEnv.
+        robot, task, device, render_mode, sparse, guard: as for ArmGymnasiumEnv.
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
@@ -238,10 +245,11 @@ class ArmVectorEnv(VectorEnv):
         device: str = "cpu",
         render_mode: str | None = None,
         sparse: bool = False,
+        guard: bool = False,
     ):
         _check_render_mode(render_mode)
         self.num_envs, self.render_mode = num_envs, None
-        self._arms = make(robot, task, num_envs, device, sparse=sparse)
+        self._arms = make(robot, task, num_envs, device, sparse=sparse, guard=guard)
         self._shown = self._view(self._arms)
         self.single_observation_space, self.single_action_space = self._shown.space, _box(self._arms.a_dim, 1.0)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -282,13 +290,21 @@ class ArmGoalVectorEnv(ArmVectorEnv):
     """B simulated arms whose observations are goal dictionaries, see ArmGoalGymnasiumEnv.
 
     Args:
-        num_envs, robot, task, device, render_mode: as for ArmVectorEnv.
+        num_envs, robot, task, device, render_mode, guard: as for ArmVectorEnv.
     """
 
     _view = _Goals
 
-    def __init__(self, num_envs: int, robot: str, task: str, device: str = "cpu", render_mode: str | None = None):
-        super().__init__(num_envs, robot, task, device, render_mode)
+    def __init__(
+        self,
+        num_envs: int,
+        robot: str,
+        task: str,
+        device: str = "cpu",
+        render_mode: str | None = None,
+        guard: bool = False,
+    ):
+        super().__init__(num_envs, robot, task, device, render_mode, guard=guard)
 
 
 register()

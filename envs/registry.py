@@ -33,6 +33,7 @@ def make(
     gripper: str | None = None,
     tcp: str | None = None,
     sparse: bool = False,
+    guard: bool = False,
 ) -> ArmEnv:
     """Build B environments of a robot and a task.
 
@@ -45,20 +46,21 @@ def make(
         gripper: a registered gripper in place of the robot's own, or "none"; None keeps its own.
         tcp: link of the robot's file to control; None lets the file decide.
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
+        guard: change actions under which the arm would run into something, see `envs.guard`.
 
     Raises:
         ConfigError: no such robot or task, values in their files that cannot be right, or num_envs below 1.
     """
     chosen = make_task(task)  # first: a mistyped task is answered at once
-    return ArmEnv(make_robot(robot, gripper, tcp), chosen, num_envs, device, seed, sparse)
+    return ArmEnv(make_robot(robot, gripper, tcp), chosen, num_envs, device, seed, sparse, guard)
 
 
 def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
     """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
 
     Args:
-        config: anything with `env`, `robot`, `task`, `gripper`, `tcp`, `sparse`, `device` and `seed`, as a run's
-            configuration.
+        config: anything with `env`, `robot`, `task`, `gripper`, `tcp`, `sparse`, `guard`, `device` and `seed`, as a
+            run's configuration.
         num_envs: B.
         seed: in place of the configuration's.
 
@@ -67,7 +69,7 @@ def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
     """
     seed = config.seed if seed is None else seed
     if config.env is None:
-        named = {name: getattr(config, name) for name in ("gripper", "tcp", "sparse")}
+        named = {name: getattr(config, name) for name in ("gripper", "tcp", "sparse", "guard")}
         return make(config.robot, config.task, num_envs, config.device, seed, **named)
     from envs.gymnasium_api import make_gymnasium  # here: our own robots do without gymnasium
 

@@ -111,15 +111,22 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
         The state one period later; `qd` is the velocity held during that period.
     """
     command = action.clamp(-1.0, 1.0) * model.qdlim
-    qd = torch.clamp(command, state.qd - model.dqd, state.qd + model.dqd)
+    qd = torch.clamp(command, *reachable(model, state))
     lower, upper = model.qlim
-    qd = torch.clamp(qd, -stopping_speed(model, state.q - lower), stopping_speed(model, upper - state.q))
     q = torch.clamp(state.q + qd * model.dt, lower, upper)  # the clamp only removes rounding
     return SimState(q, qd, _move_gripper(model, state.gripper, grip))
 
 
-def stopping_speed(model: SimModel, distance: Tensor) -> Tensor:
-    """The greatest speed from which a joint can still stop within `distance`.
+def reachable(model: SimModel, state: SimState) -> tuple[Tensor, Tensor]:
+    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can take in the next period."""
+    lower, upper = model.qlim
+    slowest = -stopping_speed(state.q - lower, model.dqd, model.dt)
+    fastest = stopping_speed(upper - state.q, model.dqd, model.dt)
+    return torch.clamp(state.qd - model.dqd, slowest, fastest), torch.clamp(state.qd + model.dqd, slowest, fastest)
+
+
+def stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
+    """The greatest speed from which a joint, or what else moves, can still stop within `distance`.
 
     Held for one period and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) covers
     u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times dqd * dt before it is zero. Set equal to
@@ -127,15 +134,17 @@ def stopping_speed(model: SimModel, distance: Tensor) -> Tensor:
 
     Args:
         distance: (B, n) room up to the limit, not negative [rad or m].
+        dqd: (n,) or (B, n) by how much the speed can fall in one period [rad/s or m/s].
+        dt: the period [s].
 
     Returns:
         (B, n) speed [rad/s or m/s].
     """
-    unlimited = distance / model.dt
-    D = unlimited / model.dqd
+    unlimited = distance / dt
+    D = unlimited / dqd
     m = torch.ceil((torch.sqrt(1.0 + 8.0 * D) - 1.0) / 2.0).clamp_min(1.0)
-    braking = model.dqd * (D / m + (m - 1.0) / 2.0)
-    return torch.where(torch.isinf(model.dqd), unlimited, braking)
+    braking = dqd * (D / m + (m - 1.0) / 2.0)
+    return torch.where(torch.isinf(dqd), unlimited, braking)
 
 
 def _move_gripper(model: SimModel, gripper: Tensor, grip: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
 # What a resumed run cannot change.
-_FIXED = ("robot", "task", "gripper", "tcp", "sparse", "env", "dataset", "seed", "envs")
+_FIXED = ("robot", "task", "gripper", "tcp", "sparse", "guard", "env", "dataset", "seed", "envs")
 _FIXED += tuple(f"td3.{name}" for name in ("hidden", "norm", "atoms", "v_min", "v_max", "normalize_observations"))
 
 
@@ -67,7 +67,8 @@ class EvaluateArguments:
         json: File for the results; by default they are only printed.
         baseline: Controllers to measure on the same starts and goals, separated by commas: random (uniformly random
             actions) and, for robots, rrmc (resolved-rate motion control) and neo (a reactive controller that keeps
-            clear of joint limits and obstacles; needs the extra neo); empty for none.
+            clear of joint limits and obstacles; needs the extra neo); empty for none. They act without the guard that
+            the policy may have, unless +guard is added to the name.
         report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.
@@ -149,7 +150,7 @@ def _refuse_idle(config: Config, asked: Iterable[str], swift: bool) -> None:
         if option in asked and not there(config):
             raise ConfigError(f"{option} has no effect without {needed}")
     if config.env is not None:
-        for option in ("robot", "task", "gripper", "tcp", "sparse"):
+        for option in ("robot", "task", "gripper", "tcp", "sparse", "guard"):
             if option in asked:
                 raise ConfigError(f"env and {option} exclude each other: a Gymnasium environment brings its own")
         if swift:

@@ -101,7 +101,7 @@ class Collector:
             "generator": self.generator.get_state(),
             "noise": self.noise.state_dict(),
             "scaler": self._scaler.state_dict() if self._scaler is not None else None,
-            "guided": self._guide.guided if self._guide is not None else None,
+            "guide": self._guide.state_dict() if self._guide is not None else None,
             "observation": self.observation,
             "refill_until": self._refill_until,
             "env": self._env.state_dict(),
@@ -121,8 +121,8 @@ class Collector:
         self.noise.load_state_dict(state["noise"])
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.load_state_dict(state["scaler"])
-        if self._guide is not None and state.get("guided") is not None:
-            self._guide.guided = state["guided"].to(self._env.device)
+        if self._guide is not None and state.get("guide") is not None:
+            self._guide.load_state_dict(state["guide"])
         self._refill_until = state["refill_until"]
         if state["replay"] is None:
             refill = min(self._config.exploration.start_steps, _REFILL_BATCHES * self._config.replay.batch_size)
@@ -137,23 +137,43 @@ class Collector:
 class Guide:
     """A controller that acts in some of the episodes, so that the replay holds what the policy would not find.
 
-    Which ones is drawn at the start of each; the share falls linearly to zero.
+    Which ones is drawn at the start of each; the share falls linearly to zero. With a delay the policy makes some of
+    the first steps of these episodes, a number drawn uniformly, and the guide shows the way out of where that led: the
+    idea of DAgger (Ross, Gordon & Bagnell, AISTATS 2011).
+
+    Attributes:
+        guided: (B,) bool, the episode is one of the guide's.
+        wait: (B,) steps that the policy still makes in it; less than zero afterwards.
     """
 
     def __init__(self, policy: Policy, num_envs: int, config: ExplorationConfig, generator: torch.Generator):
         self._policy, self._config, self._generator = policy, config, generator
         self.guided = torch.zeros(num_envs, dtype=torch.bool, device=generator.device)
+        self.wait = torch.zeros(num_envs, dtype=torch.long, device=generator.device)
         self.end_episodes(~self.guided, 0.0)
 
     def lead(self, observation: Tensor, action: Tensor) -> Tensor:
         """The actions (B, a_dim), those of guided episodes replaced by the guide's."""
-        return torch.where(self.guided[:, None], self._policy(observation), action)
+        leads = self.guided & (self.wait <= 0)
+        self.wait = self.wait - 1
+        return torch.where(leads[:, None], self._policy(observation), action)
 
     def end_episodes(self, done: Tensor, progress: float) -> None:
         """Draw anew where an episode has ended; `progress` in [0, 1] places it in the run."""
         share = self._config.guide_share * max(0.0, 1.0 - progress / self._config.guide_until)
         drawn = torch.rand(done.shape, generator=self._generator, device=done.device) < share
         self.guided = torch.where(done, drawn, self.guided)
+        if self._config.guide_delay:
+            most, where = self._config.guide_delay, {"generator": self._generator, "device": done.device}
+            self.wait = torch.where(done, torch.randint(most + 1, done.shape, **where), self.wait)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Whose episodes these are."""
+        return {"guided": self.guided, "wait": self.wait}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take back what `state_dict` gave."""
+        self.guided, self.wait = (state[name].to(self.guided.device) for name in ("guided", "wait"))
 
 
 def shaped(reward: Tensor, config: RewardConfig) -> Tensor:

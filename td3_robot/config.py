@@ -174,6 +174,7 @@ class ExplorationConfig:
         guide: Controller that acts in a share of the episodes, for the policy to learn from; null for none.
         guide_share: Share of the episodes that the guide acts in, at first; needs guide.
         guide_until: Share of the run over which `guide_share` falls linearly to zero; needs guide.
+        guide_delay: Steps, up to so many, that the policy makes first in an episode of the guide; needs guide.
     """
 
     start_steps: int = 25_000
@@ -185,9 +186,10 @@ class ExplorationConfig:
     guide: str | None = None
     guide_share: float = 0.25
     guide_until: float = 1.0
+    guide_delay: int = 0
 
     def __post_init__(self):
-        check(self, "exploration.", _NOT_NEGATIVE, "start_steps", "noise")
+        check(self, "exploration.", _NOT_NEGATIVE, "start_steps", "noise", "guide_delay")
         check(self, "exploration.", _POSITIVE, "pink_steps")
         check(self, "exploration.", ("in (0, 1]", lambda x: 0 < x <= 1), "ou_theta", "guide_until")
         check(self, "exploration.", _SHARE, "guide_share")
@@ -242,6 +244,7 @@ class Config:
         gripper: Gripper to mount in place of the robot's own, or none.
         tcp: Link of the robot's URDF to control; needs a robot given by its file.
         sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
+        guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
         env: Gymnasium id to train on in place of a robot and its task.
         dataset: File of transitions to learn from offline; nothing is collected, and steps counts gradient steps.
         run: Name of the new folder in checkpoints; by default the next free runN.
@@ -266,6 +269,7 @@ class Config:
     gripper: str | None = None
     tcp: str | None = None
     sparse: bool = False
+    guard: bool = False
     env: str | None = None
     dataset: Path | None = None
     run: str | None = None
@@ -306,6 +310,7 @@ NEEDS: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
     ("td3.bc_filter", "td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None),
     ("exploration.guide_share", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
     ("exploration.guide_until", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
+    ("exploration.guide_delay", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
     ("exploration.guide", "a robot and its task", lambda c: c.env is None),
     ("schedule.lr_floor", "schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant"),
     ("schedule.noise_floor", "schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant"),

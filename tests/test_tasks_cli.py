@@ -37,7 +37,7 @@ def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_pa
 
 
 # Success rates that the shipped policies have on 1,000 episodes, less four standard deviations of 200 episodes.
-LEAST = {"reach": 0.97, "reach_pose": 0.88, "reach_avoid": 0.60, "track": 0.91, "pick_place": 0.90}
+LEAST = {"reach": 0.97, "reach_pose": 0.88, "reach_avoid": 0.83, "track": 0.91, "pick_place": 0.90}
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -50,6 +50,22 @@ def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_p
     measured = json.loads(result.read_text())
     assert measured["success_rate"] >= LEAST[task] > measured["baselines"]["random"]["success_rate"] + 0.5
     assert not any(count for count in measured["limit_violations"].values() if count)
+
+
+def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path):
+    """Of 100 episodes among obstacles resolved rates end one or two in the goal, and behind the guard every other."""
+    for task, unguarded in (("reach_avoid", "rrmc"), ("reach", "random")):
+        result = tmp_path / f"{task}.json"
+        names = f"{unguarded},{unguarded}+guard"
+        flags = ("--checkpoint", str(ROOT / "checkpoints" / SHIPPED[task]), "--baseline", names, "--json", str(result))
+        done = run(tmp_path, "evaluate.py", *flags, "--episodes", "100")
+        assert (done.returncode, done.stderr) == (0, "")
+        bare, guarded = json.loads(result.read_text())["baselines"].values()
+        if task == "reach_avoid":
+            assert bare["success_rate"] < 0.1 and guarded["success_rate"] > 0.3
+        assert guarded["minimum_clearance_m"]["min"] > bare["minimum_clearance_m"]["min"]
+    wrong = run(tmp_path, "evaluate.py", "--checkpoint", str(ROOT / "checkpoints" / "run1"), "--baseline", "rmc+guard")
+    assert wrong.returncode == 2 and wrong.stderr.startswith("error: unknown baseline 'rmc+guard'")
 
 
 @pytest.mark.parametrize("task", TASKS)

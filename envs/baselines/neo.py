@@ -9,8 +9,6 @@ from envs.arm_env import ArmEnv
 from envs.baselines.manipulability import manipulability_gradient
 from envs.baselines.quadratic import QuadraticSolver
 from envs.baselines.servo import pose_error, wanted_velocity
-from envs.collision import Obstacles, nearest
-from envs.tasks.task import Moment
 
 LEAST_ERROR = 1e-4  # [m + rad] the weight of the slack grows no further: keeps the programme well conditioned
 
@@ -109,7 +107,7 @@ class Neo:
         k, env = self._constants, self._env
         if env.world.collision is None:
             return torch.zeros(env.num_envs, 0, env.robot.n).double(), torch.zeros(env.num_envs, 0).double()
-        near = nearest(env.world.collision, env.state.q, obstacles_of(env.moment), ground=0.0)
+        near = env.task.nearest(env.world, env.moment)
         distance = _double(near.distance)  # the last one is the arm's to itself
         b = torch.cat((damped(distance[:, :-1], *k.obstacle_damper), damped(distance[:, -1:], *k.self_damper)), 1)
         return -_double(near.gradient), b
@@ -123,11 +121,6 @@ def damped(distance: Tensor, stop: float, influence: float, gain: float) -> Tens
     """
     speed = gain * (distance - stop) / (influence - stop)
     return torch.where(distance < influence, speed, torch.inf)
-
-
-def obstacles_of(moment: Moment) -> Obstacles:
-    """What stands around the arms."""
-    return Obstacles(*(moment.scene.get(name) for name in ("spheres", "boxes", "walls")))
 
 
 def _double(x: Tensor) -> Tensor:

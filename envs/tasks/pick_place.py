@@ -89,13 +89,13 @@ class PickPlace(Task):
 
     moves_gripper = True
 
-    def world(self, robot: Robot, device: torch.device | str) -> GraspWorld:
+    def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> GraspWorld:
         """See `Task.world`.
 
         Raises:
             ConfigError: the robot has no gripper, or one whose pads are unknown or too near together for the cube.
         """
-        world, gripper = super().world(robot, device), robot._gripper
+        world, gripper = super().world(robot, device, collision), robot._gripper
         if gripper.pads is None:
             raise ConfigError(f"this task needs to know the pads of gripper {gripper.name!r}, and its file has none")
         shut, _, opened = gripper.pads.gap

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import Obstacles, nearest
+from envs.collision import Nearest, Obstacles, nearest
 from envs.observation import Layout
 from envs.tasks import scenes
 from envs.tasks.reach import Reach, distance, reward_terms
-from envs.tasks.task import Moment, Outcome, Scene, World
+from envs.tasks.task import GROUND, Moment, Outcome, Scene, World, obstacles_of
 from td3_robot.errors import ConfigError
 
 ROUNDS = 20  # of drawing before giving up; for most arms one does
@@ -107,16 +107,22 @@ class ReachAvoid(Reach):
         return detour[scenes.free_space(world, detour.points()) > SELF_MARGIN]
 
     def _sense(self, world: World, q: Tensor, qd: Tensor, scene: Scene) -> Scene:
-        """What is near: clearance (B, L + 1) of each link and of the arm to itself [m]; nearness (B, L + 1),
-        exp(-clearance / `repulsion`); and for each of the `moving_links` closing (B, k), how fast that rises [1/s], and
-        push (B, m), the joint motion by which it falls fastest, times `repulsion`, of the joints that move the link.
+        """What is near: clearance (B, L + 1) of each link and of the arm to itself [m], with its gradient (B, L + 1, n)
+        [m/rad]; nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `moving_links` closing (B, k),
+        how fast that rises [1/s], and push (B, m), the joint motion by which it falls fastest, times `repulsion`, of
+        the joints that move the link.
         """
-        found = nearest(world.collision, q, obstacles_of(scene), scenes.GROUND)
+        found = nearest(world.collision, q, obstacles_of(scene), GROUND)
         nearness = torch.exp(-found.distance.clamp(min=-self.repulsion) / self.repulsion)
         push = nearness[:, :, None] * found.gradient
         closing = -(push[:, moving_links(world)] @ qd[:, :, None])[:, :, 0] / self.repulsion
         push = push.flatten(1)[:, pushed_joints(world)]
-        return {"clearance": found.distance, "nearness": nearness, "closing": closing, "push": push}
+        here = {"clearance": found.distance, "gradient": found.gradient}
+        return {**here, "nearness": nearness, "closing": closing, "push": push}
+
+    def nearest(self, world: World, moment: Moment) -> Nearest:
+        """What was found as the latest step ended."""
+        return Nearest(moment.scene["clearance"], moment.scene["gradient"])
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
         """Look for what is near."""
@@ -138,7 +144,7 @@ class ReachAvoid(Reach):
         return torch.cat((super().observe(world, moment), *shown), 1)
 
     def _show_obstacles(self, moment: Moment) -> list[Tensor]:
-        obstacles, tcp = obstacles_of(moment.scene), moment.tcp[:, None]
+        obstacles, tcp = moment.obstacles, moment.tcp[:, None]
         spheres, boxes, walls = obstacles.spheres, obstacles.boxes, obstacles.walls
         cos, sin = boxes[:, :, 6:7], boxes[:, :, 9:]  # of half the yaw
         cos, sin = cos * cos - sin * sin, 2.0 * cos * sin  # of the yaw
@@ -183,11 +189,6 @@ class ReachAvoid(Reach):
         terms = {**reward_terms(self, d, action), **avoidance_terms(self, least)}
         measures = {"clearance": least, "contact": contact}
         return Outcome((d < self.tolerance) & ~contact, d, terms, measures, terminated=contact)
-
-
-def obstacles_of(scene: Scene) -> Obstacles:
-    """The obstacles in B scenes."""
-    return Obstacles(scene["spheres"], scene["boxes"], scene["walls"])
 
 
 def moving_links(world: World) -> list[int]:

@@ -15,9 +15,8 @@ from envs.collision import Obstacles, clearance
 from envs.collision.geometry import dot
 from envs.collision.obstacles import FAR, rotations
 from envs.collision.queries import CACHE_ROWS, capsule_segments, obstacle_distances
-from envs.tasks.task import World
+from envs.tasks.task import GROUND, World
 
-GROUND = 0.0  # height of the ground in the base frame [m]
 SPHERES, BOXES, WALLS = 3, 2, 1  # slots
 NUMBERS = (1.0, 1.0, 2.0, 4.0, 8.0)  # relative chance of 1, 2, ... obstacles; where there is room for fewer, fewer
 PROPOSALS = 8  # places that are tried for every slot

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import CollisionModel, compile_collision
+from envs.collision import CollisionModel, Nearest, Obstacles, compile_collision, nearest
 from envs.observation import Layout
 from envs.robots import Robot
 from envs.rotations import rotation_error, to_matrix
 from envs.simulator import SimModel, SimState, compile_robot
 from td3_robot.errors import ConfigError
+
+GROUND = 0.0  # height of the ground in the base frame [m]
 
 # What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a step depends on.
 Scene = dict[str, Tensor]
@@ -29,7 +31,7 @@ class World:
     Attributes:
         robot, model: the robot as it was registered, and as the simulator's tensors.
         workspace: (2, 3) lower and upper corner of the box that goals lie in, base frame [m].
-        collision: the robot's capsules; None for a task that needs none.
+        collision: the robot's capsules; None where nothing needs them.
     """
 
     robot: Robot
@@ -80,6 +82,11 @@ class Moment:
         """(B, 3) TCP positions in the base frame [m]."""
         return self.T_be[:, :3, 3]
 
+    @property
+    def obstacles(self) -> Obstacles:
+        """What stands around the arms."""
+        return obstacles_of(self.scene)
+
     @functools.cached_property
     def R_goal(self) -> Tensor:
         """(B, 3, 3) wanted orientation of the TCP, where goals are poses: position and quaternion."""
@@ -89,6 +96,11 @@ class Moment:
     def rotation_error(self) -> Tensor:
         """(B, 3) rotation vector in the base frame from the TCP's orientation to the wanted one [rad]."""
         return rotation_error(self.T_be[:, :3, :3], self.R_goal)
+
+
+def obstacles_of(scene: Scene) -> Obstacles:
+    """The obstacles in B scenes; of a kind that a task does not have, none."""
+    return Obstacles(*(scene.get(name) for name in ("spheres", "boxes", "walls")))
 
 
 def moment_of(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
@@ -137,17 +149,17 @@ class Task:
     needs_collision = False  # whether `World.collision` has to be there
     fresh_scenes = 1.0  # share of episodes with a scene that was never used before, see `ScenePool`
 
-    def world(self, robot: Robot, device: torch.device | str) -> World:
-        """The robot made ready for this task.
+    def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:
+        """The robot made ready for this task, with its capsules where the task or `collision` wants them.
 
         Raises:
             ConfigError: the robot lacks what the task needs.
         """
         if self.moves_gripper and robot._gripper is None:
             raise ConfigError(f"this task needs a gripper, and robot {robot.name!r} has none")
-        collision = compile_collision(robot, device) if self.needs_collision else None
+        capsules = compile_collision(robot, device) if self.needs_collision or collision else None
         workspace = torch.as_tensor(robot.workspace, dtype=torch.float32, device=device)
-        return World(robot, compile_robot(robot, self.dt, device), workspace, collision)
+        return World(robot, compile_robot(robot, self.dt, device), workspace, capsules)
 
     def layout(self, world: World) -> Layout:
         """Names of the columns of `observe`: `o` first (`q`, `drivers`), then `qd`, and among the rest `goal`."""
@@ -169,6 +181,10 @@ class Task:
         if self.moves_gripper:
             return (action[:, -1] + 1.0) / 2.0
         return None
+
+    def nearest(self, world: World, moment: Moment) -> Nearest:
+        """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
+        return nearest(world.collision, moment.state.q, moment.obstacles, GROUND)
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
         """What a control step does beyond moving the arm: `after` with its scene, and perhaps its gripper, changed.

@@ -13,7 +13,7 @@ from spatialmath import SE3
 import envs
 from envs.baselines import Neo, make_baseline
 from envs.baselines.manipulability import kinematic_hessian, manipulability, manipulability_gradient
-from envs.baselines.neo import NeoConstants, damped, obstacles_of
+from envs.baselines.neo import NeoConstants, damped
 from envs.baselines.quadratic import QuadraticSolver
 from envs.collision import nearest
 from envs.kinematics import jacob0
@@ -187,7 +187,7 @@ def test_links_near_obstacles_approach_no_faster_than_the_dampers_let_them():
     env = envs.make("panda", "reach_avoid", num_envs=50, seed=3)
     policy, k, seen = make_baseline("neo", env), NeoConstants(), 0
     for _ in range(15):
-        near = nearest(env.world.collision, env.state.q, obstacles_of(env.moment), 0.0)
+        near = nearest(env.world.collision, env.state.q, env.moment.obstacles, 0.0)
         qd = policy(None) * env.model.qdlim
         approach = -(near.gradient @ qd[:, :, None])[:, :-1, 0]
         allowed = damped(near.distance[:, :-1], *k.obstacle_damper)

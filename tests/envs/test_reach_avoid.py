@@ -14,7 +14,8 @@ from envs.collision.queries import capsule_segments, obstacle_distances
 from envs.registry import make_task
 from envs.robots import make_robot
 from envs.tasks import reach_avoid, scenes
-from envs.tasks.reach_avoid import avoidance_terms, obstacles_of
+from envs.tasks.reach_avoid import avoidance_terms
+from envs.tasks.task import obstacles_of
 from envs.teachers import make_teacher
 from td3_robot.errors import ConfigError
 from tests.envs.playing import actions, play

@@ -95,7 +95,8 @@ def test_a_joint_sent_to_its_limit_arrives_there_and_as_soon_as_can_be(model, se
 def test_a_joint_at_its_limit_is_free_to_leave_it(model, seed):
     lower, upper = model.qlim
     state = step(model, rest(model, upper[None]), -torch.ones(1, len(upper)))
-    expected = torch.minimum(torch.minimum(model.dqd, model.qdlim), stopping_speed(model, (upper - lower)[None])[0])
+    stopping = stopping_speed((upper - lower)[None], model.dqd, model.dt)[0]
+    expected = torch.minimum(torch.minimum(model.dqd, model.qdlim), stopping)
     torch.testing.assert_close(state.qd[0], -expected)
 
 
@@ -126,7 +127,8 @@ def test_stopping_speeds_are_what_a_hand_gets():
     # dt 1, dqd 1: 1 stops within 1; 2 + 1 = 3; 3 + 2 + 1 = 6; 1.5 + 0.5 = 2; 0.25 alone
     model = model_of([[-9.0], [9.0]], [100.0], [1.0], dt=1.0)
     distance = torch.tensor([[0.0], [0.25], [1.0], [2.0], [3.0], [6.0]])
-    torch.testing.assert_close(stopping_speed(model, distance)[:, 0], torch.tensor([0.0, 0.25, 1.0, 1.5, 2.0, 3.0]))
+    speed = stopping_speed(distance, model.dqd, model.dt)[:, 0]
+    torch.testing.assert_close(speed, torch.tensor([0.0, 0.25, 1.0, 1.5, 2.0, 3.0]))
 
 
 def test_without_an_acceleration_limit_a_joint_stops_dead_at_its_limit():

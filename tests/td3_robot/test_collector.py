@@ -140,6 +140,22 @@ def test_a_guide_acts_in_whole_episodes_of_its_share_and_fades(collect):
     assert (shares[6:] == 0).all()
 
 
+def test_a_delayed_guide_takes_over_after_a_random_number_of_steps(collect):
+    """Any of 0 to 3, each as often; then it leads to the end of the episode."""
+    leading = ExplorationConfig(start_steps=0, noise=0.0, guide="half", guide_share=1.0, guide_delay=3)
+    roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
+    state, action = stored(collect(2000, guide=half, exploration=leading, replay=roomy), 2000)
+    guided, begins = (action == 0.5).all(2), state[..., 2] == 0
+    assert (guided[1:] >= guided[:-1])[~begins[1:]].all()
+    age = torch.zeros_like(begins, dtype=torch.long)
+    for t in range(1, len(age)):
+        age[t] = torch.where(begins[t], 0, age[t - 1] + 1)
+    takes_over = guided & torch.cat((begins[:1], begins[1:] | ~guided[:-1]))
+    counts = torch.bincount(age[takes_over])
+    assert len(counts) == 4
+    torch.testing.assert_close(counts / counts.sum(), torch.full((4,), 0.25), atol=0.05, rtol=0)
+
+
 def test_a_guide_explores_with_the_policys_noise_and_goes_on_after_a_resume(collect):
     leading = ExplorationConfig(start_steps=0, noise=0.1, guide="half", guide_share=1.0, guide_until=1.0)
     first = collect(1, guide=half, exploration=leading)
@@ -149,7 +165,7 @@ def test_a_guide_explores_with_the_policys_noise_and_goes_on_after_a_resume(coll
     second = collect(0, guide=half, exploration=dataclasses.replace(leading, guide_share=0.0))
     assert not second._guide.guided.any()
     second.load_state_dict(first.state_dict(with_replay=True))
-    assert second._guide.guided.all()
+    assert second._guide.guided.all() and torch.equal(second._guide.wait, first._guide.wait)
 
 
 def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, point_env):

@@ -38,6 +38,7 @@ IDLE = {
     "schedule.noise_floor": "--schedule.noise linear",
     "exploration.guide_share": "--exploration.guide solution",
     "exploration.guide_until": "--exploration.guide solution",
+    "exploration.guide_delay": "--exploration.guide solution",
     "td3.bc_filter": "--td3.bc_alpha 2.5",
 }
 
@@ -63,14 +64,14 @@ def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
     assert message == f"{option} has no effect without collecting, which a dataset replaces"
 
 
-@pytest.mark.parametrize("option", ["robot x", "task x", "gripper x", "tcp x", "sparse true"])
+@pytest.mark.parametrize("option", ["robot x", "task x", "gripper x", "tcp x", "sparse true", "guard true"])
 def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
     assert f"env and {option.split()[0]} exclude each other" in refusal(f"--env Hopper-v5 --{option}")
     assert "swift shows our own robots" in refusal("--env Hopper-v5 --swift")
     assert "exploration.guide has no effect without a robot" in refusal("--env Hopper-v5 --exploration.guide rrmc")
 
 
-ALWAYS = """robot task gripper tcp sparse env dataset run seed device threads steps save_every mlflow
+ALWAYS = """robot task gripper tcp sparse guard env dataset run seed device threads steps save_every mlflow
     td3.hidden td3.norm td3.init td3.final_bound td3.actor_lr td3.critic_lr td3.gamma td3.tau td3.policy_noise
     td3.policy_delay td3.twin_critics td3.actor_min_q td3.actor_grad_clip td3.critic_grad_clip td3.atoms td3.v_min
     td3.v_max td3.bc_alpha td3.normalize_observations

@@ -7,6 +7,12 @@ from td3_robot import linear as module
 from td3_robot.linear import linear
 
 
+@pytest.fixture(autouse=True)
+def onednn_everywhere(monkeypatch):
+    """Also where the processor is one on which MKL is faster."""
+    monkeypatch.setattr(module, "_linear", module.onednn())
+
+
 def gradients(x, layer, relu, function):
     x = x.detach().clone().requires_grad_() if x.is_contiguous() else x.detach().requires_grad_()
     y = function(x, layer, relu)
