@@ -237,7 +237,7 @@ def test_reward_terms_are_what_a_hand_gets():
         "gripper": -0.25 * ((1 - e) * 0.75 + e * 0.25),
         "held": 0.0,
         "distance": -2 * 0.05,
-        "precision": 2 * e,
+        "precision": 2 * math.exp(-5 / 2),
         "action": -0.05 * effort,
         "stillness": -0.3 * e * math.sqrt(effort),
         "table": -1.5 * 2,
