@@ -141,7 +141,7 @@ def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]
     ends[1] = 1.0
     s = torch.cat((ends, crossings.clamp_(0, 1)))  # (8, ...)
     x = torch.addcmul(p[:, None], d[:, None], s)  # (3, 8, ...)
-    slope = dot(x - torch.minimum(torch.maximum(x, -half[:, None]), half[:, None]), d[:, None].expand_as(x))
+    slope = dot(x - x.clamp(-half[:, None], half[:, None]), d[:, None].expand_as(x))
     falls, rises = slope < _FLAT, slope > -_FLAT
     lower, upper = (s * falls).amax(0), torch.where(rises, s, 1.0).amin(0)
     before = torch.where(falls, slope, -torch.inf).amax(0).clamp(-1e9, 0)

@@ -40,6 +40,11 @@ class Obstacles:
         return Obstacles(of(self.spheres), of(self.boxes), of(self.walls))
 
 
+def component_first(shapes: Tensor) -> Tensor:
+    """(B, count, size) -> (size, 1, count, B), with the batch contiguous: operations on a strided one take longer."""
+    return shapes.permute(2, 1, 0).contiguous()[:, None]
+
+
 def rotations(quaternions: Tensor) -> Tensor:
     """(4, ...) unit quaternions, wxyz -> (3, 3, ...) rotation matrices.
 

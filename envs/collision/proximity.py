@@ -7,7 +7,7 @@ from torch import Tensor
 
 from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
 from envs.collision.model import CollisionModel
-from envs.collision.obstacles import Obstacles, rotations
+from envs.collision.obstacles import Obstacles, component_first, rotations
 from envs.collision.queries import place_segments
 from envs.kinematics import link_frames
 
@@ -93,12 +93,12 @@ def _surroundings(
     found = [(p.new_full((K, 1, B), MOST), none, none)]
     obstacles = obstacles or Obstacles()
     if obstacles.spheres is not None:
-        sphere = obstacles.spheres.permute(2, 1, 0)[:, None]  # (4, 1, S, B)
+        sphere = component_first(obstacles.spheres)  # (4, 1, S, B)
         gap = point_gap(p, d, model.length_squared[:, None], sphere[:3])
         length = dot(gap, gap).sqrt()
         found.append((length - sphere[3] - radius, gap / length.clamp(min=1e-9), sphere[:3] + gap))
     if obstacles.walls is not None:
-        wall = obstacles.walls.permute(2, 1, 0)[:, None]
+        wall = component_first(obstacles.walls)
         found.append(_plane(p, d, radius, wall[:3], wall[3]))
     if ground is not None:
         up = p.new_zeros(3, 1, 1, 1)
@@ -107,7 +107,7 @@ def _surroundings(
         lifted = torch.full_like(height, MOST).index_copy(0, model.over_ground, height[model.over_ground])
         found.append((lifted, normal, point))
     if obstacles.boxes is not None:
-        box = obstacles.boxes.permute(2, 1, 0)[:, None]
+        box = component_first(obstacles.boxes)
         R = rotations(box[6:])  # (3, 3, 1, N, B), columns are the box's axes
         r = p - box[:3]
         start, extent = ((R * value[:, None]).sum(0) for value in (r, d))

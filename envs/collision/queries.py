@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envs.collision.geometry import box_distance, dot, plane_distance, point_distance, segment_distance
 from envs.collision.model import CollisionModel
-from envs.collision.obstacles import Obstacles, rotations
+from envs.collision.obstacles import Obstacles, component_first, rotations
 from envs.kinematics import link_frames
 from td3_robot.errors import ConfigError
 
@@ -144,13 +144,13 @@ def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: O
     found = []
     p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]  # (3, K, 1, B), (K, 1, 1)
     if obstacles.spheres is not None:
-        sphere = obstacles.spheres.permute(2, 1, 0)[:, None]  # (4, 1, S, B)
+        sphere = component_first(obstacles.spheres)  # (4, 1, S, B)
         found.append(point_distance(p, d, model.length_squared[:, None], sphere[:3]) - sphere[3])
     if obstacles.walls is not None:
-        wall = obstacles.walls.permute(2, 1, 0)[:, None]
+        wall = component_first(obstacles.walls)
         found.append(plane_distance(p, d, wall[:3], wall[3]))
     if obstacles.boxes is not None:
-        box = obstacles.boxes.permute(2, 1, 0)[:, None]  # (10, 1, N, B)
+        box = component_first(obstacles.boxes)  # (10, 1, N, B)
         axes = rotations(box[6:]).unbind(1)  # the box's axes in the base frame, (3, 1, N, B) each
         r = p - box[:3]
         start, extent = (torch.stack([dot(axis, x) for axis in axes]) for x in (r, d))

@@ -13,7 +13,7 @@ from torch import Tensor
 from envs import kinematics
 from envs.collision import Obstacles, clearance
 from envs.collision.geometry import dot
-from envs.collision.obstacles import FAR, rotations
+from envs.collision.obstacles import FAR, component_first, rotations
 from envs.collision.queries import CACHE_ROWS, capsule_segments, obstacle_distances
 from envs.tasks.task import GROUND, World
 
@@ -140,7 +140,7 @@ def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles,
 def point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
     """Signed distances of points (3, N, B) to every obstacle, in the order of `obstacle_distances`, (N, M, B) [m]."""
     kinds = (obstacles.spheres, obstacles.walls, obstacles.boxes)
-    sphere, wall, box = (value.permute(2, 1, 0)[:, None] for value in kinds)
+    sphere, wall, box = map(component_first, kinds)
     x = points[:, :, None]
     r = x - sphere[:3]
     axes, offset = rotations(box[6:]).unbind(1), x - box[:3]
