@@ -23,7 +23,7 @@ EPISODES, UNSEEN_SEED = 1000, 12345
 BASELINES = {
     "reach": "rrmc,neo",
     "reach_pose": "rrmc,neo",
-    "reach_avoid": "rrmc,neo,rrmc+guard,neo+guard",
+    "reach_avoid": "rrmc,neo,rrmc+guard,neo+guard,reactive+guard",
     "track": "rrmc,neo",
     "pick_place": "pick",
 }

@@ -66,9 +66,10 @@ class EvaluateArguments:
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
         json: File for the results; by default they are only printed.
         baseline: Controllers to measure on the same starts and goals, separated by commas: random (uniformly random
-            actions) and, for robots, rrmc (resolved-rate motion control) and neo (a reactive controller that keeps
-            clear of joint limits and obstacles; needs the extra neo); empty for none. They act without the guard that
-            the policy may have, unless +guard is added to the name.
+            actions) and, for robots, rrmc (resolved-rate motion control), neo (a reactive controller that keeps clear
+            of joint limits and obstacles; needs the extra neo), reactive (nearly neo, without a solver) and pick (the
+            scripted pick); empty for none. They act without the guard that the policy may have, unless +guard is added
+            to the name.
         report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.

@@ -157,7 +157,7 @@ def test_table_and_json_say_the_same(work):
         ("--checkpoint nothing", "there is no checkpoint at 'checkpoints/nothing'; valid choices: checkpoints/other, "),
         (
             "--checkpoint still --baseline rmc",
-            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: neo, pick, random, rrmc",
+            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: neo, pick, random, reactive, rrmc",
         ),
         ("--checkpoint other", "checkpoint checkpoints/other: Q1 does not fit an agent with o_dim 31, a_dim 7, hidden"),
     ],

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from envs.arm_env import ArmEnv
 from envs.baselines.neo import Neo
+from envs.baselines.reactive import Reactive
 from envs.baselines.resolved_rate import ResolvedRate, damped_least_squares
 from envs.baselines.scripted_pick import ScriptedPick
 from td3_robot.errors import ConfigError, unknown
 
-__all__ = ["BASELINES", "Neo", "ResolvedRate", "ScriptedPick", "damped_least_squares", "make_baseline"]
+__all__ = ["BASELINES", "Neo", "Reactive", "ResolvedRate", "ScriptedPick", "damped_least_squares", "make_baseline"]
 
-BASELINES = {"rrmc": ResolvedRate, "neo": Neo, "pick": ScriptedPick}
+BASELINES = {"rrmc": ResolvedRate, "neo": Neo, "reactive": Reactive, "pick": ScriptedPick}
 GRASPING = ("pick",)  # the names of those whose action has one more element, the opening of the gripper
 
 

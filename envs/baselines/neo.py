@@ -8,33 +8,19 @@ from torch import Tensor
 from envs.arm_env import ArmEnv
 from envs.baselines.manipulability import manipulability_gradient
 from envs.baselines.quadratic import QuadraticSolver
-from envs.baselines.servo import pose_error, wanted_velocity
-
-LEAST_ERROR = 1e-4  # [m + rad] the weight of the slack grows no further: keeps the programme well conditioned
+from envs.reactive import LEAST_ERROR, ReactiveConstants, falling_rates, speed_bounds
+from envs.servo import pose_error, wanted_velocity
 
 
 @dataclass(frozen=True)
-class NeoConstants:
+class NeoConstants(ReactiveConstants):
     """The constants of NEO.
 
-    A damper (stop, influence, gain) holds a distance d: once below `influence`, it may fall at no more than
-    gain (d - stop) / (influence - stop), so that it never falls below `stop`.
-
     Attributes:
-        gain: TCP speed per distance [1/s].
-        effort: cost of joint speed, lambda_q.
         manipulability: weight of the gradient of the manipulability in the cost.
-        joint_damper: of each joint to its limits [rad or m, and rad/s or m/s].
-        obstacle_damper: of each link to obstacles and the ground [m, m/s].
-        self_damper: of the arm to itself [m, m/s].
     """
 
-    gain: float = 8.0
-    effort: float = 0.01
     manipulability: float = 0.1
-    joint_damper: tuple[float, float, float] = (0.05, 0.9, 1.0)
-    obstacle_damper: tuple[float, float, float] = (0.02, 0.3, 1.0)
-    self_damper: tuple[float, float, float] = (0.01, 0.1, 1.0)
 
 
 class Neo:
@@ -96,31 +82,16 @@ class Neo:
 
     def _speeds(self) -> tuple[Tensor, Tensor]:
         """Lower and upper bounds of qd, each (B, n): the speed limits, and dampers to the position limits."""
-        model, q = self._env.model, _double(self._env.state.q)
-        lower, upper = _double(model.qlim)
-        qdlim = _double(model.qdlim)
-        towards = lambda room: torch.minimum(damped(room, *self._constants.joint_damper), qdlim)  # noqa: E731
-        return -towards(q - lower), towards(upper - q)
+        model = self._env.model
+        return speed_bounds(_double(self._env.state.q), _double(model.qlim), _double(model.qdlim), self._constants)
 
     def _collisions(self) -> tuple[Tensor, Tensor]:
         """A (B, k, n) and b (B, k) of the dampers to what may be hit, A qd <= b; b is infinite for what is far."""
-        k, env = self._constants, self._env
+        env = self._env
         if env.world.collision is None:
             return torch.zeros(env.num_envs, 0, env.robot.n).double(), torch.zeros(env.num_envs, 0).double()
         near = env.task.nearest(env.world, env.moment)
-        distance = _double(near.distance)  # the last one is the arm's to itself
-        b = torch.cat((damped(distance[:, :-1], *k.obstacle_damper), damped(distance[:, -1:], *k.self_damper)), 1)
-        return -_double(near.gradient), b
-
-
-def damped(distance: Tensor, stop: float, influence: float, gain: float) -> Tensor:
-    """The speed at which a distance may fall; infinite beyond `influence`. See `NeoConstants`.
-
-    Faverjon & Tournassoud, "A local based approach for path planning of manipulators with a high number of degrees of
-    freedom", IEEE Int. Conf. Robotics and Automation, 1987.
-    """
-    speed = gain * (distance - stop) / (influence - stop)
-    return torch.where(distance < influence, speed, torch.inf)
+        return -_double(near.gradient), falling_rates(_double(near.distance), self._constants)
 
 
 def _double(x: Tensor) -> Tensor:

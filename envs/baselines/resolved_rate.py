@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from envs.arm_env import ArmEnv
-from envs.baselines.servo import has_orientation, wanted_velocity
+from envs.servo import has_orientation, wanted_velocity
 
 
 class ResolvedRate:

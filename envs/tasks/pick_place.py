@@ -208,10 +208,13 @@ class PickPlace(Task):
         """Where the cube is, (B, 3) [m]."""
         return observation[:, self.layout(world)["object"]]
 
-    def recall_scene(self, layout: Layout, observation: Tensor) -> Scene:
+    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
         """See `Task.recall_scene`."""
         held = observation[:, layout["held"]][:, 0] > 0.5
-        return super().recall_scene(layout, observation) | {"object": observation[:, layout["object"]], "held": held}
+        return super().recall_scene(world, layout, observation) | {
+            "object": observation[:, layout["object"]],
+            "held": held,
+        }
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 from envs import kinematics
 from envs.collision import Nearest, Obstacles, nearest
 from envs.observation import Layout
+from envs.reactive import reactive
 from envs.tasks import scenes
 from envs.tasks.reach import Reach, distance, reward_terms
 from envs.tasks.task import GROUND, Moment, Outcome, Scene, World, obstacles_of
@@ -58,6 +59,7 @@ class ReachAvoid(Reach):
         parts = [(name, reach[name].stop - reach[name].start) for name in reach]
         moving, pushed = len(moving_links(world)), len(pushed_joints(world))
         parts += [("nearness", len(world.collision.links) + 1), ("closing", moving), ("push", pushed)]
+        parts += [("reactive", len(world.model.qdlim))]
         parts += [("spheres", 5 * scenes.SPHERES), ("boxes", 9 * scenes.BOXES), ("walls", 5 * scenes.WALLS)]
         return Layout(parts)
 
@@ -134,14 +136,21 @@ class ReachAvoid(Reach):
     # Observation --------------------------------------------------------------------------------------------
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_sense`; then the obstacles, zeros
-        where there is none: spheres as centre - tcp and radius [sight], boxes as centre - tcp and half of each side
-        [sight] and cosine and sine of twice the yaw, walls as normal and distance of the TCP [sight]; after each a 1,
-        it is there.
+        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_sense`; reactive, the action of the
+        controller in envs/reactive.py; then the obstacles, zeros where there is none: spheres as centre - tcp and
+        radius [sight], boxes as centre - tcp and half of each side [sight] and cosine and sine of twice the yaw, walls
+        as normal and distance of the TCP [sight]; after each a 1, it is there.
         """
         scene = moment.scene
-        shown = (scene["nearness"], scene["closing"], scene["push"], *self._show_obstacles(moment))
+        sensed = (scene["nearness"], scene["closing"], scene["push"])
+        shown = (*sensed, self._reactive_action(world, moment), *self._show_obstacles(moment))
         return torch.cat((super().observe(world, moment), *shown), 1)
+
+    def _reactive_action(self, world: World, moment: Moment) -> Tensor:
+        """(B, n) in [-1, 1]."""
+        near, moving = self.nearest(world, moment), moving_links(world)  # those that stand still need no look
+        near = Nearest(near.distance[:, moving], near.gradient[:, moving])
+        return reactive(world.model, moment, near) / world.model.qdlim
 
     def _show_obstacles(self, moment: Moment) -> list[Tensor]:
         obstacles, tcp = moment.obstacles, moment.tcp[:, None]
@@ -158,7 +167,7 @@ class ReachAvoid(Reach):
         there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.present(obstacles))
         return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, there)]
 
-    def recall_scene(self, layout: Layout, observation: Tensor) -> Scene:
+    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
         """The scene of `recall`: what `observe` made of it, undone; clearances are clamped as there."""
         tcp = observation[:, layout["tcp"]][:, None]
         shown = lambda name, size: observation[:, layout[name]].unflatten(1, (-1, size))  # noqa: E731
@@ -174,11 +183,20 @@ class ReachAvoid(Reach):
         )
         obstacles = scenes.park(obstacles, *(rows[:, :, -1] > 0.5 for rows in (spheres, boxes, walls)))
         return {
-            **super().recall_scene(layout, observation),
+            **super().recall_scene(world, layout, observation),
             **vars(obstacles),
-            "clearance": -self.repulsion * observation[:, layout["nearness"]].clamp_min(1e-6).log(),
-            **{name: observation[:, layout[name]] for name in ("nearness", "closing", "push")},
+            **self._recall_sensed(world, layout, observation),
         }
+
+    def _recall_sensed(self, world: World, layout: Layout, observation: Tensor) -> Scene:
+        """What `_sense` found, with the gradient of links that stand still left at nothing."""
+        sensed = {name: observation[:, layout[name]] for name in ("nearness", "closing", "push")}
+        nearness, push = sensed["nearness"].clamp_min(1e-6), sensed["push"]
+        links, moving = nearness.shape[1], pushed_joints(world)
+        gradient = push.new_zeros(len(push), links * len(world.model.qdlim))
+        gradient[:, moving] = push
+        gradient = gradient.unflatten(1, (links, -1)) / nearness[:, :, None]
+        return {"clearance": -self.repulsion * nearness.log(), "gradient": gradient, **sensed}
 
     # Reward -------------------------------------------------------------------------------------------------
 

@@ -228,9 +228,9 @@ class Task:
             grip[:, 0] / mimic[0] if len(mimic) else observation.new_zeros(len(observation)),
         )
         steps = torch.zeros(len(observation), dtype=torch.long, device=observation.device)
-        return moment_of(world, state, self.recall_scene(layout, observation), steps)
+        return moment_of(world, state, self.recall_scene(world, layout, observation), steps)
 
-    def recall_scene(self, layout: Layout, observation: Tensor) -> Scene:
+    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
         """The scene of `recall`."""
         return {"goal": observation[:, layout["goal"]]}
 

@@ -125,7 +125,7 @@ class Track(Task):
         """See `Task.goal_before`."""
         return goal - before.scene["goal_velocity"] * self.dt
 
-    def recall_scene(self, layout: Layout, observation: Tensor) -> Scene:
+    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
         """See `Task.recall_scene`; with another goal the velocity stays, so the goal is one of a shifted loop."""
         return {
             "goal": observation[:, layout["goal"]],

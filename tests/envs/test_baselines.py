@@ -140,12 +140,14 @@ def not_told(env, name, policy):
 
 def test_names(env):
     assert isinstance(make_baseline("rrmc", env), ResolvedRate)
-    with pytest.raises(ConfigError, match="did you mean .rrmc..* valid choices: neo, pick, rrmc$"):
+    with pytest.raises(ConfigError, match="did you mean .rrmc..* valid choices: neo, pick, reactive, rrmc$"):
         make_baseline("rmc", env)
 
 
 def test_who_cannot_grasp_is_told_apart_from_who_only_grasps(env):
-    with pytest.raises(ConfigError, match="'pick' only grasps; valid choices for this task: random, rrmc, neo$"):
+    with pytest.raises(
+        ConfigError, match="'pick' only grasps; valid choices for this task: random, rrmc, neo, reactive$"
+    ):
         make_baseline("pick", env)
     with pytest.raises(ConfigError, match="'neo' does not grasp; valid choices for this task: random, pick$"):
         make_baseline("neo", envs.make("panda", "pick_place"))

@@ -13,10 +13,11 @@ from spatialmath import SE3
 import envs
 from envs.baselines import Neo, make_baseline
 from envs.baselines.manipulability import kinematic_hessian, manipulability, manipulability_gradient
-from envs.baselines.neo import NeoConstants, damped
+from envs.baselines.neo import NeoConstants
 from envs.baselines.quadratic import QuadraticSolver
 from envs.collision import nearest
 from envs.kinematics import jacob0
+from envs.reactive import damped
 from envs.rotations import to_matrix
 from td3_robot.errors import ConfigError
 
@@ -143,16 +144,6 @@ def test_it_is_the_programme_of_its_authors():
 
 
 # What it does -----------------------------------------------------------------------------------------------
-
-
-def test_a_damped_distance_never_falls_below_where_it_stops():
-    distance = torch.tensor([1.0], dtype=torch.float64)
-    for _ in range(1000):
-        distance = distance - 0.05 * damped(distance, 0.1, 0.5, 1.0).clamp(max=2.0)
-    assert distance.item() == pytest.approx(0.1, abs=1e-6)
-    assert damped(torch.tensor([0.5, 0.49, 0.3, 0.1, 0.0]), 0.1, 0.5, 2.0).tolist() == pytest.approx(
-        [torch.inf, 1.95, 1.0, 0.0, -0.5]
-    )
 
 
 def test_it_goes_more_often_than_resolved_rate_where_joint_limits_are_in_the_way():

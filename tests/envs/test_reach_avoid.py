@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from envs.arm_env import ArmEnv
-from envs.collision import Obstacles, clearance, nearest, obstacle_distance
+from envs.collision import Nearest, Obstacles, clearance, nearest, obstacle_distance
 from envs.collision.obstacles import FAR
 from envs.collision.queries import capsule_segments, obstacle_distances
 from envs.registry import make_task
@@ -235,6 +235,12 @@ def test_the_scene_can_be_read_back_from_the_observation(env):
     assert torch.equal(read["goal"], mine["goal"])
     for one, other in zip(scenes.present(obstacles_of(mine)), scenes.present(obstacles_of(read))):
         assert torch.equal(one, other)
+    mine_near, read_near = (Nearest(s["clearance"], s["gradient"]) for s in (mine, read))
+    seen = (mine["clearance"] > 0) & (mine["clearance"] < 0.3)
+    seen[:, [link for link in range(seen.shape[1]) if link not in reach_avoid.moving_links(env.world)]] = False
+    assert seen.sum() > 100
+    assert_close(read_near.distance[seen], mine_near.distance[seen], atol=1e-4, rtol=1e-4)
+    assert_close(read_near.gradient[seen], mine_near.gradient[seen], atol=1e-4, rtol=1e-3)
     distances = [nearest(env.world.collision, env.state.q, obstacles_of(s), 0.0).distance for s in (mine, read)]
     assert_close(*distances, atol=1e-4, rtol=1e-4)
 
