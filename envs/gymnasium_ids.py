@@ -34,7 +34,7 @@ from td3_robot.vec_env import Step
 NAMESPACE = "td3_robot"
 KINDS = ("", "sparse", "goal")  # the endings of ids
 # Parts of our tasks' observations that are other ones under another goal.
-_OF_THE_GOAL = {"goal", "goal_axes", "error", "rotation_error", "joint_error", "beyond", "way", "joint_way"}
+_OF_THE_GOAL = {"goal", "goal_axes", "error", "rotation_error", "joint_error", "beyond", "way", "joint_way", "reactive"}
 
 Shown = np.ndarray | dict[str, np.ndarray]  # an observation, or a batch of them
 
