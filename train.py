@@ -43,6 +43,8 @@ def main(argv: list[str]) -> int:
     evaluation_env = envs.of_config(config, config.evaluation.episodes)
     guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
+    if config.start_from is not None and arguments.resume is None:
+        agent.load(config.start_from)
 
     if config.dataset is None and config.steps <= config.exploration.start_steps:
         both = f"{config.steps} <= {config.exploration.start_steps}"

@@ -98,6 +98,12 @@ class TD3:
         """The policy's action, without noise: (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
         return self.policy(torch.as_tensor(o, dtype=torch.float32, device=self.device))
 
+    @torch.no_grad()
+    def disagreement(self, o: Tensor, action: Tensor) -> Tensor:
+        """(B,) distance between what the two critics give actions (B, a_dim) in observations (B, o_dim)."""
+        x = torch.cat((self.normalizer(o), action), 1)
+        return (self.value.mean(self.Q1(x)) - self.value.mean(self.Q2(x))).abs()[:, 0]
+
     def update(self, batch: Batch) -> dict[str, Tensor]:
         """One gradient step of both critics; every `policy_delay` of them also one of the actor and the targets.
 
@@ -232,7 +238,7 @@ class TD3:
                 for other, old in before.items():
                     self._parts()[other].load_state_dict(old)
                 raise CheckpointError(
-                    f"{name} does not fit an agent with {self._shape()}: {_reason(state, error)}"
+                    f"{name} does not fit an agent with {self._shape()}: {_reason(state, part, error)}"
                 ) from None
 
     def _shape(self) -> str:
@@ -256,11 +262,17 @@ class TD3:
             raise CheckpointError(f"checkpoint {name}: {error}") from None
 
 
-def _reason(state: object, error: Exception) -> str:
-    """Why a state does not fit: the widths of its layers where it is an MLP's, otherwise what torch said."""
+def _reason(state: object, part: nn.Module | torch.optim.Optimizer, error: Exception) -> str:
+    """Why a state does not fit: the widths of its layers where they differ, otherwise what torch said."""
     if state is None:
         return "it has no such file"
-    weights = [value for name, value in state.items() if name.endswith(".weight")] if isinstance(state, dict) else []
-    if weights:
-        return f"its layers are {'-'.join(str(n) for n in (weights[0].shape[1], *(len(w) for w in weights)))}"
+    widths = _widths(state) if isinstance(state, dict) else []
+    if widths and widths != _widths(part.state_dict()):
+        return f"its layers are {'-'.join(map(str, widths))}"
     return " ".join(str(error).split())[:200]
+
+
+def _widths(state: dict) -> list[int]:
+    """What goes into the first layer of an MLP's state and out of each; nothing where it is not an MLP's."""
+    matrices = [value for value in state.values() if isinstance(value, Tensor) and value.ndim == 2]
+    return [matrices[0].shape[1], *map(len, matrices)] if matrices else []

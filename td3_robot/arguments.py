@@ -21,7 +21,7 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
 # What a resumed run cannot change.
-_FIXED = ("robot", "task", "gripper", "tcp", "sparse", "guard", "env", "dataset", "seed", "envs")
+_FIXED = ("robot", "task", "gripper", "tcp", "sparse", "guard", "env", "dataset", "start_from", "seed", "envs")
 _FIXED += tuple(f"td3.{name}" for name in ("hidden", "norm", "atoms", "v_min", "v_max", "normalize_observations"))
 
 
@@ -118,7 +118,7 @@ def parse_train(argv: list[str]) -> TrainArguments:
     """Read the command line of `train.py`, the configuration files it leads to included.
 
     Raises:
-        ConfigError: anything wrong, in one line.
+        ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
     given = Schema("train.py", "Train a policy.", _TrainFlags, Config).read_flags(argv)
@@ -138,6 +138,8 @@ def parse_train(argv: list[str]) -> TrainArguments:
         before, now = (operator.attrgetter(name)(c) for c in (build(Config, base), config))
         if now != before:
             raise ConfigError(f"{name} of run {resume.name!r} is {before!r} and stays so when it is resumed")
+    if config.start_from is not None and resume is None:
+        config = dataclasses.replace(config, start_from=find(config.start_from))
     return TrainArguments(dataclasses.replace(config, device=resolve_device(config.device)), resume, flags.swift)
 
 

@@ -7,7 +7,7 @@ from td3_robot.agent import TD3
 from td3_robot.config import Config, ExplorationConfig, RewardConfig
 from td3_robot.errors import ConfigError
 from td3_robot.evaluation import Policy
-from td3_robot.noise import make_noise
+from td3_robot.noise import UncertaintyScale, make_noise
 from td3_robot.normalizer import RewardScaler
 from td3_robot.replay import Batch, Hindsight, NStep, Prioritized, ReplayBuffer
 from td3_robot.schedules import schedule_factor
@@ -46,6 +46,7 @@ class Collector:
             theta=exploration.ou_theta,
             horizon=exploration.pink_steps,
         )
+        self._uncertainty = UncertaintyScale(env.device) if exploration.uncertainty else None
         normalize = config.reward.normalize
         self._scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
         self.observation = env.reset(config.seed)
@@ -87,7 +88,10 @@ class Collector:
         action = self._agent.select_action(self.observation)
         if self._guide is not None:
             action = self._guide.lead(self.observation, action)
-        return (action + factor * self.noise.sample()).clamp(-1.0, 1.0)
+        noise = factor * self.noise.sample()
+        if self._uncertainty is not None:
+            noise = noise * self._uncertainty(self._agent.disagreement(self.observation, action))
+        return (action + noise).clamp(-1.0, 1.0)
 
     def sample(self) -> Batch:
         """A batch to learn from."""
@@ -100,6 +104,7 @@ class Collector:
             "env_steps": self.env_steps,
             "generator": self.generator.get_state(),
             "noise": self.noise.state_dict(),
+            "uncertainty": self._uncertainty.state_dict() if self._uncertainty is not None else None,
             "scaler": self._scaler.state_dict() if self._scaler is not None else None,
             "guide": self._guide.state_dict() if self._guide is not None else None,
             "observation": self.observation,
@@ -119,6 +124,8 @@ class Collector:
         self.env_steps = state["env_steps"]
         self.generator.set_state(state["generator"])
         self.noise.load_state_dict(state["noise"])
+        if self._uncertainty is not None and state.get("uncertainty") is not None:
+            self._uncertainty.load_state_dict(state["uncertainty"])
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.load_state_dict(state["scaler"])
         if self._guide is not None and state.get("guide") is not None:

@@ -23,8 +23,9 @@ NOISES = ("gaussian", "ou", "pink")
 HINDSIGHT = ("none", "future", "final", "episode")
 
 _COLLECTING = (  # what only matters where transitions are collected
-    *("exploration.start_steps", "exploration.kind", "exploration.noise", "exploration.per_env", "exploration.guide"),
-    *("schedule.noise", "envs", "updates_per_step", "replay.capacity", "replay.hindsight"),
+    *("exploration.start_steps", "exploration.kind", "exploration.noise", "exploration.per_env"),
+    *("exploration.uncertainty", "exploration.guide", "schedule.noise"),
+    *("envs", "updates_per_step", "replay.capacity", "replay.hindsight"),
 )
 
 
@@ -169,6 +170,7 @@ class ExplorationConfig:
         kind: Noise on actions: gaussian (independent), ou (Ornstein-Uhlenbeck) or pink (1/f).
         noise: Standard deviation of the noise on actions, as a fraction of a_max.
         per_env: Draw each environment's own deviation uniformly from 0 to twice `noise`, anew every episode.
+        uncertainty: Scale the noise, from half to twice, by how far the two critics disagree about the action.
         ou_theta: Share of Ornstein-Uhlenbeck noise that decays each step; needs kind ou.
         pink_steps: Length of the sequences of pink noise, about that of an episode; needs kind pink.
         guide: Controller that acts in a share of the episodes, for the policy to learn from; null for none.
@@ -181,6 +183,7 @@ class ExplorationConfig:
     kind: str = "gaussian"
     noise: float = 0.1
     per_env: bool = False
+    uncertainty: bool = False
     ou_theta: float = 0.15
     pink_steps: int = 1000
     guide: str | None = None
@@ -247,6 +250,7 @@ class Config:
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
         env: Gymnasium id to train on in place of a robot and its task.
         dataset: File of transitions to learn from offline; nothing is collected, and steps counts gradient steps.
+        start_from: Run, checkpoint folder or older file prefix whose networks this run begins with.
         run: Name of the new folder in checkpoints; by default the next free runN.
         seed: Seed of everything random.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
@@ -272,6 +276,7 @@ class Config:
     guard: bool = False
     env: str | None = None
     dataset: Path | None = None
+    start_from: Path | None = None
     run: str | None = None
     seed: int = 0
     device: str = "cpu"
@@ -296,6 +301,8 @@ class Config:
             raise ConfigError("reward.normalize and dataset exclude each other; set reward.scale instead")
         if self.td3.norm == "batch" and self.replay.batch_size < 2:
             raise ConfigError(f"td3.norm batch needs replay.batch_size above 1, got {self.replay.batch_size}")
+        if self.exploration.uncertainty and not self.td3.twin_critics:
+            raise ConfigError("exploration.uncertainty needs two critics: set td3.twin_critics true, or leave it out")
         if self.envs > self.replay.capacity:
             raise ConfigError(f"envs must be at most replay.capacity, got {self.envs} > {self.replay.capacity}")
 
@@ -316,6 +323,7 @@ NEEDS: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
     ("schedule.noise_floor", "schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant"),
     ("exploration.kind", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
     ("exploration.per_env", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
+    ("exploration.uncertainty", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
     ("schedule.noise", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
     ("td3.noise_clip", "td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0),
     *((name, "collecting, which a dataset replaces", lambda c: c.dataset is None) for name in _COLLECTING),

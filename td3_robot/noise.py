@@ -1,4 +1,7 @@
-"""Exploration noise on actions: three processes of unit variance, each times a standard deviation."""
+"""Exploration noise on actions: three processes of unit variance, each times a standard deviation.
+
+The deviation is constant, one an environment, or (`UncertaintyScale`) larger where the critics are unsure.
+"""
 
 import torch
 from torch import Tensor
@@ -183,6 +186,37 @@ def pink_gain(horizon: int) -> Tensor:
     # the variance of a real sequence is the mean power over both signs of the frequency
     variance = power(torch.fft.fftfreq(horizon)).mean()
     return (power(torch.fft.rfftfreq(horizon)) / variance).sqrt()
+
+
+class UncertaintyScale:
+    """A factor of the noise for every environment: more where two critics disagree, less where they agree.
+
+    Both learn the same values from the same batches, so they differ where there were few. The factor is their
+    distance over its running mean, from half to twice, so that noise neither dies out nor takes over.
+
+    Attributes:
+        mean: () running mean of the distance; NaN before the first.
+    """
+
+    rate, least, most = 0.01, 0.5, 2.0  # rate: share of the newest step in the mean
+
+    def __init__(self, device: torch.device | str):
+        self.mean = torch.full((), torch.nan, device=device)
+
+    def __call__(self, disagreement: Tensor) -> Tensor:
+        """(B,) distances of the two values of each environment's action -> (B, 1) factors."""
+        newest = disagreement.mean()
+        self.mean = torch.where(self.mean.isnan(), newest, torch.lerp(self.mean, newest, self.rate))
+        ratio = disagreement / self.mean.clamp_min(torch.finfo(self.mean.dtype).tiny)
+        return ratio.clamp(self.least, self.most)[:, None]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the next factors depend on."""
+        return {"mean": self.mean}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take back what `state_dict` gave."""
+        self.mean = state["mean"].to(self.mean.device)
 
 
 NOISES = {"gaussian": GaussianNoise, "ou": OrnsteinUhlenbeckNoise, "pink": PinkNoise}

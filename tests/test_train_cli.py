@@ -172,6 +172,23 @@ def test_ctrl_c_loses_nothing(tmp_path):
         assert all(torch.equal(value, expected[name]) for name, value in weights(cut / folder).items())
 
 
+def test_a_run_may_begin_with_the_networks_of_another(tmp_path):
+    """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one it began with."""
+    ddpg = ("--td3.twin_critics", "false", "--td3.policy_delay", "1", "--td3.policy_noise", "0")
+    assert train(tmp_path, *SMALL, *ddpg, "--run", "ddpg")[::2] == (0, "")
+    begin = (*SMALL, "--start_from", "ddpg", "--steps", "16", "--exploration.start_steps", "0")
+    assert train(tmp_path, *begin, "--run", "td3")[::2] == (0, "")
+    before, after = (weights(tmp_path / "checkpoints" / name) for name in ("ddpg", "td3"))
+    assert all(torch.equal(after[name], before[name]) for name in before if name.startswith("actor."))
+    assert not torch.equal(after["Q1.layers.0.weight"], before["Q1.layers.0.weight"])
+    assert load_config(tmp_path / "checkpoints/td3/config.yaml").start_from == Path("checkpoints/ddpg")
+
+    code, out, err = train(tmp_path, *begin, "--run", "wide", "--td3.hidden", "64")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert "checkpoints/ddpg: Q1 does not fit an agent with" in err and "hidden [64]: its layers are" in err
+    assert not (tmp_path / "checkpoints/wide").exists()
+
+
 def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path):
     code, out, err = train(tmp_path, *SMALL, "--td3.critic_lr", "1e25")
     assert code == 1
@@ -196,6 +213,7 @@ def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path):
         (["--device", "cuda:99"], "device 'cuda:99' is not available.*cpu"),
         (["--config", "nowhere.yaml"], "'nowhere.yaml'"),
         (["--resume", "run1"], "cannot resume 'run1'"),
+        (["--start_from", "run1"], "there is no checkpoint at .*run1"),
         (["--run", "../elsewhere"], "run must be .*'../elsewhere'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

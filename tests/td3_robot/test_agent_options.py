@@ -235,6 +235,25 @@ def test_the_td_error_is_the_mean_of_both_critics():
     torch.testing.assert_close(agent.update(batch)["td_error"], expected)
 
 
+def test_critics_disagree_by_the_distance_of_their_values_of_normalised_observations():
+    """The critics are made to give x and 3 x - 2 of the first normalised coordinate x."""
+    agent = TD3(3, 2, hidden=(16,), seed=13, normalize_observations=True)
+    agent.observe(5.0 + 3.0 * torch.randn(1000, 3))
+    o, action = 5.0 + 3.0 * torch.randn(7, 3), torch.rand(7, 2)
+    first = agent.normalizer(o)[:, :1]
+    agent.Q1.forward, agent.Q2.forward = (lambda x: x[:, :1]), (lambda x: 3.0 * x[:, :1] - 2.0)
+    torch.testing.assert_close(agent.disagreement(o, action), (2.0 * first - 2.0).abs()[:, 0])
+
+
+def test_distributional_critics_disagree_by_the_distance_of_their_means():
+    agent = TD3(3, 2, hidden=(16,), seed=14, atoms=11, v_min=-2.0, v_max=2.0)
+    o, action = torch.randn(7, 3), torch.rand(7, 2)
+    x, support = torch.cat((o, action), 1), torch.linspace(-2.0, 2.0, 11)
+    with torch.no_grad():
+        means = [(Q(x).softmax(1) * support).sum(1) for Q in (agent.Q1, agent.Q2)]
+    torch.testing.assert_close(agent.disagreement(o, action), (means[0] - means[1]).abs())
+
+
 # From Python, too, nothing wrong is taken ---------------------------------------------------------------------
 
 

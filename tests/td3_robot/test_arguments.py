@@ -372,7 +372,8 @@ def test_the_preset_of_a_gymnasium_id_has_the_longest_name_that_begins_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "before"), [("robot", "ur5e", "panda"), ("task", "x", "reach"), ("seed", 7, 0)]
+    ("name", "value", "before"),
+    [("robot", "ur5e", "panda"), ("task", "x", "reach"), ("seed", 7, 0), ("start_from", "mine", None)],
 )
 def test_what_a_run_is_about_stays_so_when_it_is_resumed(tmp_path, monkeypatch, name, value, before):
     monkeypatch.chdir(tmp_path)

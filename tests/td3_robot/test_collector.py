@@ -108,6 +108,21 @@ def test_noise_is_added_to_the_policy_and_fades(collect, kind):
     assert action.abs().max() <= 1
 
 
+def test_noise_follows_the_disagreement_of_the_critics(collect):
+    """Whatever it is about, here the first coordinate: twice the noise at one end of the field, half at the other."""
+    steep = ExplorationConfig(start_steps=0, noise=0.05, uncertainty=True)
+    collector = collect(0, exploration=steep, replay=dataclasses.replace(CONFIG.replay, capacity=8000))
+    collector._agent.disagreement = lambda observation, action: (observation[:, 0] > 0) * 1.0
+    for _ in range(1000):
+        collector.collect(0.0)
+    state, action = stored(collector, 1000)
+    deviation = action - collector._agent.select_action(state.flatten(0, 1)).view_as(action)
+    right = state[..., 0] > 0
+    assert 100 < right.sum() < 3900
+    assert deviation[right].std().item() == pytest.approx(2 * 0.05, rel=0.1)
+    assert deviation[~right].std().item() == pytest.approx(0.5 * 0.05, rel=0.1)
+
+
 def test_random_actions_come_first(collect):
     collector = collect(40, exploration=ExplorationConfig(start_steps=100, noise=0.0))
     action = collector.replay.rows.view(collector.replay.slots, 4, -1)[:40, :, 3:5]

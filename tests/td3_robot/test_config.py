@@ -81,6 +81,11 @@ def test_sizes_that_must_fit_each_other():
             {"td3": TD3Config(norm="batch"), "replay": ReplayConfig(batch_size=1)},
             ("td3.norm", "replay.batch_size"),
         ),
+        (
+            Config,
+            {"td3": TD3Config(twin_critics=False), "exploration": ExplorationConfig(uncertainty=True)},
+            ("exploration.uncertainty", "td3.twin_critics"),
+        ),
         (Config, {"reward": RewardConfig(normalize=True), "dataset": "d.npz"}, ("reward.normalize", "dataset")),
     ],
 )

@@ -58,7 +58,7 @@ def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
 @pytest.mark.parametrize("option", sorted({name for name, needed, _ in NEEDS if "dataset" in needed}))
 def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
     values = {"exploration.kind": "ou", "exploration.per_env": "true", "schedule.noise": "linear"}
-    values |= {"exploration.guide": "rrmc"}
+    values |= {"exploration.guide": "rrmc", "exploration.uncertainty": "true"}
     value = {"replay.hindsight": "final", "replay.capacity": "1000"}.get(option, values.get(option, "1"))
     message = refusal(f"--dataset d.npz --{option} {value}")
     assert message == f"{option} has no effect without collecting, which a dataset replaces"
@@ -71,7 +71,7 @@ def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
     assert "exploration.guide has no effect without a robot" in refusal("--env Hopper-v5 --exploration.guide rrmc")
 
 
-ALWAYS = """robot task gripper tcp sparse guard env dataset run seed device threads steps save_every mlflow
+ALWAYS = """robot task gripper tcp sparse guard env dataset start_from run seed device threads steps save_every mlflow
     td3.hidden td3.norm td3.init td3.final_bound td3.actor_lr td3.critic_lr td3.gamma td3.tau td3.policy_noise
     td3.policy_delay td3.twin_critics td3.actor_min_q td3.actor_grad_clip td3.critic_grad_clip td3.atoms td3.v_min
     td3.v_max td3.bc_alpha td3.normalize_observations

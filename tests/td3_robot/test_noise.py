@@ -5,7 +5,7 @@ import torch
 
 from td3_robot import config
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.noise import NOISES, GaussianNoise, make_noise, pink_gain
+from td3_robot.noise import NOISES, GaussianNoise, UncertaintyScale, make_noise, pink_gain
 
 
 def gaussian(shape=(50, 7), sigma=0.2, per_env=False, seed=0):
@@ -244,6 +244,28 @@ def test_an_environment_keeps_its_sequence_for_the_whole_horizon():
     torch.testing.assert_close(power / power.mean(), torch.ones(5), atol=0.1, rtol=0)
     following = torch.corrcoef(torch.stack((steps[9, :, 0], noise.sample()[:, 0])))[0, 1]
     assert abs(following) < 0.08
+
+
+# Where the critics disagree ---------------------------------------------------------------------------------
+
+
+def test_noise_grows_with_the_disagreement_over_its_mean_from_half_to_twice():
+    scale = UncertaintyScale("cpu")
+    assert scale(torch.tensor([1.0, 3.0, 4.0, 12.0]))[:, 0].tolist() == pytest.approx([0.5, 0.6, 0.8, 2.0])  # mean 5
+    # 1% of the newest mean goes into the running one: 0.99 * 5 + 0.01 * 105 = 6
+    assert scale(torch.tensor([6.0, 9.0, 200.0, 205.0]))[:, 0].tolist() == pytest.approx([1.0, 1.5, 2.0, 2.0])
+
+
+def test_critics_that_agree_leave_finite_noise():
+    assert UncertaintyScale("cpu")(torch.zeros(3))[:, 0].tolist() == [0.5] * 3
+
+
+def test_a_resumed_scale_goes_on_exactly():
+    first, second = UncertaintyScale("cpu"), UncertaintyScale("cpu")
+    first(torch.rand(5))
+    second.load_state_dict(first.state_dict())
+    later = torch.rand(5)
+    assert torch.equal(first(later), second(later))
 
 
 # Choice ------------------------------------------------------------------------------------------------------

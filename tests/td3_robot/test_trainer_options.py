@@ -29,6 +29,7 @@ OPTIONS = {
     "hindsight": {"replay": ReplayConfig(capacity=150, batch_size=16, hindsight="future")},
     "ou": {"exploration": ExplorationConfig(start_steps=40, noise=0.3, per_env=True, kind="ou")},
     "pink": {"exploration": ExplorationConfig(start_steps=40, noise=0.3, per_env=True, kind="pink", pink_steps=20)},
+    "uncertainty": {"exploration": ExplorationConfig(start_steps=40, noise=0.3, per_env=True, uncertainty=True)},
     "several updates": {"updates_per_step": 3},
 }
 
