@@ -175,7 +175,7 @@ def test_ctrl_c_loses_nothing(tmp_path):
 def test_a_run_may_begin_with_the_networks_of_another(tmp_path):
     """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one it began with."""
     ddpg = ("--td3.twin_critics", "false", "--td3.policy_delay", "1", "--td3.policy_noise", "0")
-    assert train(tmp_path, *SMALL, *ddpg, "--run", "ddpg")[::2] == (0, "")
+    assert train(tmp_path, *SMALL, *ddpg, "--steps", "1_600", "--run", "ddpg")[::2] == (0, "")
     begin = (*SMALL, "--start_from", "ddpg", "--steps", "16", "--exploration.start_steps", "0")
     assert train(tmp_path, *begin, "--run", "td3")[::2] == (0, "")
     before, after = (weights(tmp_path / "checkpoints" / name) for name in ("ddpg", "td3"))
