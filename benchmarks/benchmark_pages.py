@@ -33,8 +33,13 @@ def learning_runs() -> dict[str, dict[str, Runs]]:
     return found
 
 
-def write_learning(marks: list[int]) -> None:
-    """The table of learning, at env steps `marks`, into its place on the page; and the plot."""
+def write_learning(marks: list[int], goal_marks: list[int]) -> None:
+    """The tables of learning into their place on the page, and the plot.
+
+    Args:
+        marks: env steps of the table of returns.
+        goal_marks: those of the table of success rates, which few steps decide.
+    """
     found = learning_runs()
     if not found:
         raise SystemExit(f"there are no CSV files in {RESULTS}/*/ to make a table of")
@@ -43,7 +48,7 @@ def write_learning(marks: list[int]) -> None:
     text = _table(returns, marks, "episode_return", "{:,.0f}".format)
     if goals:
         text += "\nSuccess rate, where the environment defines success:\n\n"
-        text += _table({env: found[env] for env in goals}, marks, "success_rate", "{:.0%}".format)
+        text += _table({env: found[env] for env in goals}, goal_marks, "success_rate", "{:.0%}".format)
     replace_section("learning", text)
     plot(found, goals)
 
@@ -76,7 +81,7 @@ def _cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> 
 
 
 def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
-    """One picture an environment: the mean over the seeds, and between the lowest and the highest of them."""
+    """One picture an environment: the mean over the seeds, the range between lowest and highest, and longer runs."""
     from matplotlib.figure import Figure
 
     columns = min(3, len(found))
@@ -97,7 +102,7 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
 
 
 def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
-    """The mean and the band over the env steps at which every seed was evaluated."""
+    """Mean and band as far as every seed went; thin lines for those that went on alone."""
     curves = [{row["env_steps"]: row[column] for row in rows if column in row} for rows in runs.values()]
     common = sorted(set.intersection(*map(set, curves)))
     band = [[curve[step] for curve in curves] for step in common]
@@ -105,6 +110,9 @@ def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
     thousands = [step / 1000 for step in common]
     axis.plot(thousands, [statistics.mean(values) for values in band], color=color, label=f"{name}, {seeds}")
     axis.fill_between(thousands, [min(v) for v in band], [max(v) for v in band], color=color, alpha=0.2, linewidth=0)
+    for curve in curves:
+        alone = sorted(step for step in curve if step >= max(common, default=0))
+        axis.plot([step / 1000 for step in alone], [curve[step] for step in alone], color=color, linewidth=0.8)
 
 
 def write_speed() -> None:

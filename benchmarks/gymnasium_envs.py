@@ -144,10 +144,14 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=10, help="episodes of an evaluation")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of torch")
     parser.add_argument("--table", action="store_true", help="write docs and plot in place of running")
-    parser.add_argument("--marks", nargs="+", type=int, default=[100_000, 300_000], help="env steps of the table")
+    parser.add_argument(
+        "--marks", nargs="+", type=int, default=[100_000, 300_000], help="env steps of the table of returns"
+    )
+    goal_marks = [2_000, 10_000, 20_000]
+    parser.add_argument("--goal-marks", nargs="+", type=int, default=goal_marks, help="... of success rates")
     options = parser.parse_args()
     if options.table:
-        benchmark_pages.write_learning(options.marks)
+        benchmark_pages.write_learning(options.marks, options.goal_marks)
         return 0
     return 1 if run(options) else 0
 
