@@ -16,7 +16,7 @@ from td3_robot import checkpoint
 from td3_robot.adam import adam_step
 from td3_robot.config import TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.losses import actor_loss, actor_loss_bc, smoothed_target_action
+from td3_robot.losses import action_penalty, actor_loss, actor_loss_bc, smoothed_target_action
 from td3_robot.networks import MLP, buffers_of, frozen, learning
 from td3_robot.normalizer import RunningNormalizer
 from td3_robot.replay import Batch
@@ -170,6 +170,8 @@ class TD3:
         else:
             data_q = self._value_of(state, data_action) if self.config.bc_filter else None
             loss = actor_loss_bc(q, action, data_action, self.config.bc_alpha, data_q)
+        if self.config.action_l2:
+            loss = loss + self.config.action_l2 * action_penalty(action, self.a_max)
         self._descend(loss, (self.actor,), (self.actor_optimizer,), self.config.actor_grad_clip)
         return loss.detach()
 

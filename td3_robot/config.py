@@ -47,6 +47,7 @@ class TD3Config:
         policy_delay: Critic updates for each update of the actor and the targets.
         twin_critics: Learn two critics and bootstrap from the lower; false leaves Q2 out, as DDPG does.
         actor_min_q: The actor ascends the lower of both critics in place of Q1.
+        action_l2: Weight of the mean square of the policy's actions, in fractions of a_max, in the actor's loss.
         actor_grad_clip: Largest norm of the actor's gradient; null for no limit.
         critic_grad_clip: Largest norm of each critic's gradient; null for no limit.
         atoms: Atoms of distributional critics (C51); 0 for critics that give the mean alone.
@@ -70,6 +71,7 @@ class TD3Config:
     policy_delay: int = 2
     twin_critics: bool = True
     actor_min_q: bool = False
+    action_l2: float = 0.0
     actor_grad_clip: float | None = None
     critic_grad_clip: float | None = None
     atoms: int = 0
@@ -86,7 +88,7 @@ class TD3Config:
         _choose("td3.init", self.init, INITS)
         check(self, "td3.", _POSITIVE, "actor_lr", "critic_lr", "policy_delay")
         check(self, "td3.", _POSITIVE, "actor_grad_clip", "critic_grad_clip", "bc_alpha")
-        check(self, "td3.", _NOT_NEGATIVE, "final_bound", "policy_noise", "noise_clip")
+        check(self, "td3.", _NOT_NEGATIVE, "final_bound", "policy_noise", "noise_clip", "action_l2")
         check(self, "td3.", _SHARE, "gamma")
         check(self, "td3.", ("in (0, 1]", lambda x: 0 < x <= 1), "tau")
         if self.actor_min_q and not self.twin_critics:

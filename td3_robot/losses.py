@@ -90,6 +90,15 @@ def actor_loss(q: Tensor) -> Tensor:
     return -q.mean()
 
 
+def action_penalty(action: Tensor, a_max: Tensor) -> Tensor:
+    """Mean square of actions (B, a_dim) in units of a_max: 0 at rest, 1 where the policy's tanh is saturated.
+
+    Added to the actor's loss it keeps the policy where its gradient is alive (Plappert et al., arXiv:1802.09464,
+    who give it weight 1).
+    """
+    return (action / a_max).square().mean()
+
+
 def actor_loss_bc(q: Tensor, action: Tensor, data_action: Tensor, alpha: float, data_q: Tensor | None = None) -> Tensor:
     """-lambda * mean Q(s, pi(s)) + mean (pi(s) - a)^2 with lambda = alpha / mean |Q| (TD3+BC).
 

@@ -96,6 +96,16 @@ def test_the_actor_may_ascend_the_lower_critic():
     assert torch.equal(*loss) and all(equal(weights(lower, "actor"), weights(plain, "actor")))
 
 
+def test_an_action_penalty_keeps_actions_where_value_and_penalty_balance():
+    """Q1 is made to be the first of two elements a: a - 2 (a^2 + b^2) / 2 is greatest at a = 0.5, b = 0."""
+    agent = TD3(3, 2, hidden=(16,), action_l2=2.0, actor_lr=1e-2, seed=3)
+    agent.Q1.forward = lambda x: x[:, 3:4]
+    state = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    for _ in range(500):
+        agent._update_actor(state, torch.zeros(64, 2))
+    torch.testing.assert_close(agent.select_action(state), torch.tensor([[0.5, 0.0]]).expand(64, 2), atol=0.03, rtol=0)
+
+
 def test_td3_bc_imitates_where_the_value_weighs_little_and_ascends_where_it_weighs_all():
     state, action, *_ = batch_of(64)
     imitator = TD3(3, 2, hidden=(64,), bc_alpha=1e-6, actor_lr=1e-2, seed=3)

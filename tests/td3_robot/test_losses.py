@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from td3_robot.losses import (
+    action_penalty,
     actor_loss,
     actor_loss_bc,
     categorical_loss,
@@ -80,6 +81,11 @@ def test_target_of_one_critic_is_its_own_value():
 
 def test_actor_loss_is_minus_the_mean_value():
     torch.testing.assert_close(actor_loss(column(31.0, 52.0)), torch.tensor(-41.5))
+
+
+def test_action_penalty_is_the_mean_square_in_units_of_the_bound():
+    action, a_max = torch.tensor([[2.0, 0.05], [-1.0, 0.0]]), torch.tensor([2.0, 0.1])
+    torch.testing.assert_close(action_penalty(action, a_max), torch.tensor((1.0 + 0.25 + 0.25 + 0.0) / 4))
 
 
 # TD3+BC ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ SMALL = {"steps": 240, "evaluation": EvaluationConfig(every=120, episodes=4)}
 OPTIONS = {
     "ddpg": {"td3": TD3Config(**NETS, twin_critics=False, policy_delay=1, policy_noise=0.0)},
     "minimum of both": {"td3": TD3Config(**NETS, actor_min_q=True)},
+    "small actions": {"td3": TD3Config(**NETS, action_l2=1.0)},
     "layer norm": {"td3": TD3Config(**NETS, norm="layer")},
     "batch norm": {"td3": TD3Config(**NETS, norm="batch")},
     "initialisation": {"td3": TD3Config(**NETS, init="orthogonal", final_bound=3e-3)},
