@@ -96,6 +96,8 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
             if library in libraries:
                 _curve(axis, libraries[library], column, NAMES[library], color)
         axis.set(title=env, xlabel="thousand env steps", ylabel=column.replace("_", " "))
+        if env in goals:
+            axis.set_ylim(0, 1.05)
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
     figure.savefig(PLOT, dpi=110)
