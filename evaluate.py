@@ -15,7 +15,8 @@ GYMNASIUM_ROUND = 10  # environments of others, which step one after the other
 def main(argv: list[str]) -> int:
     """Parse, build, measure, show. Returns the exit code."""
     arguments = parse_evaluate(argv)
-    config = dataclasses.replace(config_of(arguments.checkpoint), device=arguments.device, seed=arguments.seed)
+    config = config_of(arguments.checkpoint, arguments.env)
+    config = dataclasses.replace(config, device=arguments.device, seed=arguments.seed)
     _check(arguments, config)
     if arguments.swift:
         find_browser()  # where there is none, say so at once

@@ -8,6 +8,8 @@ import dataclasses
 import functools
 import operator
 import os
+import re
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from td3_robot.options import Schema, build, write_yaml
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
+_PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
 # What a resumed run cannot change.
 _FIXED = ("robot", "task", "gripper", "tcp", "sparse", "guard", "env", "dataset", "start_from", "seed", "envs")
 _FIXED += tuple(f"td3.{name}" for name in ("hidden", "norm", "atoms", "v_min", "v_max", "normalize_observations"))
@@ -61,6 +64,8 @@ class EvaluateArguments:
 
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
+        env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a module is never taken
+            from the checkpoint itself.
         episodes: Episodes to roll out.
         seed: Seed of the starts and goals.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
@@ -82,6 +87,7 @@ class EvaluateArguments:
     """
 
     checkpoint: Path
+    env: str | None = None
     episodes: int = 1000
     seed: int = 12345
     device: str = "cpu"
@@ -133,14 +139,31 @@ def parse_train(argv: list[str]) -> TrainArguments:
     else:
         raise ConfigError("run and resume exclude each other: a run that is continued stays in its folder")
     config = build(Config, base | asked)
+    _refuse_module(config.env, given.get("env"))
     _refuse_idle(config, asked, flags.swift)
     for name in _FIXED if resume else ():
         before, now = (operator.attrgetter(name)(c) for c in (build(Config, base), config))
-        if now != before:
+        if now != before and not (name == "env" and _id_of(now) == _id_of(before)):
             raise ConfigError(f"{name} of run {resume.name!r} is {before!r} and stays so when it is resumed")
     if config.start_from is not None and resume is None:
         config = dataclasses.replace(config, start_from=find(config.start_from))
     return TrainArguments(dataclasses.replace(config, device=resolve_device(config.device)), resume, flags.swift)
+
+
+def _refuse_module(env: str | None, named: str | None) -> None:
+    """Hold an environment that a file gives to a plain id: only the command line may name a module, which then runs.
+
+    Raises:
+        ConfigError: the file gives anything else, and the command line does not name it.
+    """
+    if env is not None and named is None and not _PLAIN_ID.fullmatch(env):
+        shown = reprlib.repr(env)
+        raise ConfigError(f"env {shown} comes from a file and is no plain id; if you trust it, say so: --env {shown}")
+
+
+def _id_of(env: str | None) -> str | None:
+    """An environment's id without the module that registers it."""
+    return env and env.rpartition(":")[2]
 
 
 def _refuse_idle(config: Config, asked: Iterable[str], swift: bool) -> None:
@@ -187,16 +210,27 @@ def load_config(path: str | Path) -> Config:
     return build(Config, _read_file(Path(path)))
 
 
-def config_of(checkpoint: Path) -> Config:
+def config_of(checkpoint: Path, env: str | None = None) -> Config:
     """The configuration that a checkpoint was trained with: in its folder, or in the one above.
 
+    Args:
+        checkpoint: its folder, or prefix.
+        env: the same environment as the user names it, maybe with a module to import; one that only the checkpoint
+            names is refused.
+
     Raises:
-        ConfigError: there is none, or it is damaged.
+        ConfigError: there is none, it is damaged, or it is of another environment.
     """
     for folder in (checkpoint, checkpoint.parent):
         if (folder / "config.yaml").is_file():
-            return load_config(folder / "config.yaml")
-    raise ConfigError(f"no config.yaml in or above {str(checkpoint)!r} says what it was trained on")
+            config = load_config(folder / "config.yaml")
+            break
+    else:
+        raise ConfigError(f"no config.yaml in or above {str(checkpoint)!r} says what it was trained on")
+    _refuse_module(config.env, env)
+    if env is not None and _id_of(env) != _id_of(config.env):
+        raise ConfigError(f"env of {str(checkpoint)!r} is {config.env!r}, not {env!r}")
+    return config if env is None else dataclasses.replace(config, env=env)
 
 
 def save_config(config: Config, path: str | Path) -> None:

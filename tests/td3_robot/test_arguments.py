@@ -369,24 +369,3 @@ def test_the_preset_of_a_gymnasium_id_has_the_longest_name_that_begins_it():
         assert (config.env, config.envs) == (env_id, envs)
     Path("mine.yaml").write_text("env: FetchSlide-v4\n")
     assert train("--config mine.yaml").envs == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "before"),
-    [("robot", "ur5e", "panda"), ("task", "x", "reach"), ("seed", 7, 0), ("start_from", "mine", None)],
-)
-def test_what_a_run_is_about_stays_so_when_it_is_resumed(tmp_path, monkeypatch, name, value, before):
-    monkeypatch.chdir(tmp_path)
-    Path("checkpoints/mine").mkdir(parents=True)
-    save_config(Config(steps=100), Path("checkpoints/mine/config.yaml"))
-    assert parse_train(["--resume", "mine", "--steps", "200"]).config == Config(steps=200)
-    message = f"{name} of run 'mine' is {before!r} and stays so when it is resumed"
-    assert refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
-
-
-def test_a_file_cannot_rename_a_run_that_is_resumed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("checkpoints/mine").mkdir(parents=True)
-    save_config(Config(), Path("checkpoints/mine/config.yaml"))
-    Path("other.yaml").write_text("run: other\n")
-    assert "run and resume exclude each other" in refusal(parse_train, ["--resume", "mine", "--config", "other.yaml"])

@@ -1,0 +1,76 @@
+"""What the configuration of a run folder may say, and what the command line may change of it."""
+
+from pathlib import Path
+
+import pytest
+
+from td3_robot import arguments as module
+from td3_robot.arguments import config_of, parse_train, save_config
+from td3_robot.config import Config
+from td3_robot.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """A working directory and presets of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
+    (tmp_path / "configs" / "gymnasium").mkdir(parents=True)
+    (tmp_path / "configs" / "gymnasium" / "default.yaml").touch()
+
+
+def train(line: str = "") -> Config:
+    return parse_train(line.split()).config
+
+
+def refusal(call, *args) -> str:
+    """The message of the ConfigError that a call raises, which is one line."""
+    with pytest.raises(ConfigError) as caught:
+        call(*args)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "before"),
+    [("robot", "ur5e", "panda"), ("task", "x", "reach"), ("seed", 7, 0), ("start_from", "mine", None)],
+)
+def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(steps=100), Path("checkpoints/mine/config.yaml"))
+    assert parse_train(["--resume", "mine", "--steps", "200"]).config == Config(steps=200)
+    message = f"{name} of run 'mine' is {before!r} and stays so when it is resumed"
+    assert refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
+
+
+def test_a_file_cannot_rename_a_run_that_is_resumed():
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(), Path("checkpoints/mine/config.yaml"))
+    Path("other.yaml").write_text("run: other\n")
+    assert "run and resume exclude each other" in refusal(parse_train, ["--resume", "mine", "--config", "other.yaml"])
+
+
+@pytest.mark.parametrize(
+    "env", ["module:Id-v0", "a:b:Id-v0", ":Id-v0", "Id-v0\n", "a/b/Id-v0", "", "../Id-v0:", "é-v0"]
+)
+def test_only_the_command_line_names_a_module(env):
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(env=env), Path("checkpoints/mine/config.yaml"))
+    Path("mine.yaml").write_bytes(Path("checkpoints/mine/config.yaml").read_bytes())
+    for call, *args in (
+        (parse_train, ["--resume", "mine", "--steps", "2000000"]),
+        (parse_train, ["--config", "mine.yaml"]),
+        (config_of, Path("checkpoints/mine")),
+    ):
+        assert "comes from a file and is no plain id" in refusal(call, *args)
+    assert train("--env module:Id-v0").env == "module:Id-v0"
+
+
+@pytest.mark.parametrize("saved", ["module:Id-v0", "Id-v0", "other:Id-v0"])
+def test_the_module_of_a_run_may_be_named_anew_but_not_its_id(saved):
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(env=saved), Path("checkpoints/mine/config.yaml"))
+    assert train("--resume mine --env module:Id-v0").env == "module:Id-v0"
+    assert config_of(Path("checkpoints/mine"), "module:Id-v0").env == "module:Id-v0"
+    assert f"env of run 'mine' is {saved!r}" in refusal(train, "--resume mine --env module:Id-v1")
+    assert f"is {saved!r}, not 'Id-v1'" in refusal(config_of, Path("checkpoints/mine"), "Id-v1")

@@ -1,0 +1,58 @@
+"""A checkpoint of a stranger, as the scripts meet it: nothing of it runs, and what is wrong is one line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from td3_robot import TD3
+from td3_robot.arguments import save_config
+from td3_robot.config import Config, TD3Config
+
+ROOT = Path(__file__).resolve().parent.parent
+PAYLOAD = """
+from pathlib import Path
+import gymnasium
+Path("ran").touch()
+gymnasium.register("Thing-v0", "gymnasium.envs.classic_control:PendulumEnv", max_episode_steps=5)
+"""
+
+
+def script(cwd: Path, name: str, *flags: str) -> tuple[int, str]:
+    """Exit code and stderr."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(cwd)}
+    command = [sys.executable, str(ROOT / f"{name}.py"), *flags]
+    result = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
+    return result.returncode, result.stderr
+
+
+@pytest.fixture
+def strange(tmp_path):
+    """A working directory with a run whose configuration asks for a module, which is there and can be imported."""
+    (tmp_path / "payload.py").write_text(PAYLOAD)
+    run = tmp_path / "checkpoints" / "strange"
+    TD3(3, 1, hidden=(8,)).save(run)
+    save_config(Config(env="payload:Thing-v0", td3=TD3Config(hidden=(8,))), run / "config.yaml")
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", ["evaluate --checkpoint strange", "train --resume strange --steps 2000000"])
+def test_a_module_that_a_checkpoint_names_does_not_run(strange, line):
+    code, error = script(strange, *line.split())
+    assert code == 2 and error.count("\n") == 1
+    assert error == (
+        "error: env 'payload:Thing-v0' comes from a file and is no plain id; if you trust it, say so: "
+        "--env 'payload:Thing-v0'\n"
+    )
+    assert not (strange / "ran").exists()
+
+
+def test_a_module_that_the_user_names_does(strange):
+    line = ("evaluate", "--checkpoint", "strange", "--episodes", "1", "--env")
+    code, error = script(strange, *line, "payload:Other-v0")
+    assert code == 2 and "is 'payload:Thing-v0', not 'payload:Other-v0'" in error
+    assert not (strange / "ran").exists()
+    assert script(strange, *line, "payload:Thing-v0") == (0, "")
+    assert (strange / "ran").exists()
