@@ -1,27 +1,44 @@
 """Adam steps of several optimizers in one call: `Optimizer.step` costs as much again as the arithmetic."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import torch
+from torch.optim import Adam, Optimizer
 
 
-def adam_step(optimizers: Sequence[torch.optim.Adam]) -> None:
+@functools.cache
+def fused_adam() -> Callable | None:
+    """PyTorch's undocumented entry to the fused Adam steps of many tensors; None where it is not what it was."""
+    weight, grad, mean, square, steps = torch.tensor([[1.0], [2.0], [0.0], [0.0], [1.0]])
+    options = {"lr": 0.5, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+    try:
+        torch._fused_adam_([weight], [grad], [mean], [square], [], [steps], **options, amsgrad=False, maximize=False)
+    except (AttributeError, TypeError, RuntimeError):
+        return None
+    return torch._fused_adam_ if abs(weight.item() - 0.5) < 1e-6 else None  # a first step is of length lr
+
+
+def adam_step(optimizers: Sequence[Optimizer]) -> None:
     """What `step()` of each optimizer would do with the gradients that are there, to the bit.
 
-    Optimizers that are not fused, have taken no step yet or differ in their options take their own step.
+    Optimizers of another kind than plain fused Adam, that have taken no step yet or that differ in their options
+    take their own step.
     """
-    groups = [optimizer.param_groups[0] for optimizer in optimizers]
-    states = [optimizer.state[p] for optimizer, group in zip(optimizers, groups) for p in group["params"]]
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     options = [{**group, "params": None} for group in groups]
-    if not groups[0]["fused"] or not all(states) or any(other != options[0] for other in options):
+    weights = [p for group in groups for p in group["params"] if p.grad is not None]
+    known = {p: state for optimizer in optimizers for p, state in optimizer.state.items()}
+    states = [known.get(p) for p in weights]
+    alike = all(map(_is_plain, optimizers)) and all(other == options[0] for other in options)
+    if not alike or not all(states) or fused_adam() is None:
         for optimizer in optimizers:
             optimizer.step()
         return
-    weights = [p for group in groups for p in group["params"]]
     steps = [state["step"] for state in states]
     with torch.no_grad():
         torch._foreach_add_(steps, 1)
-        torch._fused_adam_(
+        fused_adam()(
             weights,
             [p.grad for p in weights],
             [state["exp_avg"] for state in states],
@@ -36,3 +53,11 @@ def adam_step(optimizers: Sequence[torch.optim.Adam]) -> None:
             amsgrad=False,
             maximize=groups[0]["maximize"],
         )
+
+
+def _is_plain(optimizer: Optimizer) -> bool:
+    """Whether an optimizer does what `fused_adam` computes; AdamW and others are subclasses or say so in a group."""
+    others = ("amsgrad", "differentiable", "capturable", "decoupled_weight_decay")
+    return type(optimizer) is Adam and all(
+        group["fused"] and not any(group.get(name) for name in others) for group in optimizer.param_groups
+    )

@@ -1,21 +1,31 @@
 """Linear layers by oneDNN, where that is faster: on a CPU they are the larger part of an update."""
 
+import functools
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-
-def onednn():
-    """torch's entry to oneDNN's linear layer, `act(x W^T + b)`; None in a build without it."""
-    if not torch.backends.mkldnn.is_available():
-        return None
-    overloads = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    return overloads and overloads.default
-
-
-_linear = onednn() if torch.backends.cpu.get_cpu_capability() == "AVX512" else None
 _SMALL = 1 << 21  # multiplications; below, the cost of the call itself makes torch's own layer the faster one
+
+
+@functools.cache
+def onednn() -> Callable | None:
+    """PyTorch's undocumented entry to oneDNN's `act(x W^T + b)`; None where it is not what it was."""
+    x, weight, bias = torch.tensor([[3.0]]), torch.tensor([[2.0], [-2.0]]), torch.tensor([1.0, 1.0])
+    try:
+        entry = torch.ops.mkldnn._linear_pointwise.default
+        return entry if entry(x, weight, bias, "relu", [], "").tolist() == [[7.0, 0.0]] else None
+    except (AttributeError, TypeError, RuntimeError):
+        return None
+
+
+@functools.cache
+def faster() -> Callable | None:
+    """oneDNN's entry, where the processor is one on which it is the faster one."""
+    return onednn() if torch.backends.cpu.get_cpu_capability() == "AVX512" else None
 
 
 def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
@@ -23,11 +33,12 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
 
     nn.Linear calls MKL, which on AMD processors does not use AVX-512 and stays at half the speed of oneDNN (Zen 5);
     with AVX2 MKL is the faster one (Zen 3: a whole update takes 0.77 of the time). Both sum in another order, so
-    results differ by rounding. All that oneDNN is not for takes nn.Linear's way: other devices and types, and
-    layers and batches that are small.
+    results differ by rounding. All that oneDNN is not for takes nn.Linear's way: other devices and types, layers
+    and batches that are small, and networks that are compiled or exported, whose file is for any machine.
     """
-    suits = x.ndim == 2 and x.dtype == torch.float32 and x.device.type == "cpu"
-    if _linear is None or not suits or x.numel() * layer.out_features < _SMALL:
+    suits = x.ndim == 2 and x.dtype == layer.weight.dtype == torch.float32 and x.device.type == "cpu"
+    exported = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    if not suits or exported or x.numel() * layer.out_features < _SMALL or layer.bias is None or faster() is None:
         y = F.linear(x, layer.weight, layer.bias)
         return F.relu(y) if relu else y
     return _Linear.apply(x.contiguous(), layer.weight, layer.bias, relu)
@@ -38,7 +49,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-        y = _linear(x, weight, bias, "relu" if relu else "none", [], "")
+        y = onednn()(x, weight, bias, "relu" if relu else "none", [], "")
         ctx.save_for_backward(x, weight, y if relu else None)
         return y
 
@@ -50,6 +61,6 @@ class _Linear(torch.autograd.Function):
         if y is not None:
             grad = torch.ops.aten.threshold_backward(grad, y, 0)  # 0 where the ReLU gave 0
         need_x, need_weight, need_bias, _ = ctx.needs_input_grad
-        grad_x = _linear(grad, weight.t(), None, "none", [], "") if need_x else None
-        grad_weight = _linear(grad.t(), x.t(), None, "none", [], "") if need_weight else None
+        grad_x = onednn()(grad, weight.t(), None, "none", [], "") if need_x else None
+        grad_weight = onednn()(grad.t(), x.t(), None, "none", [], "") if need_weight else None
         return grad_x, grad_weight, grad.sum(0) if need_bias else None, None

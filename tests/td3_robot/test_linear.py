@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +12,7 @@ from td3_robot.linear import linear
 @pytest.fixture(autouse=True)
 def onednn_everywhere(monkeypatch):
     """Also where the processor is one on which MKL is faster."""
-    monkeypatch.setattr(module, "_linear", module.onednn())
+    monkeypatch.setattr(module, "faster", module.onednn)
 
 
 def gradients(x, layer, relu, function):
@@ -38,14 +40,13 @@ def test_outputs_and_gradients_are_those_of_float64(rows, width, units, relu):
 
 def test_large_layers_go_to_onednn():
     y = linear(torch.randn(256, 256), nn.Linear(256, 256), relu=True)
-    assert (type(y.grad_fn).__name__ == "_LinearBackward") == (module._linear is not None)
+    assert (type(y.grad_fn).__name__ == "_LinearBackward") == (module.onednn() is not None)
 
 
 def test_columns_of_a_wider_tensor_cost_no_more(monkeypatch):
     seen = []
-    if module._linear is not None:
-        original = module._linear
-        monkeypatch.setattr(module, "_linear", lambda *a: seen.extend(a[:2]) or original(*a))
+    if (entry := module.onednn()) is not None:
+        monkeypatch.setattr(module, "onednn", lambda: lambda *a: seen.extend(a[:2]) or entry(*a))
     x = torch.randn(256, 600)[:, 5:305]
     gradients(x, nn.Linear(300, 256), True, linear)
     assert all(t.is_contiguous() or t.t().is_contiguous() for t in seen)  # others: 300 times as long
@@ -75,3 +76,28 @@ def test_second_derivatives_are_refused():
     (grad,) = torch.autograd.grad(linear(x, nn.Linear(256, 256), True).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError):
         grad.sum().backward()
+
+
+def refuses(*arguments):
+    raise RuntimeError("another signature")
+
+
+@pytest.mark.parametrize("entry", [None, SimpleNamespace(default=refuses), SimpleNamespace(default=torch.zeros)])
+def test_without_torch_s_undocumented_entry_layers_are_nn_linear_s(monkeypatch, entry):
+    """Missing, with another signature or with another meaning: networks work, and nobody has to know."""
+    operations = SimpleNamespace() if entry is None else SimpleNamespace(_linear_pointwise=entry)
+    monkeypatch.setattr(torch.ops, "mkldnn", operations)
+    module.onednn.cache_clear()
+    try:
+        layer, x = nn.Linear(256, 256), torch.randn(256, 256)
+        assert module.onednn() is None
+        assert torch.equal(linear(x, layer, True), F.relu(layer(x)))
+    finally:
+        module.onednn.cache_clear()
+
+
+def test_layers_without_bias_and_of_mixed_types_are_nn_linear_s():
+    bare, x = nn.Linear(256, 256, bias=False), torch.randn(256, 256)
+    assert torch.equal(linear(x, bare), bare(x))
+    with pytest.raises(RuntimeError, match="dtype"):
+        linear(x, nn.Linear(256, 256).double())
