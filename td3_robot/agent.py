@@ -20,6 +20,7 @@ from td3_robot.losses import action_penalty, actor_loss, actor_loss_bc, smoothed
 from td3_robot.networks import MLP, buffers_of, frozen, learning
 from td3_robot.normalizer import RunningNormalizer
 from td3_robot.replay import Batch
+from td3_robot.states import Unfit, fitted
 from td3_robot.value_heads import CategoricalValue, ScalarValue
 
 
@@ -226,22 +227,22 @@ class TD3:
     def load_state_dicts(self, states: dict[str, dict]) -> None:
         """Take back what `state_dicts` gave; a target that is missing becomes a copy of its network.
 
+        The learning rates stay as they are.
+
         Raises:
-            CheckpointError: a state does not fit this agent's networks; the agent is left as it was.
+            CheckpointError: a state does not fit this agent: names, shapes, dtypes, or values that are not finite; the
+                agent is left as it was.
         """
         if "normalizer" in states and "normalizer" not in self._parts():
             raise CheckpointError("it normalises observations: make the agent with normalize_observations=True")
-        before = copy.deepcopy(self.state_dicts())
-        for name, part in self._parts().items():
-            state = states.get(name, states.get(name.removesuffix("_target")))
+        parts, taken = self._parts(), {}
+        for name, part in parts.items():
             try:
-                part.load_state_dict(state)
-            except (RuntimeError, ValueError, KeyError, AttributeError, TypeError) as error:
-                for other, old in before.items():
-                    self._parts()[other].load_state_dict(old)
-                raise CheckpointError(
-                    f"{name} does not fit an agent with {self._shape()}: {_reason(state, part, error)}"
-                ) from None
+                taken[name] = fitted(part, states.get(name, states.get(name.removesuffix("_target"))))
+            except Unfit as error:
+                raise CheckpointError(f"{name} does not fit an agent with {self._shape()}: {error}") from None
+        for name, part in parts.items():
+            part.load_state_dict(taken[name])
 
     def _shape(self) -> str:
         hidden = [layer.out_features for layer in self.actor.layers[:-1]]
@@ -257,24 +258,8 @@ class TD3:
         Raises:
             CheckpointError: nothing there, damaged, unsafe, or of networks of another shape.
         """
-        states = checkpoint.read(name, self.device)
+        states = checkpoint.read(name)
         try:
             self.load_state_dicts(states)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {name}: {error}") from None
-
-
-def _reason(state: object, part: nn.Module | torch.optim.Optimizer, error: Exception) -> str:
-    """Why a state does not fit: the widths of its layers where they differ, otherwise what torch said."""
-    if state is None:
-        return "it has no such file"
-    widths = _widths(state) if isinstance(state, dict) else []
-    if widths and widths != _widths(part.state_dict()):
-        return f"its layers are {'-'.join(map(str, widths))}"
-    return " ".join(str(error).split())[:200]
-
-
-def _widths(state: dict) -> list[int]:
-    """What goes into the first layer of an MLP's state and out of each; nothing where it is not an MLP's."""
-    matrices = [value for value in state.values() if isinstance(value, Tensor) and value.ndim == 2]
-    return [matrices[0].shape[1], *map(len, matrices)] if matrices else []

@@ -63,13 +63,11 @@ def write(folder: str | Path, states: dict[str, dict]) -> None:
         raise CheckpointError(f"cannot write checkpoint {folder.name!r}: {reason}") from error
 
 
-def read(path: str | Path, device: object = "cpu", names: Iterable[str] | None = None) -> dict[str, dict]:
-    """Read a checkpoint without running anything that a file may hold.
+def read(path: str | Path, names: Iterable[str] | None = None) -> dict[str, dict]:
+    """Read a checkpoint, onto the CPU whatever device wrote it, without running anything that a file may hold.
 
     Args:
         path: a folder, or the older form: the common prefix of files `<path>Q1`, `<path>actor`, ...
-        device: where the tensors go, whatever device wrote them. `trainer_state` always goes to the CPU, as
-            the states of random generators must.
         names: the states wanted, of NAMES; all by default.
 
     Returns:
@@ -89,9 +87,7 @@ def read(path: str | Path, device: object = "cpu", names: Iterable[str] | None =
             if name in REQUIRED and name not in files:
                 missing = path / name if path.is_dir() else Path(f"{path}{name}")
                 raise CheckpointError(f"checkpoint {str(path)!r} is incomplete: there is no file {str(missing)!r}")
-        return {
-            name: _load(files[name], "cpu" if name == "trainer_state" else device) for name in wanted if name in files
-        }
+        return {name: _load(files[name]) for name in wanted if name in files}
 
 
 def find(name: str | Path, root: Path = RUNS) -> Path:
@@ -220,7 +216,7 @@ def _save(folder: Path, states: dict[str, dict]) -> None:
     _sync(folder)
 
 
-def _load(path: Path, device: object) -> dict:
+def _load(path: Path) -> dict:
     """Read one state file.
 
     Raises:
@@ -238,7 +234,7 @@ def _load(path: Path, device: object) -> dict:
             if zipfile.is_zipfile(file) and (part := zipfile.ZipFile(file).testzip()):
                 raise zipfile.BadZipFile(f"checksum of {part}")  # torch itself takes altered weights without a word
             file.seek(0)
-            state = torch.load(file, map_location=device, weights_only=True)
+            state = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # damaged bytes make the unpickler raise nearly anything
             if code := re.search(r"GLOBAL ([\w.]+)", str(error)):
                 raise CheckpointError(f"refused {str(path)!r}: it asks for {code[1]}") from error

@@ -49,6 +49,8 @@ class RunningNormalizer(nn.Module):
         epsilon: added to the variance, as in Gymnasium's NormalizeObservation.
     """
 
+    unbounded = ("limit",)  # is infinite before the first update
+
     def __init__(self, dim: int, device: torch.device | str = "cpu", clip: float = 10.0, epsilon: float = 1e-8):
         super().__init__()
         self._clip, self._epsilon = clip, epsilon

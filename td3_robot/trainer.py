@@ -19,6 +19,7 @@ from td3_robot.errors import CheckpointError, NotFiniteError
 from td3_robot.evaluation import Policy, evaluate
 from td3_robot.offline import Dataset
 from td3_robot.schedules import schedule_factor
+from td3_robot.states import LARGEST
 from td3_robot.tracking import Tracker, write_json
 from td3_robot.vec_env import VecEnv
 
@@ -177,8 +178,8 @@ class Trainer:
         """
         values = {name: total for name, (total, _) in self._losses.items()}
         for name in ("actor", "Q1", "Q2"):
-            weights = getattr(self.agent, name).parameters()
-            values[f"a weight of {name}"] = torch.cat([weight.detach().flatten() for weight in weights])
+            weights = torch.cat([weight.detach().flatten() for weight in getattr(self.agent, name).parameters()])
+            values[f"a weight of {name}"] = weights.where(weights.abs() <= LARGEST, math.inf)  # as when it is loaded
         if replay_rows is not None:
             values["a transition in the replay"] = replay_rows
         for name, value in values.items():
@@ -242,7 +243,7 @@ class Trainer:
         """
         if not (self.folder / LAST).is_dir():
             raise CheckpointError(f"run {self.folder.name!r} has no resume point: {self.folder / LAST} does not exist")
-        states = checkpoint.read(self.folder / LAST, self.agent.device)
+        states = checkpoint.read(self.folder / LAST)
         state = states.get("trainer_state", {})
         if missing := sorted(_TRAINER_STATE - state.keys()):
             raise CheckpointError(f"{self.folder / LAST}: trainer_state lacks {', '.join(missing)}")

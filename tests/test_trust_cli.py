@@ -1,13 +1,15 @@
 """A checkpoint of a stranger, as the scripts meet it: nothing of it runs, and what is wrong is one line."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from td3_robot import TD3
+from td3_robot import TD3, Batch
 from td3_robot.arguments import save_config
 from td3_robot.config import Config, TD3Config
 
@@ -56,3 +58,35 @@ def test_a_module_that_the_user_names_does(strange):
     assert not (strange / "ran").exists()
     assert script(strange, *line, "payload:Thing-v0") == (0, "")
     assert (strange / "ran").exists()
+
+
+def rewrite(path: Path, change) -> None:
+    state = torch.load(path, weights_only=True)
+    change(state)
+    torch.save(state, path)
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A working directory with a run on Pendulum whose files a test may spoil, and its configuration."""
+    agent = TD3(3, 1, hidden=(8,), policy_delay=1)
+    agent.update(Batch(torch.rand(4, 3), torch.rand(4, 1), torch.rand(4, 1), torch.rand(4, 3), torch.zeros(4, 1)))
+    run = tmp_path / "checkpoints" / "run1"
+    agent.save(run)
+    save_config(Config(env="Pendulum-v1", td3=TD3Config(hidden=(8,))), run / "config.yaml")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name, value", [("Q1", torch.nan), ("actor", 1e38)])
+def test_a_policy_of_no_sense_is_not_measured(damaged, name, value):
+    rewrite(damaged / "checkpoints" / "run1" / name, lambda state: state["layers.0.weight"].fill_(value))
+    code, error = script(damaged, "evaluate", "--checkpoint", "run1", "--episodes", "1")
+    assert code == 2 and error.startswith("error: ") and error.count("\n") == 1 and f"{name}" in error
+
+
+def test_the_optimizer_of_another_network_ends_in_a_message_not_in_a_broken_heap(damaged):
+    run = damaged / "checkpoints" / "run1"
+    shutil.copy(run / "actor_optimizer", run / "Q1_optimizer")
+    line = "--env Pendulum-v1 --td3.hidden 8 --start_from run1 --steps 600 --exploration.start_steps 100"
+    code, error = script(damaged, "train", *line.split())
+    assert code == 2 and error.startswith("error: ") and error.count("\n") == 1 and "Q1_optimizer" in error

@@ -330,14 +330,6 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensors_go_where_they_are_sent_but_random_states_to_the_cpu(tmp_path):
-    write(tmp_path, generation(2))
-    states = read(tmp_path, device="meta")
-    assert {name: state["weight"].device.type for name, state in states.items()} == {
-        name: "cpu" if name == "trainer_state" else "meta" for name in NAMES
-    }
-
-
 def reserve(root: Path, gate, queue) -> None:
     gate.wait()
     queue.put([next_run(root).name for _ in range(20)])
