@@ -3,7 +3,7 @@
 import dataclasses
 import shlex
 
-from envs.browser import find_browser
+from envs.view.browser import find_browser
 from td3_robot.arguments import config_of, parse_evaluate
 from td3_robot.cli import cli
 from td3_robot.errors import ConfigError
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
-    from envs.report import print_table
+    from envs.evaluation.table import print_table
     from td3_robot import TD3
     from td3_robot.memory import keep_freed_memory
     from td3_robot.tracking import write_json
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     agent = TD3(env.o_dim, env.a_dim, device=config.device, **dataclasses.asdict(config.td3))
     agent.load(arguments.checkpoint)
     if arguments.record:  # before measuring: what is wrong with it is known at once
-        from envs.playback import record_episodes
+        from envs.view.playback import record_episodes
 
         one = _one(env, config, arguments)
         record_episodes(agent.select_action, one, config.seed, arguments.record, arguments.episode)
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         print(f"the report is {arguments.report / 'index.html'}")
     _keep(agent, env, config, arguments)
     if arguments.swift:
-        from envs.playback import show_episodes
+        from envs.view.playback import show_episodes
 
         print("playing in the browser; close its tab or press Ctrl-C to end")
         show_episodes(agent.select_action, _one(env, config, arguments), config.seed, arguments.episode)
@@ -95,7 +95,7 @@ def _baseline(name: str, env, config, arguments):
 
     Without a guard, whatever the policy has, unless the name ends in "+guard".
     """
-    from envs.baselines import BASELINES, make_baseline
+    from envs.controllers import BASELINES, make_baseline
     from td3_robot.errors import unknown
     from td3_robot.evaluation import random_policy
 
@@ -118,7 +118,7 @@ def _env(config, arguments):
 
 def _replay(env, arguments):
     """An environment of one arm whose every episode is the chosen one."""
-    from envs.replay import Replay
+    from envs.evaluation.replay import Replay
     from td3_robot.evaluation import round_seeds
 
     number, row = divmod(arguments.episode, env.num_envs)
@@ -138,7 +138,7 @@ def _measure(controllers, arguments):
 
     All get the same starts and goals.
     """
-    from envs import metrics, reporting
+    from envs.evaluation import metrics, report
     from td3_robot.evaluation import episode_statistics, rollouts, summarise
 
     episodes = arguments.episodes if arguments.episode is None else 1
@@ -147,12 +147,12 @@ def _measure(controllers, arguments):
         model = getattr(env, "model", None)  # of one of our arms
         collision = metrics.capsules(env.world) if model else None
         statistics, figures, kept = [], [], []
-        policy = reporting.Watched(policy, env) if arguments.report else policy
+        policy = report.Watched(policy, env) if arguments.report else policy
         for part in rollouts(policy, env, episodes, arguments.seed):
             statistics.append(episode_statistics(part))
             figures += [metrics.measure(model, part.info, part.alive, collision)] if model else []
-            kept += [reporting.Trajectories.of_round(part.alive, part.info, policy)] if arguments.report else []
-        played[name] = reporting.join(kept, episodes) if kept else None
+            kept += [report.Trajectories.of_round(part.alive, part.info, policy)] if arguments.report else []
+        played[name] = report.join(kept, episodes) if kept else None
         arm = metrics.summarise(metrics.join(figures, episodes)) if figures else {}
         summaries[name] = summarise(statistics, episodes) | arm
     return played, summaries
@@ -160,7 +160,7 @@ def _measure(controllers, arguments):
 
 def _write_report(facts, summaries, played, env, config, arguments) -> None:
     """Write the page, complete or not at all."""
-    from envs.reporting import Evaluation, page
+    from envs.evaluation.report import Evaluation, page
     from td3_robot.files import replacing
 
     again = ["python", "evaluate.py", "--checkpoint", str(arguments.checkpoint), "--seed", str(arguments.seed)]

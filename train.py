@@ -10,7 +10,7 @@ import dataclasses  # noqa: E402
 import functools  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from envs.browser import find_browser  # noqa: E402
+from envs.view.browser import find_browser  # noqa: E402
 from td3_robot.arguments import parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
 from td3_robot.cli import cli  # noqa: E402
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     import envs
-    from envs.teachers import make_teacher
+    from envs.controllers.teachers import make_teacher
     from td3_robot import TD3
     from td3_robot.memory import keep_freed_memory
     from td3_robot.mlflow_log import MLflowLog, open_store
@@ -85,8 +85,8 @@ def _remove_if_empty(folder: Path) -> None:
 def _live_view(config: Config, policy, cleanup: contextlib.ExitStack):
     """Open the browser view; returns what to call after every step."""
     import envs
-    from envs.live_view import LiveView
-    from envs.playback import live_episodes
+    from envs.view.live import LiveView
+    from envs.view.playback import live_episodes
 
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, config.robot, config.gripper, config.tcp)

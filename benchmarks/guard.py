@@ -1,4 +1,4 @@
-"""What the guard (envs/guard.py) is worth among obstacles, to several controllers and with several constants.
+"""What the guard is worth among obstacles, to several controllers and with several constants.
 
     python benchmarks/guard.py                                  # about two minutes
     python benchmarks/guard.py --checkpoint checkpoints/run5    # with another policy
@@ -19,8 +19,8 @@ from torch import Tensor
 import envs
 from envs import arm_env
 from envs.arm_env import ArmEnv
-from envs.guard import DEFAULTS, GuardConstants, guarded
-from envs.teachers import make_teacher
+from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
+from envs.controllers.teachers import make_teacher
 from td3_robot import TD3
 from td3_robot.arguments import config_of
 from td3_robot.evaluation import Policy, episode_statistics, rollout

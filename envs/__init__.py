@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from envs.observation import o
     from envs.registry import make, of_config
     from envs.robots import make_robot
+    from envs.robots.observation import o
 
 __all__ = ["make", "make_robot", "o", "of_config"]
-_HOMES = {"o": "observation", "make": "registry", "make_robot": "robots", "of_config": "registry"}
+_HOMES = {"o": "robots.observation", "make": "registry", "make_robot": "robots", "of_config": "registry"}
 
 
 def __getattr__(name: str) -> object:

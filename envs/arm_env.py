@@ -5,12 +5,15 @@ import functools
 import torch
 from torch import Tensor
 
-from envs import kinematics, simulator
-from envs.collision import nearest
-from envs.guard import guarded
+from envs import kinematics
+from envs.collision import Nearest, nearest
+from envs.controllers.guard import guarded
 from envs.robots import Robot
-from envs.simulator import SimState
-from envs.tasks.task import GROUND, Moment, Outcome, Scene, ScenePool, Task, moment_of
+from envs.simulation import kinematic
+from envs.simulation.kinematic import SimState
+from envs.tasks.pool import ScenePool
+from envs.tasks.task import Outcome, Task
+from envs.world import GROUND, Moment, Scene, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import Step
 
@@ -77,6 +80,10 @@ class ArmEnv:
         """(B, 3) TCP positions in the base frame [m]."""
         return self.moment.tcp
 
+    def nearest(self) -> Nearest:
+        """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
+        return self.task.nearest(self.world, self.moment)
+
     def fkine(self, q: Tensor) -> Tensor:
         """TCP poses T_be (B, 4, 4) of joint positions q (B, n) [rad]."""
         return kinematics.fkine(self.model.chain, q)
@@ -98,7 +105,7 @@ class ArmEnv:
         scene = self._pool.draw(count)
         around_home = self._home + (2.0 * noise - 1.0) * self.task.start_spread
         q = scene.pop("start", around_home)
-        return simulator.rest(self.model, q.clamp(*self.model.qlim)), scene
+        return kinematic.rest(self.model, q.clamp(*self.model.qlim)), scene
 
     def _be_at(self, state: SimState, scene: Scene, steps: Tensor) -> Tensor:
         """Take these as the arms' moment. Returns the observation."""
@@ -189,7 +196,7 @@ class ArmEnv:
         grip, joints = self.task.grip(self.world, before, action), action[:, : self.robot.n]
         if self.guard:
             joints = self._guarded(before, joints)
-        state = simulator.step(self.model, before.state, joints, grip)
+        state = kinematic.step(self.model, before.state, joints, grip)
         after = moment_of(self.world, state, before.scene, before.steps + 1)
         return self.task.advance(self.world, before, after)
 

@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if missing := [wheel for module, wheel in NEEDED.items() if importlib.util.find_spec(module) is None]:
             raise ConfigError(f"fitting needs {', '.join(missing)}; install with: pip install {' '.join(missing)}")
-        from envs.collision.fit import fit  # here: it needs them
+        from envs.collision.fitting.robot import fit  # here: it needs them
 
         fit(make_robot(options.robot, options.gripper), options.capsules)
     except Td3RobotError as error:

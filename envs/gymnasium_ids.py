@@ -26,8 +26,8 @@ from torch import Tensor
 
 from envs.arm_env import ArmEnv
 from envs.registry import TASKS, make
-from envs.robots import CONFIGS, robot_names
-from envs.values import read_values
+from envs.robots import robot_names
+from envs.values import CONFIGS, read_values
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import Step
 

@@ -4,13 +4,14 @@ import dataclasses
 import math
 
 from envs.arm_env import ArmEnv
-from envs.robots import CONFIGS, make_robot, read_values
+from envs.robots import make_robot
 from envs.tasks.pick_place import PickPlace
 from envs.tasks.reach import Reach
 from envs.tasks.reach_avoid import ReachAvoid
 from envs.tasks.reach_pose import ReachPose
 from envs.tasks.task import Task
 from envs.tasks.track import Track
+from envs.values import CONFIGS, read_values
 from td3_robot.errors import ConfigError, unknown
 from td3_robot.vec_env import VecEnv
 
@@ -71,7 +72,7 @@ def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
     if config.env is None:
         named = {name: getattr(config, name) for name in ("gripper", "tcp", "sparse", "guard")}
         return make(config.robot, config.task, num_envs, config.device, seed, **named)
-    from envs.gymnasium_api import make_gymnasium  # here: our own robots do without gymnasium
+    from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
     return make_gymnasium(config.env, num_envs, config.device, seed)
 

@@ -8,6 +8,8 @@ from spatialmath.base import rpy2tr, transl
 
 from td3_robot.errors import ConfigError, unknown
 
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
 
 def read_values(path: Path) -> dict[str, object]:
     """The mapping in a robot's, gripper's or task's YAML file.

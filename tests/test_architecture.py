@@ -50,7 +50,7 @@ def reached_from(name: str) -> set[str]:
 
 def test_the_parser_sees_imports():
     assert {"td3_robot.networks", "td3_robot.losses"} <= GRAPH["td3_robot.agent"]
-    assert "envs.simulator" in GRAPH["envs.arm_env"] and "td3_robot.vec_env" in GRAPH["envs.arm_env"]
+    assert "envs.simulation.kinematic" in GRAPH["envs.arm_env"] and "td3_robot.vec_env" in GRAPH["envs.arm_env"]
 
 
 def test_every_import_of_ours_exists():
@@ -83,20 +83,47 @@ def test_imports_run_one_way():
     graphlib.TopologicalSorter(GRAPH).prepare()  # raises CycleError where they go round
 
 
-LAYERS = {
-    "td3_robot": [["errors"], ["config", "vec_env"], ["networks", "losses", "replay"], ["agent"], ["trainer"]],
-    "envs": [["kinematics"], ["robots"], ["simulator"], ["tasks.reach"], ["arm_env"], ["registry"]],
-}
+LAYERS = [["errors"], ["config", "vec_env"], ["networks", "losses", "replay"], ["agent"], ["trainer"]]
 
 
-@pytest.mark.parametrize("package", LAYERS)
-def test_no_lower_layer_reaches_up(package):
-    layers = [{f"{package}.{name}" for name in layer} for layer in LAYERS[package]]
+def test_no_lower_layer_of_the_learner_reaches_up():
+    layers = [{f"td3_robot.{name}" for name in layer} for layer in LAYERS]
     assert set().union(*layers) <= NAMES, "a layer is gone"
     for height, layer in enumerate(layers):
         above = set().union(*layers[height:])
         for name in layer:
             assert not reached_from(name) & above, f"{name} reaches {reached_from(name) & above}"
+
+
+FLOORS = (  # of envs, from the ground up: a room imports from itself and from floors below it, nothing else
+    *("values", "kinematics", "robots", "collision", "simulation", "world", "controllers", "tasks", "arm_env"),
+    *("registry", "evaluation", "view", "gymnasium_ids"),
+)
+BESIDE = {  # rooms that stand on the floors without being one, and all of ours that they may know
+    "from_gymnasium": set(),
+    "fit_collision": {"robots", "collision"},
+    "urdf": {"robots"},
+}
+
+
+def room_of(name: str) -> str:
+    """envs.tasks.reach -> tasks."""
+    return (name.split(".") + [""])[1]
+
+
+def test_every_room_of_envs_has_its_floor():
+    assert {room_of(name) for name in GRAPH if name.startswith("envs.")} == set(FLOORS) | set(BESIDE)
+
+
+@pytest.mark.parametrize("room", [*FLOORS, *BESIDE])
+def test_rooms_of_envs_import_downwards_alone(room):
+    allowed = {room} | (BESIDE[room] if room in BESIDE else set(FLOORS[: FLOORS.index(room)]))
+    if room == "registry":
+        allowed |= {"from_gymnasium"}
+    for name in GRAPH:
+        if name.startswith("envs.") and room_of(name) == room:
+            seen = {room_of(other) for other in GRAPH[name] if other.startswith("envs.")}
+            assert seen <= allowed, f"{name} imports from {seen - allowed}"
 
 
 def written_files(*suffixes: str) -> list[Path]:

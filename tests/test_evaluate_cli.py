@@ -215,7 +215,7 @@ def test_same_seed_same_result(work, evaluate):
 def test_every_policy_gets_the_same_starts_and_goals(work, evaluate, monkeypatch):
     """In several rounds, the last one cut: a baseline that acts like the policy gets the policy's figures."""
     stay = lambda env: lambda observation: torch.zeros(env.num_envs, env.a_dim)  # noqa: E731
-    monkeypatch.setattr("envs.baselines.BASELINES", {"first": stay, "second": stay})
+    monkeypatch.setattr("envs.controllers.BASELINES", {"first": stay, "second": stay})
     monkeypatch.setattr(evaluate, "ROUND", 8)
     out = measured(evaluate, "--checkpoint", "still", "--episodes", "20", "--baseline", "first,second")
     policy = {name: out[name] for name in SUMMARY | {"episodes"}}
@@ -277,7 +277,7 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
 
     shown = {}
     spy = lambda policy, env, seed, path, number: shown.update(goal=env.goal.clone(), number=number)  # noqa: E731
-    monkeypatch.setattr("envs.playback.record_episodes", spy)
+    monkeypatch.setattr("envs.view.playback.record_episodes", spy)
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
     assert "panda reach, episode 6, seed 3" in capsys.readouterr().out
     many = envs.make("panda", "reach", num_envs=4)
@@ -300,7 +300,7 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env
     assert f"{100 * out['baselines']['rrmc']['success_rate']:.1f}" in text
 
     before = text
-    monkeypatch.setattr("envs.reporting.page", lambda evaluation: 1 / 0)
+    monkeypatch.setattr("envs.evaluation.report.page", lambda evaluation: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         evaluate.main("--checkpoint slow --episodes 2 --report out".split())
     assert Path("out/index.html").read_text() == before and os.listdir("out") == ["index.html"]

@@ -6,8 +6,8 @@ writes that file from the model's own collision shapes and meshes. What is measu
 docs/collision.md.
 """
 
+from envs.collision.capsules import CollisionModel
 from envs.collision.compiler import compile_collision
-from envs.collision.model import CollisionModel
 from envs.collision.obstacles import Obstacles
 from envs.collision.proximity import Nearest, link_clearance, nearest
 from envs.collision.queries import (

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
+from envs.collision.capsules import CollisionModel
 from envs.collision.files import read_capsules
 from envs.collision.links import attach
-from envs.collision.model import CollisionModel
 from envs.collision.pairs import choose_pairs
 from envs.robots import Robot
 from td3_robot.errors import ConfigError

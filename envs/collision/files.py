@@ -1,14 +1,13 @@
 """Files of capsules, configs/collision/NAME.yaml: one for each arm, and one for each gripper."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from envs.values import check_keys, numbers, read_values
+from envs.values import CONFIGS, check_keys, numbers, read_values
 from td3_robot.errors import ConfigError
 
-CAPSULES = Path(__file__).resolve().parent.parent.parent / "configs" / "collision"
+CAPSULES = CONFIGS / "collision"
 
 
 def read_capsules(name: str) -> tuple[dict[str, list[np.ndarray]], list[tuple[str, str]]]:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fewer than the others
@@ -43,17 +42,3 @@ class Obstacles:
 def component_first(shapes: Tensor) -> Tensor:
     """(B, count, size) -> (size, 1, count, B), with the batch contiguous: operations on a strided one take longer."""
     return shapes.permute(2, 1, 0).contiguous()[:, None]
-
-
-def rotations(quaternions: Tensor) -> Tensor:
-    """(4, ...) unit quaternions, wxyz -> (3, 3, ...) rotation matrices.
-
-    Siciliano et al., "Robotics: Modelling, Planning and Control" (2009), section 2.6.
-    """
-    w, v = quaternions[0], quaternions[1:]
-    twice = 2.0 * v
-    x, y, z = w * twice
-    (xx, xy, xz), (_, yy, yz), (_, _, zz) = twice[:, None] * v
-    own = 1.0 - (xx + yy + zz)
-    rows = (own + xx, xy - z, xz + y, xy + z, own + yy, yz - x, xz - y, yz + x, own + zz)
-    return torch.stack(rows).unflatten(0, (3, 3))

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.collision.model import CollisionModel
+from envs.collision.capsules import CollisionModel
 from envs.collision.queries import capsule_segments, pair_distances
 
 SAMPLES = 20_000

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from envs.collision.capsules import CollisionModel
 from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
-from envs.collision.model import CollisionModel
-from envs.collision.obstacles import Obstacles, component_first, rotations
+from envs.collision.obstacles import Obstacles, component_first
 from envs.collision.queries import place_segments
 from envs.kinematics import link_frames
+from envs.kinematics.rotations import rotations
 
 MOST = 10.0  # [m] what is farther away, or not there, counts as this far
 

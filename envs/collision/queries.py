@@ -9,10 +9,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from envs.collision.capsules import CollisionModel
 from envs.collision.geometry import box_distance, dot, plane_distance, point_distance, segment_distance
-from envs.collision.model import CollisionModel
-from envs.collision.obstacles import Obstacles, component_first, rotations
+from envs.collision.obstacles import Obstacles, component_first
 from envs.kinematics import link_frames
+from envs.kinematics.rotations import rotations
 from td3_robot.errors import ConfigError
 
 CACHE_ROWS = 2048  # configurations at a time: with fewer, starting the operations takes longer than doing them

@@ -1,7 +1,7 @@
 """Pick and place: grasp a cube that lies on the table and bring it to a goal, in the air half the time.
 
 Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early. How the cube moves is
-in envs/grasp.py; the whole task is described in docs/pick_place.md.
+in envs/simulation/grasp.py; the whole task is described in docs/pick_place.md.
 """
 
 from dataclasses import dataclass, replace
@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from envs import grasp
-from envs.grasp import Hand
-from envs.observation import Layout, batched_o
-from envs.pointing_down import joints_pointing_down
+from envs.controllers.pointing_down import joints_pointing_down
 from envs.robots import Robot
-from envs.tasks.task import Moment, Outcome, Scene, Task, World
+from envs.simulation import grasp
+from envs.simulation.grasp import Hand
+from envs.simulation.kinematic import batched_o
+from envs.tasks.layout import Layout
+from envs.tasks.task import Outcome, Task
+from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
 
 CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.observation import Layout, batched_o
-from envs.tasks.task import Moment, Outcome, Scene, Task, World
+from envs.simulation.kinematic import batched_o
+from envs.tasks.layout import Layout
+from envs.tasks.task import Outcome, Task
+from envs.world import Moment, Scene, World
 
 
 @dataclass(frozen=True)

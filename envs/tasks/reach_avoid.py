@@ -11,11 +11,12 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.collision import Nearest, Obstacles, nearest
-from envs.observation import Layout
-from envs.reactive import reactive
+from envs.controllers.reactive import reactive
 from envs.tasks import scenes
+from envs.tasks.layout import Layout
 from envs.tasks.reach import Reach, distance, reward_terms
-from envs.tasks.task import GROUND, Moment, Outcome, Scene, World, obstacles_of
+from envs.tasks.task import Outcome
+from envs.world import GROUND, Moment, Scene, World, obstacles_of
 from td3_robot.errors import ConfigError
 
 ROUNDS = 20  # of drawing before giving up; for most arms one does
@@ -137,7 +138,7 @@ class ReachAvoid(Reach):
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_sense`; reactive, the action of the
-        controller in envs/reactive.py; then the obstacles, zeros where there is none: spheres as centre - tcp and
+        `reactive` controller; then the obstacles, zeros where there is none: spheres as centre - tcp and
         radius [sight], boxes as centre - tcp and half of each side [sight] and cosine and sine of twice the yaw, walls
         as normal and distance of the TCP [sight]; after each a 1, it is there.
         """

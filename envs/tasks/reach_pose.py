@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.observation import Layout, batched_o
-from envs.rotations import rotation_error, to_matrix, to_quaternion
-from envs.tasks.task import Moment, Outcome, Scene, Task, World
+from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
+from envs.simulation.kinematic import batched_o
+from envs.tasks.layout import Layout
+from envs.tasks.task import Outcome, Task
+from envs.world import Moment, Scene, World
 
 NEAR_LIMIT = 0.2  # distance from a position limit at which the observation's `room` has fallen to 1/e [rad or m]
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from envs import kinematics
 from envs.collision import Obstacles, clearance
 from envs.collision.geometry import dot
-from envs.collision.obstacles import FAR, component_first, rotations
+from envs.collision.obstacles import FAR, component_first
 from envs.collision.queries import CACHE_ROWS, capsule_segments, obstacle_distances
-from envs.tasks.task import GROUND, World
+from envs.kinematics.rotations import rotations
+from envs.world import GROUND, World
 
 SPHERES, BOXES, WALLS = 3, 2, 1  # slots
 NUMBERS = (1.0, 1.0, 2.0, 4.0, 8.0)  # relative chance of 1, 2, ... obstacles; where there is room for fewer, fewer

@@ -4,109 +4,17 @@ A task holds constants and no state; its methods are pure functions of B arms at
 the simulator.
 """
 
-import functools
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from envs import kinematics
-from envs.collision import CollisionModel, Nearest, Obstacles, compile_collision, nearest
-from envs.observation import Layout
+from envs.collision import Nearest, compile_collision, nearest
 from envs.robots import Robot
-from envs.rotations import rotation_error, to_matrix
-from envs.simulator import SimModel, SimState, compile_robot
+from envs.simulation.kinematic import SimState, compile_robot
+from envs.tasks.layout import Layout
+from envs.world import GROUND, Moment, Scene, World, moment_of
 from td3_robot.errors import ConfigError
-
-GROUND = 0.0  # height of the ground in the base frame [m]
-
-# What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a step depends on.
-Scene = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class World:
-    """What stays the same over all episodes, on one device.
-
-    Attributes:
-        robot, model: the robot as it was registered, and as the simulator's tensors.
-        workspace: (2, 3) lower and upper corner of the box that goals lie in, base frame [m].
-        collision: the robot's capsules; None where nothing needs them.
-    """
-
-    robot: Robot
-    model: SimModel
-    workspace: Tensor
-    collision: CollisionModel | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the tensors are."""
-        return self.workspace.device
-
-    @property
-    def home(self) -> Tensor:
-        """(n,) [rad or m]."""
-        return torch.as_tensor(self.robot.home, dtype=torch.float32, device=self.device)
-
-    def random_q(self, count: int, generator: torch.Generator) -> Tensor:
-        """(count, n) joint positions, uniform inside qlim [rad or m]."""
-        lower, upper = self.model.qlim
-        return lower + torch.rand(count, len(lower), generator=generator, device=self.device) * (upper - lower)
-
-    def in_workspace(self, position: Tensor) -> Tensor:
-        """Whether positions (..., 3) in the base frame [m] lie in the box that goals are drawn in; (...) bool."""
-        return ((position > self.workspace[0]) & (position < self.workspace[1])).all(-1)
-
-
-@dataclass(frozen=True)
-class Moment:
-    """B arms at one time, and of their kinematics what every task needs.
-
-    Attributes:
-        state: the arms.
-        T_be: (B, 4, 4) TCP poses.
-        J: (B, 6, n) geometric Jacobians in the base frame.
-        scene: what is around them.
-        steps: (B,) control steps since the episode began.
-    """
-
-    state: SimState
-    T_be: Tensor
-    J: Tensor
-    scene: Scene
-    steps: Tensor
-
-    @property
-    def tcp(self) -> Tensor:
-        """(B, 3) TCP positions in the base frame [m]."""
-        return self.T_be[:, :3, 3]
-
-    @property
-    def obstacles(self) -> Obstacles:
-        """What stands around the arms."""
-        return obstacles_of(self.scene)
-
-    @functools.cached_property
-    def R_goal(self) -> Tensor:
-        """(B, 3, 3) wanted orientation of the TCP, where goals are poses: position and quaternion."""
-        return to_matrix(self.scene["goal"][:, 3:])
-
-    @functools.cached_property
-    def rotation_error(self) -> Tensor:
-        """(B, 3) rotation vector in the base frame from the TCP's orientation to the wanted one [rad]."""
-        return rotation_error(self.T_be[:, :3, :3], self.R_goal)
-
-
-def obstacles_of(scene: Scene) -> Obstacles:
-    """The obstacles in B scenes; of a kind that a task does not have, none."""
-    return Obstacles(*(scene.get(name) for name in ("spheres", "boxes", "walls")))
-
-
-def moment_of(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
-    """A moment, with the kinematics of its arms worked out."""
-    T_be, J = kinematics.fkine_jacob0(world.model.chain, state.q)
-    return Moment(state, T_be, J, scene, steps)
 
 
 @dataclass(frozen=True)
@@ -241,65 +149,3 @@ class Task:
     def with_goal(self, moment: Moment, goal: Tensor) -> Moment:
         """The moment as it would have been with another goal (B, g)."""
         return replace(moment, scene={**moment.scene, "goal": goal})
-
-
-class ScenePool:
-    """Solvable scenes, drawn ahead in large blocks, since most candidates fail.
-
-    They are handed out in order. At the end of the pool more are drawn, and all but the new ones forgotten, unless the
-    task says that scenes are dear: where `Task.fresh_scenes` is below 1 it is the share of scenes that are new. The
-    pool, of `FEWEST` to `KEPT`, is then shuffled and handed out again.
-    """
-
-    BLOCK = 8192
-    FEWEST, KEPT = 200, 10_000
-    PATIENCE = 10  # blocks in a row without a scene
-
-    def __init__(self, task: Task, world: World, generator: torch.Generator):
-        self._task, self._world, self._generator = task, world, generator
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget scenes drawn ahead, so that the next ones depend on the generator alone."""
-        self.scenes: Scene = {}
-        self.next, self.handed_out = 0, 0  # of the pool, and in all
-
-    def __len__(self) -> int:
-        return len(next(iter(self.scenes.values()), ()))
-
-    def draw(self, count: int) -> Scene:
-        """`count` scenes.
-
-        Raises:
-            ConfigError: block after block of candidates holds none.
-        """
-        while len(self) - self.next < count:
-            if self._task.fresh_scenes < 1.0 and self._enough(count):
-                self._shuffle()
-            else:
-                self._append_block()
-        rows = slice(self.next, self.next + count)
-        self.next += count
-        self.handed_out += count
-        return {key: value[rows] for key, value in self.scenes.items()}
-
-    def _enough(self, count: int) -> bool:
-        """Whether the pool holds its share of fresh scenes, and as many as are asked for."""
-        share = min(self.KEPT, self._task.fresh_scenes * self.handed_out)
-        return len(self) >= max(count, share, self.FEWEST)
-
-    def _shuffle(self) -> None:
-        order = torch.randperm(len(self), generator=self._generator, device=self._generator.device)
-        self.scenes, self.next = {key: value[order] for key, value in self.scenes.items()}, 0
-
-    def _append_block(self) -> None:
-        for _ in range(self.PATIENCE):
-            found = self._task.candidates(self._world, self.BLOCK, self._generator)
-            if len(found["goal"]):
-                break
-        else:
-            box, tried = self._world.workspace.tolist(), self.PATIENCE * self.BLOCK
-            raise ConfigError(f"workspace {box} holds none of {tried} random goals; enlarge it")
-        if self._task.fresh_scenes == 1.0:  # what was handed out is not used again
-            self.scenes, self.next = {key: value[self.next :] for key, value in self.scenes.items()}, 0
-        self.scenes = {key: torch.cat((self.scenes[key], found[key])) for key in found} if self.scenes else found

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.observation import Layout, batched_o
-from envs.tasks.task import Moment, Outcome, Scene, Task, World
+from envs.simulation.kinematic import batched_o
+from envs.tasks.layout import Layout
+from envs.tasks.task import Outcome, Task
+from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
 
 COARSE, DENSE = 16, 128  # samples of a loop: to drop the hopeless ones early, and to measure its length

@@ -14,13 +14,13 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import envs
 import envs.gymnasium_ids
-from envs.baselines import make_baseline
-from envs.gymnasium_api import GymnasiumEnv, make_gymnasium
-from envs.gymnasium_api.adapter import GOAL_KEYS
+from envs.controllers import make_baseline
+from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
+from envs.from_gymnasium.adapter import GOAL_KEYS
 from envs.gymnasium_ids import KINDS, NAMESPACE, id_of, register
 from envs.registry import TASKS
 from envs.robots import robot_names, shipped_robots
-from envs.tasks.task import ScenePool
+from envs.tasks.pool import ScenePool
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import GoalVecEnv
 

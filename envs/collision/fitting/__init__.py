@@ -1,0 +1,1 @@
+"""Capsules around the shapes of a robot's model, for its files."""

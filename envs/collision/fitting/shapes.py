@@ -1,0 +1,96 @@
+"""Capsules around the shapes that a roboticstoolbox model carries: exact where they are capsules already."""
+
+import numpy as np
+import trimesh
+
+from envs.collision.fitting.capsule import WORTH, fit_capsule, fit_mesh, reach, volume
+from envs.collision.links import link_pose
+from envs.robots.gripper import Gripper
+from td3_robot.errors import ConfigError
+
+RIM = 64  # points in place of a circle
+OPENINGS = 33  # of a gripper; between two of them a finger tip leaves its chord by less than 0.01 mm
+MERGE = 0.8  # two capsules become one whose volume is less than this part of theirs
+SAME = 1e-4  # [m] what is nearer counts as the same place
+
+
+def link_capsules(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
+    """Capsules around the collision shapes of a link, in its frame.
+
+    A sphere, and a cylinder that has a sphere of its own radius on each end, are capsules as they stand. Other
+    cylinders get the smallest capsule around each, all meshes and boxes together up to `most`, see `fitting.fit_mesh`.
+    """
+    meshes = [shape_mesh(shape) for shape in shapes if shape.stype in ("mesh", "cuboid")]
+    spheres = [(shape.T[:3, 3], shape.radius) for shape in shapes if shape.stype == "sphere"]
+    capsules = [_cylinder(shape, spheres) for shape in shapes if shape.stype == "cylinder"]
+    capsules += [np.array([*centre, *centre, radius]) for centre, radius in spheres]
+    if others := {shape.stype for shape in shapes} - {"mesh", "cuboid", "sphere", "cylinder"}:
+        raise ConfigError(f"no capsules for a collision shape of kind {', '.join(sorted(others))}")
+    if meshes:
+        capsules += fit_mesh(trimesh.util.concatenate(meshes), most, worth)
+    return merged(capsules)
+
+
+def _cylinder(shape, spheres: list[tuple[np.ndarray, float]]) -> np.ndarray:
+    """A cylinder and the spheres on its ends as one capsule."""
+    T, half = np.asarray(shape.T), shape.length / 2
+    ends = np.stack([T[:3, 3] + side * half * T[:3, 2] for side in (-1, 1)])
+    caps = [(centre, radius) for centre, radius in spheres if np.linalg.norm(ends - centre, axis=1).min() < SAME]
+    if len(caps) == 2 and all(abs(radius - shape.radius) < SAME for _, radius in caps):
+        return np.append(ends, shape.radius)
+    angle = np.linspace(0, 2 * np.pi, RIM, endpoint=False)
+    rim = shape.radius / np.cos(np.pi / RIM) * np.stack((np.cos(angle), np.sin(angle)), 1) @ T[:3, :2].T
+    centres = np.array([*(ends[0] + rim), *(ends[1] + rim), *(centre for centre, _ in caps)])
+    return fit_capsule(centres, np.array([0.0] * 2 * RIM + [radius for _, radius in caps]))
+
+
+def merged(capsules: list[np.ndarray]) -> list[np.ndarray]:
+    """Without capsules that lie inside another, and with one in place of two where that adds little."""
+    kept = []
+    for capsule in sorted(capsules, key=volume, reverse=True):
+        for index, other in enumerate(kept):
+            ends, radii = np.stack((other, capsule))[:, :6].reshape(4, 3), np.repeat((other[6], capsule[6]), 2)
+            if reach(other[:6].reshape(2, 3), ends, radii) < other[6] + SAME:
+                break
+            both = fit_capsule(ends, radii)
+            if volume(both) < MERGE * (volume(other) + volume(capsule)):
+                kept[index] = both
+                break
+        else:
+            kept.append(capsule)
+    return kept
+
+
+def shape_mesh(shape) -> trimesh.Trimesh:
+    """A mesh or box of a model as triangles in its link's frame [m]."""
+    if shape.stype == "cuboid":
+        mesh = trimesh.creation.box(shape.scale)
+    else:
+        mesh = trimesh.load(shape.filename, force="mesh")
+        mesh.apply_transform(np.diag([*shape.scale, 1.0]))
+    return mesh.apply_transform(np.asarray(shape.T))
+
+
+def finger_meshes(model, gripper: Gripper) -> list[trimesh.Trimesh]:
+    """All that a gripper's fingers sweep from open to shut, as triangles in the frame of its base.
+
+    Args:
+        model: roboticstoolbox's gripper.
+    """
+    root, swept = model.links[0], []
+    for driver in np.linspace(gripper.opened, gripper.closed, OPENINGS):
+        q = gripper.model_q(model, driver)
+        for link in model.links:
+            if moves(link, root):
+                T = link_pose(link, q, root)
+                swept += [shape_mesh(shape).apply_transform(T) for shape in link.collision]
+    return swept
+
+
+def moves(link, root) -> bool:
+    """Whether a joint lies between a gripper's base and the link."""
+    while link is not root:
+        if link.isjoint:
+            return True
+        link = link.parent
+    return False

@@ -1,0 +1,101 @@
+"""NEO, a reactive controller that solves a quadratic programme for every arm at every step."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from envs.controllers.controlled import Controlled
+from envs.controllers.quadratic import QuadraticSolver
+from envs.controllers.reactive import LEAST_ERROR, ReactiveConstants, falling_rates, speed_bounds
+from envs.controllers.servo import pose_error, wanted_velocity
+from envs.kinematics.manipulability import manipulability_gradient
+
+
+@dataclass(frozen=True)
+class NeoConstants(ReactiveConstants):
+    """The constants of NEO.
+
+    Attributes:
+        manipulability: weight of the gradient of the manipulability in the cost.
+    """
+
+    manipulability: float = 0.1
+
+
+class Neo:
+    """NEO: towards the goal, round obstacles and joint limits, by a quadratic programme (QP) at every step.
+
+    Haviland & Corke, "NEO: A Novel Expeditious Optimisation Algorithm for Reactive Motion Control of Manipulators",
+    IEEE Robotics and Automation Letters 6(2), 2021, https://arxiv.org/abs/2010.08686. Over qd and a slack s that lets
+    the TCP leave its straight way:
+
+        minimise   effort/2 |qd|^2 + 1/(2 e) |s|^2 - manipulability dm/dq . qd
+        subject to J qd + s = v,   |qd| <= qdlim,   dampers on joint limits and distances
+
+    where v is the wanted velocity of `servo`, e the sum of the absolute errors [m + rad] and m the manipulability.
+    For a goal without an orientation, J, v, e and m are those of the position. Solved for s, s = v - J qd leaves a
+    strictly convex programme in qd alone. Where its conditions contradict each other the arm is told to stop.
+
+    Differences from the authors' example, https://github.com/petercorke/robotics-toolbox-python examples/neo.py: the
+    rotation error is a rotation vector in the base frame, not roll, pitch and yaw in the TCP's; the slack has no
+    bounds; the nearest point of each link to all obstacles makes one damper, not one to each obstacle; the arm itself
+    and the ground have dampers too. Constants differ where the Panda does better (500 episodes of seed 12345, success
+    and median time of those that arrive; the example has gain 0.5, manipulability 1, obstacles stopped at 0.05 m):
+
+    - reach_pose, gain: 4 90.0% in 1.45 s, 6 89.4% in 1.30 s, 8 90.0% in 1.30 s.
+    - reach_pose, gain 2, manipulability: 1 79.4%, 0.1 87.8%, 0.01 88.0%, 0 88.0%.
+    - reach_pose, gain 8, joint_damper: (0.05, 0.9, 1) 90.0%, (0, 0.9, 1) 90.6%, (0.05, 0.9, 4) 87.6%,
+      (0.05, 0.9, 0.5) 88.8%, (0, 1.5, 1) 90.8% in 1.75 s; effort 0.001: 90.2% in 1.40 s.
+    - reach_avoid, obstacle_damper: (0.05, 0.3, 1) 89.0%, (0.02, 0.3, 1) 94.2%, (0.005, 0.3, 1) 94.6%,
+      (0.01, 0.2, 1) 92.0%, (0.01, 0.1, 1) 83.8%, (0.01, 0.2, 0.5) 94.6%.
+
+    Args:
+        env: the environment to act in; its obstacles are heeded where its task has any.
+        constants: in place of the tuned ones.
+
+    Raises:
+        ConfigError: qpsolvers or quadprog is not installed.
+    """
+
+    def __init__(self, env: Controlled, constants: NeoConstants | None = None):
+        self._env = env
+        self._constants = constants or NeoConstants()
+        self._solver = QuadraticSolver()
+
+    def __call__(self, observation: Tensor) -> Tensor:
+        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
+        qd = self._solver.solve(*self._cost(), *self._collisions(), *self._speeds())
+        qdlim = self._env.model.qdlim
+        return (qd.to(qdlim) / qdlim).clamp(-1.0, 1.0)  # the clamp only removes rounding
+
+    def _cost(self) -> tuple[Tensor, Tensor]:
+        """P (B, n, n) and c (B, n) of the cost qd^T P qd / 2 + c^T qd."""
+        k, moment = self._constants, self._env.moment
+        error, v = _double(pose_error(moment)), _double(wanted_velocity(moment, k.gain))
+        J = _double(moment.J)
+        J_r = J[:, : error.shape[1]]
+        slack = 1.0 / error.abs().sum(1).clamp_min(LEAST_ERROR)
+        P = slack[:, None, None] * (J_r.mT @ J_r) + k.effort * torch.eye(J.shape[2], dtype=J.dtype)
+        pull = slack[:, None] * (J_r.mT @ v[:, :, None])[:, :, 0]
+        return P, -pull - k.manipulability * manipulability_gradient(J, error.shape[1])
+
+    def _speeds(self) -> tuple[Tensor, Tensor]:
+        """Lower and upper bounds of qd, each (B, n): the speed limits, and dampers to the position limits."""
+        model = self._env.model
+        return speed_bounds(
+            _double(self._env.moment.state.q), _double(model.qlim), _double(model.qdlim), self._constants
+        )
+
+    def _collisions(self) -> tuple[Tensor, Tensor]:
+        """A (B, k, n) and b (B, k) of the dampers to what may be hit, A qd <= b; b is infinite for what is far."""
+        env = self._env
+        if env.world.collision is None:
+            return torch.zeros(env.num_envs, 0, len(env.model.qdlim)).double(), torch.zeros(env.num_envs, 0).double()
+        near = env.nearest()
+        return -_double(near.gradient), falling_rates(_double(near.distance), self._constants)
+
+
+def _double(x: Tensor) -> Tensor:
+    """What the solver takes."""
+    return x.double().cpu()

@@ -1,0 +1,1 @@
+"""What an evaluation measures, and how it is shown."""

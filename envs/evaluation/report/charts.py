@@ -1,0 +1,160 @@
+"""Charts as SVG to stand inside a page: lines and text take the page's own colour, so they suit light and dark."""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from envs.evaluation.report.trajectories import Trajectories
+from envs.simulation.kinematic import SimModel
+
+COLOURS = ("#3d7eea", "#e07b2a", "#2f9e6e", "#a35fd0", "#8a8f98")  # by controller; legible on white and on black
+_INK = "#808182"  # stands for the page's colour of text until the page is written
+_SIZE = (4.6, 3.0)  # inches: at this size text stays readable on a telephone
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "td3_robot",  # the same figures, the same file
+    "font.family": "sans-serif",
+    "font.size": 9,
+    **{key: _INK for key in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")},
+    "grid.color": _INK,
+    "grid.alpha": 0.25,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class Error:
+    """A kind of error that a task wants to be zero.
+
+    Attributes:
+        name: for titles.
+        series: its name among `Trajectories.series`.
+        final: the name there of what success is judged by, at the last step.
+        factor, unit: from SI into the unit shown.
+        floor: least value shown on a logarithmic axis, in that unit.
+        tolerance: below which `final` is a success, in that unit; None where there is none.
+    """
+
+    name: str
+    series: str
+    final: str
+    factor: float
+    unit: str
+    floor: float
+    tolerance: float | None
+
+
+def learning_curve(rows: Sequence[dict[str, float]]) -> str:
+    """Success rate over env steps, or over gradient steps where the run learned from a dataset.
+
+    Args:
+        rows: of a run's metrics.csv.
+    """
+    from matplotlib.ticker import EngFormatter
+
+    with _chart("env steps" if rows[-1]["env_steps"] else "gradient steps", "success rate [%]") as chart:
+        points = [(row["env_steps"] or row["gradient_steps"], 100 * row["success_rate"]) for row in rows]
+        chart.axes.plot(*zip(*points), color=COLOURS[0], marker=".")
+        chart.axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 400k
+        chart.axes.locator_params(axis="x", nbins=6)
+        chart.axes.set_ylim(-3, 103)
+    return chart.svg
+
+
+def error_over_time(error: Error, played: dict[str, Trajectories], dt: float) -> str:
+    """Median over episodes, and the band from the 10th to the 90th percentile, a controller each."""
+    with _chart("time [s]", f"{error.name} [{error.unit}]") as chart:
+        for (name, one), colour in zip(played.items(), _colours(len(played))):
+            values = np.where(one.alive, error.factor * one.series[error.series].double(), np.nan)
+            low, median, high = np.nanpercentile(values, (10, 50, 90), axis=1).clip(error.floor)
+            time = dt * np.arange(1, len(values) + 1)
+            chart.axes.fill_between(time, low, high, color=colour, alpha=0.18, linewidth=0)
+            chart.axes.plot(time, median, color=colour, label=name)
+        chart.axes.set_yscale("log")
+        chart.mark(error.tolerance, "y")
+        chart.legend()
+    return chart.svg
+
+
+def final_errors(error: Error, played: dict[str, Trajectories]) -> str:
+    """Histogram of what success is judged by."""
+    finals = {
+        name: (error.factor * one.last(error.final).double()).clamp_min(error.floor).numpy()
+        for name, one in played.items()
+    }
+    everything = np.concatenate(list(finals.values()))
+    low, high = everything.min() / 1.1, everything.max() * 1.1
+    bins = np.geomspace(low, high, 40)
+    with _chart(f"final {error.name} [{error.unit}]", "episodes") as chart:
+        for (name, values), colour in zip(finals.items(), _colours(len(played))):
+            chart.axes.hist(values, bins, histtype="stepfilled", color=colour, alpha=0.25)
+            chart.axes.hist(values, bins, histtype="step", color=colour, label=name)
+        chart.axes.set_xscale("log")
+        chart.mark(error.tolerance, "x")
+        chart.legend()
+    return chart.svg
+
+
+def joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
+    """|qd| / qdlim of every joint over all steps: a bar to the 95th percentile, marks at the median and maximum."""
+    width = 0.8 / len(played)
+    with _chart("joint", "speed over its limit") as chart:
+        for number, ((name, one), colour) in enumerate(zip(played.items(), _colours(len(played)))):
+            ratio = (one.series["qd"][one.alive].double() / model.qdlim.cpu()).abs().numpy()  # (steps, n)
+            median, p95, most = np.percentile(ratio, (50, 95, 100), axis=0)
+            joint = np.arange(1, ratio.shape[1] + 1) + (number - (len(played) - 1) / 2) * width
+            chart.axes.bar(joint, p95, 0.85 * width, color=colour, alpha=0.45, label=name)
+            chart.axes.hlines(median, joint - 0.42 * width, joint + 0.42 * width, color=colour, linewidth=2)
+            chart.axes.plot(joint, most, "_", color=colour, markersize=0.85 * 220 * width / ratio.shape[1])
+        chart.axes.set_xticks(range(1, ratio.shape[1] + 1))
+        chart.mark(1.0, "y")
+        chart.legend()
+    return chart.svg
+
+
+def _colours(count: int) -> list[str]:
+    return [COLOURS[number % len(COLOURS)] for number in range(count)]
+
+
+class _Chart:
+    """Axes to draw on; `svg` is there when the block of `_chart` has ended."""
+
+    svg: str
+
+    def __init__(self, figure, xlabel: str, ylabel: str):
+        self.axes = figure.subplots()
+        self.axes.set_xlabel(xlabel)
+        self.axes.set_ylabel(ylabel)
+
+    def mark(self, value: float | None, axis: str) -> None:
+        """A dashed line across, where success ends or a limit begins."""
+        if value is not None:
+            line = self.axes.axhline if axis == "y" else self.axes.axvline
+            line(value, color=_INK, linestyle="--", linewidth=1)
+
+    def legend(self) -> None:
+        """Names of the controllers, above the axes."""
+        self.axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2)
+
+
+@contextmanager
+def _chart(xlabel: str, ylabel: str) -> Iterator[_Chart]:
+    from matplotlib import rc_context  # here: an evaluation without a report does without
+    from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
+
+    with rc_context(_STYLE):
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        chart = _Chart(figure, xlabel, ylabel)
+        yield chart
+        text = io.StringIO()
+        about = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # none of it
+        figure.savefig(text, format="svg", transparent=True, metadata=about)
+    svg = text.getvalue()
+    chart.svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")

@@ -1,0 +1,7 @@
+"""Any Gymnasium environment as a VecEnv. The other direction, our tasks as Gymnasium ids, is envs/gymnasium_ids.py."""
+
+from envs.from_gymnasium.adapter import GymnasiumEnv
+from envs.from_gymnasium.goals import GoalGymnasiumEnv
+from envs.from_gymnasium.make import DiscreteAsBox, make_gymnasium
+
+__all__ = ["DiscreteAsBox", "GoalGymnasiumEnv", "GymnasiumEnv", "make_gymnasium"]

@@ -1,0 +1,127 @@
+"""Any Gymnasium id as a VecEnv."""
+
+import difflib
+import importlib
+import importlib.util
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import FlattenObservation
+
+from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
+from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
+from td3_robot.errors import ConfigError
+
+_MUJOCO = "'mujoco>=3.8,<3.12'"  # MuJoCo 4 breaks the Fetch environments
+# Packages that register their ids when imported: how those ids begin, the module, what to install.
+_FAMILIES = (
+    (
+        ("Fetch", "Hand", "Adroit", "Franka", "PointMaze", "AntMaze"),
+        "gymnasium_robotics",
+        f"gymnasium-robotics {_MUJOCO}",
+    ),
+    (("Panda",), "panda_gym", "panda-gym"),
+    (("td3_robot/",), "envs.gymnasium_ids", "td3-robot"),
+)
+
+
+class DiscreteAsBox(gym.ActionWrapper):
+    """A Discrete action space of n as a Box of n scores in [-1, 1]; the action with the greatest score is taken.
+
+    The gradient of a deterministic policy reaches every score through the critic, which sees the scores rather than
+    the choice. Of equal scores the first one counts.
+    """
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env)
+        self.action_space = spaces.Box(-1.0, 1.0, (int(env.action_space.n),), np.float32)
+
+    def action(self, action: np.ndarray) -> np.int64:
+        """Scores (n,) -> the chosen action."""
+        return self.env.action_space.start + np.argmax(action)
+
+
+def make_gymnasium(
+    env_id: str, num_envs: int = 1, device: torch.device | str = "cpu", seed: int = 0
+) -> GymnasiumEnv | GoalGymnasiumEnv:
+    """Build B copies of a Gymnasium environment, stepped one after the other.
+
+    Goal environments whose `compute_reward` needs nothing from the info become a GoalVecEnv. Discrete actions become
+    scores (DiscreteAsBox); observations that are neither a Box nor a goal dictionary are flattened as
+    gymnasium.spaces.flatten does it.
+
+    Args:
+        env_id: a registered id, or "module:id" to import the module first. The ids of gymnasium-robotics,
+            panda-gym and our own need no module.
+        num_envs: copies.
+        device: where tensors go; the environments run on the CPU.
+        seed: of the first episodes.
+
+    Raises:
+        ConfigError: no such id, something it needs is not installed, or spaces that cannot be learned with.
+        NotFiniteError: the first observations are NaN or infinite.
+    """
+    if num_envs < 1:
+        raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
+    _find(env_id)
+    copies = SyncVectorEnv([lambda: _make_one(env_id)] * num_envs, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    if is_goal_space(copies.single_observation_space) and (rules := _goal_rules(env_id)):
+        return GoalGymnasiumEnv(copies, rules, device, seed, env_id)
+    return GymnasiumEnv(copies, device, seed, env_id)
+
+
+def _find(env_id: str) -> None:
+    """Import what registers the id, and check that it is registered."""
+    module, _, name = env_id.rpartition(":")
+    needs = module
+    for prefixes, family, packages in _FAMILIES:
+        if not module and name.startswith(prefixes):
+            module, needs = family, packages
+    if module:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            remedy = f"; pip install {needs}" if needs != module else ""
+            raise ConfigError(f"env {env_id!r} needs {module} ({error}){remedy}") from None
+        except Exception as error:  # a module of the user's own, which may fail in any way
+            raise ConfigError(f"env {env_id!r}: module {module} cannot be imported: {_one_line(error)}") from None
+    try:
+        gym.spec(name)
+    except (gym.error.VersionNotFound, gym.error.DeprecatedEnv) as error:
+        raise ConfigError(f"env {env_id!r}: {_one_line(error)}") from None
+    except gym.error.Error:
+        near = [repr(known) for known in difflib.get_close_matches(name, gym.registry, n=3)]
+        hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.pprint_registry() lists the known ones"
+        raise ConfigError(f"unknown env {env_id!r}; {hint}") from None
+
+
+def _make_one(env_id: str) -> gym.Env:
+    try:
+        env = gym.make(env_id, disable_env_checker=True)
+    except Exception as error:  # an environment's own code, which may fail in any way
+        no_mujoco = "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None
+        hint = f"; pip install {_MUJOCO}" if no_mujoco else ""
+        raise ConfigError(f"env {env_id!r} cannot be made: {_one_line(error)}{hint}") from None
+    if isinstance(env.action_space, spaces.Discrete):
+        env = DiscreteAsBox(env)
+    space = env.observation_space
+    if not isinstance(space, spaces.Box) and not is_goal_space(space) and space.is_np_flattenable:
+        env = FlattenObservation(env)
+    return env
+
+
+def _goal_rules(env_id: str) -> GoalRules | None:
+    """The reward and termination as functions of goals, or None where the environment has no such functions."""
+    env = _make_one(env_id)
+    try:
+        return GoalRules(env)
+    except Exception:  # no compute_reward, or one that needs what only a step knows
+        env.close()
+        return None
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,0 +1,104 @@
+"""A robot from any URDF or xacro file: what the registry's YAML files say of theirs is worked out from the model."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
+from envs.robots.gripper import make_gripper
+from envs.robots.urdf import load_urdf
+
+_SAMPLES = 8192
+_HOME_RANGE = 0.6  # of each joint's range, around its middle, that home is looked for in
+_HOME_TURN = 0.5 * np.pi  # [rad or m] and no farther than this from the middle
+_TRIM = 5.0  # percent of the samples that the workspace box leaves out at either end of each axis
+_IN_FRONT, _ABOVE = 0.2, 0.05  # of the reach: the box keeps off the base's column and off the table
+_FEW = 80  # samples that are too few to make a box of
+_THIN = 0.01  # [m] by which the box is wider than the samples, for arms that move in a plane
+
+
+def robot_values(path: str, gripper: str | None = None, tcp: str | None = None) -> dict[str, object]:
+    """Everything that an `envs.robots.Robot` is made of, for `Robot(**values)`.
+
+    Args:
+        path: a .urdf or .xacro file.
+        gripper: a registered gripper, put on with its base at the TCP link, so that the TCP becomes its own; None or
+            "none" for none. Fingers that the file has beyond the TCP link stand still.
+        tcp: the link that is the TCP, or that carries the gripper; None where there is only one it can be.
+
+    Raises:
+        ConfigError: the file is wrong, a choice is missing, or there is no such gripper or link.
+    """
+    hand = None if gripper in (None, "none") else make_gripper(gripper)
+    arm = load_urdf(path, tcp)
+    name = Path(path).name.split(".")[0]
+    model, chain = arm.model, arm.chain
+    if hand is not None:
+        from envs.robots.assembly import assemble  # here: it takes over a second, and a wrong file should not
+
+        model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
+        chain = compile_ets(model.ets())
+    return {
+        "name": name,
+        "rtb": model,
+        "chain": chain,
+        "home": home_pose(chain, arm.qlim),
+        "qlim": arm.qlim,
+        "qdlim": arm.qdlim,
+        "qddlim": arm.qddlim,
+        "workspace": workspace_box(chain, arm.qlim),
+        "_gripper": hand,
+    }
+
+
+def home_pose(chain: Chain, qlim: np.ndarray) -> np.ndarray:
+    """A pose to start from, with bent elbows: away from limits and singularities, the TCP in the workspace box.
+
+    Of 8,192 poses around the middle of the limits whose TCP is in the middle half of the box (or in the box, or
+    anywhere, where none is), the one from which the TCP moves best in its worst direction: the greatest of the smallest
+    singular values of the linear Jacobian, less a tenth for joints at the end of the range searched.
+
+    Args:
+        qlim: (2, n) [rad or m].
+
+    Returns:
+        (n,) [rad or m], the same for the same arm.
+    """
+    middle, half = qlim.mean(0), np.minimum(_HOME_RANGE * np.ptp(qlim, axis=0) / 2, _HOME_TURN)
+    unit = 2.0 * _uniform(len(middle)) - 1.0  # (_SAMPLES, n) in [-1, 1]
+    q = torch.as_tensor(middle) + unit * torch.as_tensor(half)
+    T_be, J = fkine_jacob0(chain.to(dtype=torch.float64), q)
+    speeds = torch.linalg.svdvals(J[:, :3])
+    rank = int((speeds.amax(0) > 1e-6).sum())  # 2 for an arm that moves in a plane
+    score = speeds[:, max(rank - 1, 0)] * (1.0 - 0.1 * unit.square().mean(1))
+    center, extent = workspace_box(chain, qlim).mean(0), np.ptp(workspace_box(chain, qlim), axis=0)
+    off_center = ((T_be[:, :3, 3] - torch.as_tensor(center)).abs() / torch.as_tensor(extent)).amax(1)
+    for margin in (0.25, 0.5, torch.inf):
+        if (near := off_center <= margin).any():
+            return q[torch.where(near, score, -1.0).argmax()].numpy()
+
+
+def workspace_box(chain: Chain, qlim: np.ndarray) -> np.ndarray:
+    """(2, 3) the box that holds most of what the TCP reaches in front of the base and above its plane [m].
+
+    Of 8,192 uniformly random poses inside the limits, those with the TCP in front by a fifth of the arm's reach and
+    above by a twentieth; between the 5th and the 95th percentile along each axis of the base frame.
+
+    Args:
+        qlim: (2, n) [rad or m].
+    """
+    lower, upper = torch.as_tensor(qlim)
+    q = lower + _uniform(len(lower)) * (upper - lower)
+    tcp = fkine(chain.to(dtype=torch.float64), q)[:, :3, 3].numpy()
+    reach = np.percentile(np.linalg.norm(tcp, axis=1), 100.0 - _TRIM)
+    for axis, fraction in ((2, _ABOVE), (0, _IN_FRONT)):
+        there = tcp[:, axis] > fraction * reach
+        if there.sum() > _FEW:  # else the arm hangs, or works behind its base
+            tcp = tcp[there]
+    return np.percentile(tcp, (_TRIM, 100.0 - _TRIM), axis=0) + [[-_THIN], [_THIN]]
+
+
+def _uniform(n: int) -> torch.Tensor:
+    """(_SAMPLES, n) in [0, 1], the same every time."""
+    return torch.rand(_SAMPLES, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

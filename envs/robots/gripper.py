@@ -1,0 +1,146 @@
+"""Grippers: their joints, which of them are drivers, and how the others follow."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from envs.values import CONFIGS, check_keys, numbers, pose, read_values
+from td3_robot.errors import ConfigError, unknown
+
+GRIPPERS = CONFIGS / "grippers"
+_NEEDED = ("root", "joints", "drivers", "closed", "opened", "speed", "tcp")
+
+
+_PADS = ("closing", "approach", "gap", "size", "tip", "finger", "palm")
+
+
+@dataclass(frozen=True)
+class Pads:
+    """What of a two-finger gripper touches a thing that it grasps; directions are in the TCP frame.
+
+    Attributes:
+        closing: (3,) unit vector along which the pads meet.
+        approach: (3,) unit vector from the palm to the finger tips, at a right angle to it.
+        gap: (3,) distance between the pads when shut, half way, and when open, in terms of the driver coordinate [m].
+        size: (2,) of a pad: across, at a right angle to both directions, and along the approach, ending at the tip [m].
+        tip: how far the finger tips are beyond the TCP [m].
+        finger: thickness of a finger along the closing direction [m].
+        palm: (3,) how far the palm is behind the TCP, and half of its width across and along the closing direction [m].
+    """
+
+    closing: np.ndarray
+    approach: np.ndarray
+    gap: np.ndarray
+    size: np.ndarray
+    tip: float
+    finger: float
+    palm: np.ndarray
+
+
+@dataclass
+class Gripper:
+    """A gripper whose joints all follow one driver coordinate.
+
+    Attributes:
+        name: the registry name.
+        joints: joint names, in the order of `q`.
+        drivers: indices into `q` of the right and the left driver joint.
+        mimic: (m,) every joint's position as a multiple of the driver coordinate.
+        closed, opened: driver coordinate when shut and when fully open [rad or m].
+        speed: largest rate of the driver coordinate [rad/s or m/s].
+        links: the link of the model that each joint moves, in the order of `q`.
+        root: the link of the model that is the gripper's base.
+        source: where its model comes from, see `models.load_model`; None where it is part of the arm's own.
+        tcp: (4, 4) pose of the TCP in the gripper's base.
+        pads: what it grasps with; None where its file does not say.
+        q: (m,) current joint positions [rad or m]; starts fully open.
+    """
+
+    name: str
+    joints: tuple[str, ...]
+    drivers: tuple[int, int]
+    mimic: np.ndarray
+    closed: float
+    opened: float
+    speed: float
+    links: tuple[str, ...] = ()
+    root: str = ""
+    source: object = None
+    tcp: np.ndarray = field(default_factory=lambda: np.eye(4))
+    pads: Pads | None = None
+    q: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        self.q = self.mimic * self.opened
+
+    def model_q(self, model, driver: float) -> np.ndarray:
+        """Joint positions of the gripper's model, for drawing.
+
+        Args:
+            model: roboticstoolbox's gripper, which numbers its joints in its own way.
+            driver: the driver coordinate [rad or m].
+
+        Returns:
+            (model.n,) [rad or m]. Joints of the model that the gripper does not know stay at zero, and joints of the
+            gripper that the model holds rigid are not among them.
+        """
+        position = dict(zip(self.links, self.mimic * driver))
+        q = np.zeros(model.n)
+        for link in model.links:
+            if link.isjoint:
+                q[link.jindex] = position.get(link.name.removeprefix(f"{self.name}/"), 0.0)
+        return q
+
+
+def gripper_names() -> list[str]:
+    """Every registered gripper."""
+    return sorted(path.stem for path in GRIPPERS.glob("*.yaml"))
+
+
+def make_gripper(name: str) -> Gripper:
+    """Build a gripper from its file, configs/grippers/NAME.yaml.
+
+    Raises:
+        ConfigError: no such gripper, or values in its file that cannot be right.
+    """
+    if name not in gripper_names():
+        raise unknown("gripper", name, gripper_names())
+    values, owner = read_values(GRIPPERS / f"{name}.yaml"), f"gripper {name!r}"
+    check_keys(owner, values, f"configs/grippers/{name}.yaml", needed=_NEEDED, optional=("model", "pads"))
+    joints, drivers = values["joints"], values["drivers"]
+    if not isinstance(joints, dict) or not all(isinstance(row, list) and len(row) == 2 for row in joints.values()):
+        raise ConfigError(f"{owner}: joints must map every joint to [link, multiple of the driver], got {joints!r}")
+    if not isinstance(drivers, list) or len(drivers) != 2 or not set(drivers) <= set(joints):
+        raise ConfigError(f"{owner}: drivers must be two of the joints {', '.join(joints)}, got {drivers!r}")
+    number = lambda key: float(numbers(owner, key, values[key], ()))  # noqa: E731
+    gripper = Gripper(
+        name=name,
+        joints=tuple(joints),
+        drivers=tuple(list(joints).index(driver) for driver in drivers),
+        mimic=numbers(owner, "joints", [multiple for _, multiple in joints.values()], (len(joints),)),
+        closed=number("closed"),
+        opened=number("opened"),
+        speed=number("speed"),
+        links=tuple(str(link) for link, _ in joints.values()),
+        root=str(values["root"]),
+        source=values.get("model"),
+        tcp=pose(numbers(owner, "tcp", values["tcp"], (6,))),
+        pads=_pads(owner, name, values["pads"]) if "pads" in values else None,
+    )
+    if gripper.closed == gripper.opened or gripper.speed <= 0:
+        raise ConfigError(f"{owner}: closed and opened must differ and speed must be positive")
+    return gripper
+
+
+def _pads(owner: str, name: str, values: object) -> Pads:
+    if not isinstance(values, dict):
+        raise ConfigError(f"{owner}: pads must be a mapping with {', '.join(_PADS)}, got {values!r}")
+    check_keys(f"pads of {owner}", values, f"configs/grippers/{name}.yaml", needed=_PADS, optional=())
+    shapes = {"closing": (3,), "approach": (3,), "gap": (3,), "size": (2,), "tip": (), "finger": (), "palm": (3,)}
+    read = {key: numbers(f"{owner}, pads", key, values[key], shape) for key, shape in shapes.items()}
+    frame = np.stack((read["closing"], read["approach"]))
+    if not np.allclose(frame @ frame.T, np.eye(2), atol=1e-6):
+        raise ConfigError(f"{owner}, pads: closing and approach must be unit vectors at a right angle")
+    if not (np.diff(read["gap"]) > 0).all() or read["gap"][0] < 0:
+        raise ConfigError(f"{owner}, pads: gap must rise from shut to open, got {read['gap'].tolist()}")
+    return Pads(**read | {key: float(read[key]) for key in ("tip", "finger")})

@@ -1,0 +1,258 @@
+"""Read a .urdf or .xacro file into a Tree."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from xml.dom.minidom import Element
+from xml.parsers.expat import ExpatError
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.expatbuilder import parseString
+
+from envs.robots.urdf.ros_packages import RosPackages
+from envs.robots.urdf.tree import MOVING, Joint, Link, Mimic, Pose, Shape, Tree, make_tree
+from envs.robots.urdf.xacro_files import expand_xacro
+from td3_robot.errors import ConfigError, unknown
+
+_MAX_BYTES = 10_000_000
+_MESHES = (".stl", ".dae", ".obj", ".ply", ".glb", ".gltf")
+_AXIS_ROUNDING = 1e-3  # how far from 1 the length of an axis may be: "0.707 0.707 0" is meant well
+_FREE = {"name", "link", "joint", "type", "filename"}  # attributes that hold names
+
+
+def read_urdf(
+    path: str | Path,
+    packages: Mapping[str, str | Path] | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> Tree:
+    """Read and check a robot description.
+
+    Args:
+        path: a .urdf or .xacro file.
+        packages: ROS package name -> folder, for packages that are not found by themselves (see `RosPackages`).
+        arguments: values of a xacro file's <xacro:arg>s.
+
+    Raises:
+        ConfigError: what is wrong with it, in one line that begins with the path.
+    """
+    path = Path(path)
+    if path.suffix not in (".urdf", ".xacro"):
+        raise ConfigError(f"{path}: a robot description ends in .urdf or .xacro")
+    content = _content(path)
+    if path.suffix == ".xacro":
+        content = expand_xacro(path, packages, arguments).encode()
+    elif arguments:
+        raise ConfigError(f"{path}: only a .xacro file takes arguments, got {', '.join(arguments)}")
+    return _Reader(path, RosPackages(path, packages)).tree(content)
+
+
+def _content(path: Path) -> bytes:
+    if path.exists() and not path.is_file():  # a folder, or a pipe that would be waited for
+        raise ConfigError(f"{path}: is no file")
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > _MAX_BYTES:
+        raise ConfigError(f"{path}: has more than {_MAX_BYTES // 1_000_000} MB; a robot description is smaller")
+    if not content.strip():
+        raise ConfigError(f"{path}: is empty")
+    return content
+
+
+class _Reader:
+    """Turns the elements of one file into dataclasses; knows the file for messages and for its meshes."""
+
+    def __init__(self, path: Path, packages: RosPackages):
+        self._path, self._packages = path, packages
+        self._materials: dict[str, tuple[float, ...]] = {}
+
+    def error(self, message: str) -> ConfigError:
+        return ConfigError(f"{self._path}: {' '.join(message.split())}")
+
+    def tree(self, content: bytes) -> Tree:
+        robot = self._root(content)
+        for material in _children(robot, "material"):
+            if color := _child(material, "color"):
+                self._materials[material.getAttribute("name")] = self._color(color)
+        links = [self._link(element) for element in _children(robot, "link")]
+        joints = [self._joint(element) for element in _children(robot, "joint")]
+        return make_tree(str(self._path), robot.getAttribute("name"), links, joints)
+
+    def _root(self, content: bytes) -> Element:
+        """The <robot> element. Prefixes need no declaration: third-party files forget it."""
+        try:
+            robot = parseString(content, namespaces=False, forbid_dtd=True).documentElement
+        except ExpatError as error:
+            raise self.error(f"is not well-formed XML: {error}") from None
+        except DefusedXmlException:
+            raise self.error("has a DOCTYPE or entities, which a robot description has no need of") from None
+        except (LookupError, ValueError) as error:  # encodings that Python does not know, or text not in them
+            raise self.error(f"cannot be decoded: {error}") from None
+        if robot.tagName != "robot":
+            raise self.error(f"has the root element <{robot.tagName}>, expected <robot>")
+        for element in robot.getElementsByTagName("*"):
+            if element.tagName.startswith("xacro:"):
+                raise self.error(f"has <{element.tagName}>, which only a .xacro file may have")
+        return robot
+
+    def _link(self, element: Element) -> Link:
+        name = self._name(element)
+        where = f"link {name!r}"
+        self._check_numbers(element, where)
+        shapes = lambda tag: tuple(self._shape(child, where) for child in _children(element, tag))  # noqa: E731
+        return Link(name, shapes("visual"), shapes("collision"))
+
+    def _shape(self, element: Element, where: str) -> Shape:
+        geometry = _child(element, "geometry")
+        bodies = [child for child in _elements(geometry)] if geometry else []
+        if len(bodies) != 1:
+            raise self.error(f"{where}: a <{element.tagName}> needs a <geometry> with one shape")
+        body, where = bodies[0], f"{where}, <{bodies[0].tagName}>"
+        pose = self._pose(element, where)
+        color = self._material(_child(element, "material"))
+        match body.tagName:
+            case "box":
+                return Shape("box", self._size(body, "size", 3, where), pose, color=color)
+            case "cylinder":
+                size = self._size(body, "radius", 1, where) + self._size(body, "length", 1, where)
+                return Shape("cylinder", size, pose, color=color)
+            case "sphere":
+                return Shape("sphere", self._size(body, "radius", 1, where), pose, color=color)
+            case "mesh":
+                scale = self._numbers(body, "scale", 3, where) if body.hasAttribute("scale") else (1.0, 1.0, 1.0)
+                return Shape("mesh", scale, pose, self._mesh(body.getAttribute("filename"), where), color)
+        raise self.error(str(unknown(f"shape in {where}", body.tagName, ("box", "cylinder", "sphere", "mesh"))))
+
+    def _size(self, element: Element, key: str, count: int, where: str) -> tuple[float, ...]:
+        size = self._numbers(element, key, count, where)
+        if min(size) < 0.0:
+            raise self.error(f"{where}: {key} must not be negative, got {element.getAttribute(key)!r}")
+        return size
+
+    def _mesh(self, uri: str, where: str) -> Path:
+        """The mesh file that a URI or a path relative to the description means."""
+        scheme, _, rest = uri.rpartition("://")
+        if scheme == "package":
+            package, _, inner = rest.partition("/")
+            file = self._packages.find(package) / inner
+        elif scheme in ("", "file"):
+            file = self._path.resolve().parent / rest
+        else:
+            raise self.error(f"{where}: the mesh {uri!r} is neither a file nor a package:// address")
+        if file.suffix.lower() not in _MESHES:
+            raise self.error(f"{where}: the mesh {uri!r} must be one of {', '.join(_MESHES)}")
+        if not file.is_file():
+            raise self.error(f"{where}: the mesh {uri!r} does not exist; looked for {file}")
+        return file.resolve()
+
+    def _material(self, element: Element | None) -> tuple[float, ...] | None:
+        if element is None:
+            return None
+        color = _child(element, "color")
+        return self._color(color) if color else self._materials.get(element.getAttribute("name"))
+
+    def _color(self, element: Element) -> tuple[float, ...]:
+        rgba = self._numbers(element, "rgba", 4, "a material")
+        return tuple(min(max(value, 0.0), 1.0) for value in rgba)
+
+    def _joint(self, element: Element) -> Joint:
+        name, kind = self._name(element), element.getAttribute("type")
+        where = f"joint {name!r}"
+        if kind not in (*MOVING, "fixed"):
+            raise self.error(str(unknown(f"type of {where}", kind, (*MOVING, "fixed"))))
+        self._check_numbers(element, where)
+        ends = {role: _child(element, role) for role in ("parent", "child")}
+        if missing := [role for role, end in ends.items() if end is None or not end.getAttribute("link")]:
+            raise self.error(f"{where} has no <{missing[0]} link=...>")
+        names = {role: end.getAttribute("link") for role, end in ends.items()}
+        if kind == "fixed":
+            return Joint(name, kind, **names, pose=self._pose(element, where))
+        limit, mimic = _child(element, "limit"), _child(element, "mimic")
+        get = lambda key: self._number(limit, key, where) if limit and limit.hasAttribute(key) else None  # noqa: E731
+        lower, upper = get("lower"), get("upper")
+        if limit and (lower is None) != (upper is None):  # the format's default for the one left out
+            lower, upper = lower or 0.0, upper or 0.0
+        if kind != "continuous" and lower is not None and lower > upper:
+            raise self.error(f"{where}: lower limit {lower:g} is above upper limit {upper:g}")
+        return Joint(
+            name,
+            kind,
+            **names,
+            pose=self._pose(element, where),
+            axis=self._axis(_child(element, "axis"), where),
+            lower=lower,
+            upper=upper,
+            velocity=get("velocity"),
+            mimic=self._mimic(mimic, where) if mimic else None,
+        )
+
+    def _axis(self, element: Element | None, where: str) -> tuple[float, ...]:
+        if element is None:
+            return (1.0, 0.0, 0.0)  # the format's default
+        axis = self._numbers(element, "xyz", 3, where)
+        length = math.hypot(*axis)
+        if abs(length - 1.0) > _AXIS_ROUNDING:
+            unit = "" if length == 0 else f", here {' '.join(f'{x / length:.6g}' for x in axis)}"
+            raise self.error(f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not 1{unit}")
+        return tuple(x / length for x in axis)
+
+    def _mimic(self, element: Element, where: str) -> Mimic:
+        get = lambda key, default: self._number(element, key, where) if element.hasAttribute(key) else default  # noqa: E731
+        return Mimic(element.getAttribute("joint"), get("multiplier", 1.0), get("offset", 0.0))
+
+    def _pose(self, element: Element, where: str) -> Pose:
+        origin = _child(element, "origin")
+        if origin is None:
+            return Pose()
+        get = lambda key: self._numbers(origin, key, 3, where) if origin.hasAttribute(key) else (0.0,) * 3  # noqa: E731
+        return Pose(get("xyz"), get("rpy"))
+
+    def _name(self, element: Element) -> str:
+        if not (name := element.getAttribute("name")):
+            raise self.error(f"a <{element.tagName}> has no name")
+        return name
+
+    def _number(self, element: Element, key: str, where: str) -> float:
+        return self._numbers(element, key, 1, where)[0]
+
+    def _numbers(self, element: Element, key: str, count: int, where: str) -> tuple[float, ...]:
+        text = element.getAttribute(key)
+        try:
+            values = tuple(map(_float, text.split()))
+        except ValueError:
+            values = ()
+        if len(values) != count:
+            what = "a number" if count == 1 else f"{count} numbers"
+            raise self.error(f"{where}: {key} of <{element.tagName}> must be {what}, got {text!r}")
+        if not all(map(math.isfinite, values)):
+            raise self.error(f"{where}: {key} of <{element.tagName}> must be finite, got {text!r}")
+        return values
+
+    def _check_numbers(self, element: Element, where: str) -> None:
+        """Nothing in an element is NaN or infinite, also where the value is not used."""
+        for inner in element.getElementsByTagName("*"):
+            for key, text in inner.attributes.items():
+                if key not in _FREE and re.search(r"(^|\s)[+-]?(nan|inf|infinity)(\s|$)", text, re.IGNORECASE):
+                    raise self.error(f"{where}: {key} of <{inner.tagName}> must be finite, got {text!r}")
+
+
+def _float(text: str) -> float:
+    if "_" in text:  # Python takes 1_000 for a number
+        raise ValueError(text)
+    return float(text)
+
+
+def _elements(parent: Element) -> Iterator[Element]:
+    return (node for node in parent.childNodes if node.nodeType == node.ELEMENT_NODE)
+
+
+def _children(parent: Element, tag: str) -> list[Element]:
+    return [element for element in _elements(parent) if element.tagName == tag]
+
+
+def _child(parent: Element, tag: str) -> Element | None:
+    """The first child of that name."""
+    return next(iter(_children(parent, tag)), None)

@@ -1,0 +1,111 @@
+"""The roboticstoolbox model of a robot description, for drawing and as a reference.
+
+roboticstoolbox 1.5 has a reader of its own. It is not used: it fails on third-party files, evaluates xacro files
+unguarded, ignores mimic, and turns the frame of a link whose joint has a skew axis, shapes and all.
+"""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from envs.robots.urdf.tree import Joint, Shape, Tree
+
+_AXES = ("x", "y", "z")
+
+
+def build_model(tree: Tree, moving: Collection[str] | None = None):
+    """A roboticstoolbox Robot whose links have the names, frames, shapes and limits of the description.
+
+    Args:
+        tree: the description.
+        moving: names of the joints that move; None lets all move, mimic joints as if they were free. The others stand
+            still: at zero, at the limit nearest to it, or where their leader there has a mimic joint.
+    """
+    import roboticstoolbox as rtb  # here: it takes over a second, and a wrong file should not
+
+    links = {tree.root: rtb.Link(rtb.ETS(), name=tree.root, **_shapes(tree, tree.root))}
+    order = [tree.root]
+    for parent in order:  # grows while it is walked: parents come before their children
+        for joint in tree.joints_below(parent):
+            free = joint.moves and (moving is None or joint.name in moving)
+            links |= {link.name: link for link in _links(tree, joint, links[parent], free)}
+            order.append(joint.child)
+    return rtb.Robot(list(links.values()), name=tree.name)
+
+
+def _links(tree: Tree, joint: Joint, parent, free: bool) -> list:
+    """The child link of a joint, after a link that turns for it where its axis is skew.
+
+    roboticstoolbox's joints move about or along x, y and z, and end their link. So a skew axis is turned onto z for
+    one link without shape, and back for the child.
+    """
+    from roboticstoolbox import ET, ETS, Link
+
+    shapes = _shapes(tree, joint.child)
+    if not free:
+        T = joint.pose.T @ motion(joint, resting_position(tree, joint))
+        return [Link(ETS(ET.SE3(T)), name=joint.child, parent=parent, joint_name=joint.name, **shapes)]
+    limits = {"joint_name": joint.name, "qdlim": joint.velocity}
+    if joint.kind != "continuous" and joint.lower is not None:
+        limits["qlim"] = np.array([joint.lower, joint.upper])
+    letter = "t" if joint.kind == "prismatic" else "R"
+    if 1.0 in np.abs(joint.axis):
+        k = int(np.argmax(np.abs(joint.axis)))
+        moves = getattr(ET, letter + _AXES[k])(flip=joint.axis[k] < 0)
+        return [Link(ETS([ET.SE3(joint.pose.T), moves]), name=joint.child, parent=parent, **limits, **shapes)]
+    turn = np.eye(4)
+    turn[:3, :3] = frame_on(joint.axis)
+    onto = ETS([ET.SE3(joint.pose.T @ turn), getattr(ET, letter + "z")()])
+    axis = Link(onto, name=f"{joint.name}:axis", parent=parent, **limits)
+    return [axis, Link(ETS(ET.SE3(turn.T)), name=joint.child, parent=axis, **shapes)]
+
+
+def frame_on(axis: tuple[float, float, float]) -> np.ndarray:
+    """(3, 3) a rotation whose third column is the axis; the identity for +z."""
+    z = np.asarray(axis)
+    x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [0.0, 0.0, 1.0], z)
+    x /= np.linalg.norm(x)
+    return np.stack((x, np.cross(z, x), z), axis=1)
+
+
+def motion(joint: Joint, position: float) -> np.ndarray:
+    """(4, 4) what a joint does at a position [rad or m] (rotation: Rodrigues' formula)."""
+    T, axis = np.eye(4), np.asarray(joint.axis)
+    if joint.kind == "prismatic":
+        T[:3, 3] = position * axis
+    elif joint.moves:
+        K = np.cross(np.eye(3), axis)  # K v = axis x v
+        T[:3, :3] += np.sin(position) * K + (1.0 - np.cos(position)) * K @ K
+    return T
+
+
+def resting_position(tree: Tree, joint: Joint) -> float:
+    """Where a joint stands that nothing moves [rad or m]."""
+    if joint.mimic is not None:
+        return joint.mimic.multiplier * resting_position(tree, tree.joints[joint.mimic.joint]) + joint.mimic.offset
+    if joint.lower is None or joint.kind == "continuous":
+        return 0.0
+    return min(max(0.0, joint.lower), joint.upper)
+
+
+def _shapes(tree: Tree, link: str) -> dict[str, list]:
+    """A link's shapes as roboticstoolbox wants them."""
+    body = tree.links[link]
+    return {
+        "geometry": [_spatial(shape) for shape in body.visuals],
+        "collision": [_spatial(shape) for shape in body.collisions],
+    }
+
+
+def _spatial(shape: Shape):
+    import spatialgeometry as sg
+
+    common = {"pose": shape.pose.T} | ({"color": shape.color} if shape.color else {})
+    match shape.kind:
+        case "box":
+            return sg.Cuboid(shape.size, **common)
+        case "cylinder":
+            return sg.Cylinder(*shape.size, **common)
+        case "sphere":
+            return sg.Sphere(*shape.size, **common)
+    return sg.Mesh(str(shape.mesh), scale=shape.size, **common)

@@ -1,0 +1,1 @@
+"""How arms and what they touch move: one file an engine."""

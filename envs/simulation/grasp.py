@@ -1,0 +1,177 @@
+"""A cube, a table, and the two pads of a gripper: what touches what, without forces, for B hands at once.
+
+All of it is worked out in the frame g of the hand: at the TCP, x across, y along the direction in which the pads close,
+z along the approach. The cube lies level on the table, and whatever touches it takes it for turned as the hand is. The
+model and its limits are described in docs/pick_place.md.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.robots.gripper import Gripper
+
+OVERLAP = 0.01  # [m] by which pads and cube must overlap for a grasp, across and along the approach
+LEVEL = 0.5  # sine of the tilt up to which the closing direction counts as level for a grasp: 30 degrees
+SOFTNESS = 1e-3  # [m] by which the pads may be wider apart than the cube and still touch it, both
+SUBSTEPS = 3  # a hand at 1.6 m/s moves 27 mm in each at 20 Hz: half of a finger and the cube together
+
+
+@dataclass(frozen=True)
+class Hand:
+    """The touching parts of a gripper, and a cube for it.
+
+    Attributes:
+        axes: (3, 3) R_eg, the axes of g in the TCP frame.
+        stroke: driver coordinate when shut and when open [rad or m].
+        gap: distance between the pads when shut, half way, and when open [m].
+        pad: half of a pad's width across [m]; pad_height: its size along the approach, which ends at the tip [m].
+        tip: of the fingers, beyond the TCP [m]; finger: their thickness along y [m].
+        palm: behind the TCP, half of its width across, and along y [m].
+        half: of a side of the cube [m].
+    """
+
+    axes: Tensor
+    stroke: tuple[float, float]
+    gap: tuple[float, float, float]
+    pad: float
+    pad_height: float
+    tip: float
+    finger: float
+    palm: tuple[float, float, float]
+    half: float
+
+    @property
+    def room(self) -> float:
+        """By how much the open pads are wider than the cube [m]."""
+        return self.gap[2] - 2.0 * self.half
+
+
+def compile_hand(gripper: Gripper, half: float, device: torch.device | str = "cpu") -> Hand:
+    """A gripper that has pads, made ready for a cube of side 2 * half [m]."""
+    pads = gripper.pads
+    axes = np.stack((np.cross(pads.closing, pads.approach), pads.closing, pads.approach), 1)
+    return Hand(
+        axes=torch.as_tensor(axes, dtype=torch.float32, device=device),
+        stroke=(gripper.closed, gripper.opened),
+        gap=tuple(pads.gap.tolist()),
+        pad=pads.size[0].item() / 2.0,
+        pad_height=pads.size[1].item(),
+        tip=pads.tip,
+        finger=pads.finger,
+        palm=tuple(pads.palm.tolist()),
+        half=half,
+    )
+
+
+def gap_of(hand: Hand, driver: Tensor) -> Tensor:
+    """Distance between the pads (B,) [m] at driver coordinates (B,): the parabola through the three known ones."""
+    closed, opened = hand.stroke
+    slope, bend = _parabola(hand)
+    u = (driver - closed) / (opened - closed)
+    return hand.gap[0] + u * (slope + bend * u)
+
+
+def driver_of(hand: Hand, gap: float) -> float:
+    """The driver coordinate [rad or m] at which the pads are `gap` [m] apart."""
+    closed, opened = hand.stroke
+    slope, bend = _parabola(hand)
+    rise = gap - hand.gap[0]
+    u = 2.0 * rise / (slope + (slope**2 + 4.0 * bend * rise) ** 0.5)
+    return closed + u * (opened - closed)
+
+
+def _parabola(hand: Hand) -> tuple[float, float]:
+    shut, half_way, opened = hand.gap
+    return 4.0 * half_way - 3.0 * shut - opened, 2.0 * (shut + opened) - 4.0 * half_way
+
+
+def hand_axes(hand: Hand, T_be: Tensor) -> Tensor:
+    """(B, 3, 3) R_bg of TCP poses (..., 4, 4): columns across, closing, approach."""
+    return T_be[..., :3, :3] @ hand.axes
+
+
+def in_hand(R_bg: Tensor, tcp: Tensor, cube: Tensor) -> Tensor:
+    """(B, 3) the cube's centre in g [m], from its and the TCP's position in the base frame."""
+    return ((cube - tcp)[:, :, None] * R_bg).sum(1)
+
+
+def tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
+    """(B,) height of the lowest corner of the finger tips over the table [m]; negative below it."""
+    across, closing, approach = hand_axes(hand, T_be)[:, 2].unbind(1)
+    reach = gap_of(hand, driver) / 2.0 + hand.finger
+    return T_be[:, 2, 3] + hand.tip * approach - hand.pad * across.abs() - reach * closing.abs()
+
+
+def move_cube(
+    hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, held: Tensor, gap_before: Tensor, gap_after: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What a control step does to the cube: the hand moves with its old gap, then the pads open or close.
+
+    Args:
+        T_before, T_after: (B, 4, 4) TCP poses in the base frame.
+        cube: (B, 3) centre in the base frame [m].
+        held: (B,) bool.
+        gap_before, gap_after: (B,) distance between the pads, and what it would be without the cube [m].
+
+    Returns:
+        cube (B, 3), held (B,) and gap (B,) after the step.
+    """
+    before, after = hand_axes(hand, T_before), hand_axes(hand, T_after)
+    tcp = T_after[:, :3, 3]
+    offset = in_hand(before, T_before[:, :3, 3], cube)
+    carried = tcp + (after * offset[:, None]).sum(2)
+    carried[:, 2].clamp_(min=hand.half)  # the table lets it slip in the pads
+    cube = torch.where(held[:, None], carried, _push(hand, T_before, T_after, cube, gap_before))
+    p = in_hand(after, tcp, cube)
+    x, y, z = p.unbind(1)
+    across = hand.half + hand.pad - x.abs()  # overlaps of pads and cube, positive where there is one
+    below, above = hand.tip + hand.half - z, z + hand.half - (hand.tip - hand.pad_height)
+    between = (across > 0) & (below > 0) & (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS)
+    gap = torch.where(between, gap_after.clamp_min(2.0 * hand.half), gap_after)
+
+    room = (gap / 2.0 - hand.half).clamp_min(0.0)
+    shift = torch.where(between, torch.maximum(torch.minimum(y, room), -room) - y, 0.0)
+    cube = cube + shift[:, None] * after[:, :, 1]
+    grasp = (torch.minimum(torch.minimum(across, below), above) >= OVERLAP) & ((after[:, 2, 1].abs() <= LEVEL) | held)
+    held = between & grasp & (gap <= 2.0 * hand.half + SOFTNESS)
+    height = torch.where(held, cube[:, 2].clamp_min(hand.half), hand.half)  # let go, it falls within the step
+    return torch.cat((cube[:, :2], height[:, None]), 1), held, gap
+
+
+def _push(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
+    """The free cube (B, 3), moved along the table out of the way of fingers and palm by the least displacement."""
+    share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=cube.device)[1:, None, None, None]
+    T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close
+    sides = hand_axes(hand, T)
+    sides = torch.cat((sides, -sides), 3)  # (SUBSTEPS, B, 3, 6) outward from a box
+    level = sides * sides.new_tensor([1.0, 1.0, 0.0])[:, None]
+    reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(1e-6)  # of a metre out, along the table
+    ways = (level / reach).transpose(2, 3)  # (SUBSTEPS, B, 6, 3) horizontal unit vectors
+    bounds = _boxes(hand, gap) + T[:, :, None, :3, 3] @ sides  # (SUBSTEPS, B, 3, 6) from the base's origin
+    for i in range(SUBSTEPS):
+        depth = bounds[i] - cube[:, None] @ sides[i]  # (B, 3, 6) how deep the cube is in each box, from each side
+        distance, side = (depth / reach[i]).min(2)
+        distance = torch.where(depth.amin(2) > 0.0, distance, 0.0)
+        out = ways[i].gather(1, side[:, :, None].expand(-1, -1, 3))
+        cube = cube + (out * distance[:, :, None]).sum(1)
+    return cube
+
+
+def _boxes(hand: Hand, gap: Tensor) -> Tensor:
+    """Where the cube's centre may not be, (B, 3, 6) [m]: both fingers and the palm, each as a box in g.
+
+    The first three of six are the upper corner, the others the lower one, negated. A corner at infinity closes the way
+    out on that side. Pads that are closer together than the cube is wide have no inside: then the first finger stands
+    for both, and the second is nowhere.
+    """
+    behind, palm_x, palm_y = hand.palm
+    one, inf = torch.ones_like(gap), torch.full_like(gap, torch.inf)
+    apart = gap >= 2.0 * hand.half - SOFTNESS
+    inner, outer, pad, tip = -gap / 2.0, gap / 2.0 + hand.finger, hand.pad * one, hand.tip * one
+    right = torch.stack((pad, outer, tip, pad, torch.where(apart, inner, outer), inf), 1)
+    left = torch.stack((pad, torch.where(apart, inner, -inf), tip, pad, outer, inf), 1)
+    palm = torch.stack((palm_x * one, palm_y * one, -behind * one, palm_x * one, palm_y * one, inf), 1)
+    return torch.stack((right, left, palm), 1) + hand.half

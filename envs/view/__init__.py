@@ -1,0 +1,1 @@
+"""The arms, drawn: in the browser, and in recordings."""

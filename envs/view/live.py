@@ -1,0 +1,187 @@
+"""Watching the policy while it learns: one simulated arm in a process of its own.
+
+The learner only copies its weights into shared memory now and then, and never waits for the viewer. The
+viewer's process loads the newest weights, steps its arm in real time and draws it. It ends when its tab
+is closed and when the learner is gone, however that ended.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.multiprocessing
+from torch import Tensor, nn
+
+from envs.robots import Robot
+from envs.view.browser import find_browser
+from envs.view.swift import Frame, SwiftViewer
+from td3_robot.errors import Td3RobotError, ViewerError
+
+_NICENESS = 10  # the learner comes first where there are fewer cores than processes
+_PUBLISH_PERIOD = 0.2  # [s] the eye does not tell more policies a second apart
+
+
+class SharedWeights:
+    """A module's parameters and buffers, published by one process and loaded by another.
+
+    Args:
+        module: the first to publish; those to come have the same names, shapes and types.
+    """
+
+    def __init__(self, module: nn.Module):
+        state = module.state_dict()
+        self._tensors = {name: value.detach().cpu().clone().share_memory_() for name, value in state.items()}
+        self._version = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._lock = torch.multiprocessing.get_context("spawn").Lock()
+
+    def publish(self, module: nn.Module) -> bool:
+        """Copy the module's state in. If a reader is at it, return False at once: a later version will do."""
+        if not self._lock.acquire(block=False):  # also what happens for good after a reader was killed at it
+            return False
+        try:
+            for name, value in module.state_dict().items():
+                self._tensors[name].copy_(value)
+            self._version += 1
+        finally:
+            self._lock.release()
+        return True
+
+    @property
+    def version(self) -> int:
+        """How many times the state was published."""
+        return int(self._version)
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """A copy of the newest state, for `load_state_dict`."""
+        with self._lock:
+            return {name: value.clone() for name, value in self._tensors.items()}
+
+
+class LiveView:
+    """The learner's side of the view. Use it as a context manager, or `close` it.
+
+    It returns once the page shows the robot, so whatever prevents that is known before training starts.
+
+    Args:
+        make_robot: builds the robot to show, in the viewer's process; picklable like `rollout`.
+        rollout: called in the viewer's process with the shared weights; yields the frames to show, one a
+            control step, without end, and loads newer weights when it likes (`version`, `snapshot`).
+            Must be picklable: a module-level function, or functools.partial of one.
+        policy: what to show first; `publish` takes its successors.
+        open_browser: as for SwiftViewer; if False, `on_url` is called with the address to open.
+        on_url: takes the page's address as soon as it is known.
+
+    Raises:
+        ViewerError: the page cannot be shown on this machine.
+    """
+
+    def __init__(
+        self,
+        make_robot: Callable[[], Robot],
+        rollout: Callable[[SharedWeights], Iterator[Frame]],
+        policy: nn.Module,
+        open_browser: bool = True,
+        on_url: Callable[[str], None] = lambda url: None,
+    ):
+        if open_browser:
+            find_browser()  # here as well: starting a process to learn that there is none takes seconds
+        self._weights = SharedWeights(policy)
+        self._published_at = time.monotonic()
+        spawn = torch.multiprocessing.get_context("spawn")  # a fork would copy the learner's locked threads
+        pipe, childs_end = spawn.Pipe()
+        self._process = spawn.Process(
+            target=_view, args=(make_robot, rollout, self._weights, childs_end, open_browser), daemon=True
+        )
+        with _interrupts_held():
+            self._process.start()
+        childs_end.close()
+        try:
+            self._await(pipe, on_url)
+        except BaseException:
+            self.close()
+            raise
+
+    def _await(self, pipe, on_url: Callable[[str], None]) -> None:
+        """Take the page's address, then the word that the robot is shown; either may be an error instead."""
+        for tell in (on_url, lambda shown: None):
+            try:
+                message = pipe.recv()
+            except EOFError:
+                raise ViewerError("the viewer's process ended before it could show anything") from None
+            if isinstance(message, Exception):
+                raise message
+            tell(message)
+
+    def __enter__(self) -> "LiveView":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether somebody may still be watching."""
+        return self._process.is_alive()
+
+    def publish(self, policy: nn.Module) -> None:
+        """Offer the policy as it is now. Call it after every update: at most 5 a second are copied."""
+        now = time.monotonic()
+        if now - self._published_at >= _PUBLISH_PERIOD and self._weights.publish(policy):
+            self._published_at = now
+
+    def close(self) -> None:
+        """End the viewer's process. Does nothing the second time."""
+        self._process.terminate()
+        self._process.join()
+
+
+def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool) -> None:
+    """The viewer's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _interrupts_held does nothing
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    torch.set_num_threads(1)
+    shown = False
+    try:
+        with SwiftViewer(make_robot(), open_browser) as viewer:
+            pipe.send(viewer.url)
+            for frame in rollout(weights):
+                if not viewer.show(*frame):
+                    break
+                if not shown:
+                    pipe.send("shown")
+                    shown = True
+    except Td3RobotError as error:
+        if shown:  # nobody reads the pipe any more
+            print(f"the live view ended: {error}", file=sys.stderr)
+        else:
+            pipe.send(error)
+
+
+@contextmanager
+def _interrupts_held():
+    """A process started in here never gets Ctrl-C, not even while it is still importing.
+
+    Ctrl-C in a terminal goes to every process of the group; it is for the learner, which then closes the
+    viewer. The blocked signals of a process are what its children start with.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """A killed parent cannot end its daemons; this one sees it go."""
+    torch.multiprocessing.parent_process().join()
+    os._exit(0)

@@ -1,0 +1,97 @@
+"""Episodes of a policy in the browser view and in recordings."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import chain, count, islice, repeat
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from envs.arm_env import ArmEnv
+from envs.view.live import SharedWeights
+from envs.view.recording import record
+from envs.view.scene import scene_shapes
+from envs.view.swift import Frame, SwiftViewer
+from envs.world import Moment
+
+Policy = Callable[[Tensor], Tensor]  # observation (1, o_dim) -> action (1, a_dim)
+
+RECORDED_EPISODES = 3  # of a video
+
+
+def show_episodes(policy: Policy, env: ArmEnv, seed: int, number: int | None = None) -> None:
+    """Play in the browser, in real time, until its tab is closed.
+
+    Raises:
+        ViewerError: the page cannot be shown on this machine.
+    """
+    with SwiftViewer(env.robot) as viewer:
+        for frame in chain.from_iterable(episodes(policy, env, seed, number)):
+            if not viewer.show(*frame):
+                return
+
+
+def record_episodes(policy: Policy, env: ArmEnv, seed: int, path: Path, number: int | None = None) -> None:
+    """Write a video of the first episodes to a .gif or .mp4, or the end of the first one to a .png.
+
+    With a `number`, see `episodes`, a video is of this one alone.
+
+    Raises:
+        ConfigError, ViewerError: as `recording.record`.
+    """
+    played = episodes(policy, env, seed, number)
+    still = path.suffix.lower() == ".png"
+    recorded = RECORDED_EPISODES if number is None else 1
+    frames = next(played)[-1:] if still else chain.from_iterable(islice(played, recorded))
+    record(env.robot, frames, path)
+
+
+def live_episodes(
+    make_env: Callable[[], ArmEnv], seed: int, policy: nn.Module, weights: SharedWeights
+) -> Iterator[Frame]:
+    """What a `LiveView` shows: episodes of one arm without end, each with the newest weights."""
+    played = episodes(policy, make_env(), seed)
+    while True:
+        policy.load_state_dict(weights.snapshot())
+        yield from next(played)
+
+
+def episodes(policy: Policy, env: ArmEnv, seed: int, number: int | None = None) -> Iterator[list[Frame]]:
+    """Play one episode after another, without end.
+
+    Args:
+        env: of one arm.
+        seed: of the starts and goals.
+        number: what to call every one of them, where `env` plays the same one again and again; None counts from 1.
+
+    Yields:
+        The frames of an episode: its start, then one a control step.
+    """
+    observation = env.reset(seed)
+    for shown in count(1) if number is None else repeat(number):
+        frames, observation = _episode(policy, env, observation, shown)
+        yield frames
+
+
+@torch.no_grad()
+def _episode(policy: Policy, env: ArmEnv, observation: Tensor, number: int) -> tuple[list[Frame], Tensor]:
+    """The frames of one episode and the first observation of the next."""
+    start = env.task.outcome(env.world, env.moment, torch.zeros(1, env.a_dim, device=env.device))
+    frames = [_frame(env, env.moment, number, start.position_error, start.measures)]
+    ended = False
+    while not ended:
+        step = env.step(policy(observation))
+        observation = step.observation
+        frames.append(_frame(env, env.arrived, number, step.info["position_error"], step.info))
+        ended = bool(step.terminated | step.truncated)
+    return frames, observation
+
+
+def _frame(env: ArmEnv, moment: Moment, number: int, error: Tensor, measures: dict[str, Tensor]) -> Frame:
+    """What a moment looks like, with the error that its task wants to be zero."""
+    text = f"episode {number}, error {1000 * error.item():.1f} mm"
+    if "rotation_error" in measures:
+        text += f" and {math.degrees(measures['rotation_error'].item()):.1f} degrees"
+    state, shapes = moment.state, tuple(scene_shapes(env.task, env.world, moment))
+    return Frame(state.q[0].cpu().numpy(), state.gripper.item(), text=text, dt=env.task.dt, shapes=shapes)

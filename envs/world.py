@@ -1,0 +1,103 @@
+"""What a task and a controller are given: the world that stays, and the moment that B arms are in."""
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from envs import kinematics
+from envs.collision import CollisionModel, Obstacles
+from envs.kinematics.rotations import rotation_error, to_matrix
+from envs.robots import Robot
+from envs.simulation.kinematic import SimModel, SimState
+
+GROUND = 0.0  # height of the ground in the base frame [m]
+
+# What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a step depends on.
+Scene = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class World:
+    """What stays the same over all episodes, on one device.
+
+    Attributes:
+        robot, model: the robot as it was registered, and as the simulator's tensors.
+        workspace: (2, 3) lower and upper corner of the box that goals lie in, base frame [m].
+        collision: the robot's capsules; None where nothing needs them.
+    """
+
+    robot: Robot
+    model: SimModel
+    workspace: Tensor
+    collision: CollisionModel | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.workspace.device
+
+    @property
+    def home(self) -> Tensor:
+        """(n,) [rad or m]."""
+        return torch.as_tensor(self.robot.home, dtype=torch.float32, device=self.device)
+
+    def random_q(self, count: int, generator: torch.Generator) -> Tensor:
+        """(count, n) joint positions, uniform inside qlim [rad or m]."""
+        lower, upper = self.model.qlim
+        return lower + torch.rand(count, len(lower), generator=generator, device=self.device) * (upper - lower)
+
+    def in_workspace(self, position: Tensor) -> Tensor:
+        """Whether positions (..., 3) in the base frame [m] lie in the box that goals are drawn in; (...) bool."""
+        return ((position > self.workspace[0]) & (position < self.workspace[1])).all(-1)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """B arms at one time, and of their kinematics what every task needs.
+
+    Attributes:
+        state: the arms.
+        T_be: (B, 4, 4) TCP poses.
+        J: (B, 6, n) geometric Jacobians in the base frame.
+        scene: what is around them.
+        steps: (B,) control steps since the episode began.
+    """
+
+    state: SimState
+    T_be: Tensor
+    J: Tensor
+    scene: Scene
+    steps: Tensor
+
+    @property
+    def tcp(self) -> Tensor:
+        """(B, 3) TCP positions in the base frame [m]."""
+        return self.T_be[:, :3, 3]
+
+    @property
+    def obstacles(self) -> Obstacles:
+        """What stands around the arms."""
+        return obstacles_of(self.scene)
+
+    @functools.cached_property
+    def R_goal(self) -> Tensor:
+        """(B, 3, 3) wanted orientation of the TCP, where goals are poses: position and quaternion."""
+        return to_matrix(self.scene["goal"][:, 3:])
+
+    @functools.cached_property
+    def rotation_error(self) -> Tensor:
+        """(B, 3) rotation vector in the base frame from the TCP's orientation to the wanted one [rad]."""
+        return rotation_error(self.T_be[:, :3, :3], self.R_goal)
+
+
+def obstacles_of(scene: Scene) -> Obstacles:
+    """The obstacles in B scenes; of a kind that a task does not have, none."""
+    return Obstacles(*(scene.get(name) for name in ("spheres", "boxes", "walls")))
+
+
+def moment_of(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
+    """A moment, with the kinematics of its arms worked out."""
+    T_be, J = kinematics.fkine_jacob0(world.model.chain, state.q)
+    return Moment(state, T_be, J, scene, steps)

@@ -1,0 +1,202 @@
+"""Capsules around shapes and meshes hold all of them and little else; the files that ship do; the command."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+from spatialgeometry import Cuboid, Cylinder, Ellipsoid, Sphere
+from spatialmath import SE3
+
+import envs.collision.files
+import envs.collision.fitting.robot
+from envs import fit_collision
+from envs.collision.compiler import place_capsules
+from envs.collision.files import CAPSULES, read_capsules, write_capsules
+from envs.collision.fitting import apart
+from envs.collision.fitting.capsule import distances, fit_capsule, fit_mesh, volume
+from envs.collision.fitting.shapes import finger_meshes, link_capsules, merged, shape_mesh
+from envs.collision.links import link_pose
+from envs.collision.pairs import choose_pairs
+from envs.robots import make_robot
+from td3_robot.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[3]
+CAPSULE = np.array([0.1, -0.05, 0.2, 0.25, 0.1, 0.25, 0.06])  # any one
+
+
+def holds(capsules: list[np.ndarray], points: np.ndarray) -> bool:
+    inside = [distances(capsule[:6].reshape(2, 3), points) <= capsule[6] + 1e-6 for capsule in capsules]
+    return bool(np.any(inside, 0).all())
+
+
+def surface(capsule: np.ndarray) -> np.ndarray:
+    """(N, 3) points all over a capsule."""
+    extent = capsule[3:6] - capsule[:3]
+    length = np.linalg.norm(extent)
+    mesh = trimesh.creation.capsule(length, capsule[6], (48, 48))
+    mesh.apply_translation((0, 0, -mesh.bounds[:, 2].mean()))
+    turn = trimesh.geometry.align_vectors((0, 0, 1), extent / length)
+    return mesh.apply_transform(turn).vertices + (capsule[:3] + capsule[3:6]) / 2
+
+
+def test_volume_is_that_of_a_cylinder_and_a_ball():
+    assert volume(np.array([0, 0, 0, 0, 3, 4, 2])) == pytest.approx(np.pi * (4 * 5 + 32 / 3))
+
+
+def test_a_capsule_is_found_again_from_points_on_it():
+    points = surface(CAPSULE)
+    found = fit_capsule(points)
+    assert holds([found], points)
+    assert volume(found) == pytest.approx(volume(CAPSULE), rel=0.02)
+
+
+def test_balls_are_held_whole():
+    centres, radii = np.random.default_rng(1).uniform(-0.2, 0.2, (50, 3)), np.linspace(0.01, 0.08, 50)
+    found = fit_capsule(centres, radii)
+    assert (distances(found[:6].reshape(2, 3), centres) + radii <= found[6] + 1e-9).all()
+    assert volume(fit_capsule(centres[:1], radii[:1])) == pytest.approx(4 / 3 * np.pi * radii[0] ** 3, rel=0.05)
+
+
+def angle_piece() -> trimesh.Trimesh:
+    """An L of two long boxes, whose triangles run its whole length."""
+    upright = trimesh.creation.box((0.06, 0.06, 0.5), trimesh.transformations.translation_matrix((0, 0, 0.25)))
+    level = trimesh.creation.box((0.5, 0.06, 0.06), trimesh.transformations.translation_matrix((0.25, 0, 0)))
+    return trimesh.util.concatenate((upright, level))
+
+
+def test_a_mesh_is_held_between_its_corners_too_and_cut_where_that_pays():
+    mesh = angle_piece()
+    points = mesh.sample(3000, seed=0)
+    one, two = [fit_capsule(mesh.vertices)], fit_mesh(mesh, 2)
+    assert len(two) == 2
+    assert holds(one, points) and holds(two, points)
+    assert sum(map(volume, two)) < 0.2 * volume(one[0])
+
+
+def test_a_mesh_is_not_cut_where_it_does_not_pay():
+    """Two capsules around this box fill 7% less than one."""
+    assert len(fit_mesh(trimesh.creation.box((0.1, 0.1, 0.2)), 2)) == 1
+
+
+def test_a_cylinder_between_its_own_spheres_is_a_capsule_as_it_stands():
+    pose = SE3(0.1, 0.2, 0.3) * SE3.Rx(0.7)
+    caps = [Sphere(0.05, pose=pose * SE3.Tz(end)) for end in (-0.1, 0.1)]
+    found = link_capsules([Cylinder(0.05, 0.2, pose=pose), *caps], 3)
+    ends = np.concatenate([(pose * SE3.Tz(end)).t for end in (-0.1, 0.1)])
+    assert len(found) == 1
+    np.testing.assert_allclose(found[0], [*ends, 0.05], atol=1e-12)
+    np.testing.assert_allclose(link_capsules(caps[:1], 3), [[*ends[:3], *ends[:3], 0.05]], atol=1e-12)
+
+
+def test_cylinders_and_boxes_are_held():
+    pose = SE3(0.1, 0.2, 0.3) * SE3.Rx(0.7)
+    shapes = [Cylinder(0.05, 0.2, pose=pose), Cuboid([0.1, 0.2, 0.3], pose=pose)]
+    meshes = [trimesh.creation.cylinder(0.05, 0.2), trimesh.creation.box((0.1, 0.2, 0.3))]
+    for shape, mesh in zip(shapes, meshes):
+        found = link_capsules([shape], 1)
+        assert holds(found, mesh.apply_transform(pose.A).sample(3000, seed=0))
+        assert sum(map(volume, found)) < 3 * mesh.volume
+
+
+def test_shapes_without_a_capsule_are_refused():
+    with pytest.raises(ConfigError, match="ellipsoid"):
+        link_capsules([Ellipsoid([0.1, 0.2, 0.3])], 2)
+
+
+def test_capsules_inside_others_go_and_like_ones_become_one():
+    inner = np.array([0.15, 0, 0.22, 0.15, 0, 0.22, 0.02])
+    away, beside = inner + [1, 1, 1, 1, 1, 1, 0], CAPSULE + [0.001, 0, 0, 0, 0.001, 0, 0]
+    assert len(merged([inner, CAPSULE])) == 1 and len(merged([away, CAPSULE])) == 2
+    (both,) = merged([CAPSULE, beside])
+    assert holds([both], np.concatenate((surface(CAPSULE), surface(beside))))
+
+
+@pytest.mark.parametrize("name", ["lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"])
+def test_the_capsules_that_ship_hold_the_meshes(name):
+    """Points all over the meshes of every link, and of the fingers at every opening."""
+    robot, (capsules, _) = make_robot(name), read_capsules(name)
+    for link in robot.rtb.links:
+        for shape in link.collision:
+            if shape.stype == "mesh":
+                assert holds(capsules[link.name], shape_mesh(shape).sample(1000, seed=0)), link.name
+    if robot._gripper is not None:
+        fingers = read_capsules(robot._gripper.name)[0]["fingers"]
+        swept = trimesh.util.concatenate(finger_meshes(robot.rtb.grippers[0], robot._gripper))
+        assert holds(fingers, swept.sample(5000, seed=0))
+
+
+def test_fingers_are_swept_from_open_to_shut():
+    robot = make_robot("wx250s")
+    model, hand = robot.rtb.grippers[0], robot._gripper
+    swept = {tuple(vertex) for mesh in finger_meshes(model, hand) for vertex in mesh.vertices.round(9)}
+    finger = next(link for link in model.links if link.name == hand.links[0])
+    for driver in (hand.opened, (hand.opened + hand.closed) / 2, hand.closed):
+        T = link_pose(finger, hand.model_q(model, driver), model.links[0])
+        here = shape_mesh(finger.collision[0]).apply_transform(T).vertices.round(9)
+        assert swept.issuperset(map(tuple, here))
+
+
+def test_meshes_decide_which_pairs_never_come_close(monkeypatch):
+    """The Panda's shoulder and upper arm overlap as capsules in a quarter of all configurations, and never do."""
+    monkeypatch.setattr(apart, "SAMPLES", 300)
+    robot = make_robot("panda")
+    model = choose_pairs(place_capsules(robot, read_capsules("panda")[0], []), robot.qlim, robot.home)
+    found = apart.never_close(robot, model)
+    assert ("panda_link1", "panda_link3") in found
+    assert not {("panda_link0", "panda_link7"), ("panda_link1", "panda_link7")} & set(found)
+    assert set(found) <= {pair for pair in model.pairs if "panda_hand" not in pair}
+
+
+def test_every_registered_robot_and_its_gripper_have_capsules():
+    for file in (ROOT / "configs" / "robots").glob("*.yaml"):
+        text = file.read_text()
+        if "repository:" in text:
+            continue  # its meshes are not to be had offline
+        assert (CAPSULES / file.name).is_file()
+    for file in (ROOT / "configs" / "grippers").glob("*.yaml"):
+        assert (CAPSULES / file.name).is_file()
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "new")
+    rows = {"a": [CAPSULE, CAPSULE[[3, 4, 5, 0, 1, 2, 6]]], "/b c": [np.array([-0.0, 1e-9, 0, 0, 0, 0, 0.1])]}
+    write_capsules("arm", "arm", rows, [("a", "/b c")])
+    capsules, apart = read_capsules("arm")
+    assert list(capsules) == list(rows) and apart == [("a", "/b c")]
+    for name, expected in rows.items():
+        np.testing.assert_allclose(capsules[name], expected, atol=1e-6)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["arm.yaml"]
+
+
+def test_the_command_writes_the_pandas_file_as_it_ships(tmp_path, monkeypatch):
+    """The maker's cylinders and spheres, so no search's rounding; the pairs are left to the test of them."""
+    monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path)
+    monkeypatch.setattr(
+        envs.collision.fitting.robot, "never_close", lambda robot, model: [("panda_link1", "panda_link3")]
+    )
+    assert fit_collision.main(["panda"]) == 0
+    written = read_capsules("panda"), read_capsules("panda_hand")
+    monkeypatch.setattr(envs.collision.files, "CAPSULES", CAPSULES)
+    for (found, pairs), (expected, pairs_then) in zip(written, (read_capsules("panda"), read_capsules("panda_hand"))):
+        assert pairs == pairs_then and list(found) == list(expected)
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [(["pandas"], "pandas"), (["panda", "--capsules", "0"], "--capsules"), (["panda", "--gripper", "hook"], "hook")],
+)
+def test_the_command_refuses_in_one_line(arguments, named, capsys):
+    try:
+        code = fit_collision.main(arguments)
+    except SystemExit as stop:  # argparse's own way
+        code = stop.code
+    assert code == 2 and named in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_the_command_says_what_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setitem(fit_collision.NEEDED, "no_such_module", "some-wheel")
+    assert fit_collision.main(["panda"]) == 2
+    assert capsys.readouterr().err == "fit_collision: fitting needs some-wheel; install with: pip install some-wheel\n"

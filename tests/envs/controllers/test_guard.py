@@ -1,0 +1,174 @@
+"""The guard: it leaves alone what is safe, changes the rest as little as it must, and arms do not run into things."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import envs
+from envs.collision import Nearest, Obstacles, clearance, compile_collision, nearest
+from envs.controllers.guard import DEFAULTS, GuardConstants, allowed_rates, guarded
+from envs.evaluation.replay import Replay
+from envs.registry import make_task
+from envs.robots import make_robot
+from envs.simulation.kinematic import SimState, reachable, rest, step
+from td3_robot.errors import ConfigError
+
+DATA = Path(__file__).parents[1] / "data"
+PANDA = make_robot("panda")
+TASK = make_task("reach_avoid")
+
+
+@pytest.fixture(scope="module")
+def world():
+    return TASK.world(PANDA, "cpu")
+
+
+def random_actions(count, seed):
+    return 2 * torch.rand(count, 7, generator=torch.Generator().manual_seed(seed)) - 1
+
+
+def state_of(world, count, seed=0):
+    """Arms that move at up to a third of their speed limits."""
+    generator = torch.Generator().manual_seed(seed)
+    q = world.random_q(count, generator)
+    return SimState(q, world.model.qdlim * (torch.rand(q.shape, generator=generator) - 0.5) * 0.67, torch.zeros(count))
+
+
+def nothing(q):
+    """What is near to arms (B, n) in empty space."""
+    return Nearest(torch.full((len(q), 1), 10.0), torch.zeros(len(q), 1, 7))
+
+
+def test_far_from_everything_an_arm_moves_as_it_is_told(world):
+    state, action = state_of(world, 50), random_actions(50, 1)
+    told = step(world.model, state, action)
+    told_safely = step(world.model, state, guarded(world.model, state, action, nothing(state.q), nothing))
+    assert_close(told_safely.qd, told.qd, rtol=1e-6, atol=1e-6)
+
+
+def test_one_distance_is_held_by_the_least_change_of_velocity(world):
+    """By hand: beyond the bound, the point of the half-space g . x >= -rate nearest to x, in units of what each joint
+    can change its speed by in a period, is x + (-rate - g . x) W g / (g . W g)."""
+    model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)  # so that nothing else bounds the speed
+    state = rest(model, world.home.expand(40, -1))
+    generator = torch.Generator().manual_seed(2)
+    gradient = torch.randn(40, 1, 7, generator=generator)
+    near = Nearest(torch.full((40, 1), 0.011), gradient)
+    action = 0.1 * random_actions(40, 3)
+    rate = allowed_rates(model, near, DEFAULTS)[:, 0]
+
+    x, g, W = (action * model.qdlim).double(), gradient[:, 0].double(), model.dqd.double() ** 2
+    beyond = (-rate.double() - (g * x).sum(1)).clamp(min=0)
+    expected = x + (beyond / (g * W * g).sum(1))[:, None] * W * g
+    assert 5 < (beyond > 0).sum() < 35
+    changed = (guarded(model, state, action, near, nothing) * model.qdlim).double()
+    assert_close(changed, expected, rtol=0, atol=1e-5)
+    assert ((g * changed).sum(1) >= -rate.double() - 1e-5).all()
+
+
+def test_what_it_gives_is_within_reach_whatever_is_near(world):
+    state, generator = state_of(world, 200), torch.Generator().manual_seed(4)
+    near, ahead = (
+        Nearest(0.1 * torch.randn(200, 9, generator=generator), torch.randn(200, 9, 7, generator=generator))
+        for _ in range(2)
+    )
+    qd = guarded(world.model, state, random_actions(200, 5), near, lambda q: ahead) * world.model.qdlim
+    lower, upper = reachable(world.model, state)
+    assert (qd >= lower - 1e-6).all() and (qd <= upper + 1e-6).all()
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0, torch.inf])
+def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
+    """Joint 1 at full speed for 0.9 s: the arm comes near to the wall and does not meet it."""
+    model = dataclasses.replace(world.model, dqd=world.model.dqd * factor)
+    world = dataclasses.replace(world, model=model)
+    wall = Obstacles(walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]]))  # everything with y > 0.4 is wall
+    action = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])
+    state, least = rest(model, world.home[None]), []
+    for _ in range(18):
+        near = nearest(world.collision, state.q, wall)
+        least.append(float(near.distance.min()))
+        state = step(model, state, guarded(model, state, action, near, lambda q: nearest(world.collision, q, wall)))
+    assert 0.0 < min(least) < 0.02
+    free = rest(model, world.home[None])
+    for _ in range(18):
+        free = step(model, free, action)
+    assert nearest(world.collision, free.q, wall).distance.min() < -0.1
+
+
+def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
+    near = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[1.0, 0, 0, 0, 0, 0, 0]]]))
+    constants = GuardConstants(stop=0.005)
+    rate = allowed_rates(world.model, near, constants)
+    assert_close(rate, torch.tensor([[-0.3]]))  # 15 mm in 50 ms
+    action = guarded(world.model, rest(world.model, world.home[None]), torch.zeros(1, 7), near, nothing, constants)
+    assert_close(action[0, 0] * world.model.qdlim[0], torch.tensor(0.3))
+    assert_close(action[0, 1:], torch.zeros(6))
+
+
+def test_the_end_of_the_period_counts_too(world):
+    """What is far now and would be 1 cm deep at its end is kept at `least`: 15 mm in 50 ms, 0.3 m/s less."""
+    ahead = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[-1.0, 0, 0, 0, 0, 0, 0]]]))
+    model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
+    action = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]])
+    state = rest(model, world.home[None])
+    safe = guarded(model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005))
+    assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.3))
+    assert_close(safe[0, 1:], torch.zeros(6))
+
+
+def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
+    """Full speed in a direction that is drawn for each episode, among obstacles."""
+    touched = {}
+    for guard in (False, True):
+        env = envs.make("panda", "reach_avoid", 200, seed=6, guard=guard)
+        env.reset(6)
+        action, hit = torch.sign(random_actions(200, 7)), torch.zeros(200, dtype=torch.bool)
+        going = ~hit
+        for _ in range(env.task.horizon):
+            step = env.step(action)
+            hit |= going & step.terminated
+            going &= ~(step.terminated | step.truncated)
+        touched[guard] = float(hit.float().mean())
+    assert touched[False] > 0.9
+    assert touched[True] < 0.35
+
+
+def test_rewards_are_those_of_the_action_that_was_asked_for():
+    env = envs.make("panda", "reach_avoid", 20, seed=8, guard=True)
+    step = env.step(torch.ones(20, 7))
+    assert_close(step.info["reward/action"], torch.full((20,), -env.task.action_weight))
+
+
+@pytest.mark.parametrize("task", ["reach", "reach_pose", "track", "pick_place"])
+def test_every_task_can_have_a_guard_that_knows_the_ground_and_the_arm(task):
+    """Told to reach down, the hand stops above the ground."""
+    least = {}
+    for guard in (False, True):
+        env = envs.make("panda", task, 4, seed=0, guard=guard)
+        collision = compile_collision(PANDA)
+        action = torch.zeros(4, env.a_dim)
+        action[:, 1] = 1.0  # joint 2 leans the arm forward
+        heights = []
+        for _ in range(40):
+            q = env.step(action).info["q"]
+            heights.append(clearance(collision, q, ground=0.0).min())
+        least[guard] = float(torch.stack(heights).min())
+    assert least[False] < -0.05
+    assert least[True] > 0.0
+
+
+def test_a_replayed_episode_has_the_guard_too():
+    env = envs.make("panda", "reach_avoid", 2, seed=9, guard=True)
+    env.reset(9)
+    again = Replay(env, 0)
+    action = torch.ones(2, 7)
+    assert_close(again.step(action[:1]).info["q"], env.step(action).info["q"][:1])
+
+
+def test_a_guard_for_an_arm_whose_shape_is_not_known_is_refused():
+    with pytest.raises(ConfigError, match="no collision geometry; `python -m envs.fit_collision"):
+        envs.make(str(DATA / "gantry.urdf"), "reach", guard=True)

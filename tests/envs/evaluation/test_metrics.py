@@ -1,0 +1,320 @@
+"""Metrics of trajectories small enough to work out by hand."""
+
+import dataclasses
+import math
+
+import pytest
+import roboticstoolbox as rtb
+import torch
+
+from envs.collision import compile_collision, ground_distance, self_distance
+from envs.evaluation.metrics import (
+    LIMIT_ROUNDING,
+    capsules,
+    join,
+    measure,
+    path_length,
+    rms_jerk,
+    summarise,
+    time_to_goal,
+)
+from envs.kinematics import compile_ets, jacob0
+from envs.kinematics.manipulability import manipulability
+from envs.registry import make_task
+from envs.robots import make_robot
+from envs.simulation.kinematic import SimModel, compile_robot, rest, step
+
+DT = 0.1
+
+
+@pytest.fixture
+def gantry() -> SimModel:
+    """Two sliding joints, along x and along y: the TCP is where the joints are."""
+    return SimModel(
+        chain=compile_ets(rtb.ET.tx() * rtb.ET.ty()),
+        qlim=torch.tensor([[-1.0, -0.25], [1.0, 0.25]]),
+        qdlim=torch.tensor([2.0, 10.0]),
+        dqd=torch.tensor([20.0, 100.0]) * DT,
+        dt=DT,
+        gripper_stroke=(0.0, 0.0),
+        gripper_step=0.0,
+        driver_mimic=torch.empty(0),
+        position_joints=2,
+        qdddlim=torch.tensor([400.0, 500.0]),
+    )
+
+
+@pytest.fixture
+def trajectory() -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Two episodes. A: from (0.1, 0) straight to (0.3, 0), then rest. B: y from 0 to 0.25 to -0.2, in two steps.
+
+    B's third row is not part of its episode, and as bad as can be.
+    """
+    q = torch.tensor([[[0.2, 0.0], [0.5, 0.25]], [[0.3, 0.0], [0.5, -0.2]], [[0.3, 0.0], [9.0, 9.0]]])
+    qd = torch.tensor([[[1.0, 0.0], [0.0, 2.5]], [[1.0, 0.0], [0.0, -4.5]], [[0.0, 0.0], [90.0, 90.0]]])
+    info = {
+        "q": q,
+        "qd": qd,
+        "tcp": torch.cat((q, torch.zeros(3, 2, 1)), 2),
+        "position_error": torch.tensor([[0.1, 0.3], [0.0, 0.4], [0.0, 0.7]]),
+        "success": torch.tensor([[False, True], [True, False], [True, True]]),
+    }
+    return info, torch.tensor([[True, True], [True, True], [True, False]])
+
+
+def test_hand_worked_trajectories(gantry, trajectory):
+    got = measure(gantry, *trajectory)
+    expected = {
+        "success": [1.0, 0.0],
+        "final_position_error_m": [0.0, 0.4],
+        "time_to_goal_s": [0.2, math.nan],
+        "path_length_m": [0.1 + 0.1, 0.25 + 0.45],
+        # A: qd_x 1, 1, 0 changes by 1, 0, -1, and that by 1, -1, -1. B: qd_y changes by 2.5, -7, that by 2.5, -9.5.
+        "rms_jerk": [100 * math.sqrt((1 + 1 + 1) / 6), 100 * math.sqrt((2.5**2 + 9.5**2) / 4)],
+        "manipulability": [1.0, 1.0],  # J of two sliding joints at right angles has two singular values of 1
+        "minimum_manipulability": [1.0, 1.0],
+        "joint_limit_steps": [0.0, 0.5],
+        "joint_limit_violations": [0, 0],
+        "max_abs_qd_over_limit": [1 / 2, 4.5 / 10],
+        "max_abs_qdd_over_limit": [10 / 20, 70 / 100],
+        "max_abs_qddd_over_limit": [100 / 400, 950 / 500],
+        "speed_violations": [0, 0],
+        "acceleration_violations": [0, 0],
+        "jerk_violations": [0, 1],  # B's second step
+    }
+    assert got.keys() == expected.keys()
+    for name, values in expected.items():
+        assert got[name].tolist() == pytest.approx(values, rel=1e-6, nan_ok=True), name
+
+
+def test_every_position_outside_the_limits_is_counted(gantry, trajectory):
+    info, _ = trajectory
+    everything = torch.ones(3, 2, dtype=torch.bool)
+    assert measure(gantry, info, everything)["joint_limit_violations"].tolist() == [0, 2]
+    just_beyond = info | {"q": torch.nextafter(gantry.qlim[1], torch.tensor(torch.inf)).expand(3, 2, 2)}
+    assert measure(gantry, just_beyond, everything)["joint_limit_violations"].tolist() == [6, 6]
+    on_the_limit = info | {"q": gantry.qlim[0].expand(3, 2, 2)}
+    assert measure(gantry, on_the_limit, everything)["joint_limit_violations"].tolist() == [0, 0]
+
+
+def test_every_broken_limit_is_counted_by_step_and_joint(gantry, trajectory):
+    info, alive = trajectory
+    everything = torch.ones(3, 2, dtype=torch.bool)
+    # B's third row: 90 m/s each from rest and from -4.5, so both joints break speed, acceleration and jerk.
+    figures = measure(gantry, info, everything)
+    assert figures["speed_violations"].tolist() == [0, 2]
+    assert figures["acceleration_violations"].tolist() == [0, 2]
+    assert figures["jerk_violations"].tolist() == [0, 3]
+    assert summarise(figures)["limit_violations"] == {"position": 2, "speed": 2, "acceleration": 2, "jerk": 3}
+    slack = 1 + 0.9 * LIMIT_ROUNDING
+    for share, count in ((1.0, 0), (slack, 0), (1 + 1.1 * LIMIT_ROUNDING, 2)):
+        at_the_limit = info | {"qd": (share * gantry.qdlim.double()).expand(3, 2, 2)}
+        assert (
+            measure(gantry, at_the_limit, alive & torch.tensor([[1], [0], [0]]).bool())["speed_violations"][0] == count
+        )
+
+
+def test_a_simulated_arm_breaks_no_limit():
+    """The worst commands there are: full speed one way, then the other, at random."""
+    model = compile_robot(make_robot("panda"), 0.05)
+    generator = torch.Generator().manual_seed(0)
+    lower, upper = model.qlim
+    state = rest(model, lower + torch.rand(50, 7, generator=generator) * (upper - lower))
+    info = {"q": [], "qd": []}
+    for _ in range(60):
+        state = step(model, state, torch.randint(2, (50, 7), generator=generator) * 2.0 - 1)
+        info["q"].append(state.q)
+        info["qd"].append(state.qd)
+    info = {name: torch.stack(rows) for name, rows in info.items()}
+    zeros = torch.zeros(60, 50)
+    info |= {"tcp": torch.zeros(60, 50, 3), "position_error": zeros, "success": zeros.bool()}
+    summary = summarise(measure(model, info, torch.ones(60, 50, dtype=torch.bool)))
+    assert summary["limit_violations"] == {"position": 0, "speed": 0, "acceleration": 0, "jerk": 0}
+    assert summary["max_abs_qd_over_limit"] == pytest.approx(1.0, abs=LIMIT_ROUNDING)
+    assert summary["max_abs_qdd_over_limit"] == pytest.approx(1.0, abs=LIMIT_ROUNDING)
+    assert 0.01 < summary["max_abs_qddd_over_limit"] < 0.09  # 2 qddlim / dt over qdddlim is 0.08
+
+
+def test_no_jerk_figure_without_jerk_limits(gantry, trajectory):
+    figures = measure(dataclasses.replace(gantry, qdddlim=None), *trajectory)
+    assert figures["max_abs_qddd_over_limit"].isnan().all()
+    summary = summarise(figures)
+    assert summary["max_abs_qddd_over_limit"] is None and summary["limit_violations"]["jerk"] is None
+
+
+def test_no_acceleration_figure_without_acceleration_limits(gantry, trajectory):
+    unlimited = dataclasses.replace(gantry, dqd=torch.full((2,), torch.inf))
+    figures = measure(unlimited, *trajectory)
+    assert figures["max_abs_qdd_over_limit"].isnan().all()
+    summary = summarise(figures)
+    assert summary["max_abs_qdd_over_limit"] is None and summary["limit_violations"]["acceleration"] is None
+
+
+def test_episodes_do_not_touch_each_other(gantry, trajectory):
+    info, alive = trajectory
+    together = measure(gantry, info, alive)
+    for i in range(2):
+        alone = measure(gantry, {name: value[:, i : i + 1] for name, value in info.items()}, alive[:, i : i + 1])
+        for name in together:
+            torch.testing.assert_close(alone[name], together[name][i : i + 1], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("success", "length", "steps"),
+    [
+        ("0011", 4, 3),
+        ("1101", 4, 4),  # a visit that does not last does not count
+        ("1111", 4, 1),
+        ("1110", 4, None),
+        ("0000", 4, None),
+        ("0110", 3, 2),  # the last row is not part of the episode
+        ("0101", 3, None),
+    ],
+)
+def test_time_to_goal(success, length, steps):
+    rows = torch.tensor([[c == "1"] for c in success])
+    alive = torch.arange(len(success))[:, None] < length
+    expected = math.nan if steps is None else steps * DT
+    assert time_to_goal(rows, alive, DT).item() == pytest.approx(expected, nan_ok=True)
+
+
+def test_path_of_a_circle_and_of_standing_still():
+    angle = torch.linspace(0, 2 * math.pi, 1001, dtype=torch.float64)
+    circle = torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), 1)
+    tcp = torch.stack((0.5 * circle, torch.full_like(circle, 3.0)), 1)
+    assert path_length(tcp, torch.ones(1000, 2, dtype=torch.bool)).tolist() == pytest.approx([math.pi, 0.0], rel=1e-5)
+
+
+def test_jerk_of_a_joint_whose_acceleration_grows_steadily():
+    time = DT * torch.arange(1, 201, dtype=torch.float64)
+    qd = 0.5 * 3.0 * time**2  # jerk 3 rad/s3; half of it in the first step, when it begins
+    alive = torch.ones(200, 1, dtype=torch.bool)
+    assert rms_jerk(qd[:, None, None], alive, DT).item() == pytest.approx(3.0, rel=2e-3)
+    assert rms_jerk(qd[:3, None, None], alive[:3], DT).item() == pytest.approx(3.0 * math.sqrt((0.25 + 1 + 1) / 3))
+
+
+def test_summary_of_known_episodes():
+    column = lambda *values: torch.tensor(values, dtype=torch.float64)  # noqa: E731
+    nan = math.nan
+    figures = {
+        "success": column(1, 1, 1, 0, 0),
+        "final_position_error_m": column(0.5, 0.1, 0.2, 0.4, 0.3),
+        "time_to_goal_s": column(2.0, 1.0, 1.5, nan, nan),
+        "path_length_m": column(1, 2, 3, 4, 100),
+        "rms_jerk": column(1, 1, 7, 8, 9),
+        "joint_limit_steps": column(0, 0, 0, 0.5, 1),
+        "joint_limit_violations": torch.tensor([0, 0, 2, 0, 1]),
+        "max_abs_qd_over_limit": column(0.1, 0.9, 0.2, 0.3, 0.4),
+        "max_abs_qdd_over_limit": column(0.8, 0.1, 0.2, 0.3, 0.4),
+        "max_abs_qddd_over_limit": column(0.1, 0.1, 0.2, 0.7, 0.4),
+        "speed_violations": column(1, 0, 0, 0, 0),
+        "acceleration_violations": column(0, 4, 0, 1, 0),
+        "jerk_violations": column(0, 0, 0, 0, 0),
+        "manipulability": column(0.1, 0.5, 0.2, 0.3, 0.4),
+        "minimum_manipulability": column(0.1, 0.05, 0.1, 0.1, 0.1),
+    }
+    summary = summarise(figures)
+    assert summary == {
+        "success_rate": pytest.approx(0.6),
+        "final_position_error_m": {"median": pytest.approx(0.3), "p95": pytest.approx(0.4 + 0.8 * 0.1)},
+        "time_to_goal_s": {"median": pytest.approx(1.5)},
+        "path_length_m": {"median": 3.0},
+        "rms_jerk_rad_s3": {"median": 7.0},
+        "joint_limit_hits": pytest.approx(0.3),
+        "joint_limit_violations": 3,
+        "max_abs_qd_over_limit": 0.9,
+        "max_abs_qdd_over_limit": 0.8,
+        "max_abs_qddd_over_limit": 0.7,
+        "limit_violations": {"position": 3, "speed": 1, "acceleration": 5, "jerk": 0},
+        "manipulability": {"median": pytest.approx(0.3), "min": pytest.approx(0.05)},
+    }
+    assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {"median": None}
+
+
+def test_rounds_join_in_order_and_the_surplus_is_dropped():
+    rounds = [{"success": torch.tensor([0.0, 1.0])}, {"success": torch.tensor([2.0, 3.0])}]
+    assert join(rounds, 3)["success"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_manipulability_is_the_product_of_singular_values():
+    """Of six joints and more, by roboticstoolbox; of fewer, by the singular values themselves."""
+    panda, generator = make_robot("panda"), torch.Generator().manual_seed(0)
+    q = torch.rand(20, 7, generator=generator, dtype=torch.float64) * 2 - 1
+    got = manipulability(jacob0(panda.chain.to(dtype=torch.float64), q))
+    expected = [rtb.models.Panda().manipulability(row, method="yoshikawa", axes="all") for row in q.numpy()]
+    assert got.tolist() == pytest.approx(expected, rel=1e-5)  # the chain's constants are rounded to float32
+
+    short = compile_ets(rtb.ET.Rz() * rtb.ET.tx(0.5) * rtb.ET.Rz() * rtb.ET.tx(0.3) * rtb.ET.tz(), torch.float64)
+    q = torch.rand(20, 3, generator=generator, dtype=torch.float64)
+    singular = torch.linalg.svdvals(jacob0(short, q))
+    torch.testing.assert_close(manipulability(jacob0(short, q)), singular.prod(1))
+
+
+def test_manipulability_of_a_singular_arm_is_zero():
+    straight = compile_ets(rtb.ET.tx() * rtb.ET.tx(), torch.float64)  # two joints along the same line
+    assert manipulability(jacob0(straight, torch.zeros(1, 2, dtype=torch.float64))).tolist() == [0.0]
+
+
+def test_figures_of_some_tasks_are_there_where_their_info_is(gantry, trajectory):
+    info, alive = trajectory
+    bare = measure(gantry, info, alive)
+    some = {
+        "rotation_error": torch.tensor([[1.0, 0.2], [0.5, 0.1], [math.pi / 6, 9.0]]),
+        "clearance": torch.tensor([[0.3, 0.2], [0.1, 0.25], [0.2, -5.0]]),
+        "contact": torch.tensor([[False, False], [True, False], [False, True]]),
+        "held": torch.tensor([[True, False], [True, False], [False, True]]),
+    }
+    got = measure(gantry, info | some, alive)
+    assert got["final_rotation_error_deg"].tolist() == pytest.approx([30.0, math.degrees(0.1)], rel=1e-6)
+    assert got["minimum_clearance_m"].tolist() == pytest.approx([0.1, 0.2])
+    assert got["collision_free"].tolist() == [0.0, 1.0]  # B's third row is not part of its episode
+    assert got["grasped"].tolist() == [1.0, 0.0]
+    assert got.keys() - bare.keys() == {
+        "final_rotation_error_deg",
+        "minimum_clearance_m",
+        "collision_free",
+        "grasped",
+    }
+    summary = summarise(got)
+    assert summary["collision_free_rate"] == summary["grasp_rate"] == 0.5
+    assert summary["minimum_clearance_m"] == {"median": pytest.approx(0.15), "min": pytest.approx(0.1)}
+    assert summary["final_rotation_error_deg"]["median"] == pytest.approx((30 + math.degrees(0.1)) / 2)
+    assert not {"collision_free_rate", "grasp_rate", "minimum_clearance_m"} & summarise(bare).keys()
+
+
+def test_tracking_errors_are_those_after_the_first_second(gantry):
+    """Twelve steps of 0.1 s: the tenth ends at 1.0 s, so the last two count; B ends with the eleventh."""
+    steps = 12
+    error = torch.arange(1.0, 1 + steps)[:, None].expand(steps, 2)
+    zeros = torch.zeros(steps, 2)
+    info = {"q": torch.zeros(steps, 2, 2), "qd": torch.zeros(steps, 2, 2), "tcp": torch.zeros(steps, 2, 3)}
+    info |= {"position_error": error, "success": zeros.bool(), "tracking_error_mean": zeros}
+    alive = torch.ones(steps, 2, dtype=torch.bool)
+    alive[11, 1] = False
+    got = measure(gantry, info, alive)
+    assert [row[~row.isnan()].tolist() for row in got["tracking_error_m"]] == [[11.0, 12.0], [11.0]]
+    assert summarise(got)["tracking_error_m"] == {"median": 11.0, "p95": pytest.approx(11.9)}
+
+
+def test_least_clearance_is_to_itself_and_the_ground_where_the_task_says_nothing():
+    robot = make_robot("panda")
+    sim, model = compile_robot(robot, 0.05), compile_collision(robot)
+    lower, upper = sim.qlim
+    q = lower + torch.rand(3, 40, 7, generator=torch.Generator().manual_seed(0)) * (upper - lower)
+    info = {"q": q, "qd": torch.zeros_like(q), "tcp": torch.zeros(3, 40, 3)}
+    info |= {"position_error": torch.zeros(3, 40), "success": torch.zeros(3, 40, dtype=torch.bool)}
+    alive = torch.ones(3, 40, dtype=torch.bool)
+    alive[2] = False
+    got = measure(sim, info, alive, model)["minimum_clearance_m"]
+    each = [torch.minimum(self_distance(model, row), ground_distance(model, row)) for row in q[:2]]
+    torch.testing.assert_close(got.float(), torch.minimum(*each))
+    assert (got < 0).any() and (got > 0).any()
+
+
+def test_capsules_are_there_where_the_robot_and_its_gripper_have_a_file(monkeypatch, tmp_path):
+    world = make_task("reach").world(make_robot("panda"), "cpu")
+    assert capsules(world).links[-1] == "panda_hand"
+    monkeypatch.setattr("envs.evaluation.metrics.CAPSULES", tmp_path)
+    assert capsules(world) is None
+    (tmp_path / "panda.yaml").touch()
+    assert capsules(world) is None  # the hand has none

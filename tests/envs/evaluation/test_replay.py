@@ -1,0 +1,44 @@
+"""One episode of many again: the same start, scene, way and end, whatever the task."""
+
+import pytest
+import torch
+
+import envs
+from envs.evaluation.replay import Replay
+from envs.registry import TASKS
+
+
+def some_policy(env):
+    """Depends on all of the observation, and moves the arm much."""
+    weights = torch.randn(env.o_dim, env.a_dim, generator=torch.Generator().manual_seed(1)) / env.o_dim**0.5
+    return lambda observation: torch.tanh(observation @ weights)
+
+
+def play(env, observation, row=0):
+    """(T,) errors and (T, n) joint positions of one arm until the end of its episode, and what is observed then."""
+    policy, errors, positions, ended = some_policy(env), [], [], False
+    while not ended:
+        step = env.step(policy(observation))
+        observation, ended = step.observation, bool((step.terminated | step.truncated)[row])
+        errors.append(step.info["position_error"][row])
+        positions.append(step.info["q"][row])
+    return torch.stack(errors), torch.stack(positions), observation
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_replayed_episode_ends_as_it_did(task):
+    many = envs.make("panda", task, num_envs=5)
+    errors, positions, _ = play(many, many.reset(7), row=3)
+    many.reset(7)
+    one = Replay(many, 3)
+    first = one.reset(123)
+    again_errors, again_positions, begun = play(one, first)
+    torch.testing.assert_close(again_errors, errors, atol=1e-4, rtol=0)
+    torch.testing.assert_close(again_positions, positions, atol=1e-4, rtol=0)
+    torch.testing.assert_close(begun, first, atol=0, rtol=0)  # it begins anew, again and again
+    torch.testing.assert_close(play(one, begun)[0], again_errors, atol=0, rtol=0)
+
+
+def test_it_takes_over_what_the_environment_pays():
+    many = envs.make("panda", "reach", num_envs=2, sparse=True)
+    assert Replay(many, 1).step(torch.zeros(1, 7)).reward.tolist() == [-1.0]

@@ -1,0 +1,241 @@
+"""The report's page: what it says of known episodes, and that it stands alone."""
+
+import dataclasses
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+import envs
+from envs.evaluation.metrics import measure, summarise
+from envs.evaluation.report import Evaluation, Trajectories, Watched, charts, join, page
+from envs.evaluation.report.failures import failures
+from envs.evaluation.report.page import errors_of
+from envs.view.recording import find_chromium
+
+HORIZON = 60
+CURVE = [{"env_steps": 1000.0 * k, "gradient_steps": k, "success_rate": k / 10} for k in range(1, 11)]
+
+
+def play(env, policy, seed: int) -> Trajectories:
+    """One round of episodes."""
+    watched = Watched(policy, env)
+    observation, infos = env.reset(seed), []
+    for _ in range(env.task.horizon):
+        step = env.step(watched(observation))
+        observation = step.observation
+        infos.append(step.info)
+    info = {name: torch.stack([one[name] for one in infos]) for name in infos[0]}
+    return Trajectories.of_round(torch.ones(len(infos), env.num_envs, dtype=torch.bool), info, watched)
+
+
+@pytest.fixture(scope="module")
+def env():
+    return envs.make("panda", "reach", num_envs=6)
+
+
+@pytest.fixture(scope="module")
+def evaluation(env) -> Evaluation:
+    """A policy that goes to the goal in half of its episodes, beside one that never moves."""
+    columns, goes = env.layout["joint_error"], torch.tensor([1.0, 0, 1, 0, 0, 1])[:, None]
+    transpose = lambda o: torch.tanh(2 * torch.nn.functional.pad(o[:, columns], (0, 1))) * goes  # noqa: E731
+    still = lambda o: torch.zeros(6, 7)  # noqa: E731
+    played = {"policy": play(env, transpose, 1), "<b>still</b>": play(env, still, 1)}
+    return Evaluation(
+        title="a & b </script>",
+        facts={"checkpoint": "checkpoints/<run>"},
+        env=env,
+        summaries={name: summarise(measure(env.model, one.series, one.alive)) for name, one in played.items()},
+        played=played,
+        curve=CURVE,
+        replay=lambda episode: f"replay {episode} <now>",
+    )
+
+
+@pytest.fixture(scope="module")
+def html(evaluation) -> str:
+    return page(evaluation)
+
+
+def embedded(html: str) -> dict:
+    """The data of the 3-D view."""
+    return json.loads(re.search(r'id="paths-data">(.*?)</script>', html, re.DOTALL).group(1))
+
+
+class Outline(HTMLParser):
+    """Notes what a page refers to, and that every element is closed by its own end."""
+
+    VOID = {"meta", "input", "link", "img", "br", "hr"}
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.referred, self.text, self.ids = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.referred += [attributes[name] for name in ("src", "href", "xlink:href", "action") if name in attributes]
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_is_whole_and_refers_to_nothing_outside(html):
+    outline = Outline(html)
+    assert html.startswith("<!DOCTYPE html>")
+    assert all(link.startswith("#") for link in outline.referred)
+    urls = set(re.findall(r"https?://[^\s\"'<)]+", html))
+    assert all(url.startswith("http://www.w3.org/") for url in urls)  # names of XML, which nothing fetches
+    assert not re.search(r"@import|url\((?!#)", html)
+    assert {"paths", "paths-label", "paths-data", "show-succeeded", "show-failed"} <= set(outline.ids)
+
+
+def test_what_it_says_is_text_and_never_markup(html):
+    text = " ".join(Outline(html).text)
+    for words in ("a & b </script>", "checkpoints/<run>", "<b>still</b>", "<now>"):
+        assert words in text
+
+
+def test_the_table_is_the_terminals(html, evaluation):
+    row = re.search(r'<th scope="row">success rate \[%\]</th>((?:<td>[^<]*</td>)*)', html).group(1)
+    shares = [f"{100 * summary['success_rate']:.1f}" for summary in evaluation.summaries.values()]
+    assert re.findall(r"<td>([^<]*)</td>", row) == shares
+
+
+def test_failures_of_the_policy_are_listed_each_with_its_command(html, evaluation):
+    failed = evaluation.played["policy"].failed.tolist()
+    assert {1, 3, 4} <= set(failed) < set(range(6))
+    assert [int(number) for number in re.findall(r"replay (\d+) &lt;now&gt;", html)] == failed
+    assert f"{len(failed)} of 6 episodes" in html
+
+
+def test_paths_are_those_that_were_played(html, evaluation):
+    data, policy = embedded(html), evaluation.played["policy"]
+    assert sorted(path["episode"] for path in data["paths"]) == list(range(6))
+    for path in data["paths"]:
+        episode = path["episode"]
+        assert path["failed"] == (episode in policy.failed.tolist())
+        torch.testing.assert_close(torch.tensor(path["tcp"]), policy.series["tcp"][:, episode], atol=6e-4, rtol=0)
+        assert len(path["goal"]) == 1  # it never moves
+        distance = torch.dist(torch.tensor(path["tcp"][-1]), torch.tensor(path["goal"][0]))
+        assert distance.item() == pytest.approx(policy.last("position_error")[episode].item(), abs=2e-3)
+
+
+def test_no_failure_says_so(evaluation):
+    policy = evaluation.played["policy"]
+    every = dataclasses.replace(policy, series=policy.series | {"success": torch.ones(HORIZON, 6, dtype=torch.bool)})
+    assert "None of 6 episodes." in page(dataclasses.replace(evaluation, played={"policy": every}, curve=[]))
+
+
+def test_rounds_join_in_order_and_the_surplus_is_dropped(evaluation):
+    one, two = evaluation.played.values()
+    both = join([one, two], 8)
+    assert both.alive.shape == (HORIZON, 8)
+    assert torch.equal(both.series["q"], torch.cat((one.series["q"], two.series["q"][:, :2]), 1))
+
+
+# Why an episode failed ----------------------------------------------------------------------------------------
+
+
+def episode(env, steps: int = 4, **changed) -> Trajectories:
+    """A failed episode at home, 100 mm from its goal; dt is 0.05 s."""
+    series = {
+        "success": torch.zeros(steps, 1, dtype=torch.bool),
+        "position_error": torch.full((steps, 1), 0.1),
+        "q": env.world.home.expand(steps, 1, 7),
+    }
+    given = {name: torch.as_tensor(value).reshape(steps, 1, -1).squeeze(-1) for name, value in changed.items()}
+    return Trajectories(torch.ones(steps, 1, dtype=torch.bool), series | given, {})
+
+
+def test_reasons_of_failures(env):
+    def why(**changed):
+        (failure,) = failures(env.model, episode(env, **changed), 10)
+        return failure.why
+
+    assert why(position_error=[0.3, 0.02, 0.1, 0.2]) == "never reached, nearest 20.0 mm"
+    assert why(success=[False, True, True, False]) == "was at the goal, left it after 0.15 s"
+    assert why(contact=[False, True, True, True]) == "contact after 0.10 s"
+    assert why(held=[False] * 4) == "never grasped; never reached, nearest 100.0 mm"
+    assert why(held=[False, True, False, False]).startswith("grasped after 0.10 s, let go; ")
+    assert why(held=[False, True, True, True]) == "never reached, nearest 100.0 mm"
+    assert why(tracking_error_mean=[0.0, 0.0, 0.02, 0.03]) == "mean error 30.0 mm"
+    turned = {"rotation_error": [1.0, math.radians(4), 0.2, 0.3], "position_error": [0.3, 0.1, 0.02, 0.1]}
+    assert why(**turned) == "never reached, nearest 20.0 mm, 4.0 deg"
+    at_limit = env.world.home.repeat(4, 1)
+    at_limit[3, 3], at_limit[3, 5] = env.model.qlim[0, 3], env.model.qlim[1, 5]
+    assert why(q=at_limit) == "never reached, nearest 100.0 mm; ended at a limit of joint 4, 6"
+
+
+def test_only_what_belongs_to_the_episode_counts(env):
+    played = episode(env, success=[False, False, True, True], position_error=[0.3, 0.2, 0.0, 0.0])
+    cut = dataclasses.replace(played, alive=torch.tensor([[True], [True], [False], [False]]))
+    (failure,) = failures(env.model, cut, 10)
+    assert failure.position_error == pytest.approx(0.2) and failure.why == "never reached, nearest 200.0 mm"
+    assert failures(env.model, played, 10) == []
+
+
+def test_errors_are_those_that_the_task_reports(env):
+    (position,) = errors_of(env, episode(env))
+    assert (position.final, position.tolerance, position.unit) == ("position_error", 10.0, "mm")
+    (mean,) = errors_of(env, episode(env, tracking_error_mean=[0.0] * 4))
+    assert mean.final == "tracking_error_mean" and mean.series == "position_error"
+    kinds = errors_of(env, episode(env, rotation_error=[0.0] * 4))
+    assert [kind.unit for kind in kinds] == ["mm", "deg"]
+
+
+def test_charts_take_the_colour_of_the_page_and_name_the_controllers(env, evaluation):
+    (error,) = errors_of(env, evaluation.played["policy"])
+    played = evaluation.played
+    drawn = [charts.error_over_time(error, played, 0.05), charts.final_errors(error, played)]
+    drawn += [charts.joint_speeds(env.model, played)]
+    for svg in drawn:
+        text = " ".join(ElementTree.fromstring(svg).itertext())
+        assert "policy" in text and "<b>still</b>" in text
+        assert "currentColor" in svg and charts._INK not in svg
+    assert charts.learning_curve(CURVE) == charts.learning_curve(CURVE)  # the same figures, the same file
+
+
+def test_errors_of_zero_do_not_break_a_logarithmic_axis(env):
+    played = {"perfect": episode(env, position_error=[0.0] * 4)}
+    (error,) = errors_of(env, played["perfect"])
+    for svg in (charts.error_over_time(error, played, 0.05), charts.final_errors(error, played)):
+        assert "nan" not in svg.lower().replace("dominant", "")
+
+
+# In a browser -------------------------------------------------------------------------------------------------
+
+
+def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    (tmp_path / "index.html").write_text(html)
+    address, asked, complaints = f"file://{tmp_path}/index.html", [], []
+    ink = """() => { const c = document.getElementById("paths");
+        return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.filter((x) => x).length; }"""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 390, "height": 800})
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("console", lambda message: complaints.extend([message.text] * (message.type == "error")))
+        tab.goto(address)
+        tab.wait_for_function(f"({ink})() > 0")
+        everything = tab.evaluate(ink)
+        tab.uncheck("#show-failed")
+        tab.uncheck("#show-succeeded")
+        assert 0 < tab.evaluate(ink) < everything  # the ground stays
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390  # nothing sticks out of a telephone
+        browser.close()
+    assert asked == [address] and complaints == []

@@ -1,0 +1,90 @@
+"""make_gymnasium: Gymnasium ids as VecEnvs, and ids that cannot be had."""
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from envs.from_gymnasium import make_gymnasium
+from td3_robot.errors import ConfigError
+from td3_robot.vec_env import VecEnv
+
+
+@pytest.mark.parametrize(
+    ("env_id", "o_dim", "a_dim"),
+    [("HalfCheetah-v5", 17, 6), ("CartPole-v1", 4, 2), ("FrozenLake-v1", 16, 4), ("FetchReach-v4", 16, 4)],
+)
+def test_an_id_becomes_a_vec_env(env_id, o_dim, a_dim):
+    env = make_gymnasium(env_id, 2)
+    assert isinstance(env, VecEnv) and (env.num_envs, env.o_dim, env.a_dim) == (2, o_dim, a_dim)
+    step = env.step(torch.zeros(2, a_dim))
+    assert step.observation.shape == (2, o_dim) and step.reward.shape == (2,)
+    env.close()
+
+
+def test_a_time_limit_truncates_and_does_not_terminate():
+    env = make_gymnasium("Pendulum-v1", 1)
+    steps = [env.step(torch.zeros(1, 1)) for _ in range(400)]
+    assert [i for i, step in enumerate(steps) if step.truncated] == [199, 399]
+    assert not any(step.terminated for step in steps)
+    assert not torch.equal(steps[199].observation, steps[199].next_observation)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        ("HalfCheetha-v5", "unknown env 'HalfCheetha-v5'; did you mean 'HalfCheetah-v5'"),
+        ("FetchRaech-v4", "unknown env 'FetchRaech-v4'; did you mean 'FetchReach-v4'"),
+        ("td3_robot/PandaRaech-v0", "did you mean 'td3_robot/PandaReach-v0'"),
+        ("HalfCheetah", "unknown env 'HalfCheetah'; did you mean 'HalfCheetah-v5'"),
+        ("FetchReach-v9", "env 'FetchReach-v9': VersionNotFound: .*`v4`"),
+        ("FetchReach-v2", "env 'FetchReach-v2': DeprecatedEnv: .*`FetchReach-v4`"),
+        ("qqqqqq", "unknown env 'qqqqqq'; gymnasium.pprint_registry"),
+        ("", "unknown env ''"),
+        ("no_such_module:Fetch-v0", "env 'no_such_module:Fetch-v0' needs no_such_module .*no_such_module.\\)$"),
+    ],
+)
+def test_an_id_that_is_not_there_is_named_with_what_is_near(env_id, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        make_gymnasium(env_id)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "module", "message"),
+    [
+        ("FetchReach-v4", "gymnasium_robotics", r"pip install gymnasium-robotics 'mujoco>=3.8,<3.12'"),
+        ("PandaReach-v3", "panda_gym", "pip install panda-gym"),
+    ],
+)
+def test_what_is_not_installed_is_named(monkeypatch, env_id, module, message):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=f"env '{env_id}' needs {module} .*{message}"):
+        make_gymnasium(env_id)
+
+
+def test_without_mujoco_its_package_is_named(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.mujoco", "mujoco"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(ConfigError, match=r"env 'HalfCheetah-v5' cannot be made: .*; pip install 'mujoco>=3.8,<3.12'"):
+        make_gymnasium("HalfCheetah-v5")
+
+
+@pytest.mark.parametrize("num_envs", [0, -1])
+def test_there_must_be_an_environment(num_envs):
+    with pytest.raises(ConfigError, match=f"num_envs must be at least 1, got {num_envs}"):
+        make_gymnasium("Pendulum-v1", num_envs)
+
+
+class Unbounded(gym.Env):
+    observation_space = action_space = spaces.Box(-np.inf, 1, (2,))
+
+
+def test_errors_name_the_id():
+    gym.register("toys/Unbounded-v0", Unbounded)
+    with pytest.raises(ConfigError, match="env 'toys/Unbounded-v0': action dimension 0 has no finite bounds"):
+        make_gymnasium("toys/Unbounded-v0")

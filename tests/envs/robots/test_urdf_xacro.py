@@ -1,0 +1,214 @@
+"""Xacro files: what they stand for, and that none of them gets to do more than describe a robot."""
+
+from pathlib import Path
+
+import pytest
+
+from envs.robots.urdf import read_urdf, xacro_files
+from td3_robot.errors import ConfigError
+
+HEAD = '<robot name="r" xmlns:xacro="http://www.ros.org/wiki/xacro">'
+SECRET = "<robot><link name='secret'/></robot>"
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """tmp_path/cell/arm_description is a package; files beside it in tmp_path/cell are none of its business."""
+    folder = tmp_path / "cell" / "arm_description"
+    (folder / "urdf").mkdir(parents=True)
+    (folder / "package.xml").write_text("<package><name>arm_description</name></package>")
+    (tmp_path / "cell" / "secret.xacro").write_text(SECRET)
+    (tmp_path / "cell" / "secret.yaml").write_text("password: 1234")
+    return folder
+
+
+def written(package: Path, body: str, name: str = "arm.xacro") -> Path:
+    path = package / "urdf" / name
+    path.write_text(f"{HEAD}{body}</robot>")
+    return path
+
+
+def links(package: Path, body: str, **options) -> list[str]:
+    return list(read_urdf(written(package, body), **options).links)
+
+
+# What they may -----------------------------------------------------------------------------------------------
+
+XACRO = """
+<xacro:include filename="$(find arm_description)/urdf/parts.xacro"/>
+<xacro:include filename="parts/limits.xacro"/>
+<xacro:arg name="prefix" default=""/>
+<xacro:arg name="reach" default="0.4"/>
+<xacro:property name="config" value="${xacro.load_yaml('../config/arm.yaml')}"/>
+<link name="$(arg prefix)base"/>
+<xacro:segment name="$(arg prefix)upper" parent="$(arg prefix)base" length="${2 * radius}" axis="0 0 1">
+  <geometry><sphere radius="${radius}"/></geometry>
+</xacro:segment>
+<xacro:if value="${config['joints'][1]['present'] and len(config.joints) == 2}">
+  <xacro:segment name="$(arg prefix)lower" parent="$(arg prefix)upper" length="$(arg reach)" axis="0 -1 0">
+    <geometry><box size="${radius} ${min(0.1, 0.2)} ${round(sqrt(0.01), 3)}"/></geometry>
+  </xacro:segment>
+</xacro:if>
+<xacro:unless value="${radius &lt; 1 or False}"><link name="never"/></xacro:unless>
+"""
+PARTS = """
+<xacro:property name="radius" value="${config_scale * 0.05}"/>
+<xacro:property name="config_scale" value="2"/>
+<xacro:macro name="segment" params="name parent length axis:='1 0 0' *shape">
+  <link name="${name}"><visual><xacro:insert_block name="shape"/></visual></link>
+  <joint name="${name}_joint" type="revolute">
+    <parent link="${parent}"/><child link="${name}"/>
+    <origin xyz="0 0 ${length}" rpy="${pi / 2} ${-radians(90)} 0"/><axis xyz="${axis}"/>
+    <limit lower="${-turn}" upper="${turn}" velocity="${math.pi if turn > 1 else 1}"/>
+  </joint>
+</xacro:macro>
+"""
+
+
+def test_a_xacro_file_reads_as_the_urdf_that_it_stands_for(package, tmp_path):
+    written(package, PARTS, "parts.xacro")
+    (package / "urdf" / "parts").mkdir()
+    written(package, '<xacro:property name="turn" value="${0.5 + 2**1}"/>', "parts/limits.xacro")
+    (package / "config").mkdir()
+    (package / "config" / "arm.yaml").write_text("joints: [{present: true}, {present: true}]")
+    joint = """<joint name="{name}_joint" type="revolute"><parent link="{parent}"/><child link="{name}"/>
+        <origin xyz="0 0 {length}" rpy="1.5707963267948966 -1.5707963267948966 0"/><axis xyz="{axis}"/>
+        <limit lower="-2.5" upper="2.5" velocity="3.141592653589793"/></joint>"""
+    plain = tmp_path / "plain.urdf"
+    plain.write_text(
+        "<robot name='r'><link name='my_base'/>"
+        "<link name='my_upper'><visual><geometry><sphere radius='0.1'/></geometry></visual></link>"
+        "<link name='my_lower'><visual><geometry><box size='0.1 0.1 0.1'/></geometry></visual></link>"
+        + joint.format(name="my_upper", parent="my_base", length=0.2, axis="0 0 1")
+        + joint.format(name="my_lower", parent="my_upper", length=0.7, axis="0 -1 0")
+        + "</robot>"
+    )
+    tree = read_urdf(written(package, XACRO), arguments={"prefix": "my_", "reach": 0.7})
+    expected = read_urdf(plain)
+    assert (tree.links, tree.joints, tree.root) == (expected.links, expected.joints, expected.root)
+
+
+def test_files_of_other_packages_are_found_as_meshes_are(package, tmp_path):
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    (other / "link.xacro").write_text(f"{HEAD}<link name='theirs'/></robot>")
+    body = '<xacro:include filename="$(find parts)/link.xacro"/>'
+    assert links(package, body, packages={"parts": other}) == ["theirs"]
+
+
+def test_optional_environment_variables_have_their_defaults(package, monkeypatch):
+    monkeypatch.setenv("WHO", "me")
+    assert links(package, '<link name="$(optenv WHO nobody)"/>') == ["nobody"]
+
+
+# What they may not -------------------------------------------------------------------------------------------
+
+DOUBLING = '<xacro:macro name="m0" params=""><link name="x"/></xacro:macro>' + "".join(
+    f'<xacro:macro name="m{i}" params="">{f"<xacro:m{i - 1}/>" * 10}</xacro:macro>' for i in range(1, 12)
+)
+ATTACKS = {
+    "attributes of types": ("<link name='${().__class__}'/>", "may not evaluate"),
+    "a lambda": ("<link name='${(lambda: 1)()}'/>", "may not evaluate"),
+    "a comprehension": ("<link name='${[x for x in (1, 2)]}'/>", "may not evaluate"),
+    "a walrus": ("<link name='${(a := 1)}'/>", "may not evaluate"),
+    "an f-string": ("<link name='${f\"a\"}'/>", "may not evaluate"),
+    "other functions": ("<link name='${python.vars(math)}'/>", "may not evaluate"),
+    "no function": ("<link name='${open(1)}'/>", "may not evaluate"),
+    "a method": ("<link name='${\"a\".upper()}'/>", "may not evaluate"),
+    "format": ("<link name='${\"a\".format}'/>", "may not evaluate"),
+    "a function as a value": ("<link name='${sorted}'/>", "not a value"),
+    "a function under an allowed name": (
+        "<xacro:property name='min' value='${map}'/><link name='${min(1, 2)}'/>",
+        "not a value",
+    ),
+    "an expression made by an expression": (
+        "<xacro:macro name='m' params='*b'><xacro:insert_block name='b'/></xacro:macro>"
+        "<xacro:m><link name='$${(lambda: 1)()}'/></xacro:m>",
+        "may not evaluate",
+    ),
+    "$(eval)": ("<link name='$(eval 1 + 1)'/>", "may not run $(eval 1 + 1)"),
+    "the environment": ("<link name='$(env HOME)'/>", "may not read the environment variable 'HOME'"),
+    "an include in full": ("<xacro:include filename='{cell}/secret.xacro'/>", "outside the package folders"),
+    "an include upwards": ("<xacro:include filename='../../secret.xacro'/>", "outside the package folders"),
+    "an optional include": ("<xacro:include filename='../../secret.xacro' optional='true'/>", "outside the package"),
+    "an include by pattern": ("<xacro:include filename='../../*.xacro'/>", "outside the package folders"),
+    "an include by link": ("<xacro:include filename='link.xacro'/>", "outside the package folders"),
+    "an include by package": ("<xacro:include filename='$(find cell)/secret.xacro'/>", "outside the package folders"),
+    "a path as a package": ("<xacro:include filename='$(find ../..)/secret.xacro'/>", "cannot include a file"),
+    "YAML": ("<link name='${xacro.load_yaml(\"../../secret.yaml\")}'/>", "outside the package folders"),
+    "entities": ("<xacro:include filename='bomb.xacro'/>", "DTDForbidden"),
+    "endless macros": ("<xacro:macro name='m' params=''><xacro:m/></xacro:macro><xacro:m/>", "nested too deeply"),
+    "endless includes": ("<xacro:include filename='arm.xacro'/>", "nested too deeply"),
+    "too much memory": ("<link name='${\"a\" * 10**10}'/>", "more than fits in memory"),
+    "a long result": ("<link name='${\"a\" * 10**8}'/>", "expands to more than 10 MB"),
+    "a message of its own": ("${xacro.fatal('a\nb')}", "a b"),
+    "no such name": ("<link name='${length}'/>", "name 'length' is not defined"),
+    "no such argument": ("<link name='$(arg dof)'/>", "Undefined substitution argument dof"),
+    "no such macro": ("<xacro:leg/>", "unknown macro name: xacro:leg"),
+    "no such file": ("<xacro:include filename='nowhere.xacro'/>", "No such file or directory"),
+    "wrong syntax": ("<link name='${1 +}'/>", "invalid syntax"),
+    "truncated": ("<link name='a'", "not well-formed"),
+}
+SLOW = {
+    "macros that multiply": f"{DOUBLING}<xacro:m11/>",
+    "a tower of powers": "<link name='${9**9**9**9}'/>",
+    "parameters that backtrack": f"<xacro:macro name='m' params=\"x:={'a' * 60}'\"/><link name='a'/>",
+}
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ConfigError) as error:
+        read_urdf(path)
+    message = str(error.value)
+    assert "\n" not in message and message.startswith(f"{path}: "), message
+    return message.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_whatever_else_a_file_tries_ends_in_one_line(package, attack):
+    body, named = ATTACKS[attack]
+    (package / "urdf" / "link.xacro").symlink_to(package.parent / "secret.xacro")
+    (package / "urdf" / "bomb.xacro").write_text("<!DOCTYPE robot [<!ENTITY a 'b'>]><robot name='&a;'/>")
+    message = refusal(written(package, body.replace("{cell}", str(package.parent))))
+    assert named in message and "1234" not in message
+
+
+@pytest.mark.parametrize("attack", SLOW)
+def test_a_file_that_never_ends_is_ended(package, attack, monkeypatch):
+    monkeypatch.setattr(xacro_files, "_TIME_LIMIT", 0.8)
+    assert "xacro took more than 1 s" in refusal(written(package, SLOW[attack]))
+
+
+def test_nothing_is_run_and_the_second_wall_stands_by_itself(package, tmp_path, monkeypatch):
+    """A file that runs code under plain xacro; then the same with the check of expressions taken away."""
+    ran = tmp_path / "ran"
+    classes = "().__class__.__base__.__subclasses__()"
+    system = f"[c for c in {classes} if c.__name__ == '_wrap_close'][0].__init__.__globals__['system']"
+    path = written(package, f"<link name=\"${{(lambda: {system}('touch {ran}'))()}}\"/>")
+    assert "may not evaluate" in refusal(path)
+    child = tmp_path / "child" / "xacro_child.py"
+    child.parent.mkdir()
+    source = xacro_files._CHILD.read_text()
+    child.write_text(source.replace("    check_expression(expression)\n", ""))
+    (child.parent / "ros_packages.py").write_text(xacro_files._CHILD.with_name("ros_packages.py").read_text())
+    monkeypatch.setattr(xacro_files, "_CHILD", child)
+    assert "may not use os.system of Python" in refusal(path)
+    assert not ran.exists()
+
+
+def test_a_home_folder_is_no_package(package, tmp_path, monkeypatch):
+    """Else $(find USER) would open all that its owner has."""
+    home = tmp_path / "cell"
+    (home / "meshes").mkdir()
+    body = "<xacro:include filename='$(find cell)/secret.xacro'/>"
+    assert links(package, body) == ["secret"]  # a folder that looks like a package, and is none but for its name
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(xacro_files, "_KEPT", (*xacro_files._KEPT, "HOME"))
+    assert "outside the package folders" in refusal(package / "urdf" / "arm.xacro")
+
+
+def test_a_child_that_dies_is_told_of(package, monkeypatch, tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("import a_module_that_is_not_installed")
+    monkeypatch.setattr(xacro_files, "_CHILD", broken)
+    assert "xacro failed: ModuleNotFoundError: No module named" in refusal(written(package, ""))

@@ -1,0 +1,253 @@
+"""Reach among obstacles: scenes that can be solved and are in the way, contact, the reward."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from envs.arm_env import ArmEnv
+from envs.collision import Nearest, Obstacles, clearance, nearest, obstacle_distance
+from envs.collision.obstacles import FAR
+from envs.collision.queries import capsule_segments, obstacle_distances
+from envs.controllers.teachers import make_teacher
+from envs.registry import make_task
+from envs.robots import make_robot
+from envs.tasks import reach_avoid, scenes
+from envs.tasks.reach_avoid import avoidance_terms
+from envs.world import obstacles_of
+from td3_robot.errors import ConfigError
+from tests.envs.playing import actions, play
+
+TASK = make_task("reach_avoid")
+
+
+@pytest.fixture(scope="module")
+def env():
+    return ArmEnv(make_robot("panda"), TASK, 64, "cpu", 0)
+
+
+@pytest.fixture(scope="module")
+def drawn(env):
+    """Some hundred scenes."""
+    generator = torch.Generator().manual_seed(3)
+    blocks = [TASK.candidates(env.world, 8192, generator) for _ in range(3)]
+    return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def number(scene) -> torch.Tensor:
+    return sum(there.sum(1) for there in scenes.present(obstacles_of(scene)))
+
+
+# Scenes -----------------------------------------------------------------------------------------------------
+
+
+def test_starts_and_solutions_are_what_they_are_said_to_be(env, drawn):
+    world = env.world
+    assert_close(env.fkine(drawn["solution"])[:, :3, 3], drawn["goal"])
+    assert world.in_workspace(drawn["goal"]).all()
+    assert ((drawn["start"] - world.home).abs() < TASK.start_spread + 1e-6).all()
+    for name in ("start", "solution"):
+        assert (obstacle_distance(world.collision, drawn[name], obstacles_of(drawn)) > TASK.margin - 2.5e-4).all()
+        assert (clearance(world.collision, drawn[name], ground=0.0) > reach_avoid.SELF_MARGIN - 1e-6).all()
+    lower, upper = world.model.qlim
+    assert ((drawn["via"] >= lower) & (drawn["via"] <= upper)).all()
+    assert not drawn["passed"].any()
+
+
+def test_the_known_way_is_free_however_finely_it_is_walked(env, drawn):
+    way = scenes.Detour(drawn["start"], drawn["via"], drawn["solution"])
+    assert (way.time(env.world) < TASK.path_time).all()
+    apart = touching = torch.full((len(way.via),), torch.inf)
+    for q in way.points(100):
+        apart = torch.minimum(apart, obstacle_distance(env.world.collision, q, obstacles_of(drawn)))
+        touching = torch.minimum(touching, clearance(env.world.collision, q, ground=0.0))
+    assert (apart > 0).all() and (apart > 0.8 * TASK.path_margin).float().mean() > 0.98
+    assert (touching > 0).all()
+
+
+def test_one_to_five_obstacles_of_all_kinds_stand_in_the_way(env, drawn):
+    count = number(drawn)
+    assert set(count.tolist()) == {1, 2, 3, 4, 5}
+    assert all(there.any(0).all() for there in scenes.present(obstacles_of(drawn)))
+    first, last = env.fkine(drawn["start"])[:, :3, 3], drawn["goal"]
+    share = torch.linspace(0, 1, 200)[:, None, None]
+    line = torch.lerp(first, last, share).permute(2, 0, 1)
+    assert (scenes.point_distances(line, obstacles_of(drawn)).amin((0, 1)) < scenes.IN_THE_WAY + 1e-6).all()
+
+
+def test_boxes_stand_upright_and_normals_have_unit_length(drawn):
+    spheres, boxes, walls = scenes.present(obstacles_of(drawn))
+    boxes, walls = drawn["boxes"][boxes], drawn["walls"][walls]
+    assert_close(boxes[:, 6:].norm(dim=1), torch.ones(len(boxes)))
+    assert not boxes[:, 7:9].any() and (boxes[:, 3:6] > 0).all()
+    assert_close(walls[:, :3].norm(dim=1), torch.ones(len(walls)))
+    assert (drawn["spheres"][spheres][:, 3] >= 0.05).all()
+
+
+def test_points_are_as_far_from_obstacles_as_capsules_of_no_size(env, drawn):
+    model, obstacles = env.world.collision, obstacles_of(drawn)
+    p, d = capsule_segments(model, drawn["start"])
+    tiny = replace(model, length_squared=0 * model.length_squared, radius=0 * model.radius)
+    assert_close(scenes.point_distances(p, obstacles), obstacle_distances(tiny, p, 0 * d, obstacles))
+
+
+def test_a_teacher_who_knows_the_way_gets_there_untouched(env):
+    """So the scenes are feasible for the simulator too, with its limits of speed and acceleration and 4 s."""
+    teacher, observation = make_teacher("solution", env), env.reset(11)
+    going, arrived = torch.ones(64, dtype=torch.bool), torch.zeros(64, dtype=torch.bool)
+    for _ in range(TASK.horizon):
+        step = env.step(teacher(observation))
+        observation = step.observation
+        arrived |= going & step.truncated & step.info["success"]
+        going &= ~(step.terminated | step.truncated)
+    assert not going.any() and arrived.float().mean() > 0.85
+
+
+def test_an_arm_that_is_never_clear_of_itself_is_refused(env, monkeypatch):
+    monkeypatch.setattr(reach_avoid, "SELF_MARGIN", 0.5)
+    with pytest.raises(ConfigError, match=r"'panda'.*clearance at home is 0\.16. m.* more than 0\.5 m"):
+        TASK.candidates(env.world, 64, torch.Generator())
+
+
+# Contact ----------------------------------------------------------------------------------------------------
+
+
+def moved(env, **scene):
+    """Put other things into the scene that the environment is in."""
+    env.moment = replace(env.moment, scene={**env.moment.scene, **scene})
+
+
+def test_contact_ends_the_episode_without_success(env):
+    env.reset(1)
+    touched, spheres = torch.arange(64) < 32, env.moment.scene["spheres"].clone()
+    spheres[:32, 0] = torch.cat((env.tcp[:32], torch.full((32, 1), 0.05)), 1)  # around the hand of the first half
+    before, still = env.step(torch.zeros(64, 7)), torch.zeros(64, 7)
+    assert not before.info["contact"].any() and not before.terminated.any()
+    moved(env, spheres=spheres, goal=env.tcp)
+    step = env.step(still)
+    assert torch.equal(step.info["contact"], touched) and torch.equal(step.info["clearance"] < 0, touched)
+    assert (step.info["position_error"] < TASK.tolerance).all() and torch.equal(step.info["success"], ~touched)
+    assert torch.equal(step.terminated, touched) and not step.truncated.any()
+    assert torch.equal(env.moment.steps == 0, touched)
+    assert_close(step.info["reward/contact"], -TASK.contact_weight * touched.float())
+
+
+def test_clearance_is_that_of_the_whole_arm(env):
+    env.reset(2)
+    for action in actions(env, 20):
+        step = env.step(action)
+        on = ~step.terminated  # where it is still the same episode
+        whole = clearance(env.world.collision, env.state.q, obstacles_of(env.moment.scene), 0.0)
+        assert on.any() and (step.info["clearance"][~on] < 0).all()
+        assert_close(step.info["clearance"][on], whole[on], atol=3e-4, rtol=0)
+
+
+# Reward -----------------------------------------------------------------------------------------------------
+
+
+def test_what_nearness_and_contact_cost():
+    task = replace(TASK, near_weight=0.5, near_distance=0.04, contact_weight=2.0)
+    terms = avoidance_terms(task, torch.tensor([0.1, 0.04, 0.03, 0.01, 0.0, -0.01, -1.0]))
+    assert_close(terms["near"], torch.tensor([0.0, 0.0, -0.125, -0.375, -0.5, -0.5, -0.5]))
+    assert_close(terms["contact"], torch.tensor([0.0, 0, 0, 0, 0, -2, -2]))
+
+
+# Observation ------------------------------------------------------------------------------------------------
+
+
+def test_push_is_the_way_down_of_each_nearness(env):
+    """By differences in its own direction, times repulsion."""
+    env.reset(4)
+    world, scene = env.world, env.moment.scene
+    moving = reach_avoid.moving_links(world)
+
+    def nearness(q):
+        return torch.exp(-nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion)[:, moving]
+
+    full, h = torch.zeros(64, len(scene["nearness"][0]) * 7), 2e-3
+    full[:, reach_avoid.pushed_joints(world)] = scene["push"]
+    for link, push in enumerate(full.view(64, -1, 7)[:, moving].unbind(1)):
+        fall = (nearness(env.state.q - h * push) - nearness(env.state.q + h * push))[:, link] / (2 * h)
+        close = (TASK.repulsion * fall - push.square().sum(1)).abs() < 1e-3 + 0.05 * push.square().sum(1)
+        assert close.float().mean() > 0.95  # a nearest point may jump to another capsule
+
+
+def test_what_is_left_out_of_push_is_zero(env):
+    env.reset(4)
+    gradient = nearest(env.world.collision, env.state.q, obstacles_of(env.moment.scene), 0.0).gradient.flatten(1)
+    gradient[:, reach_avoid.pushed_joints(env.world)] = 0.0
+    assert gradient.abs().max() < 1e-6
+
+
+def test_closing_is_how_fast_nearness_rises(env):
+    env.reset(4)
+    play(env, 6)
+    world, scene, state = env.world, env.moment.scene, env.state
+
+    def nearness(q):
+        return torch.exp(-nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion)
+
+    h = 1e-3
+    rise = (nearness(state.q + h * state.qd) - nearness(state.q - h * state.qd)) / (2 * h)
+    moving = reach_avoid.moving_links(world)
+    assert not rise[:, [link for link in range(rise.shape[1]) if link not in moving]].any()
+    rise = rise[:, moving]
+    close = (rise - scene["closing"]).abs() < 0.02 + 0.05 * rise.abs()
+    assert close.float().mean() > 0.98 and rise.abs().max() > 1.0  # a nearest point may jump to another capsule
+
+
+def test_the_observation_shows_what_is_near(env):
+    env.reset(5)
+    observation, scene = play(env, 15)[-1].observation, env.moment.scene
+    seen = {name: observation[:, env.layout[name]] for name in env.layout}
+    assert_close(seen["nearness"], torch.exp(-scene["clearance"] / TASK.repulsion))
+    assert_close(seen["closing"], scene["closing"])
+    assert_close(seen["push"], scene["push"])
+    spheres, there = seen["spheres"].view(64, -1, 5), scenes.present(obstacles_of(scene))
+    assert torch.equal(spheres[:, :, 4] > 0.5, there[0])
+    for slot in range(scenes.SPHERES):
+        stands = there[0][:, slot]
+        assert_close(spheres[stands, slot, :3] * TASK.sight, (scene["spheres"][:, slot, :3] - env.tcp)[stands])
+        assert not spheres[~stands, slot].any()
+    walls, wall = seen["walls"], scene["walls"][:, 0]
+    stands = there[2][:, 0]
+    height = (wall[:, :3] * env.tcp).sum(1) - wall[:, 3]
+    assert_close(walls[stands, 3] * TASK.sight, height[stands], atol=1e-5, rtol=1e-4)
+
+
+def test_a_box_turned_by_half_a_revolution_looks_the_same(env):
+    def shown(yaw):
+        box = torch.tensor([[[0.5, 0.1, 0.3, 0.1, 0.2, 0.05, math.cos(yaw / 2), 0, 0, math.sin(yaw / 2)]]])
+        moved(env, boxes=box.expand(64, 2, 10))
+        return TASK.observe(env.world, env.moment)[:, env.layout["boxes"]]
+
+    env.reset(6)
+    assert_close(shown(0.3), shown(0.3 + math.pi), atol=1e-5, rtol=1e-5)
+    assert (shown(0.3) - shown(0.4)).abs().max() > 0.1
+
+
+def test_the_scene_can_be_read_back_from_the_observation(env):
+    env.reset(7)
+    observation = play(env, 25)[-1].observation
+    mine, read = env.moment.scene, TASK.recall(env.world, observation).scene
+    assert torch.equal(read["goal"], mine["goal"])
+    for one, other in zip(scenes.present(obstacles_of(mine)), scenes.present(obstacles_of(read))):
+        assert torch.equal(one, other)
+    mine_near, read_near = (Nearest(s["clearance"], s["gradient"]) for s in (mine, read))
+    seen = (mine["clearance"] > 0) & (mine["clearance"] < 0.3)
+    seen[:, [link for link in range(seen.shape[1]) if link not in reach_avoid.moving_links(env.world)]] = False
+    assert seen.sum() > 100
+    assert_close(read_near.distance[seen], mine_near.distance[seen], atol=1e-4, rtol=1e-4)
+    assert_close(read_near.gradient[seen], mine_near.gradient[seen], atol=1e-4, rtol=1e-3)
+    distances = [nearest(env.world.collision, env.state.q, obstacles_of(s), 0.0).distance for s in (mine, read)]
+    assert_close(*distances, atol=1e-4, rtol=1e-4)
+
+
+def test_parked_obstacles_are_out_of_reach(env):
+    none = [torch.zeros(64, count, dtype=torch.bool) for count in (scenes.SPHERES, scenes.BOXES, scenes.WALLS)]
+    parked = scenes.park(obstacles_of(env.moment.scene), *none)
+    assert not any(there.any() for there in scenes.present(parked))
+    found = nearest(env.world.collision, env.state.q, parked)
+    assert (found.distance[:, :-1] == 10.0).all() and isinstance(parked, Obstacles) and FAR > 100

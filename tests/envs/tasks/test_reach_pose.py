@@ -1,0 +1,156 @@
+"""The reach_pose task: its goals, observation, reward and success as numbers."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.transform import Rotation
+
+import envs
+from envs.controllers.teachers import FollowSolution, make_teacher
+from envs.registry import make_task
+from envs.simulation.kinematic import SimState
+from envs.tasks import reach_pose
+from envs.world import moment_of
+from td3_robot.errors import ConfigError
+
+TASK = dataclasses.replace(
+    make_task("reach_pose"),
+    metres_per_radian=0.5,
+    distance_weight=2.0,
+    precision_weight=3.0,
+    precision_scale=0.1,
+    action_weight=0.5,
+    stillness_weight=4.0,
+    stillness_scale=0.2,
+)
+
+
+@pytest.fixture(scope="module")
+def env():
+    return envs.make("panda", "reach_pose", num_envs=200, seed=3)
+
+
+def at(env, q: torch.Tensor, goal: torch.Tensor):
+    """A moment of arms at rest at q with these goals."""
+    state = SimState(q, torch.zeros_like(q), torch.full((len(q),), 0.04))
+    return moment_of(env.world, state, {"goal": goal}, torch.zeros(len(q), dtype=torch.long))
+
+
+def pose(env, q: torch.Tensor) -> torch.Tensor:
+    """(B, 7) by scipy: the TCP's position and quaternion, wxyz with w >= 0."""
+    T = env.fkine(q).double().numpy()
+    xyzw = Rotation.from_matrix(T[:, :3, :3]).as_quat(canonical=True)
+    return torch.tensor(np.concatenate((T[:, :3, 3], xyzw[:, 3:], xyzw[:, :3]), 1), dtype=torch.float32)
+
+
+def test_reward_terms_are_what_a_hand_gets():
+    """0.06 m and 0.16 rad, which is 0.08 m, are 0.1 m together."""
+    action = torch.tensor([[1.0, -1.0], [0.6, 0.0]])  # mean squares 1 and 0.18, roots 1 and 0.424264
+    terms = reach_pose.reward_terms(TASK, torch.tensor([0.0, 0.06]), torch.tensor([0.0, 0.16]), action)
+    torch.testing.assert_close(terms["distance"], torch.tensor([0.0, -0.12]))
+    torch.testing.assert_close(terms["rotation"], torch.tensor([0.0, -0.16]))
+    torch.testing.assert_close(terms["precision"], torch.tensor([3.0, 3.0 / math.e]))
+    torch.testing.assert_close(terms["action"], torch.tensor([-0.5, -0.09]))
+    torch.testing.assert_close(terms["stillness"], torch.tensor([-4.0, -4.0 * 0.424264 / math.exp(0.5)]))
+
+
+def test_goals_are_poses_that_a_configuration_within_the_limits_has(env):
+    solution, (lower, upper) = env.moment.scene["solution"], env.model.qlim
+    assert ((solution >= lower) & (solution <= upper)).all()
+    same_sign = pose(env, solution)
+    torch.testing.assert_close(env.goal, same_sign, atol=2e-4, rtol=0)
+    assert env.world.in_workspace(env.goal[:, :3]).all() and (env.goal[:, 3] >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("distance", "degrees", "met"), [(0.0, 0.0, True), (0.0099, 4.9, True), (0.0101, 0.0, False), (0.0, 5.1, False)]
+)
+def test_success_is_a_centimetre_and_five_degrees(env, distance, degrees, met):
+    q = env.state.q
+    goal = pose(env, q).double()
+    turn = Rotation.from_rotvec(math.radians(degrees) * np.array([0.6, 0.0, 0.8]))
+    turned = (turn * Rotation.from_quat(goal[:, [4, 5, 6, 3]].numpy())).as_quat()
+    shift = distance * torch.tensor([0.0, 1.0, 0.0])
+    goal = torch.cat((goal[:, :3] + shift, torch.tensor(turned[:, [3, 0, 1, 2]])), 1).float()
+    outcome = env.task.outcome(env.world, at(env, q, goal), torch.zeros(len(q), 7))
+    assert (outcome.success == met).all()
+    torch.testing.assert_close(outcome.position_error, torch.full((200,), distance), atol=1e-5, rtol=0)
+    angle = torch.full((200,), math.radians(degrees))
+    torch.testing.assert_close(outcome.measures["rotation_error"], angle, atol=2e-3, rtol=0)
+    assert (env.task.goal_met(pose(env, q), goal) == met).all()
+
+
+def test_the_observation_holds_each_quantity_where_the_layout_says(env):
+    env.reset(4)
+    seen = env.task.observe(env.world, env.moment)
+    shown = {name: seen[:, env.layout[name]] for name in env.layout}
+    T = env.fkine(env.state.q)
+    torch.testing.assert_close(shown["tcp"], T[:, :3, 3])
+    torch.testing.assert_close(shown["axes"], torch.cat((T[:, :3, 0], T[:, :3, 1]), 1))
+    R_goal = Rotation.from_quat(env.goal[:, [4, 5, 6, 3]].double().numpy())
+    axes = torch.tensor(R_goal.as_matrix(), dtype=torch.float32)
+    torch.testing.assert_close(shown["goal_axes"], torch.cat((axes[:, :, 0], axes[:, :, 1]), 1), atol=1e-5, rtol=0)
+    error = (env.goal[:, :3] - T[:, :3, 3]) / env.task.error_unit
+    torch.testing.assert_close(shown["error"], error)
+    turn = R_goal * Rotation.from_matrix(T[:, :3, :3].double().numpy()).inv()
+    seen_turn = Rotation.from_rotvec(env.task.rotation_unit * shown["rotation_error"].double().numpy())
+    assert (turn * seen_turn.inv()).magnitude().max() < 1e-3
+
+
+def test_near_the_goal_the_joint_error_leads_there(env):
+    """To first order; q' = q + joint_error leaves a tenth of a small error or less, away from singularities."""
+    generator = torch.Generator().manual_seed(0)
+    q = env.state.q
+    goal = pose(env, q + 0.02 * torch.randn(q.shape, generator=generator))
+    seen = env.task.observe(env.world, at(env, q, goal))
+    after = at(env, q + seen[:, env.layout["joint_error"]], goal)
+    before = at(env, q, goal)
+    for error_before, error_after in zip(reach_pose.errors(before), reach_pose.errors(after)):
+        assert error_after.median() < 0.1 * error_before.median()
+
+
+def test_beyond_is_what_the_limits_cut_off(env):
+    env.reset(4)
+    seen = env.task.observe(env.world, env.moment)
+    there = env.state.q + seen[:, env.layout["joint_error"]]
+    lower, upper = env.model.qlim
+    beyond = seen[:, env.layout["beyond"]]
+    torch.testing.assert_close(there - beyond, there.clamp(lower, upper))
+    assert (beyond > 0.1).any() and (beyond < -0.1).any() and (beyond == 0).float().mean() > 0.5
+
+
+def test_room_says_which_limit_is_near(env):
+    lower, upper = env.model.qlim
+    q = torch.stack((lower, upper, (lower + upper) / 2))
+    room = env.task.observe(env.world, at(env, q, env.goal[:3]))[:, env.layout["room"]]
+    torch.testing.assert_close(room[0], -torch.ones(7), atol=1e-4, rtol=0)
+    torch.testing.assert_close(room[1], torch.ones(7), atol=1e-4, rtol=0)
+    torch.testing.assert_close(room[2], torch.zeros(7), atol=1e-3, rtol=0)
+
+
+def test_whoever_is_told_the_solution_gets_there(env):
+    """So every goal can be reached within the limits and in time."""
+    env.reset(5)
+    teacher = make_teacher("solution", env)
+    assert isinstance(teacher, FollowSolution)
+    for _ in range(env.task.horizon):
+        step = env.step(teacher(None))
+    assert step.info["success"].float().mean() > 0.99
+
+
+def test_a_teacher_that_is_unknown_or_has_nothing_to_tell_is_refused(env):
+    with pytest.raises(ConfigError, match="unknown exploration.guide 'solutoin'; did you mean 'solution'"):
+        make_teacher("solutoin", env)
+    with pytest.raises(ConfigError, match="solution needs a task whose scenes hold one"):
+        make_teacher("solution", envs.make("panda", "reach"))
+
+
+def test_what_was_achieved_is_the_pose_of_the_tcp(env):
+    env.reset(6)
+    seen = env.task.observe(env.world, env.moment)
+    achieved = env.achieved_goal(seen)
+    torch.testing.assert_close(achieved, pose(env, env.state.q), atol=2e-4, rtol=0)
+    assert env.task.goal_met(achieved, achieved).all()

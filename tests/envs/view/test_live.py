@@ -1,0 +1,170 @@
+"""The live view: a process beside the learner that shows its newest policy and never holds it up.
+
+The page is played by a websocket client that answers as Swift's page does without drawing.
+"""
+
+import functools
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from websockets.sync.client import connect
+
+from envs.robots import make_robot
+from envs.view.live import LiveView, SharedWeights
+from envs.view.swift import Frame
+from td3_robot.errors import ConfigError, ViewerError
+
+PANDA = functools.partial(make_robot, "panda")
+HOME = np.array([0.0, -0.3, 0.0, -2.2, 0.0, 2.0, 0.785])
+
+
+def rollout(weights: SharedWeights):
+    """An arm at rest that tells the newest bias and how nice its process is."""
+    while True:
+        bias = weights.snapshot()["bias"].item()
+        yield Frame(HOME, 0.04, text=f"bias {bias:g}, nice {os.nice(0)}, threads {torch.get_num_threads()}")
+
+
+class Page:
+    """Swift's page without a picture. `labels` is every text shown, oldest first."""
+
+    def __init__(self, url: str):
+        self.labels, self._closed = [], threading.Event()
+        threading.Thread(target=self._answer, args=(url,), daemon=True).start()
+
+    def _answer(self, url: str):
+        origin, port = url.split("/?")
+        objects = 0
+        with connect(f"ws://127.0.0.1:{port}/", origin=origin, compression=None) as websocket:
+            websocket.send("hello")
+            while not self._closed.is_set():
+                name, data = json.loads(websocket.recv())
+                if name == "shape":
+                    websocket.send(str(objects))
+                    objects += 1
+                elif name == "update_element" and str(data["label"]).startswith("bias"):
+                    self.labels.append(data["label"])
+                elif name in ("element", "shape_mounted", "shape_poses"):
+                    websocket.send({"element": "0", "shape_mounted": "[1, null]", "shape_poses": "{}"}[name])
+
+    def close(self):
+        self._closed.set()
+
+
+def policy(bias: float) -> nn.Module:
+    module = nn.Linear(2, 1)
+    nn.init.constant_(module.bias, bias)
+    return module
+
+
+def until(condition, seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_the_newest_policy_is_shown_and_the_learner_outlives_the_view():
+    pages = []
+    opened = {"open_browser": False, "on_url": lambda url: pages.append(Page(url))}
+    with LiveView(PANDA, rollout, policy(1.0), **opened) as view:
+        (page,) = pages
+        assert until(lambda: page.labels, 30)
+        assert page.labels[0] == "bias 1, nice 10, threads 1"
+        assert until(lambda: view.publish(policy(2.0)) or page.labels[-1].startswith("bias 2"), 30)
+        page.close()
+        assert until(lambda: not view.alive, 30), "closing the tab ends the viewer"
+        start = time.perf_counter()
+        for _ in range(100):
+            view.publish(policy(3.0))
+        assert time.perf_counter() - start < 1.0
+
+
+def test_a_reader_killed_while_it_reads_does_not_hold_the_learner():
+    weights = SharedWeights(policy(1.0))
+    context = multiprocessing.get_context("spawn")
+    holding = context.Event()
+    reader = context.Process(target=hold, args=(weights, holding), daemon=True)
+    reader.start()
+    assert holding.wait(30)
+    os.kill(reader.pid, signal.SIGKILL)
+    reader.join()
+    start = time.perf_counter()
+    assert weights.publish(policy(2.0)) is False
+    assert time.perf_counter() - start < 0.1
+
+
+def hold(weights: SharedWeights, holding) -> None:
+    with weights._lock:  # the one thing a reader does that a writer could wait for
+        holding.set()
+        time.sleep(60)
+
+
+def test_a_snapshot_is_a_copy_of_what_was_published():
+    weights = SharedWeights(policy(1.0))
+    before, version = weights.snapshot(), weights.version
+    published = policy(2.0)
+    assert weights.publish(published)
+    assert weights.version == version + 1
+    assert before["bias"].item() == 1.0
+    assert weights.snapshot().keys() == published.state_dict().keys()
+    for name, value in published.state_dict().items():
+        torch.testing.assert_close(weights.snapshot()[name], value)
+
+
+def test_an_error_of_the_viewers_process_is_raised_by_the_learner():
+    with pytest.raises(ConfigError, match="unknown robot 'pandas'"):
+        LiveView(functools.partial(make_robot, "pandas"), rollout, policy(1.0), open_browser=False)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems come with a browser")
+def test_without_a_browser_training_is_told_at_once(monkeypatch, tmp_path):
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    start = time.monotonic()
+    with pytest.raises(ViewerError, match="no display"):
+        LiveView(PANDA, rollout, policy(1.0))
+    assert time.monotonic() - start < 1.0
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for the process in /proc")
+def test_the_view_dies_with_a_killed_learner(tmp_path):
+    learner = tmp_path / "learner.py"
+    learner.write_text(
+        "import functools, multiprocessing, os, signal, time, torch\n"
+        "from envs.view.live import LiveView\n"
+        "from envs.robots import make_robot\n"
+        "def rollout(weights):\n"
+        "    time.sleep(60)\n"
+        "def told(url):\n"
+        "    print(multiprocessing.active_children()[0].pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if __name__ == '__main__':\n"
+        "    panda = functools.partial(make_robot, 'panda')\n"
+        "    LiveView(panda, rollout, torch.nn.Linear(2, 1), open_browser=False, on_url=told)\n"
+    )
+    root = Path(__file__).resolve().parents[3]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, learner], env=environment, **quiet) as process:
+        child = int(process.stdout.readline())
+        process.wait(30)
+    assert until(lambda: not Path(f"/proc/{child}").exists() or "Z" in state(child), 5)
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0]
+    except OSError:
+        return "Z"

@@ -1,0 +1,80 @@
+"""The frames of an episode, without drawing them."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from envs.controllers import ResolvedRate, make_baseline
+from envs.view.playback import episodes, record_episodes
+
+
+@pytest.fixture
+def env():
+    return envs.make("panda", "reach", num_envs=1)
+
+
+def test_frames_follow_the_episodes_to_their_end(env):
+    played = list(islice(episodes(ResolvedRate(env), env, seed=4), 2))
+
+    env.reset(4)
+    policy = ResolvedRate(env)
+    for number, frames in enumerate(played, 1):
+        assert len(frames) == env.task.horizon + 1
+        goal, states, grips = env.goal[0].clone(), [env.state.q[0]], [env.state.gripper.item()]
+        for _ in range(env.task.horizon):
+            step = env.step(policy(None))
+            grips.append(step.info["gripper"].item())
+            states.append(step.info["q"][0])
+        np.testing.assert_allclose([f.q for f in frames], torch.stack(states).numpy())
+        assert [f.gripper for f in frames] == grips
+        assert frames[0].gripper > frames[-1].gripper == 0  # it shuts at the goal
+        for f in frames:
+            (shown,) = f.shapes
+            assert shown.kind == "sphere"
+            np.testing.assert_allclose(shown.T_bs[:3, 3], goal)
+        assert frames[-1].text == f"episode {number}, error {1000 * step.info['position_error'].item():.1f} mm"
+        assert all(f.dt == env.task.dt for f in frames)
+
+
+@pytest.mark.parametrize("task", ["track", "pick_place"])
+def test_frames_show_the_scene_of_their_moment_to_the_end_of_the_episode(task):
+    """In the last frame as well, when the arm has begun the next one."""
+    env = envs.make("panda", task, num_envs=1)
+    policy = make_baseline("pick" if task == "pick_place" else "rrmc", env)
+    frames = next(episodes(policy, env, seed=4))
+    observation, layout = env.reset(4), env.layout
+    for f in frames:
+        goal, *others = f.shapes
+        np.testing.assert_allclose(goal.T_bs[:3, 3], observation[0, layout["goal"]])
+        error = torch.linalg.vector_norm(observation[0, layout["error"]]).item() * env.task.error_unit
+        assert abs(float(f.text.split()[-2]) - 1000 * error) < 0.06
+        (other,) = others
+        if task == "pick_place":
+            np.testing.assert_allclose(other.T_bs[:3, 3], observation[0, layout["object"]], atol=1e-6)
+        else:
+            assert np.linalg.norm(np.array(other.points) - goal.T_bs[:3, 3], axis=1).min() < 1e-6
+        observation = env.step(policy(observation)).next_observation
+
+
+def test_the_text_tells_the_angle_where_the_orientation_counts():
+    env = envs.make("panda", "reach_pose", num_envs=1)
+    frames = next(episodes(lambda observation: torch.zeros(1, 7), env, seed=4))
+    env.reset(4)
+    last = [env.step(torch.zeros(1, 7)) for _ in range(env.task.horizon)][-1].info
+    angle = np.degrees(last["rotation_error"].item())
+    assert frames[-1].text == f"episode 1, error {1000 * last['position_error'].item():.1f} mm and {angle:.1f} degrees"
+    assert [shape.kind for shape in frames[0].shapes] == ["axes", "sphere"]
+
+
+def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(env, monkeypatch, tmp_path):
+    drawn = {}
+    monkeypatch.setattr(
+        "envs.view.playback.record", lambda robot, frames, path: drawn.update({path.name: list(frames)})
+    )
+    for name in ("a.png", "a.gif"):
+        record_episodes(ResolvedRate(env), env, 4, tmp_path / name)
+    assert len(drawn["a.png"]) == 1 and drawn["a.png"][0].text.startswith("episode 1, error 0.0")
+    assert len(drawn["a.gif"]) == 3 * (env.task.horizon + 1)

@@ -1,0 +1,391 @@
+"""The browser view in a real Chromium, and what its servers give away."""
+
+import html
+import http.client
+import io
+import json
+import os
+import queue
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from spatialmath import SE3
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from envs.robots import make_robot
+from envs.view.recording import find_chromium, headless_page
+from envs.view.scene import Shape
+from envs.view.server import PageServers, mesh_files, page_files
+from envs.view.swift import SwiftViewer
+from td3_robot.errors import ConfigError, ViewerError
+
+OPEN = 0.04  # [m] the Panda hand's driver coordinate when open
+ELSEWHERE = np.array([0.8, 0.2, 0.0, -1.5, 0.0, 1.8, 0.0])
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return make_robot("panda")
+
+
+@pytest.fixture(scope="module")
+def page():
+    with headless_page((480, 320)) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def viewer(robot, page):
+    with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
+        page.goto(viewer.url)
+        yield viewer
+
+
+def picture(page) -> np.ndarray:
+    """(H, W, 3) what the page shows now."""
+    page.evaluate("drawFrame()")
+    return iio.imread(io.BytesIO(page.screenshot()))[..., :3].astype(int)
+
+
+def positions(page) -> np.ndarray:
+    """(k, 3) of everything in the page's three.js scene [m]."""
+    return np.array(page.evaluate("swiftScene.children.map((child) => child.position.toArray())"))
+
+
+def axes_in(page) -> list[np.ndarray]:
+    """Pose of every group of three arrows in the scene: (4, 4) each."""
+    flat = page.evaluate(
+        """() => { swiftScene.updateMatrixWorld(true);
+        return swiftScene.children.filter((c) => c.userData.disposables?.length === 6)
+          .map((c) => c.matrixWorld.toArray()) }"""
+    )
+    return [np.array(matrix).reshape(4, 4).T for matrix in flat]
+
+
+def goal_pose() -> np.ndarray:
+    T_bt = np.eye(4)
+    T_bt[:3, :3] = [[0.0, -1, 0], [1, 0, 0], [0, 0, 1]]
+    T_bt[:3, 3] = [0.5, 0.2, 0.4]
+    return T_bt
+
+
+def test_the_arm_is_visible_and_moves(viewer, page, robot):
+    assert viewer.show(robot.home, OPEN)
+    before = picture(page)
+    assert viewer.show(ELSEWHERE, OPEN)
+    moved = np.abs(picture(page) - before).max(-1) > 40
+    middle = before[60:260, 120:360]
+    dark_joints = (middle.max(-1) < 90).sum()  # the Panda's black caps; nothing else here is dark
+    assert dark_joints > 50
+    assert moved.mean() > 0.02
+
+
+@pytest.mark.parametrize("q", [np.array([0.0, -0.3, 0, -2.2, 0, 2.0, 0.8]), ELSEWHERE])
+def test_every_link_is_where_the_kinematics_puts_it(viewer, page, robot, q):
+    viewer.show(q, OPEN)
+    for T_bl in robot.rtb.fkine_geometry(q):
+        assert np.linalg.norm(positions(page) - T_bl.t, axis=1).min() < 1e-6
+
+
+def test_fingers_slide_by_the_gripper_coordinate(viewer, page, robot):
+    viewer.show(robot.home, 0.0)
+    closed = positions(page)
+    viewer.show(robot.home, 0.03)
+    travel = np.linalg.norm(positions(page) - closed, axis=1)
+    assert np.sort(travel)[-3:] == pytest.approx([0.0, 0.03, 0.03], abs=1e-6)
+
+
+def test_a_mounted_gripper_is_drawn_on_the_flange_and_moves(page):
+    """The 2F-85's meshes have no material files, which Swift's page insists on."""
+    robot = make_robot("puma560", gripper="robotiq_2f_85")
+    hand, tcp = robot._gripper, robot.rtb.fkine(robot.home)
+    tab = page.context.browser.new_page(viewport={"width": 96, "height": 64})
+    with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
+        tab.goto(viewer.url)
+        for driver, forward, aside in ((hand.closed, 0.0, 0.0037), (hand.opened, -0.0139, 0.0462)):
+            assert viewer.show(robot.home, driver)
+            for side in (-1, 1):  # the pads: 6.35 mm thick, so their middles are never less apart
+                pad = (tcp * SE3(side * aside, 0, forward)).t
+                assert np.linalg.norm(positions(tab) - pad, axis=1).min() < 5e-4
+        assert len(positions(tab)) >= 7 + 11  # shapes of the arm and of the gripper
+    tab.close()
+
+
+def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
+    T_bt = goal_pose()
+    viewer.show(robot.home, OPEN)
+    without = picture(page)
+    assert axes_in(page) == []
+    for shift in (0.0, 0.1):
+        T_bt[1, 3] += shift
+        viewer.show(robot.home, OPEN, T_bt)
+        (shown,) = axes_in(page)
+        np.testing.assert_allclose(shown, T_bt, atol=1e-6)
+    assert (np.abs(picture(page) - without).max(-1) > 60).sum() > 30
+    viewer.show(robot.home, OPEN)
+    assert axes_in(page) == []
+
+
+def test_shapes_are_drawn_moved_and_removed_and_only_made_anew_when_they_look_another_way(viewer, page, robot):
+    at, red = (lambda x: SE3(x, 0.3, 0.5).A), (1.0, 0.0, 0.0, 0.5)
+    line = Shape("line", (0.01,), red, np.eye(4), ((0.3, 0.3, 0.3), (0.5, 0.3, 0.3), (0.5, 0.3, 0.6)))
+    ball_and_box = lambda x, y, h: [Shape("sphere", (0.1,), red, at(x)), Shape("box", (0.1, 0.2, h), red, at(y))]  # noqa: E731
+    viewer.show(robot.home, OPEN)
+    count, without = len(uuids(page)), picture(page)
+    viewer.show(robot.home, OPEN, shapes=[*ball_and_box(0.4, 0.6, 0.3), line])
+    first = uuids(page)
+    assert len(first) == count + 3
+    assert (np.abs(picture(page) - without).max(-1) > 60).sum() > 200
+    viewer.show(robot.home, OPEN, shapes=[*ball_and_box(0.45, 0.7, 0.3), line])
+    assert uuids(page) == first
+    for x in (0.45, 0.7):
+        assert np.linalg.norm(positions(page) - at(x)[:3, 3], axis=1).min() < 1e-6
+    viewer.show(robot.home, OPEN, shapes=ball_and_box(0.4, 0.7, 0.2))
+    assert len(uuids(page) - first) == 1 and len(first - uuids(page)) == 2  # another box, no line
+    viewer.show(robot.home, OPEN)
+    assert len(uuids(page)) == count
+
+
+def uuids(page) -> set[str]:
+    """A name for everything in the page's scene that lasts as long as it does."""
+    return set(page.evaluate("swiftScene.children.map((child) => child.uuid)"))
+
+
+@pytest.mark.parametrize("text", ["episode 3  error 4.1 mm", "<b>a</b> & b"])
+def test_the_label_is_in_the_page_as_written(viewer, page, robot, text):
+    viewer.show(robot.home, OPEN, text=text)
+    page.wait_for_function("text => document.body.innerHTML.includes(text)", arg=html.escape(text), polling=50)
+
+
+@pytest.mark.parametrize(
+    ("q", "T_bt"), [(np.zeros(6), None), (np.full(7, np.nan), None), (np.zeros(7), np.eye(3)), (np.zeros(7), np.nan)]
+)
+def test_a_state_of_another_shape_or_not_finite_is_refused(viewer, q, T_bt):
+    with pytest.raises(ConfigError, match="must be finite with shape"):
+        viewer.show(q, OPEN, T_bt)
+
+
+def test_closing_the_tab_ends_the_show_quietly(robot, page):
+    tab = page.context.browser.new_page()
+    with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
+        tab.goto(viewer.url)
+        assert viewer.show(robot.home, OPEN)
+        tab.close()
+        start = time.monotonic()
+        while viewer.show(robot.home, OPEN):
+            assert time.monotonic() - start < 3.0
+        assert viewer.show(robot.home, OPEN) is False
+    with pytest.raises(OSError):
+        socket.create_connection(viewer.addresses[0])
+
+
+def get(address, path: str, host: str | None = None) -> http.client.HTTPResponse:
+    """A GET whose path is sent exactly as written."""
+    connection = http.client.HTTPConnection(*address, timeout=5)
+    connection.putrequest("GET", path, skip_host=host is not None)
+    if host is not None:
+        connection.putheader("Host", host)
+    connection.endheaders()
+    return connection.getresponse()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/retrieve/etc/passwd",
+        "/retrieve//etc/passwd",
+        "/retrieve/%2fetc%2fpasswd",
+        "/retrieve/%65tc/passwd",
+        "/etc/passwd",
+        "//etc/passwd",
+        "/../../../../../../../../../../etc/passwd",
+        "/js/../../__init__.py",
+        "/%2e%2e/__init__.py",
+        "/..%2f__init__.py",
+        "/js/%2e%2e%2f%2e%2e%2f__init__.py",
+        "/js\\..\\..\\__init__.py",
+        "/%00/etc/passwd",
+        "/js/",
+        "/js",
+    ],
+)
+def test_no_other_file_can_be_fetched(viewer, robot, path):
+    viewer.show(robot.home, OPEN)  # the robot's meshes are in the table
+    assert get(viewer.addresses[0], path).status in (403, 404)
+
+
+def test_a_mesh_is_served_under_its_own_path_alone(viewer, robot):
+    viewer.show(robot.home, OPEN)
+    folder, name = os.path.split(robot.rtb.links[1].geometry[0].filename)
+    assert get(viewer.addresses[0], f"/retrieve{folder}/{name}").status == 200
+    around = f"{folder}/../{os.path.basename(folder)}/{name}"
+    assert os.path.isfile(around)
+    for path in (f"/retrieve{around}", f"/retrieve{folder}/", f"{folder}/{name}", f"/retrieve{__file__}"):
+        assert get(viewer.addresses[0], path).status == 404
+
+
+def test_a_page_of_another_host_name_is_refused(viewer):
+    assert get(viewer.addresses[0], "/").status == 200
+    assert get(viewer.addresses[0], "/", host="localhost:1").status == 200
+    assert get(viewer.addresses[0], "/", host="attacker.example").status == 403
+
+
+def test_the_servers_listen_on_the_loopback_address_alone(viewer):
+    for host, port in viewer.addresses:
+        assert host == "127.0.0.1"
+        socket.create_connection((host, port), timeout=1).close()
+        if sys.platform.startswith("linux"):  # there the whole of 127/8 reaches a socket bound to 0.0.0.0
+            with pytest.raises(OSError):
+                socket.create_connection(("127.0.0.2", port), timeout=1)
+
+
+@pytest.fixture
+def servers():
+    servers = PageServers(queue.Queue(), queue.Queue(), threading.Event())
+    yield servers
+    servers.close()
+
+
+def websocket(servers: PageServers, origin: str | None):
+    host, port = servers.addresses[1]
+    return connect(f"ws://{host}:{port}/", origin=origin, compression=None)
+
+
+@pytest.mark.parametrize("origin", ["http://attacker.example", "null", "http://127.0.0.1:1", None])
+def test_the_websocket_refuses_other_origins(servers, origin):
+    with pytest.raises(InvalidStatus, match="403"):
+        websocket(servers, origin)
+
+
+def test_the_websocket_takes_one_page(servers):
+    origin = servers.url.split("/?")[0]
+    with websocket(servers, origin) as first:
+        first.send("hello")
+        assert servers._incoming.get(timeout=5) == "hello"  # it is taken, before another one comes
+        with websocket(servers, origin) as second, pytest.raises(ConnectionClosed, match="another tab"):
+            second.recv(timeout=5)
+
+
+def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
+    """The whole way: a shape is sent to the page, then its folder is asked for over HTTP."""
+    (tmp_path / "meshes").mkdir()
+    mesh = tmp_path / "meshes" / "a b.dae"
+    references = ("skin.png", "../common/paint.jpg", "notes.txt", "../../../../../../etc/passwd")
+    mesh.write_text("".join(f"<init_from>{name}</init_from>" for name in references))
+    (tmp_path / "common").mkdir()
+    for name in ("meshes/skin.png", "common/paint.jpg", "meshes/notes.txt", "meshes/other.png"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "meshes" / "link.png").symlink_to("/etc/passwd")
+    outgoing = queue.Queue()
+    servers = PageServers(outgoing, queue.Queue(), threading.Event())
+    try:
+        status = lambda name: get(servers.addresses[0], f"/retrieve{tmp_path}/{name}").status  # noqa: E731
+        assert status("meshes/a%20b.dae") == 404
+        with websocket(servers, servers.url.split("/?")[0]) as page:
+            page.send("hello")
+            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh)}]]])
+            assert json.loads(page.recv(timeout=5))[0] == "shape"
+            allowed = ("meshes/a%20b.dae", "meshes/skin.png", "common/paint.jpg")
+            refused = ("meshes/notes.txt", "meshes/other.png", "meshes/link.png", "meshes/")
+            assert [status(name) for name in allowed] == [200] * 3
+            assert [status(name) for name in refused] == [404] * 4
+            assert get(servers.addresses[0], "/retrieve/etc/passwd").status == 404
+    finally:
+        servers.close()
+
+
+def test_a_wavefront_mesh_without_materials_gets_its_colour(tmp_path):
+    mesh = tmp_path / "part.obj"
+    mesh.write_text("v 0 0 0\n")
+    asked = f"/retrieve{tmp_path}/part"
+    assert mesh_files(str(mesh), 0xFF0033) == {
+        f"{asked}.obj": mesh,
+        f"{asked}.mtl": b"newmtl \nKd 1.0000 0.0000 0.2000\n",
+    }
+    (tmp_path / "part.mtl").write_text("newmtl own\n")
+    assert mesh_files(str(mesh), 0xFF0033)[f"{asked}.mtl"] == tmp_path / "part.mtl"
+    assert mesh_files(str(tmp_path / "gone.obj")) == {}
+
+
+def test_wavefront_lines_are_not_served(tmp_path):
+    mesh = tmp_path / "part.obj"
+    mesh.write_text("v 0 0 0\nl 1 1\nf 1 1 1\nl 1 1")
+    outgoing = queue.Queue()
+    servers = PageServers(outgoing, queue.Queue(), threading.Event())
+    try:
+        with websocket(servers, servers.url.split("/?")[0]) as page:
+            page.send("hello")
+            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]])
+            page.recv(timeout=5)
+            assert get(servers.addresses[0], f"/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
+            assert (
+                get(servers.addresses[0], f"/retrieve{tmp_path}/part.mtl").read().endswith(b"Kd 0.0000 0.0000 1.0000\n")
+            )
+    finally:
+        servers.close()
+
+
+def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
+    """Swift's page is changed as it is served: an update of Swift may need another change."""
+    (path,) = (path for path in page_files() if path.endswith("/shapes.js"))
+    served = get(servers.addresses[0], path).read()
+    assert served.count(b"const objLoader = new OBJLoader()") == 2  # the page's own, and the one for each load
+
+
+def script(path, body: str) -> str:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems come with a browser")
+@pytest.mark.parametrize(
+    ("browser", "display", "named"),
+    [
+        (False, None, "apt install chromium"),
+        (False, ":0", "apt install chromium"),
+        (True, None, "no display to open firefox on"),
+    ],
+)
+def test_without_a_browser_the_error_comes_at_once(monkeypatch, tmp_path, robot, browser, display, named):
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if display:
+        monkeypatch.setenv("DISPLAY", display)
+    if browser:
+        script(tmp_path / "firefox", "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    start = time.monotonic()
+    with pytest.raises(ViewerError, match=named) as caught:
+        SwiftViewer(robot)
+    assert time.monotonic() - start < 1.0
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+def test_a_browser_that_fails_is_quoted(monkeypatch, tmp_path, robot):
+    monkeypatch.setenv("BROWSER", script(tmp_path / "broken", "echo cannot open display >&2; exit 3"))
+    with pytest.raises(ViewerError, match="exit code 3: cannot open display"):
+        SwiftViewer(robot)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+def test_the_users_browser_is_opened_and_shows_the_robot(monkeypatch, tmp_path, robot):
+    flags = f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
+    body = f'echo $$ > {tmp_path / "pid"}; exec {find_chromium()} {flags} --enable-unsafe-swiftshader "$1"'
+    monkeypatch.setenv("BROWSER", script(tmp_path / "browser", body))
+    try:
+        with SwiftViewer(robot) as viewer:
+            start = time.monotonic()
+            assert all(viewer.show(robot.home, OPEN, dt=0.05) for _ in range(10))
+            assert time.monotonic() - start > 0.4  # real time
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
