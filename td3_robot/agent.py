@@ -6,6 +6,7 @@ The formulas are in losses.py; this file is their order.
 
 import copy
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from td3_robot import checkpoint
+from td3_robot.actor_terms import ActorStep, actor_terms
 from td3_robot.adam import adam_step
 from td3_robot.config import TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.losses import action_penalty, actor_loss, actor_loss_bc, smoothed_target_action
+from td3_robot.losses import smoothed_target_action
 from td3_robot.networks import MLP, buffers_of, frozen, learning
 from td3_robot.normalizer import RunningNormalizer
 from td3_robot.replay import Batch
@@ -66,6 +68,7 @@ class TD3:
             raise ConfigError(f"a_max must be positive and finite, one value or {a_dim}, got {self.a_max.tolist()}")
         support = (config.v_min, config.v_max, config.atoms, self.device)
         self.value = CategoricalValue(*support) if config.atoms else ScalarValue()
+        self.actor_terms = actor_terms(config, self.a_max)
         self.gradient_steps = 0
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.normalizer = RunningNormalizer(o_dim, self.device) if config.normalize_observations else nn.Identity()
@@ -124,7 +127,7 @@ class TD3:
             raise ValueError(f"reward and done must be {column}, got {batch.reward.shape} and {batch.done.shape}")
         self.gradient_steps += 1
         batch = batch._replace(state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state))
-        metrics = self._update_critics(batch)
+        metrics = self._update_critics(batch, self._target(batch))
         if self.gradient_steps % self.config.policy_delay == 0:
             metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
             self._update_targets()
@@ -132,54 +135,54 @@ class TD3:
 
     @torch.no_grad()
     def _target(self, batch: Batch) -> Tensor:
-        action = self.actor_target(batch.next_state)
-        if self.config.policy_noise > 0:
-            noise = torch.randn(action.shape, generator=self.generator, device=self.device) * self.config.policy_noise
-            action = smoothed_target_action(action, noise, self.config.noise_clip, self.a_max)
+        """What both critics are to give, the paper's y in its order."""
+        action = self._smoothed(self.actor_target(batch.next_state))  # a' = clip(pi'(s') + clip(eps, -c, c))
         x = torch.cat((batch.next_state, action), 1)
-        discount = self.config.gamma if batch.discount is None else batch.discount
-        Q2 = self.Q2_target(x) if self.config.twin_critics else None
-        return self.value.target(batch.reward, discount, batch.done, self.Q1_target(x), Q2)
+        outputs = [Q(x) for Q in self._critic_targets]  # Q1'(s', a'), Q2'(s', a')
+        gamma = self.config.gamma if batch.discount is None else batch.discount
+        return self.value.target(batch.reward, gamma, batch.done, *outputs)  # y = r + gamma (1 - done) min(Q1', Q2')
 
-    def _update_critics(self, batch: Batch) -> dict[str, Tensor]:
-        target = self._target(batch)
+    def _smoothed(self, action: Tensor) -> Tensor:
+        """Target actions with noise eps ~ N(0, policy_noise); none is drawn where there is none."""
+        if not self.config.policy_noise:
+            return action
+        noise = torch.randn(action.shape, generator=self.generator, device=self.device) * self.config.policy_noise
+        return smoothed_target_action(action, noise, self.config.noise_clip, self.a_max)
+
+    def _update_critics(self, batch: Batch, y: Tensor) -> dict[str, Tensor]:
+        """Both critics descend their loss to y."""
         x = torch.cat((batch.state, batch.action), 1)
-        critics, optimizers = (self.Q1, self.Q2), (self.Q1_optimizer, self.Q2_optimizer)
-        if not self.config.twin_critics:
-            critics, optimizers = critics[:1], optimizers[:1]
-        with learning(*critics):
-            outputs = [Q(x) for Q in critics]
-        losses = [self.value.loss(output, target, batch.weight) for output in outputs]
-        self._descend(sum(losses), critics, optimizers, self.config.critic_grad_clip)
+        with learning(*self._critics):
+            outputs = [Q(x) for Q in self._critics]
+        losses = [self.value.loss(output, y, batch.weight) for output in outputs]
+        self._descend(sum(losses), self._critics, self._critic_optimizers, self.config.critic_grad_clip)
         metrics = {f"Q{i}_loss": loss.detach() for i, loss in enumerate(losses, 1)}
         metrics["Q1"] = self.value.mean(outputs[0].detach()).mean()
         if batch.weight is not None:
-            errors = [self.value.error(output.detach(), target) for output in outputs]
+            errors = [self.value.error(output.detach(), y) for output in outputs]
             metrics["td_error"] = sum(errors) / len(errors)
         return metrics
 
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:
+        """The actor descends the sum of its terms, in the paper -mean Q1(s, pi(s)) alone."""
         with learning(self.actor):
             action = self.actor(state)
-        x = torch.cat((state, action), 1)
-        with frozen(self.Q1, self.Q2):  # the gradient goes through them, into the actor alone
-            q = self.value.mean(self.Q1(x))
-            if self.config.actor_min_q:
-                q = torch.min(q, self.value.mean(self.Q2(x)))
-        if self.config.bc_alpha is None:
-            loss = actor_loss(q)
-        else:
-            data_q = self._value_of(state, data_action) if self.config.bc_filter else None
-            loss = actor_loss_bc(q, action, data_action, self.config.bc_alpha, data_q)
-        if self.config.action_l2:
-            loss = loss + self.config.action_l2 * action_penalty(action, self.a_max)
+        with frozen(*self._critics):  # the gradient goes through them, into the actor alone
+            q = self._ascended(state, action)
+        step = ActorStep(state, action, data_action, q, self._ascended)
+        loss = reduce(torch.add, [term(step) for term in self.actor_terms])
         self._descend(loss, (self.actor,), (self.actor_optimizer,), self.config.actor_grad_clip)
         return loss.detach()
 
-    @torch.no_grad()
-    def _value_of(self, state: Tensor, action: Tensor) -> Tensor:
-        """(B, 1) what Q1 gives for actions that are not the policy's."""
-        return self.value.mean(self.Q1(torch.cat((state, action), 1)))
+    def _ascended(self, state: Tensor, action: Tensor) -> Tensor:
+        """(B, 1) the value that the actor ascends: Q1's, or the lower of both critics' with `actor_min_q`."""
+        x = torch.cat((state, action), 1)
+        return reduce(torch.min, [self.value.mean(Q(x)) for Q in self._critics[: 1 + self.config.actor_min_q]])
+
+    # What learns: without `twin_critics` Q2 stays as it was made.
+    _critics = property(lambda self: (self.Q1, self.Q2)[: 1 + self.config.twin_critics])
+    _critic_targets = property(lambda self: (self.Q1_target, self.Q2_target)[: 1 + self.config.twin_critics])
+    _critic_optimizers = property(lambda self: (self.Q1_optimizer, self.Q2_optimizer)[: 1 + self.config.twin_critics])
 
     @staticmethod
     def _descend(
@@ -198,15 +201,11 @@ class TD3:
     def _update_targets(self) -> None:
         """Polyak averaging: target <- tau * network + (1 - tau) * target, batch statistics included."""
         online, target = [], []
-        for net, net_target in self._with_targets():
+        pairs = zip((self.actor, *self._critics), (self.actor_target, *self._critic_targets))
+        for net, net_target in pairs:
             online += [*net.parameters(), *buffers_of(net)]
             target += [*net_target.parameters(), *buffers_of(net_target)]
         torch._foreach_lerp_(target, online, self.config.tau)
-
-    def _with_targets(self) -> list[tuple[MLP, MLP]]:
-        """The networks that learn, each with its target."""
-        pairs = [(self.actor, self.actor_target), (self.Q1, self.Q1_target), (self.Q2, self.Q2_target)]
-        return pairs if self.config.twin_critics else pairs[:2]
 
     def scale_learning_rates(self, factor: float) -> None:
         """Set every learning rate to `factor` times the one given at the start."""

@@ -1,4 +1,4 @@
-"""The arithmetic of TD3 (Fujimoto, van Hoof & Meger, ICML 2018) and of its options, as pure functions."""
+"""The arithmetic of the critics (Fujimoto, van Hoof & Meger, ICML 2018), as pure functions."""
 
 import torch
 from torch import Tensor
@@ -79,44 +79,3 @@ def categorical_loss(logits: Tensor, target: Tensor, weight: Tensor | None = Non
     if weight is None:
         return F.cross_entropy(logits, target)
     return (weight[:, 0] * F.cross_entropy(logits, target, reduction="none")).mean()
-
-
-def actor_loss(q: Tensor) -> Tensor:
-    """-mean Q(s, pi(s)): descending it ascends the deterministic policy gradient (paper, section 3).
-
-    Args:
-        q: (B, 1) the critic's value of the policy's own actions.
-    """
-    return -q.mean()
-
-
-def action_penalty(action: Tensor, a_max: Tensor) -> Tensor:
-    """Mean square of actions (B, a_dim) in units of a_max: 0 at rest, 1 where the policy's tanh is saturated.
-
-    Added to the actor's loss it keeps the policy where its gradient is alive (Plappert et al., arXiv:1802.09464,
-    who give it weight 1).
-    """
-    return (action / a_max).square().mean()
-
-
-def actor_loss_bc(q: Tensor, action: Tensor, data_action: Tensor, alpha: float, data_q: Tensor | None = None) -> Tensor:
-    """-lambda * mean Q(s, pi(s)) + mean (pi(s) - a)^2 with lambda = alpha / mean |Q| (TD3+BC).
-
-    Fujimoto & Gu, "A Minimalist Approach to Offline Reinforcement Learning", NeurIPS 2021. lambda is a constant to
-    the gradient, and the mean |Q| is that of the policy's actions, as in https://github.com/sfujim/TD3_BC.
-
-    Args:
-        q: (B, 1) the critic's value of the policy's own actions.
-        action: (B, a_dim) pi(s).
-        data_action: (B, a_dim) what the data has there.
-        alpha: weight of the value; the authors take 2.5.
-        data_q: (B, 1) the critic's value of `data_action`. If given, only actions that it values above the policy's
-            are imitated: the Q-filter of Nair et al., "Overcoming Exploration in Reinforcement Learning with
-            Demonstrations", ICRA 2018, https://arxiv.org/abs/1709.10089. The policy's gradient follows the values
-            around its own action; this lets it leave one hill for a higher one.
-    """
-    weight = alpha / q.detach().abs().mean()
-    if data_q is None:
-        return weight * actor_loss(q) + F.mse_loss(action, data_action)
-    better = (data_q > q.detach()).to(q.dtype)
-    return weight * actor_loss(q) + (better * (action - data_action).square()).mean()

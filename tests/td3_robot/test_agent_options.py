@@ -120,22 +120,6 @@ def test_td3_bc_imitates_where_the_value_weighs_little_and_ascends_where_it_weig
     assert torch.cosine_similarity(*gradients, dim=0) > 0.99999
 
 
-def test_filtered_imitation_follows_only_actions_of_higher_value():
-    """Q1 is made to be the first element of the action; half of the data's actions are above the policy's."""
-    agent = TD3(3, 2, hidden=(8,), bc_alpha=1e-6, bc_filter=True, seed=3)
-    agent._value_of = lambda state, action: action[:, :1]
-    agent.Q1.forward = lambda x: x[:, 3:4]
-    state = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
-    policy = agent.select_action(state)
-    above = torch.arange(64)[:, None] % 2 == 0
-    action = policy + torch.where(above, 0.2, -0.2)
-    loss = agent._update_actor(state, action)
-    value = 1e-6 * policy[:, 0].mean() / policy[:, 0].abs().mean()
-    torch.testing.assert_close(loss, torch.tensor(0.5 * 0.04) - value, atol=1e-6, rtol=1e-4)
-    plain = TD3(3, 2, hidden=(8,), bc_alpha=1e-6, seed=3)
-    assert plain._update_actor(state, action) > 1.9 * loss
-
-
 # Gradients --------------------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from td3_robot.losses import (
-    action_penalty,
-    actor_loss,
-    actor_loss_bc,
     categorical_loss,
     categorical_projection,
     clipped_double_q_target,
@@ -77,37 +74,6 @@ def test_critic_loss_is_the_mean_squared_error():
 def test_target_of_one_critic_is_its_own_value():
     y = clipped_double_q_target(column(1.0, 2.0), 0.9, column(0.0, 1.0), column(10.0, 7.0))
     torch.testing.assert_close(y, column(10.0, 2.0))
-
-
-def test_actor_loss_is_minus_the_mean_value():
-    torch.testing.assert_close(actor_loss(column(31.0, 52.0)), torch.tensor(-41.5))
-
-
-def test_action_penalty_is_the_mean_square_in_units_of_the_bound():
-    action, a_max = torch.tensor([[2.0, 0.05], [-1.0, 0.0]]), torch.tensor([2.0, 0.1])
-    torch.testing.assert_close(action_penalty(action, a_max), torch.tensor((1.0 + 0.25 + 0.25 + 0.0) / 4))
-
-
-# TD3+BC ------------------------------------------------------------------------------------------------------
-
-
-def test_bc_loss_by_hand():
-    # lambda = 2.5 / mean(4, 6) = 0.5; -0.5 * mean(4, -6) + mean(0.1^2, 0.3^2, 0, 0.2^2) = 0.5 + 0.035
-    action = torch.tensor([[0.1, 0.5], [0.0, 0.2]])
-    data = torch.tensor([[0.0, 0.2], [0.0, 0.0]])
-    torch.testing.assert_close(actor_loss_bc(column(4.0, -6.0), action, data, 2.5), torch.tensor(0.535))
-
-
-def test_bc_loss_does_not_change_with_the_unit_of_the_reward():
-    action, data, q = torch.zeros(2, 3), torch.ones(2, 3), column(4.0, -1.0)
-    torch.testing.assert_close(actor_loss_bc(q, action, data, 2.5), actor_loss_bc(1000 * q, action, data, 2.5))
-
-
-def test_bc_takes_lambda_as_a_constant():
-    # d loss / d q = -lambda / B = -(2 / 2) / 2, where a lambda that follows q would give 0 for values of one sign
-    q = column(1.0, 3.0).requires_grad_()
-    actor_loss_bc(q, torch.zeros(2, 1), torch.zeros(2, 1), 2.0).backward()
-    torch.testing.assert_close(q.grad, column(-0.5, -0.5))
 
 
 # Distributions of returns ------------------------------------------------------------------------------------
