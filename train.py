@@ -30,8 +30,11 @@ def main(argv: list[str]) -> int:
     import envs
     from envs.controllers.teachers import make_teacher
     from td3_robot import TD3
+    from td3_robot.callbacks import make_callbacks
+    from td3_robot.collector import Collector
     from td3_robot.memory import keep_freed_memory
     from td3_robot.mlflow_log import MLflowLog, open_store
+    from td3_robot.offline import Dataset
     from td3_robot.tracking import CsvLog, Display, TensorBoardLog, plot_learning_curve
     from td3_robot.trainer import Trainer
 
@@ -40,7 +43,7 @@ def main(argv: list[str]) -> int:
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     env = envs.of_config(config, config.envs)
-    evaluation_env = envs.of_config(config, config.evaluation.episodes)
+    evaluation_env = envs.of_config(config, config.evaluation.episodes) if config.evaluation.episodes else None
     guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
     if config.start_from is not None and arguments.resume is None:
@@ -52,12 +55,14 @@ def main(argv: list[str]) -> int:
 
     with contextlib.ExitStack() as cleanup:
         display = Display(config.steps)
-        on_step = [display.advance]
+        callbacks = [display, *make_callbacks(config)]
         if arguments.swift:  # before the run folder is made: where there is no browser, nothing else happens
-            on_step.append(_live_view(config, agent.policy, cleanup))
+            callbacks.append(_live_view(config, agent.policy, cleanup))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
-        trainer = Trainer(agent, env, evaluation_env, config, folder, STARTED, on_step, guide)
+        online = config.dataset is None
+        source = Collector(agent, env, config, guide) if online else Dataset(agent, env.device, config)
+        trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks)
         if arguments.resume:
             trainer.resume()
             if trainer.steps >= config.steps:
@@ -83,17 +88,22 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _live_view(config: Config, policy, cleanup: contextlib.ExitStack):
-    """Open the browser view; returns what to call after every step."""
+    """Open the browser view; returns the callback that feeds it."""
     import envs
     from envs.view.live import LiveView
     from envs.view.playback import live_episodes
+    from td3_robot.callbacks import Callback
+
+    class Publish(Callback):
+        def on_step(self, run) -> None:
+            view.publish(policy)
 
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, config.robot, config.gripper, config.tcp)
     make_env = functools.partial(envs.of_config, dataclasses.replace(config, device="cpu"), 1)
     episodes = functools.partial(live_episodes, make_env, config.seed, shown)
     view = cleanup.enter_context(LiveView(make_robot, episodes, policy))
-    return lambda steps: view.publish(policy)
+    return Publish()
 
 
 def _report(summary: dict, folder: Path) -> int:
@@ -101,8 +111,11 @@ def _report(summary: dict, folder: Path) -> int:
         steps = f"{summary['env_steps']} env steps" if summary["env_steps"] else f"{summary['gradient_steps']} updates"
         print(f"stopped at {steps}; go on with: python train.py --resume {folder.name}")
         return 130
-    success = f"success rate {summary['success_rate']:.1%}, " if "success_rate" in summary else ""
-    outcome = f"{success}return {summary['episode_return']:.2f}"
+    from td3_robot.tracking import scored
+
+    scores = scored(summary)
+    success = f"success rate {scores['success_rate']:.1%}, " if "success_rate" in scores else ""
+    outcome = f"{success}return {scores['episode_return']:.2f}" if "episode_return" in scores else "done"
     print(f"{outcome} after {summary['wall_s']:.1f} s; the curve is in {folder}")
     print(f"see how good it is: python evaluate.py --checkpoint {folder}")
     return 0

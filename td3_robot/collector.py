@@ -5,6 +5,7 @@ from torch import Tensor
 
 from td3_robot.agent import TD3
 from td3_robot.config import Config, ExplorationConfig, RewardConfig
+from td3_robot.episodes import EpisodeMeans
 from td3_robot.errors import ConfigError
 from td3_robot.evaluation import Policy
 from td3_robot.noise import UncertaintyScale, make_noise
@@ -17,7 +18,7 @@ _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no repla
 
 
 class Collector:
-    """Explores B environments with an agent's policy and keeps their transitions.
+    """Explores B environments with an agent's policy and keeps their transitions; a `Source`.
 
     Observations and rewards are stored as they come, but for a fixed scale and clip of the rewards; running
     statistics are applied when a batch is drawn, so that old transitions follow the newest statistics.
@@ -49,6 +50,7 @@ class Collector:
         self._uncertainty = UncertaintyScale(env.device) if exploration.uncertainty else None
         normalize = config.reward.normalize
         self._scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
+        self._episodes = EpisodeMeans(env.num_envs, env.device)
         self.observation = env.reset(config.seed)
         self._guide = guide and Guide(guide, env.num_envs, exploration, self.generator)
         self.env_steps = 0
@@ -72,6 +74,7 @@ class Collector:
         )
         if self._scaler is not None:
             self._scaler.update(reward, done, step.valid)
+        self._episodes.count(step, left_out=None if self._guide is None else self._guide.guided)
         self.noise.end_episodes(done)
         if self._guide is not None:
             self._guide.end_episodes(done, progress)
@@ -93,10 +96,19 @@ class Collector:
             noise = noise * self._uncertainty(self._agent.disagreement(self.observation, action))
         return (action + noise).clamp(-1.0, 1.0)
 
-    def sample(self) -> Batch:
-        """A batch to learn from."""
+    def sample(self, progress: float) -> Batch:
+        """A batch to learn from; priorities are corrected for the more, the further the run is."""
+        self.replay.anneal(progress)
         batch = self.replay.sample(self._config.replay.batch_size)
         return batch if self._scaler is None else batch._replace(reward=self._scaler.scale(batch.reward))
+
+    def update_priorities(self, error: Tensor) -> None:
+        """How wrong the critics were, error (B,), about the batch sampled last."""
+        self.replay.update_priorities(error)
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the episodes, those of the guide left out, that ended since the last call."""
+        return self._episodes.take()
 
     def state_dict(self, with_replay: bool) -> dict:
         """All that the next step depends on, for an exact resume."""
@@ -107,6 +119,7 @@ class Collector:
             "uncertainty": self._uncertainty.state_dict() if self._uncertainty is not None else None,
             "scaler": self._scaler.state_dict() if self._scaler is not None else None,
             "guide": self._guide.state_dict() if self._guide is not None else None,
+            "episodes": self._episodes.state_dict(),
             "observation": self.observation,
             "refill_until": self._refill_until,
             "env": self._env.state_dict(),
@@ -130,6 +143,8 @@ class Collector:
             self._scaler.load_state_dict(state["scaler"])
         if self._guide is not None and state.get("guide") is not None:
             self._guide.load_state_dict(state["guide"])
+        if "episodes" in state:
+            self._episodes.load_state_dict(state["episodes"])
         self._refill_until = state["refill_until"]
         if state["replay"] is None:
             refill = min(self._config.exploration.start_steps, _REFILL_BATCHES * self._config.replay.batch_size)

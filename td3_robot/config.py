@@ -229,14 +229,17 @@ class EvaluationConfig:
 
     Attributes:
         every: Environment steps from one evaluation to the next.
-        episodes: Episodes of each evaluation.
+        episodes: Episodes of each evaluation; 0 for none: the episodes of the training then judge the policy.
+        keep: Evaluations from one checkpoint kept for good, in step_N of the run folder, to the next; 0 keeps none.
     """
 
     every: int = 50_000
     episodes: int = 1000
+    keep: int = 0
 
     def __post_init__(self):
-        check(self, "evaluation.", _POSITIVE, "every", "episodes")
+        check(self, "evaluation.", _POSITIVE, "every")
+        check(self, "evaluation.", _NOT_NEGATIVE, "episodes", "keep")
 
 
 @dataclass(frozen=True)
@@ -260,6 +263,7 @@ class Config:
         envs: Environments that step together.
         steps: Environment steps of the whole training, all environments counted.
         updates_per_step: Gradient steps each time that all environments have made one step.
+        stop_when_solved: End the run at the first evaluation with a success rate of 99% or more.
         save_every: Seconds between saves of the resume point.
         mlflow: Log to MLflow, too.
         td3: The learning algorithm.
@@ -286,6 +290,7 @@ class Config:
     envs: int = 64
     steps: int = 1_000_000
     updates_per_step: int = 1
+    stop_when_solved: bool = False
     save_every: float = 60.0
     mlflow: bool = False
     td3: TD3Config = field(default_factory=TD3Config)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import torch
+from torch import Tensor
 
 from td3_robot.agent import TD3
 from td3_robot.collector import make_replay, shaped
@@ -13,7 +14,7 @@ from td3_robot.replay import Batch
 
 
 class Dataset:
-    """What `Collector` is to online learning: the same few methods, but nothing new ever comes.
+    """What `Collector` is to online learning, but nothing new ever comes; a `Source`.
 
     The statistics of the observations are those of the whole dataset.
 
@@ -49,9 +50,18 @@ class Dataset:
     def collect(self, progress: float) -> None:
         """Nothing: the dataset is all there is."""
 
-    def sample(self) -> Batch:
+    def sample(self, progress: float) -> Batch:
         """A batch to learn from."""
+        self.replay.anneal(progress)
         return self.replay.sample(self._batch_size)
+
+    def update_priorities(self, error: Tensor) -> None:
+        """How wrong the critics were, error (B,), about the batch sampled last."""
+        self.replay.update_priorities(error)
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing: no episode is played."""
+        return {}
 
     def state_dict(self, with_replay: bool) -> dict:
         """The generator and the priorities; the dataset itself stays in its file."""

@@ -2,12 +2,14 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from td3_robot.callbacks import Callback, Run
 from td3_robot.errors import ConfigError
 from td3_robot.files import replacing
 
@@ -27,6 +29,14 @@ class Tracker(Protocol):
 def steps_of(metrics: dict[str, float]) -> int:
     """How far the run was: env steps or, learning from a dataset, where there are none, gradient steps."""
     return int(metrics["env_steps"] or metrics["gradient_steps"])
+
+
+def scored(metrics: dict[str, float]) -> dict[str, float]:
+    """Metrics whose `episode_return` and `success_rate` are, without an evaluation, those of the training episodes."""
+    if "episode_return" in metrics:
+        return metrics
+    names = {"episode_return": "train_return", "success_rate": "train_success_rate"}
+    return metrics | {name: metrics[train] for name, train in names.items() if train in metrics}
 
 
 class CsvLog:
@@ -89,6 +99,13 @@ class TensorBoardLog:
         self._writer.close()
 
 
+def score_text(metrics: dict[str, float]) -> str:
+    """How good a policy is, in a word: its success where that is known, or else its return."""
+    if "success_rate" in metrics:
+        return f"success {metrics['success_rate']:.1%}"
+    return f"return {metrics['episode_return']:.2f}" if "episode_return" in metrics else ""
+
+
 def _cell(pattern: str, value: float) -> str:
     """A figure as wide as its column; a dash for one that there is not."""
     text = pattern.format(value)
@@ -102,8 +119,8 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-class Display:
-    """The terminal: a line an evaluation, and a progress bar below them while somebody watches.
+class Display(Callback):
+    """The terminal: a line an evaluation, and a progress bar below them while somebody watches; also a `Tracker`.
 
     The success rate has its place where the task knows success; elsewhere the bar shows the return.
 
@@ -140,12 +157,13 @@ class Display:
         self._task = self._progress.add_task("training", total=total, score="")
         self._headed = False
 
-    def advance(self, steps: int) -> None:
-        """Move the bar; cheap enough for every step."""
-        self._progress.update(self._task, completed=steps)
+    def on_step(self, run: Run) -> None:
+        """Move the bar."""
+        self._progress.update(self._task, completed=run.steps)
 
     def log(self, metrics: dict[str, float]) -> None:
         """One line."""
+        metrics = scored(metrics)
         columns = [column for column in self._COLUMNS if column[1] in metrics]
         if not self._headed:
             self._headed = True
@@ -153,9 +171,7 @@ class Display:
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
             self._line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
         self._line(" ".join(_cell(pattern, metrics[name]) for _, name, pattern in columns))
-        known = "success_rate" in metrics
-        score = f"success {metrics['success_rate']:.1%}" if known else f"return {metrics['episode_return']:.2f}"
-        self._progress.update(self._task, score=score)
+        self._progress.update(self._task, score=score_text(metrics))
 
     def _line(self, text: str) -> None:
         try:
@@ -171,15 +187,15 @@ class Display:
 def plot_learning_curve(folder: Path) -> None:
     """Draw return and, where known, success rate over the steps, from `metrics.csv`, as `learning_curve.png` beside it.
 
-    A run that was stopped before its first evaluation has no curve yet, and gets no picture.
+    A run that was stopped before its first row, or that nothing tells the return of, gets no picture.
 
     Raises:
         ConfigError: the picture cannot be written, or a row of the CSV is not made of numbers.
     """
     from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
 
-    rows = read_metrics(folder) if (folder / CSV_NAME).exists() else []
-    if not rows:
+    rows = [scored(row) for row in read_metrics(folder)] if (folder / CSV_NAME).exists() else []
+    if not rows or "episode_return" not in rows[0]:
         return
     steps = [steps_of(row) for row in rows]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -209,10 +225,19 @@ def _seconds_of(rows: list[dict[str, float]]):
 
 
 def write_json(path: Path, results: dict[str, object]) -> None:
-    """Write results as JSON, complete or not at all.
+    """Write results as JSON, complete or not at all; JSON knows no NaN and no infinity, so they become null.
 
     Raises:
         ConfigError: the file cannot be written.
     """
     with replacing(path) as new:
-        new.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        new.write_text(json.dumps(finite(results), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def finite(value: object) -> object:
+    """Nested results with None for every number that is NaN or infinite."""
+    if isinstance(value, dict):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

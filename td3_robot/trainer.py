@@ -1,11 +1,10 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
-import contextlib
-import dataclasses
+import copy
 import math
-import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,73 +12,80 @@ from torch import Tensor
 
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
-from td3_robot.collector import Collector
+from td3_robot.callbacks import Callback
 from td3_robot.config import Config
 from td3_robot.errors import CheckpointError, NotFiniteError
-from td3_robot.evaluation import Policy, evaluate
-from td3_robot.offline import Dataset
+from td3_robot.evaluation import evaluate
+from td3_robot.interval import Interval
 from td3_robot.schedules import schedule_factor
+from td3_robot.signals import stopping
+from td3_robot.source import Source
 from td3_robot.states import LARGEST
-from td3_robot.tracking import Tracker, write_json
+from td3_robot.tracking import Tracker, finite, scored, write_json
 from td3_robot.vec_env import VecEnv
 
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
 _TRAINER_STATE = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
+_NO_SCORE = (-math.inf, -math.inf)  # success rate, return
 _SEED_OF_PERIODIC, _SEED_OF_FINAL = 1_000_000, 2_000_000  # added to the seed: goals never trained on
 
 
 class Trainer:
-    """One run of TD3 on a VecEnv, or on a dataset with a VecEnv to evaluate in.
+    """One run of TD3: batches from a source, evaluations in environments of their own, a run folder.
 
     The run folder holds the best policy so far, by success rate, then return, of the periodic evaluation;
-    its subfolder `last` holds all that an exact resume needs.
+    its subfolder `last` holds all that an exact resume needs. Without an evaluation environment, as on a real robot,
+    the best is judged by the training episodes that ended since the row before, exploration included; where nothing
+    tells how good a policy is, the newest counts as the best.
 
     Every evaluation logs: `env_steps`, `gradient_steps`; `episode_return` and, where the task knows success,
-    `success_rate` of the policy without noise on fixed held-out episodes; `Q1_loss`, `Q2_loss`, `Q1`, `actor_loss`,
-    means since the last evaluation; `env_steps_per_s`, `updates_per_s` while collecting and learning since then;
-    `wall_s` since the process started, earlier sittings of a resumed run included; `left_s`, an estimate of what
-    remains.
+    `success_rate` of the policy without noise on fixed held-out episodes; `train_return` and `train_success_rate`,
+    means over the training episodes that ended since the last evaluation (`EpisodeMeans`); `Q1_loss`, `Q2_loss`, `Q1`,
+    `actor_loss`, means since the last evaluation; `env_steps_per_s`, `updates_per_s` while collecting and learning
+    since then; `wall_s` since the process started, earlier sittings of a resumed run included; `left_s`, an estimate
+    of what remains.
 
     Args:
-        agent, env: who learns, where.
-        evaluation_env: as many environments as an evaluation has episodes.
+        agent: who learns.
+        source: where its batches come from: `Collector`, `Dataset` or one of yours.
+        evaluation_env: as many environments as an evaluation has episodes; None for no evaluations.
         config: the resolved configuration.
         folder: the run folder.
-        started: `time.perf_counter()` at process start.
-        on_step: called after every step of the environments with the steps made, for displays; must be cheap.
-        guide: controls `env` in a share of the episodes, see `ExplorationConfig`.
+        started: `time.perf_counter()` at process start; by default now.
+        callbacks: what follows the run.
 
     Attributes:
-        source: where batches come from: environments that are explored, or the dataset.
         trackers: what takes the metrics.
+        solved_at_s: seconds at the first evaluation at or above 99% success; None before.
     """
 
     def __init__(
         self,
         agent: TD3,
-        env: VecEnv,
-        evaluation_env: VecEnv,
+        source: Source,
+        evaluation_env: VecEnv | None,
         config: Config,
         folder: Path,
-        started: float,
-        on_step: Sequence[Callable[[int], None]] = (),
-        guide: Policy | None = None,
+        started: float | None = None,
+        callbacks: Sequence[Callback] = (),
     ):
-        self.agent, self.evaluation_env = agent, evaluation_env
-        self.config, self.folder, self.on_step = config, folder, on_step
-        collects = config.dataset is None
-        self.source = Collector(agent, env, config, guide) if collects else Dataset(agent, env.device, config)
+        self.agent, self.source, self.evaluation_env = agent, source, evaluation_env
+        self.config, self.folder, self.callbacks = config, folder, callbacks
         self.trackers: list[Tracker] = []
-        self._started = started
+        self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
-        self.best = (-math.inf, -math.inf)
+        self.best = _NO_SCORE
+        self._stop = threading.Event()
+        self._complete = False  # stopped because it has what it was for
         self._saved_at = time.perf_counter()
-        self._begin_interval()
+        self._interval = Interval(*self._counters)
 
     # The loop ---------------------------------------------------------------------------------------------
 
     def run(self) -> dict:
-        """Train until `config.steps`, or until Ctrl-C or SIGTERM, which saves the resume point first.
+        """Train until `config.steps`, or until `stop`, Ctrl-C or SIGTERM, which save the resume point first.
+
+        Signals are heeded in the main thread; in another one the run is stopped with `stop`.
 
         Returns:
             The summary, as written to `summary.json`; its key `finished` says which of the two it was.
@@ -89,24 +95,33 @@ class Trainer:
         """
         if not self.steps:
             self.agent.save(self.folder)  # from here on the folder is a whole checkpoint
-        with _stop_requests() as stop:
-            while self.steps < self.config.steps and not stop:
-                before = self.steps
-                self.source.collect(self.progress)
-                if self.source.ready:
-                    self._learn()
-                for tell in self.on_step:
-                    tell(self.steps)
-                every = self.config.evaluation.every
-                if self.steps // every > before // every:
-                    self._evaluate()
-                if time.perf_counter() - self._saved_at > self.config.save_every:
-                    self.save_resume_point()
-        finished = self.steps >= self.config.steps
-        if finished and self.steps > self._interval[1]:  # the last steps are not evaluated yet
+        with stopping(self.stop):
+            while self.steps < self.config.steps and not self._stop.is_set():
+                self._step()
+        finished = self._complete or self.steps >= self.config.steps
+        if finished and self.steps > self._interval.steps:  # the last steps are not evaluated yet
             self._evaluate()
         self.save_resume_point(with_replay=not finished)
         return self._summarise(finished)
+
+    def stop(self, finished: bool = False) -> None:
+        """End the run after the step it is at, from whatever thread; `finished`: it has what it was for."""
+        self._complete |= finished
+        self._stop.set()
+
+    def _step(self) -> None:
+        """One step of the environments and all that follows from it."""
+        before = self.steps
+        self.source.collect(self.progress)
+        if self.source.ready:
+            self._learn()
+        for callback in self.callbacks:
+            callback.on_step(self)
+        every = self.config.evaluation.every
+        if self.steps // every > before // every:
+            self._evaluate()
+        if time.perf_counter() - self._saved_at > self.config.save_every:
+            self.save_resume_point()
 
     @property
     def env_steps(self) -> int:
@@ -119,56 +134,66 @@ class Trainer:
         return self.env_steps if self.config.dataset is None else self.agent.gradient_steps
 
     @property
+    def _counters(self) -> tuple[int, int, int]:
+        return self.steps, self.env_steps, self.agent.gradient_steps
+
+    @property
     def progress(self) -> float:
         """Share of the run's steps already made."""
         return self.steps / self.config.steps
 
     def _learn(self) -> None:
         """The gradient steps that follow one step of the environments."""
-        schedule = self.config.schedule
-        self.agent.scale_learning_rates(schedule_factor(schedule.lr, self.progress, schedule.lr_floor))
-        self.source.replay.anneal(self.progress)
+        schedule, progress = self.config.schedule, self.progress
+        self.agent.scale_learning_rates(schedule_factor(schedule.lr, progress, schedule.lr_floor))
         for _ in range(self.config.updates_per_step):
-            metrics = self.agent.update(self.source.sample())
+            metrics = self.agent.update(self.source.sample(progress))
             if "td_error" in metrics:
-                self.source.replay.update_priorities(metrics.pop("td_error"))
-            for name, value in metrics.items():
-                total, count = self._losses.get(name, (0.0, 0))
-                self._losses[name] = (total + value, count + 1)
+                self.source.update_priorities(metrics.pop("td_error"))
+            self._interval.add(metrics)
 
     # Measuring --------------------------------------------------------------------------------------------
 
-    def _begin_interval(self) -> None:
-        """Start the sums and clocks that one evaluation reports."""
-        self._losses: dict[str, tuple[Tensor, int]] = {}
-        self._interval = (time.perf_counter(), self.steps, self.env_steps, self.agent.gradient_steps)
-
     def _evaluate(self) -> None:
-        """Measure the policy, log, and keep it if it is the best so far."""
-        began, steps, env_steps, gradient_steps = self._interval
-        seconds = time.perf_counter() - began
+        """Measure the policy, keep it if it is the best so far, and log."""
         self._require_finite()
-        losses = {name: float(total / count) for name, (total, count) in self._losses.items()}
-        scores = evaluate(self.agent.select_action, self.evaluation_env, self.config.seed + _SEED_OF_PERIODIC)
-        metrics = {
-            "env_steps": self.env_steps,
-            "gradient_steps": self.agent.gradient_steps,
-            **scores,
-            **{name: losses.get(name, math.nan) for name in ("Q1_loss", "Q2_loss", "Q1", "actor_loss")},
-            "env_steps_per_s": (self.env_steps - env_steps) / seconds,
-            "updates_per_s": (self.agent.gradient_steps - gradient_steps) / seconds,
-            "wall_s": self.wall_s,
-            "left_s": max(0, self.config.steps - self.steps) * seconds / (self.steps - steps),
-        }
-        success_rate = scores.get("success_rate", 0.0)  # not every environment knows success
-        if success_rate >= 0.99 and self.solved_at_s is None:
-            self.solved_at_s = self.wall_s
-        if (score := (success_rate, scores["episode_return"])) > self.best:
-            self.best = score
-            self.agent.save(self.folder)
+        metrics = self._measure()
+        self._judge(scored(metrics))
+        for callback in self.callbacks:
+            callback.on_evaluation(self, metrics)
         for tracker in self.trackers:
             tracker.log(metrics)
-        self._begin_interval()
+        self._interval = Interval(*self._counters)
+
+    def _measure(self) -> dict[str, float]:
+        """The metrics of an evaluation."""
+        speeds = self._interval.speeds(*self._counters, self.config.steps)  # first: evaluations do not count
+        return {
+            "env_steps": self.env_steps,
+            "gradient_steps": self.agent.gradient_steps,
+            **self._play(self.agent, _SEED_OF_PERIODIC),
+            **self.source.metrics(),
+            **self._interval.losses(),
+            **speeds,
+            "wall_s": self.wall_s,
+        }
+
+    def _play(self, agent: TD3, seed: int) -> dict[str, float]:
+        """The scores of a policy on episodes that the seed fixes; none without an evaluation environment."""
+        if self.evaluation_env is None:
+            return {}
+        return evaluate(agent.select_action, self.evaluation_env, self.config.seed + seed)
+
+    def _judge(self, metrics: dict[str, float]) -> None:
+        """Keep the policy if it is the best so far; a return that is no number is worse than all others."""
+        success_rate = metrics.get("success_rate", 0.0)  # not every environment knows success
+        if success_rate >= 0.99 and self.solved_at_s is None:
+            self.solved_at_s = self.wall_s
+        known = math.isfinite(metrics.get("episode_return", math.nan))
+        score = (success_rate, metrics["episode_return"]) if known else _NO_SCORE
+        if score > self.best or self.best == _NO_SCORE:
+            self.best = score
+            self.agent.save(self.folder)
 
     def _require_finite(self, replay_rows: Tensor | None = None) -> None:
         """Hold what is about to be reported or saved to finite numbers.
@@ -176,7 +201,7 @@ class Trainer:
         Raises:
             NotFiniteError: names what is NaN or infinite.
         """
-        values = {name: total for name, (total, _) in self._losses.items()}
+        values = {name: total for name, (total, _) in self._interval.sums.items()}
         for name in ("actor", "Q1", "Q2"):
             weights = torch.cat([weight.detach().flatten() for weight in getattr(self.agent, name).parameters()])
             values[f"a weight of {name}"] = weights.where(weights.abs() <= LARGEST, math.inf)  # as when it is loaded
@@ -196,20 +221,25 @@ class Trainer:
 
     def _summarise(self, finished: bool) -> dict:
         """Measure the best policy on episodes used for nothing else, and write `summary.json`."""
-        best = TD3(self.agent.o_dim, self.agent.a_dim, device=self.agent.device, **dataclasses.asdict(self.config.td3))
+        best = copy.deepcopy(self.agent)
         best.load(self.folder)
-        scores = evaluate(best.select_action, self.evaluation_env, self.config.seed + _SEED_OF_FINAL)
+        scores = self._play(best, _SEED_OF_FINAL)
+        if self.evaluation_env is None:
+            judged_by = {"train_success_rate": self.best[0], "train_return": self.best[1]}
+            scores = {name: score for name, score in judged_by.items() if name in self.source.metrics()}
         named = ("robot", "task") if self.config.env is None else ("env",)
-        summary = {
-            **{name: getattr(self.config, name) for name in named},
-            "seed": self.config.seed,
-            **scores,
-            "env_steps": self.env_steps,
-            "gradient_steps": self.agent.gradient_steps,
-            "wall_s": self.wall_s,
-            "solved_at_s": self.solved_at_s,
-            "finished": finished,
-        }
+        summary = finite(
+            {
+                **{name: getattr(self.config, name) for name in named},
+                "seed": self.config.seed,
+                **scores,
+                "env_steps": self.env_steps,
+                "gradient_steps": self.agent.gradient_steps,
+                "wall_s": self.wall_s,
+                "solved_at_s": self.solved_at_s,
+                "finished": finished,
+            }
+        )
         write_json(self.folder / "summary.json", summary)
         return summary
 
@@ -222,7 +252,7 @@ class Trainer:
             NotFiniteError: the networks diverged; the former resume point stays.
         """
         source = self.source.state_dict(with_replay)
-        self._require_finite(source["replay"]["rows"] if source["replay"] else None)
+        self._require_finite(source["replay"]["rows"] if source.get("replay") else None)
         state = {
             "gradient_steps": self.agent.gradient_steps,
             "best": list(self.best),
@@ -253,25 +283,4 @@ class Trainer:
         self.best, self.solved_at_s = tuple(state["best"]), state["solved_at_s"]
         self._started -= state["wall_s"]
         self.agent.generator.set_state(state["target_generator"])
-        self._begin_interval()
-
-
-@contextlib.contextmanager
-def _stop_requests() -> Iterator[list]:
-    """A list that becomes non-empty at Ctrl-C or SIGTERM, so that a step is never cut in half.
-
-    A second Ctrl-C interrupts at once.
-    """
-    requests: list[int] = []
-
-    def ask(number: int, frame: object) -> None:
-        if requests:
-            raise KeyboardInterrupt
-        requests.append(number)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield requests
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self._interval = Interval(*self._counters)

@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from td3_robot import TD3
+from td3_robot.callbacks import Callback
+from td3_robot.collector import Collector
 from td3_robot.config import Config, EvaluationConfig, ExplorationConfig, ReplayConfig, ScheduleConfig, TD3Config
+from td3_robot.offline import Dataset
 from td3_robot.trainer import Trainer
 
 CONFIG = Config(
@@ -41,6 +44,16 @@ class Log(list):
         pass
 
 
+class OnStep(Callback):
+    """Calls a function with the steps made."""
+
+    def __init__(self, tell):
+        self.tell = tell
+
+    def on_step(self, run):
+        self.tell(run.steps)
+
+
 @pytest.fixture
 def no_fsync(monkeypatch):
     """Only a power cut needs it, and it is slow."""
@@ -51,13 +64,18 @@ def no_fsync(monkeypatch):
 def train(point_env):
     """Builds a trainer in a folder, from CONFIG and changes to it; its first tracker is a Log."""
 
-    def build(folder, make=point_env, env=None, evaluation_env=None, agent_seed=None, on_step=(), **changes):
+    def build(
+        folder, make=point_env, env=None, evaluation_env=None, agent_seed=None, on_step=(), callbacks=(), **changes
+    ):
         config = dataclasses.replace(CONFIG, **changes)
         env = env or make(config.envs, config.seed)
-        evaluation_env = evaluation_env or point_env(config.evaluation.episodes, config.seed)
+        if evaluation_env is None and config.evaluation.episodes:
+            evaluation_env = point_env(config.evaluation.episodes, config.seed)
         seed = config.seed if agent_seed is None else agent_seed
         agent = TD3(env.o_dim, env.a_dim, seed=seed, **dataclasses.asdict(config.td3))
-        trainer = Trainer(agent, env, evaluation_env, config, folder, time.perf_counter(), on_step)
+        source = Collector(agent, env, config) if config.dataset is None else Dataset(agent, env.device, config)
+        callbacks = [*map(OnStep, on_step), *callbacks]
+        trainer = Trainer(agent, source, evaluation_env, config, folder, time.perf_counter(), callbacks)
         trainer.trackers.append(Log(agent))
         return trainer
 

@@ -231,7 +231,7 @@ SECTIONS = {Config: ""} | {
     item.type: f"{item.name}." for item in dataclasses.fields(Config) if dataclasses.is_dataclass(item.type)
 }
 POSITIVE = """td3.actor_lr td3.critic_lr td3.tau td3.policy_delay replay.capacity replay.batch_size
-    evaluation.every evaluation.episodes threads envs steps updates_per_step"""
+    evaluation.every threads envs steps updates_per_step"""
 NOT_NEGATIVE = "seed td3.gamma td3.policy_noise td3.noise_clip exploration.start_steps exploration.noise"
 
 

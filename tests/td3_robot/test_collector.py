@@ -53,11 +53,11 @@ def test_rewards_are_scaled_then_clipped():
 
 def test_stored_rewards_are_the_shaped_ones(collect):
     plain, scaled = collect(), collect(reward=RewardConfig(scale=3.0, clip=1.0))
-    torch.testing.assert_close(scaled.sample().reward, (3.0 * plain.sample().reward).clamp(-1, 1))
+    torch.testing.assert_close(scaled.sample(0.0).reward, (3.0 * plain.sample(0.0).reward).clamp(-1, 1))
 
 
 def test_normalised_rewards_are_divided_by_one_positive_number_and_never_shifted(collect):
-    plain, scaled = collect().sample().reward, collect(reward=RewardConfig(normalize=True)).sample().reward
+    plain, scaled = collect().sample(0.0).reward, collect(reward=RewardConfig(normalize=True)).sample(0.0).reward
     ratio = (scaled / plain)[plain != 0]
     assert ratio.min() > 0 and ratio.std() < 1e-5 * ratio.mean()
     assert collect(reward=RewardConfig(normalize=True), steps=0)._scaler.scale(torch.ones(1)) == 1
@@ -67,24 +67,24 @@ def test_observations_are_stored_raw_and_their_statistics_kept(collect):
     plain, normal = collect(), collect(td3=dataclasses.replace(CONFIG.td3, normalize_observations=True))
     moments = normal._agent.normalizer.moments
     assert moments.count == 50 * 4
-    assert normal.sample().state[:, 2].max() > 3  # steps, as the environment counts them
+    assert normal.sample(0.0).state[:, 2].max() > 3  # steps, as the environment counts them
     assert plain._agent.normalizer(torch.ones(1, 3)).tolist() == [[1.0, 1.0, 1.0]]
 
 
 def test_n_step_batches_carry_their_discounts(collect):
-    assert collect().sample().discount is None
-    discount = collect(replay=dataclasses.replace(CONFIG.replay, n_step=3)).sample().discount
+    assert collect().sample(0.0).discount is None
+    discount = collect(replay=dataclasses.replace(CONFIG.replay, n_step=3)).sample(0.0).discount
     assert set(discount.flatten().tolist()) == {0.5, 0.25, 0.125}
 
 
 def test_prioritised_batches_carry_weights_and_follow_the_errors(collect):
     collector = collect(replay=dataclasses.replace(CONFIG.replay, prioritized=True, priority_alpha=1.0))
-    assert (collector.sample().weight == 1).all()  # nothing is known of any yet
+    assert (collector.sample(0.0).weight == 1).all()  # nothing is known of any yet
     for _ in range(20):  # errors that are the rewards' size
-        collector.replay.update_priorities(collector.sample().reward[:, 0].abs())
-    biased, uniform = (torch.cat([c.sample().reward for _ in range(50)]) for c in (collector, collect()))
+        collector.replay.update_priorities(collector.sample(0.0).reward[:, 0].abs())
+    biased, uniform = (torch.cat([c.sample(0.0).reward for _ in range(50)]) for c in (collector, collect()))
     assert biased.mean() < uniform.mean() - 0.05
-    assert collector.sample().weight.min() < 1
+    assert collector.sample(0.0).weight.min() < 1
 
 
 def test_hindsight_needs_goals_and_recomputes_rewards(collect, point_env):
@@ -92,7 +92,7 @@ def test_hindsight_needs_goals_and_recomputes_rewards(collect, point_env):
     with pytest.raises(ConfigError, match="replay.hindsight final needs an environment with goals"):
         collect(replay=hindsight)
     env = type("PointGoals", (Goals, point_env), {})(4, 0)
-    reward = collect(env=env, replay=hindsight, reward=RewardConfig(scale=0.1)).sample().reward
+    reward = collect(env=env, replay=hindsight, reward=RewardConfig(scale=0.1)).sample(0.0).reward
     relabelled = torch.isin(reward[:, 0], torch.tensor([1.0, -0.1]))  # shaped, too
     assert relabelled.sum() == 32 and (reward == 1.0).any()
 

@@ -72,11 +72,12 @@ def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
 
 
 ALWAYS = """robot task gripper tcp sparse guard env dataset start_from run seed device threads steps save_every mlflow
+    stop_when_solved
     td3.hidden td3.norm td3.init td3.final_bound td3.actor_lr td3.critic_lr td3.gamma td3.tau td3.policy_noise
     td3.policy_delay td3.twin_critics td3.actor_min_q td3.action_l2 td3.actor_grad_clip td3.critic_grad_clip td3.atoms
     td3.v_min td3.v_max td3.bc_alpha td3.normalize_observations
     replay.batch_size replay.n_step replay.prioritized reward.scale reward.clip reward.normalize
-    schedule.lr evaluation.every evaluation.episodes"""
+    schedule.lr evaluation.every evaluation.episodes evaluation.keep"""
 
 
 def test_every_option_has_an_effect_by_itself_or_says_what_it_needs():

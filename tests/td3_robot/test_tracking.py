@@ -2,6 +2,7 @@
 
 import io
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -127,10 +128,10 @@ def test_tensorboard_shows_a_resumed_run_as_one(tmp_path):
 def shown(*rows: dict[str, float], terminal: bool) -> str:
     text = io.StringIO()
     display = Display(10_000, Console(file=text, force_terminal=terminal, width=60, color_system=None))
-    display.advance(100)
+    display.on_step(SimpleNamespace(steps=100))
     for row in rows:
         display.log(row)
-        display.advance(int(row["env_steps"]))
+        display.on_step(SimpleNamespace(steps=int(row["env_steps"])))
     display.close()
     return text.getvalue()
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import threading
+import time
 
 import pytest
 import torch
@@ -212,3 +214,73 @@ def test_the_resume_point_is_from_before_the_first_number_that_is_none(tmp_path,
     resumed.resume()
     assert resumed.env_steps == 160
     assert resumed.run()["finished"]
+
+
+# Without an evaluation environment --------------------------------------------------------------------------
+
+
+def test_without_an_evaluation_environment_the_training_episodes_judge_the_policy(tmp_path, train, assert_same):
+    trainer = train(tmp_path, evaluation=EvaluationConfig(every=60, episodes=0))
+    summary, log = trainer.run(), trainer.trackers[0]
+    assert all("episode_return" not in row and math.isfinite(row["train_return"]) for row in log)
+    scores = [(row["train_success_rate"], row["train_return"]) for row in log]
+    assert_same(checkpoint.read(tmp_path)["actor"], log.actors[scores.index(max(scores))])
+    assert (summary["train_success_rate"], summary["train_return"]) == max(scores)
+    assert "episode_return" not in summary and json.loads((tmp_path / "summary.json").read_text()) == summary
+
+
+def test_as_long_as_no_episode_has_ended_the_newest_policy_counts_as_the_best(tmp_path, train, point_env, assert_same):
+    class Endless(point_env):
+        def step(self, action):
+            never = torch.zeros(self.num_envs, dtype=torch.bool)
+            return super().step(action)._replace(terminated=never, truncated=never)
+
+    trainer = train(tmp_path, make=Endless, evaluation=EvaluationConfig(every=60, episodes=0))
+    summary, log = trainer.run(), trainer.trackers[0]
+    assert all(math.isnan(row["train_return"]) for row in log) and summary["train_return"] is None
+    assert_same(checkpoint.read(tmp_path)["actor"], log.actors[-1])
+
+
+@pytest.mark.parametrize("poison", [math.inf, -math.inf, math.nan])
+def test_a_return_that_is_no_number_is_neither_the_best_nor_the_end_of_the_run(tmp_path, train, point_env, poison):
+    class Poisoned(point_env):
+        resets = 0
+
+        def reset(self, seed=None):
+            self.resets += 1
+            return super().reset(seed)
+
+        def step(self, action):
+            step = super().step(action)
+            return step if self.resets == 2 else step._replace(reward=step.reward + poison)  # all but the first
+
+    trainer = train(tmp_path, evaluation_env=Poisoned(4), steps=180)
+    summary = trainer.run()
+    assert summary["finished"] and summary["episode_return"] is None
+    assert trainer.best == tuple(trainer.trackers[0][0][name] for name in ("success_rate", "episode_return"))
+    json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_training_episodes_are_logged_beside_the_evaluations(tmp_path, train):
+    trainer = train(tmp_path)
+    trainer.run()
+    assert all(
+        -7 * 1.5 < row["train_return"] < 0 and 0 <= row["train_success_rate"] <= 1 for row in trainer.trackers[0]
+    )
+
+
+# In a thread ------------------------------------------------------------------------------------------------
+
+
+def test_it_runs_in_a_thread_and_is_stopped_from_another(tmp_path, train, assert_same):
+    trainer, summaries = train(tmp_path / "cut", steps=10**9, save_every=1e9), []
+    thread = threading.Thread(target=lambda: summaries.append(trainer.run()))
+    thread.start()
+    while trainer.env_steps < 50:
+        time.sleep(0.01)
+    trainer.stop()
+    thread.join(30)
+    assert not thread.is_alive() and not summaries[0]["finished"]
+    again = train(tmp_path / "cut", steps=trainer.env_steps + 60, agent_seed=9)
+    again.resume()
+    assert again.env_steps == summaries[0]["env_steps"] and again.run()["finished"]

@@ -1,0 +1,77 @@
+"""What follows a training and may act on it: look at the agent, add metrics, stop the run, keep checkpoints."""
+
+from pathlib import Path
+from typing import Protocol
+
+from td3_robot.agent import TD3
+from td3_robot.config import Config
+from td3_robot.errors import ConfigError
+from td3_robot.source import Source
+
+
+class Run(Protocol):
+    """What a callback sees of the run it follows, a `Trainer`."""
+
+    agent: TD3
+    source: Source
+    config: Config
+    folder: Path
+    env_steps: int
+    steps: int  # what `config.steps` counts
+    solved_at_s: float | None  # seconds at the first evaluation at or above 99% success, None before
+
+    def stop(self, finished: bool = False) -> None:
+        """End the run after this step; `finished`: it has what it was for, so it need not be resumed."""
+
+
+class Callback:
+    """Nothing, at every occasion: a callback overrides what it needs.
+
+    Whatever a callback raises ends the run. What only writes figures somewhere is better a `tracking.Tracker`, whose
+    failure costs no training.
+    """
+
+    def on_step(self, run: Run) -> None:
+        """After every step of the environments and the gradient steps that follow it; must be cheap."""
+
+    def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
+        """After every evaluation, before its metrics are logged. It may add to them, the same names every time."""
+
+
+class StopWhenSolved(Callback):
+    """Ends the run at the first evaluation with a success rate of 99% or more, `solved_at_s` of the summary.
+
+    Without an evaluation environment the success rate is that of the training episodes.
+
+    Raises:
+        ConfigError: at the first evaluation, where the environment does not tell success.
+    """
+
+    def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
+        """See `Callback.on_evaluation`."""
+        if metrics.keys().isdisjoint({"success_rate", "train_success_rate"}):
+            raise ConfigError("stop_when_solved needs an environment that tells success, which this one does not")
+        if run.solved_at_s is not None:
+            run.stop(finished=True)
+
+
+class KeepCheckpoints(Callback):
+    """Keeps the policy of every so many evaluations, in the folder `step_N` of the run folder, for good.
+
+    Args:
+        every: evaluations from one kept checkpoint to the next.
+    """
+
+    def __init__(self, every: int):
+        self._every = every
+
+    def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
+        """See `Callback.on_evaluation`."""
+        if run.steps // run.config.evaluation.every % self._every == 0:
+            run.agent.save(run.folder / f"step_{run.steps}")
+
+
+def make_callbacks(config: Config) -> list[Callback]:
+    """Those that a configuration asks for."""
+    stop = [StopWhenSolved()] if config.stop_when_solved else []
+    return stop + ([KeepCheckpoints(config.evaluation.keep)] if config.evaluation.keep else [])
