@@ -10,22 +10,20 @@ import operator
 import os
 import re
 import reprlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from td3_robot.checkpoint import RUNS, find
-from td3_robot.config import NEEDS, Config, check, check_device
+from td3_robot.config import Config, check_device
 from td3_robot.errors import ConfigError, unknown
+from td3_robot.fields import NOT_NEGATIVE, SEED, Range, check, leaves, option
 from td3_robot.options import Schema, build, write_yaml
 
+CONFIG_NAME = "config.yaml"  # in a run folder
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
-# What a resumed run cannot change.
-_FIXED = ("robot", "task", "gripper", "tcp", "sparse", "guard", "env", "dataset", "start_from", "seed", "envs")
-_FIXED += tuple(f"td3.{name}" for name in ("hidden", "norm", "atoms", "v_min", "v_max", "normalize_observations"))
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,8 @@ class EvaluateArguments:
 
     checkpoint: Path
     env: str | None = None
-    episodes: int = 1000
-    seed: int = 12345
+    episodes: int = option(1000, Range(1, 10**7, "the figures of all are kept in memory"))
+    seed: int = option(12345, SEED)
     device: str = "cpu"
     json: Path | None = None
     baseline: tuple[str, ...] = ("random",)
@@ -99,13 +97,11 @@ class EvaluateArguments:
     record: Path | None = None
     plot: Path | None = None
     dataset: Path | None = None
-    transitions: int = 100_000
-    noise: float = 0.0
+    transitions: int = option(100_000, Range(1, 10**9, "all are kept in memory"))
+    noise: float = option(0.0, NOT_NEGATIVE)
 
     def __post_init__(self):
-        check(self, "", ("positive", lambda x: x > 0), "episodes", "transitions")
-        check(self, "", ("in [0, 2**32)", lambda x: 0 <= x < 2**32), "seed")
-        check(self, "", ("zero or more", lambda x: x >= 0), "noise")
+        check(self)
         check_device(self.device)
         if self.episode is not None:
             _check_episode(self)
@@ -115,9 +111,9 @@ def _check_episode(asked: EvaluateArguments) -> None:
     """Refuse a number that is none of the episodes, and what is about all of them."""
     if not 0 <= asked.episode < asked.episodes:
         raise ConfigError(f"episode must be from 0 to {asked.episodes - 1}, one of the episodes, got {asked.episode}")
-    for option in ("report", "dataset"):
-        if getattr(asked, option) is not None:
-            raise ConfigError(f"episode and {option} exclude each other: {option} is about all episodes")
+    for name in ("report", "dataset"):
+        if getattr(asked, name) is not None:
+            raise ConfigError(f"episode and {name} exclude each other: {name} is about all episodes")
 
 
 def parse_train(argv: list[str]) -> TrainArguments:
@@ -129,25 +125,31 @@ def parse_train(argv: list[str]) -> TrainArguments:
     """
     given = Schema("train.py", "Train a policy.", _TrainFlags, Config).read_flags(argv)
     flags = build(_TrainFlags, given)
-    asked = (_read_file(flags.config) if flags.config else {}) | given
+    file, own = _read_file(flags.config) if flags.config else {}, _is_of_run(flags.config)
+    if own and file.get("run") == flags.config.absolute().parent.name:
+        del file["run"]  # that run has its name already
+    asked = file | given
     resume = None
     if flags.resume is None:
         base = _preset(asked)
     elif asked.get("run") is None:
         resume = _run_folder(flags.resume)
-        base = _read_file(resume / "config.yaml")
+        base = _read_file(resume / CONFIG_NAME)
     else:
         raise ConfigError("run and resume exclude each other: a run that is continued stays in its folder")
     config = build(Config, base | asked)
     _refuse_module(config.env, given.get("env"))
-    _refuse_idle(config, asked, flags.swift)
-    for name in _FIXED if resume else ():
-        before, now = (operator.attrgetter(name)(c) for c in (build(Config, base), config))
-        if now != before and not (name == "env" and _id_of(now) == _id_of(before)):
-            raise ConfigError(f"{name} of run {resume.name!r} is {before!r} and stays so when it is resumed")
+    _refuse_idle(config, given if own else asked, flags.swift)
+    if resume is not None:
+        _refuse_changes(build(Config, base), config, resume.name)
     if config.start_from is not None and resume is None:
         config = dataclasses.replace(config, start_from=find(config.start_from))
     return TrainArguments(dataclasses.replace(config, device=resolve_device(config.device)), resume, flags.swift)
+
+
+def _is_of_run(path: Path | None) -> bool:
+    """Whether a file is what a run wrote: all options are in it, those too that wait for their switch."""
+    return path is not None and path.name == CONFIG_NAME
 
 
 def _refuse_module(env: str | None, named: str | None) -> None:
@@ -166,19 +168,35 @@ def _id_of(env: str | None) -> str | None:
     return env and env.rpartition(":")[2]
 
 
-def _refuse_idle(config: Config, asked: Iterable[str], swift: bool) -> None:
-    """Refuse options that the user gave and that would do nothing; in a preset they wait for their switch.
+def _refuse_changes(before: Config, now: Config, run: str) -> None:
+    """Hold a run that is resumed to what it is about.
+
+    Raises:
+        ConfigError: names an option that stays.
+    """
+    for name, item in leaves(Config):
+        old, new = (operator.attrgetter(name)(config) for config in (before, now))
+        same = old == new or (name == "env" and _id_of(old) == _id_of(new))
+        if item.metadata.get("fixed") and not same:
+            raise ConfigError(f"{name} of run {run!r} is {old!r} and stays so when it is resumed")
+
+
+def _refuse_idle(config: Config, asked: dict[str, object], swift: bool) -> None:
+    """Refuse options that would do nothing, unless they have their default; in a preset they wait for their switch.
 
     Raises:
         ConfigError: names the option and what it needs.
     """
-    for option, needed, there in NEEDS:
-        if option in asked and not there(config):
-            raise ConfigError(f"{option} has no effect without {needed}")
+    for name, item in leaves(Config):
+        for need in item.metadata.get("needs", ()):
+            if asked.get(name, item.default) != item.default and not need.there(config):
+                raise ConfigError(f"{name} has no effect without {need.text}")
     if config.env is not None:
-        for option in ("robot", "task", "gripper", "tcp", "sparse", "guard"):
-            if option in asked:
-                raise ConfigError(f"env and {option} exclude each other: a Gymnasium environment brings its own")
+        for name in ("robot", "task", "gripper", "tcp", "sparse", "guard"):
+            if getattr(config, name) != getattr(Config, name):
+                raise ConfigError(f"env and {name} exclude each other: a Gymnasium environment brings its own")
+        if config.exploration.guide is not None:
+            raise ConfigError("exploration.guide has no effect without a robot and its task")
         if swift:
             raise ConfigError("swift shows our own robots; it cannot show a Gymnasium environment")
 
@@ -194,9 +212,9 @@ def parse_evaluate(argv: list[str]) -> EvaluateArguments:
     if "checkpoint" not in given:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
     arguments = build(EvaluateArguments, given)
-    for option in ("transitions", "noise"):
-        if option in given and arguments.dataset is None:
-            raise ConfigError(f"{option} has no effect without dataset, the file to write")
+    for name in ("transitions", "noise"):
+        if getattr(arguments, name) != getattr(EvaluateArguments, name) and arguments.dataset is None:
+            raise ConfigError(f"{name} has no effect without dataset, the file to write")
     device = resolve_device(arguments.device)
     return dataclasses.replace(arguments, checkpoint=find(arguments.checkpoint), device=device)
 
@@ -222,8 +240,8 @@ def config_of(checkpoint: Path, env: str | None = None) -> Config:
         ConfigError: there is none, it is damaged, or it is of another environment.
     """
     for folder in (checkpoint, checkpoint.parent):
-        if (folder / "config.yaml").is_file():
-            config = load_config(folder / "config.yaml")
+        if (folder / CONFIG_NAME).is_file():
+            config = load_config(folder / CONFIG_NAME)
             break
     else:
         raise ConfigError(f"no config.yaml in or above {str(checkpoint)!r} says what it was trained on")
@@ -296,7 +314,7 @@ def _run_folder(name: str) -> Path:
         ConfigError: there is none.
     """
     for folder in (Path(name), RUNS / name):
-        if os.path.isfile(folder / "config.yaml"):
+        if os.path.isfile(folder / CONFIG_NAME):
             return folder
     runs = [path.parent.name for path in RUNS.glob("*/config.yaml")]
     raise unknown("run", name, runs) if runs else ConfigError(f"cannot resume {name!r}: no run in {str(RUNS)!r}")

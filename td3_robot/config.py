@@ -4,29 +4,41 @@ To add an option, add a field and its line under "Attributes:"; the flag, the YA
 follow from them. An option that only works together with another one is refused without it, never ignored.
 """
 
-import math
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from td3_robot.errors import ConfigError, unknown
+from td3_robot.fields import FINITE, NOT_NEGATIVE, PART, POSITIVE, SEED, SHARE, STEPS, Need, Range, check, option
 from td3_robot.schedules import SCHEDULES
-
-_POSITIVE = ("positive", lambda x: x > 0)
-_NOT_NEGATIVE = ("zero or more", lambda x: x >= 0)
-_SHARE = ("in [0, 1]", lambda x: 0 <= x <= 1)
 
 NORMS = ("none", "layer", "batch")
 INITS = ("default", "orthogonal")
 NOISES = ("gaussian", "ou", "pink")
 HINDSIGHT = ("none", "future", "final", "episode")
 
-_COLLECTING = (  # what only matters where transitions are collected
-    *("exploration.start_steps", "exploration.kind", "exploration.noise", "exploration.per_env"),
-    *("exploration.uncertainty", "exploration.guide", "schedule.noise"),
-    *("envs", "updates_per_step", "replay.capacity", "replay.hindsight"),
-)
+LAYERS = 64  # of a network
+WIDTH = Range(1, 65_536, "the weights between two such layers take 17 GB")
+ATOMS = Range(0, 10_000, "each value of a batch has as many numbers")
+CAPACITY = Range(1, 10**12, "no memory holds more")
+BATCH = Range(1, 10**7, "each update reads as many transitions")
+N_STEP = Range(1, 10_000, "each transition of a batch reads as many rows")
+PINK_STEPS = Range(1, 10**6, "so many steps are drawn ahead for every environment")
+ENVS = Range(1, 10**6, "all of them step at once, in memory")
+THREADS = Range(1, 1024, "systems refuse to start more")
+SECONDS = Range(0, 1e9, "thirty years", above=True)
+
+_COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset is None)
+_NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
+_GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
+_PRIORITIES = Need("replay.prioritized true", lambda c: c.replay.prioritized)
+_HINDSIGHT = Need("replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none")
+_OU = Need("exploration.kind ou", lambda c: c.exploration.kind == "ou")
+_PINK = Need("exploration.kind pink", lambda c: c.exploration.kind == "pink")
+_BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
+_TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
+_LR_FALLS = Need("schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant")
+_NOISE_FALLS = Need("schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant")
 
 
 @dataclass(frozen=True)
@@ -58,51 +70,40 @@ class TD3Config:
         normalize_observations: Give the networks observations less their running mean, over their deviation.
     """
 
-    hidden: tuple[int, ...] = (256, 256)
-    norm: str = "none"
-    init: str = "default"
-    final_bound: float = 0.0
-    actor_lr: float = 3e-4
-    critic_lr: float = 3e-4
-    gamma: float = 0.99
-    tau: float = 0.005
-    policy_noise: float = 0.2
-    noise_clip: float = 0.5
-    policy_delay: int = 2
+    hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
+    norm: str = option("none", NORMS, fixed=True)
+    init: str = option("default", INITS, fixed=True)
+    final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True)
+    actor_lr: float = option(3e-4, POSITIVE)
+    critic_lr: float = option(3e-4, POSITIVE)
+    gamma: float = option(0.99, SHARE)
+    tau: float = option(0.005, PART)
+    policy_noise: float = option(0.2, NOT_NEGATIVE)
+    noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
+    policy_delay: int = option(2, STEPS)
     twin_critics: bool = True
     actor_min_q: bool = False
-    action_l2: float = 0.0
-    actor_grad_clip: float | None = None
-    critic_grad_clip: float | None = None
-    atoms: int = 0
-    v_min: float | None = None
-    v_max: float | None = None
-    bc_alpha: float | None = None
-    bc_filter: bool = False
-    normalize_observations: bool = False
+    action_l2: float = option(0.0, NOT_NEGATIVE)
+    actor_grad_clip: float | None = option(None, POSITIVE)
+    critic_grad_clip: float | None = option(None, POSITIVE)
+    atoms: int = option(0, ATOMS, fixed=True)
+    v_min: float | None = option(None, FINITE, fixed=True)
+    v_max: float | None = option(None, FINITE, fixed=True)
+    bc_alpha: float | None = option(None, POSITIVE)
+    bc_filter: bool = option(False, needs=(_BC,))
+    normalize_observations: bool = option(False, fixed=True)
 
     def __post_init__(self):
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError(f"td3.hidden must be one or more positive numbers, got {list(self.hidden)}")
-        _choose("td3.norm", self.norm, NORMS)
-        _choose("td3.init", self.init, INITS)
-        check(self, "td3.", _POSITIVE, "actor_lr", "critic_lr", "policy_delay")
-        check(self, "td3.", _POSITIVE, "actor_grad_clip", "critic_grad_clip", "bc_alpha")
-        check(self, "td3.", _NOT_NEGATIVE, "final_bound", "policy_noise", "noise_clip", "action_l2")
-        check(self, "td3.", _SHARE, "gamma")
-        check(self, "td3.", ("in (0, 1]", lambda x: 0 < x <= 1), "tau")
+        check(self)
+        if not 1 <= len(self.hidden) <= LAYERS:
+            raise ConfigError(f"hidden must name 1 to {LAYERS} layers, got {len(self.hidden)}")
         if self.actor_min_q and not self.twin_critics:
-            raise ConfigError("td3.actor_min_q needs two critics: set td3.twin_critics to true, or leave it out")
-        self._check_atoms()
-
-    def _check_atoms(self) -> None:
-        if self.atoms == 0:
-            if self.v_min is not None or self.v_max is not None:
-                raise ConfigError("td3.v_min and td3.v_max have no effect without td3.atoms, for example 101")
-            return
-        check(self, "td3.", ("0 or at least 2", lambda x: x >= 2), "atoms")
-        if self.v_min is None or self.v_max is None or not self.v_min < self.v_max:
-            raise ConfigError(f"td3.atoms needs td3.v_min below td3.v_max, got {self.v_min} and {self.v_max}")
+            raise ConfigError("actor_min_q needs two critics: set twin_critics to true, or leave it out")
+        ends = (self.v_min, self.v_max)
+        if self.atoms == 0 and ends != (None, None):
+            raise ConfigError("v_min and v_max have no effect without atoms, for example 101")
+        if self.atoms and (self.atoms < 2 or None in ends or not self.v_min < self.v_max):
+            raise ConfigError(f"atoms must be 0, or 2 and more with v_min below v_max, got {self.atoms}, {ends}")
 
 
 @dataclass(frozen=True)
@@ -120,28 +121,24 @@ class ReplayConfig:
         hindsight_ratio: Share of each batch that is relabelled; needs hindsight.
     """
 
-    capacity: int = 1_000_000
-    batch_size: int = 256
-    n_step: int = 1
+    capacity: int = option(1_000_000, CAPACITY, needs=(_COLLECTING,))
+    batch_size: int = option(256, BATCH)
+    n_step: int = option(1, N_STEP)
     prioritized: bool = False
-    priority_alpha: float = 0.6
-    priority_beta: float = 0.4
-    hindsight: str = "none"
-    hindsight_ratio: float = 0.8
+    priority_alpha: float = option(0.6, SHARE, fixed=True, needs=(_PRIORITIES,))
+    priority_beta: float = option(0.4, SHARE, needs=(_PRIORITIES,))
+    hindsight: str = option("none", HINDSIGHT, needs=(_COLLECTING,))
+    hindsight_ratio: float = option(0.8, SHARE, needs=(_HINDSIGHT,))
 
     def __post_init__(self):
-        check(self, "replay.", _POSITIVE, "capacity", "batch_size", "n_step")
-        check(self, "replay.", _SHARE, "priority_alpha", "priority_beta", "hindsight_ratio")
-        _choose("replay.hindsight", self.hindsight, HINDSIGHT)
+        check(self)
         if self.batch_size > self.capacity:
-            raise ConfigError(
-                f"replay.batch_size must be at most replay.capacity, got {self.batch_size} > {self.capacity}"
-            )
+            raise ConfigError(f"batch_size must be at most capacity, got {self.batch_size} > {self.capacity}")
         if self.hindsight != "none" and (self.prioritized or self.n_step > 1):
-            other = "replay.prioritized" if self.prioritized else "replay.n_step"
+            other = "prioritized" if self.prioritized else "n_step"
             raise ConfigError(
-                f"replay.hindsight and {other} exclude each other: errors and returns of a former goal say nothing "
-                "about the new one"
+                f"hindsight and {other} exclude each other: errors and returns of a former goal say nothing about the "
+                "new one"
             )
 
 
@@ -155,12 +152,12 @@ class RewardConfig:
         normalize: Divide by the running standard deviation of the discounted return.
     """
 
-    scale: float = 1.0
-    clip: float | None = None
-    normalize: bool = False
+    scale: float = option(1.0, POSITIVE, fixed=True)
+    clip: float | None = option(None, POSITIVE, fixed=True)
+    normalize: bool = option(False, fixed=True)
 
     def __post_init__(self):
-        check(self, "reward.", _POSITIVE, "scale", "clip")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -181,24 +178,20 @@ class ExplorationConfig:
         guide_delay: Steps, up to so many, that the policy makes first in an episode of the guide; needs guide.
     """
 
-    start_steps: int = 25_000
-    kind: str = "gaussian"
-    noise: float = 0.1
-    per_env: bool = False
-    uncertainty: bool = False
-    ou_theta: float = 0.15
-    pink_steps: int = 1000
-    guide: str | None = None
-    guide_share: float = 0.25
-    guide_until: float = 1.0
-    guide_delay: int = 0
+    start_steps: int = option(25_000, Range(0, *STEPS[1:]), needs=(_COLLECTING,))
+    kind: str = option("gaussian", NOISES, needs=(_NOISE, _COLLECTING))
+    noise: float = option(0.1, NOT_NEGATIVE, needs=(_COLLECTING,))
+    per_env: bool = option(False, needs=(_NOISE, _COLLECTING))
+    uncertainty: bool = option(False, needs=(_NOISE, _COLLECTING))
+    ou_theta: float = option(0.15, PART, needs=(_OU,))
+    pink_steps: int = option(1000, PINK_STEPS, needs=(_PINK,))
+    guide: str | None = option(None, needs=(_COLLECTING,))
+    guide_share: float = option(0.25, SHARE, needs=(_GUIDE,))
+    guide_until: float = option(1.0, PART, needs=(_GUIDE,))
+    guide_delay: int = option(0, Range(0, *STEPS[1:]), needs=(_GUIDE,))
 
     def __post_init__(self):
-        check(self, "exploration.", _NOT_NEGATIVE, "start_steps", "noise", "guide_delay")
-        check(self, "exploration.", _POSITIVE, "pink_steps")
-        check(self, "exploration.", ("in (0, 1]", lambda x: 0 < x <= 1), "ou_theta", "guide_until")
-        check(self, "exploration.", _SHARE, "guide_share")
-        _choose("exploration.kind", self.kind, NOISES)
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -212,15 +205,13 @@ class ScheduleConfig:
         noise_floor: Share of the initial noise that stays, in [0, 1].
     """
 
-    lr: str = "constant"
-    lr_floor: float = 0.0
-    noise: str = "constant"
-    noise_floor: float = 0.0
+    lr: str = option("constant", tuple(SCHEDULES))
+    lr_floor: float = option(0.0, SHARE, needs=(_LR_FALLS,))
+    noise: str = option("constant", tuple(SCHEDULES), needs=(_NOISE, _COLLECTING))
+    noise_floor: float = option(0.0, SHARE, needs=(_NOISE_FALLS,))
 
     def __post_init__(self):
-        for name in ("lr", "noise"):
-            _choose(f"schedule.{name}", getattr(self, name), SCHEDULES)
-        check(self, "schedule.", _SHARE, "lr_floor", "noise_floor")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -233,13 +224,12 @@ class EvaluationConfig:
         keep: Evaluations from one checkpoint kept for good, in step_N of the run folder, to the next; 0 keeps none.
     """
 
-    every: int = 50_000
-    episodes: int = 1000
-    keep: int = 0
+    every: int = option(50_000, STEPS)
+    episodes: int = option(1000, Range(0, *ENVS[1:]))
+    keep: int = option(0, Range(0, *STEPS[1:]))
 
     def __post_init__(self):
-        check(self, "evaluation.", _POSITIVE, "every")
-        check(self, "evaluation.", _NOT_NEGATIVE, "episodes", "keep")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -274,24 +264,24 @@ class Config:
         evaluation: The periodic evaluation.
     """
 
-    robot: str = "panda"
-    task: str = "reach"
-    gripper: str | None = None
-    tcp: str | None = None
-    sparse: bool = False
-    guard: bool = False
-    env: str | None = None
-    dataset: Path | None = None
-    start_from: Path | None = None
+    robot: str = option("panda", fixed=True)
+    task: str = option("reach", fixed=True)
+    gripper: str | None = option(None, fixed=True)
+    tcp: str | None = option(None, fixed=True)
+    sparse: bool = option(False, fixed=True)
+    guard: bool = option(False, fixed=True)
+    env: str | None = option(None, fixed=True)
+    dataset: Path | None = option(None, fixed=True)
+    start_from: Path | None = option(None, fixed=True)
     run: str | None = None
-    seed: int = 0
+    seed: int = option(0, SEED, fixed=True)
     device: str = "cpu"
-    threads: int = 1
-    envs: int = 64
-    steps: int = 1_000_000
-    updates_per_step: int = 1
+    threads: int = option(1, THREADS)
+    envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,))
+    steps: int = option(1_000_000, STEPS)
+    updates_per_step: int = option(1, STEPS, needs=(_COLLECTING,))
     stop_when_solved: bool = False
-    save_every: float = 60.0
+    save_every: float = option(60.0, SECONDS)
     mlflow: bool = False
     td3: TD3Config = field(default_factory=TD3Config)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -301,8 +291,7 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self):
-        check(self, "", _POSITIVE, "threads", "envs", "steps", "updates_per_step", "save_every")
-        check(self, "", ("in [0, 2**32)", lambda x: 0 <= x < 2**32), "seed")
+        check(self)
         check_device(self.device)
         if self.reward.normalize and self.dataset is not None:
             raise ConfigError("reward.normalize and dataset exclude each other; set reward.scale instead")
@@ -312,43 +301,6 @@ class Config:
             raise ConfigError("exploration.uncertainty needs two critics: set td3.twin_critics true, or leave it out")
         if self.envs > self.replay.capacity:
             raise ConfigError(f"envs must be at most replay.capacity, got {self.envs} > {self.replay.capacity}")
-
-
-# Options that do nothing unless another one is set: (option, what it needs, whether a Config has that).
-NEEDS: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
-    ("replay.priority_alpha", "replay.prioritized true", lambda c: c.replay.prioritized),
-    ("replay.priority_beta", "replay.prioritized true", lambda c: c.replay.prioritized),
-    ("replay.hindsight_ratio", "replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none"),
-    ("exploration.ou_theta", "exploration.kind ou", lambda c: c.exploration.kind == "ou"),
-    ("exploration.pink_steps", "exploration.kind pink", lambda c: c.exploration.kind == "pink"),
-    ("td3.bc_filter", "td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None),
-    ("exploration.guide_share", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
-    ("exploration.guide_until", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
-    ("exploration.guide_delay", "exploration.guide, for example solution", lambda c: c.exploration.guide is not None),
-    ("exploration.guide", "a robot and its task", lambda c: c.env is None),
-    ("schedule.lr_floor", "schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant"),
-    ("schedule.noise_floor", "schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant"),
-    ("exploration.kind", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
-    ("exploration.per_env", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
-    ("exploration.uncertainty", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
-    ("schedule.noise", "exploration.noise above 0", lambda c: c.exploration.noise > 0),
-    ("td3.noise_clip", "td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0),
-    *((name, "collecting, which a dataset replaces", lambda c: c.dataset is None) for name in _COLLECTING),
-)
-
-
-def check(part: object, prefix: str, rule: tuple[str, Callable[[float], bool]], *names: str) -> None:
-    """Hold fields of a dataclass, null ones apart, to a rule; `prefix` is how the user writes the dataclass."""
-    text, test = rule
-    for name in names:
-        value = getattr(part, name)
-        if value is not None and not (abs(value) < math.inf and test(value)):  # unlike isfinite, takes any int
-            raise ConfigError(f"{prefix}{name} must be {text}, got {value}")
-
-
-def _choose(option: str, value: str, choices: Iterable[str]) -> None:
-    if value not in choices:
-        raise unknown(option, value, choices)
 
 
 def check_device(name: str) -> None:

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.config import INITS, NORMS
+from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
 
-_NORM_LAYERS = {"none": None, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
-NORMS = tuple(_NORM_LAYERS)
-INITS = ("default", "orthogonal")
+_NORM_LAYERS = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
 
 
 class MLP(nn.Module):
@@ -37,7 +36,7 @@ class MLP(nn.Module):
             this, so that first outputs lie near zero: 3e-3 in DDPG (Lillicrap et al., ICLR 2016, section 7).
 
     Raises:
-        ConfigError: no such norm or init, or final_bound is negative or not finite.
+        ConfigError: no such norm or init, or final_bound is negative or beyond float32.
     """
 
     def __init__(
@@ -52,12 +51,9 @@ class MLP(nn.Module):
         final_bound: float = 0.0,
     ):
         super().__init__()
-        if norm not in NORMS:
-            raise unknown("td3.norm", norm, NORMS)
-        if init not in INITS:
-            raise unknown("td3.init", init, INITS)
-        if not 0.0 <= final_bound < math.inf:
-            raise ConfigError(f"td3.final_bound must be zero or more and finite, got {final_bound}")
+        require("norm", norm, NORMS)
+        require("init", init, INITS)
+        require("final_bound", final_bound, NOT_NEGATIVE)
         self.norm = norm
         widths = (in_dim, *hidden, out_dim)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))

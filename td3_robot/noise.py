@@ -6,7 +6,9 @@ The deviation is constant, one an environment, or (`UncertaintyScale`) larger wh
 import torch
 from torch import Tensor
 
-from td3_robot.errors import CheckpointError, ConfigError, unknown
+from td3_robot.config import NOISES, PINK_STEPS
+from td3_robot.errors import CheckpointError
+from td3_robot.fields import PART, require
 
 
 class Noise:
@@ -106,8 +108,7 @@ class OrnsteinUhlenbeckNoise(Noise):
         generator: torch.Generator,
         theta: float = 0.15,
     ):
-        if not 0.0 < theta <= 1.0:
-            raise ConfigError(f"exploration.ou_theta must be in (0, 1], got {theta}")
+        require("theta", theta, PART)
         super().__init__(shape, sigma, per_env, generator)
         self._decay = 1.0 - theta
         self.value = torch.zeros(shape, device=generator.device)
@@ -150,8 +151,7 @@ class PinkNoise(Noise):
         generator: torch.Generator,
         horizon: int = 1000,
     ):
-        if horizon < 1:
-            raise ConfigError(f"exploration.pink_steps must be positive, got {horizon}")
+        require("horizon", horizon, PINK_STEPS)
         super().__init__(shape, sigma, per_env, generator)
         self._horizon, self._gain = horizon, pink_gain(horizon).to(generator.device)
         self.sequences = self._draw_sequences(shape[0])  # (horizon, B, a_dim)
@@ -219,7 +219,7 @@ class UncertaintyScale:
         self.mean = state["mean"].to(self.mean.device)
 
 
-NOISES = {"gaussian": GaussianNoise, "ou": OrnsteinUhlenbeckNoise, "pink": PinkNoise}
+_CLASSES = dict(zip(NOISES, (GaussianNoise, OrnsteinUhlenbeckNoise, PinkNoise)))
 
 
 def make_noise(
@@ -237,7 +237,6 @@ def make_noise(
     Raises:
         ConfigError: there is no such kind, or its own option is out of range.
     """
-    if kind not in NOISES:
-        raise unknown("exploration.kind", kind, NOISES)
+    require("kind", kind, NOISES)
     options = {"ou": {"theta": theta}, "pink": {"horizon": horizon}}.get(kind, {})
-    return NOISES[kind](shape, sigma, per_env, generator, **options)
+    return _CLASSES[kind](shape, sigma, per_env, generator, **options)

@@ -183,7 +183,10 @@ def build(cls: type, values: dict[str, object], prefix: str = "") -> object:
             chosen[item.name] = build(item.type, values, f"{option}.")
         elif option in values:
             chosen[item.name] = values[option]
-    return cls(**chosen)
+    try:
+        return cls(**chosen)
+    except ConfigError as error:  # in the words of the class, which begin with the name of a field
+        raise ConfigError(f"{prefix}{error}") from None
 
 
 def _described(hint: object) -> str:

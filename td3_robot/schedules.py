@@ -2,7 +2,7 @@
 
 import math
 
-from td3_robot.errors import unknown
+from td3_robot.fields import require
 
 
 def _constant(progress: float) -> float:
@@ -27,6 +27,5 @@ def schedule_factor(name: str, progress: float, floor: float = 0.0) -> float:
     Raises:
         ConfigError: no such schedule.
     """
-    if name not in SCHEDULES:
-        raise unknown("schedule", name, SCHEDULES)
+    require("schedule", name, tuple(SCHEDULES))
     return max(floor, SCHEDULES[name](min(1.0, max(0.0, progress))))

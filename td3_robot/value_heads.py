@@ -4,12 +4,11 @@ Both classes have the same methods, so that the agent's update is one text: `mea
 target critics' outputs in the next state, `loss` and, as priority of each sample, `error` of an output.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
-from td3_robot.errors import ConfigError
+from td3_robot.config import ATOMS
+from td3_robot.fields import FINITE, require
 from td3_robot.losses import categorical_loss, categorical_projection, clipped_double_q_target, critic_loss
 
 
@@ -56,10 +55,9 @@ class CategoricalValue:
     """
 
     def __init__(self, v_min: float, v_max: float, atoms: int, device: torch.device | str = "cpu"):
-        if atoms < 2:
-            raise ConfigError(f"td3.atoms must be at least 2, got {atoms}")
-        if not -math.inf < v_min < v_max < math.inf:
-            raise ConfigError(f"td3.v_min must be below td3.v_max and both finite, got {v_min} and {v_max}")
+        require("atoms", atoms, ATOMS._replace(least=2))
+        require("v_min", v_min, FINITE)
+        require("v_max", v_max, FINITE._replace(least=v_min, above=True))
         self.out_dim = atoms
         self.support = torch.linspace(v_min, v_max, atoms, device=device)  # (atoms,)
 

@@ -257,6 +257,6 @@ def test_a_reader_that_leaves_does_not_cost_the_training(tmp_path):
 
 
 def test_a_run_that_fails_before_it_begins_gives_its_name_back(tmp_path):
-    code, _, err = train(tmp_path, "--replay.capacity", "1e13", "--run", "big")
-    assert code == 2 and err.startswith("error: replay.capacity 10000000000000 needs") and err.count("\n") == 1
+    code, _, err = train(tmp_path, "--replay.capacity", "1e12", "--run", "big")
+    assert code == 2 and err.startswith("error: capacity 1000000000000 needs") and err.count("\n") == 1
     assert not (tmp_path / "checkpoints/big").exists()

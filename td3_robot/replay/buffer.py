@@ -96,7 +96,7 @@ class ReplayBuffer:
         reader: Reader | None = None,
     ):
         if capacity < num_envs:
-            raise ConfigError(f"replay.capacity must be at least the number of envs, got {capacity} < {num_envs}")
+            raise ConfigError(f"capacity must be at least the number of envs, got {capacity} < {num_envs}")
         self.slots, self.num_envs, self.generator = capacity // num_envs, num_envs, generator
         self.sampler, self.reader = sampler or Uniform(), reader or OneStep()
         self._widths = (o_dim, a_dim, 1, 1, 1, o_dim)
@@ -108,7 +108,7 @@ class ReplayBuffer:
             self._clear(0)
         except RuntimeError:
             gigabytes = 4e-9 * capacity * ends[-1]
-            raise ConfigError(f"replay.capacity {capacity} needs {gigabytes:,.1f} GB, more than there is") from None
+            raise ConfigError(f"capacity {capacity} needs {gigabytes:,.1f} GB, more than there is") from None
 
     def _clear(self, head: int) -> None:
         """Empty the ring; the next slot written is `head`."""

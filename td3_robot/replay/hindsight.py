@@ -8,10 +8,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.config import HINDSIGHT
+from td3_robot.fields import SHARE, require
 from td3_robot.replay.buffer import Batch, ReplayBuffer
 
-STRATEGIES = ("future", "final", "episode")
+STRATEGIES = HINDSIGHT[1:]
 
 Relabel = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
 
@@ -37,10 +38,8 @@ class Hindsight:
         strategy: str = "future",
         ratio: float = 0.8,
     ):
-        if strategy not in STRATEGIES:
-            raise unknown("replay.hindsight", strategy, STRATEGIES)
-        if not 0.0 <= ratio <= 1.0:
-            raise ConfigError(f"replay.hindsight_ratio must be in [0, 1], got {ratio}")
+        require("strategy", strategy, STRATEGIES)
+        require("ratio", ratio, SHARE)
         self.relabel, self.achieved_goal, self.strategy, self.ratio = relabel, achieved_goal, strategy, ratio
 
     # Episodes of each environment are numbered. A row knows the number of its episode, and a table the

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from td3_robot.errors import ConfigError
+from td3_robot.config import N_STEP
+from td3_robot.fields import SHARE, require
 from td3_robot.replay.buffer import Batch, OneStep, ReplayBuffer
 
 
@@ -25,10 +26,8 @@ class NStep(OneStep):
     """
 
     def __init__(self, n: int, gamma: float):
-        if n < 1:
-            raise ConfigError(f"replay.n_step must be at least 1, got {n}")
-        if not 0.0 <= gamma <= 1.0:
-            raise ConfigError(f"td3.gamma must be in [0, 1], got {gamma}")
+        require("n", n, N_STEP)
+        require("gamma", gamma, SHARE)
         self.n, self.gamma = n, gamma
 
     def allocate(self, buffer: ReplayBuffer) -> None:

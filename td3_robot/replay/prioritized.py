@@ -6,7 +6,7 @@ Schaul, Quan, Antonoglou & Silver, "Prioritized Experience Replay", ICLR 2016, h
 import torch
 from torch import Tensor
 
-from td3_robot.errors import ConfigError
+from td3_robot.fields import POSITIVE, SHARE, require
 from td3_robot.replay.sum_tree import SumTree
 
 _LARGEST = 1e30  # a priority that is infinite would leave no chance to any other
@@ -26,12 +26,9 @@ class Prioritized:
     """
 
     def __init__(self, alpha: float = 0.6, beta: float = 0.4, epsilon: float = 1e-6):
-        if not 0.0 <= alpha <= 1.0:
-            raise ConfigError(f"replay.priority_alpha must be in [0, 1], got {alpha}")
-        if not 0.0 <= beta <= 1.0:
-            raise ConfigError(f"replay.priority_beta must be in [0, 1], got {beta}")
-        if not 0.0 < epsilon < float("inf"):
-            raise ConfigError(f"epsilon of a prioritised replay must be positive and finite, got {epsilon}")
+        require("alpha", alpha, SHARE)
+        require("beta", beta, SHARE)
+        require("epsilon", epsilon, POSITIVE)
         self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
         self._beta_now = beta
 

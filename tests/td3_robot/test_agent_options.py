@@ -254,11 +254,11 @@ def test_distributional_critics_disagree_by_the_distance_of_their_means():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"gamma": 2}, "td3.gamma must be in"),
-        ({"hidden": ()}, "td3.hidden must be one or more positive numbers"),
-        ({"norm": "group"}, "unknown td3.norm 'group'"),
-        ({"twin_critics": False, "actor_min_q": True}, "td3.actor_min_q needs two critics"),
-        ({"atoms": 5}, "td3.atoms needs td3.v_min below td3.v_max"),
+        ({"gamma": 2}, "gamma must be in"),
+        ({"hidden": ()}, "hidden must name 1 to 64 layers"),
+        ({"norm": "group"}, "norm must be one of"),
+        ({"twin_critics": False, "actor_min_q": True}, "actor_min_q needs two critics"),
+        ({"atoms": 5}, "atoms must be 0, or 2 and more with v_min below v_max"),
     ],
 )
 def test_the_constructor_refuses_what_the_command_line_does(options, message):

@@ -1,6 +1,8 @@
 """Configuration: every number in its range, and options that contradict each other refused."""
 
 import dataclasses
+import re
+import typing
 
 import pytest
 
@@ -14,6 +16,7 @@ from td3_robot.config import (
     TD3Config,
 )
 from td3_robot.errors import ConfigError
+from td3_robot.fields import Range
 
 SECTIONS = {Config: ""} | {
     item.type: f"{item.name}." for item in dataclasses.fields(Config) if dataclasses.is_dataclass(item.type)
@@ -38,8 +41,26 @@ NUMBERS = [
 
 @pytest.mark.parametrize("cls, name", NUMBERS)
 def test_no_number_leaves_its_range_even_without_the_command_line(cls, name):
-    for value in (float("nan"), float("inf"), -1):
-        assert refusal(cls, **{name: value}).startswith(f"{SECTIONS[cls]}{name} must be ")
+    """In the words of whoever wrote `TD3Config(gamma=...)`; a bound that is no law of nature says why it is there."""
+    for value in (float("nan"), float("inf"), -1, 10**400, "x"):
+        message = refusal(cls, **{name: value})
+        assert re.match(rf"{name} must be in [\[(][^ ]+, [^ ]+\], got ", message) and len(message) < 200
+    assert "[0, 1]" in message or "(0, 1]" in message or re.search("got .*: .* ", refusal(cls, **{name: 10**400}))
+
+
+def test_every_number_has_a_range():
+    for cls in SECTIONS:
+        for item in dataclasses.fields(cls):
+            if {int, float} & {item.type, *typing.get_args(item.type)}:
+                assert isinstance(item.metadata["range"], Range), item.name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"hidden": (9, 65_537)}, {"hidden": (9,) * 65}, {"v_max": 1e308}, {"atoms": 10**30}, {"actor_lr": 3.5e38}],
+)
+def test_what_neither_float32_nor_memory_could_hold_is_refused(options):
+    assert refusal(TD3Config, **options).startswith(f"{next(iter(options))} must ")
 
 
 @pytest.mark.parametrize(
@@ -55,27 +76,26 @@ def test_no_number_leaves_its_range_even_without_the_command_line(cls, name):
 )
 def test_a_wrong_choice_is_told_the_right_ones(cls, name, choices):
     message = refusal(cls, **{name: "x"})
-    assert message.startswith(f"unknown {SECTIONS[cls]}{name} 'x'")
-    assert all(choice in message for choice in choices.split(", "))
+    assert message == f"{name} must be one of {choices}, got 'x'"
 
 
 def test_sizes_that_must_fit_each_other():
     assert ReplayConfig(capacity=100, batch_size=100).batch_size == 100
     message = refusal(ReplayConfig, capacity=100, batch_size=101)
-    assert message == "replay.batch_size must be at most replay.capacity, got 101 > 100"
+    assert message == "batch_size must be at most capacity, got 101 > 100"
     assert "envs must be at most replay.capacity" in refusal(Config, replay=ReplayConfig(capacity=300), envs=301)
 
 
 @pytest.mark.parametrize(
     "cls, options, words",
     [
-        (TD3Config, {"actor_min_q": True, "twin_critics": False}, ("td3.actor_min_q", "td3.twin_critics")),
-        (TD3Config, {"v_min": 0.0}, ("td3.v_min", "td3.atoms")),
-        (TD3Config, {"atoms": 51}, ("td3.atoms", "td3.v_min", "td3.v_max")),
-        (TD3Config, {"atoms": 51, "v_min": 1.0, "v_max": 1.0}, ("td3.v_min below td3.v_max",)),
-        (TD3Config, {"atoms": 1, "v_min": 0.0, "v_max": 1.0}, ("td3.atoms must be 0 or at least 2",)),
-        (ReplayConfig, {"hindsight": "future", "prioritized": True}, ("replay.hindsight", "replay.prioritized")),
-        (ReplayConfig, {"hindsight": "final", "n_step": 3}, ("replay.hindsight", "replay.n_step")),
+        (TD3Config, {"actor_min_q": True, "twin_critics": False}, ("actor_min_q", "twin_critics")),
+        (TD3Config, {"v_min": 0.0}, ("v_min", "atoms")),
+        (TD3Config, {"atoms": 51}, ("atoms", "v_min", "v_max")),
+        (TD3Config, {"atoms": 51, "v_min": 1.0, "v_max": 1.0}, ("v_min below v_max",)),
+        (TD3Config, {"atoms": 1, "v_min": 0.0, "v_max": 1.0}, ("atoms must be 0, or 2 and more",)),
+        (ReplayConfig, {"hindsight": "future", "prioritized": True}, ("hindsight", "prioritized")),
+        (ReplayConfig, {"hindsight": "final", "n_step": 3}, ("hindsight", "n_step")),
         (
             Config,
             {"td3": TD3Config(norm="batch"), "replay": ReplayConfig(batch_size=1)},

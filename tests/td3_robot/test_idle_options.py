@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from td3_robot import arguments as module
-from td3_robot.arguments import parse_train
-from td3_robot.config import NEEDS, Config
+from td3_robot.arguments import parse_train, save_config
+from td3_robot.config import Config, ReplayConfig
 from td3_robot.errors import ConfigError
+from td3_robot.fields import leaves
+
+NEEDS = {name: needs for name, item in leaves(Config) if (needs := item.metadata.get("needs"))}
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +48,7 @@ IDLE = {
 
 @pytest.mark.parametrize("option", IDLE)
 def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
-    value = "true" if option == "td3.bc_filter" else "1"
+    value = {"td3.bc_filter": "true", "exploration.guide_until": "0.5"}.get(option, "1")
     switch = IDLE[option][2:].split()[0]
     assert re.match(rf"{option} has no effect without {switch}\b", refusal(f"--{option} {value}"))
     Path("mine.yaml").write_text(f"{option.split('.')[0]}:\n  {option.split('.')[1]}: {value}\n")
@@ -55,13 +58,34 @@ def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
     parse_train([])
 
 
-@pytest.mark.parametrize("option", sorted({name for name, needed, _ in NEEDS if "dataset" in needed}))
+@pytest.mark.parametrize("option", [name for name, needs in NEEDS.items() if any("dataset" in n.text for n in needs)])
 def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
     values = {"exploration.kind": "ou", "exploration.per_env": "true", "schedule.noise": "linear"}
-    values |= {"exploration.guide": "rrmc", "exploration.uncertainty": "true"}
+    values |= {"exploration.guide": "rrmc", "exploration.uncertainty": "true", "updates_per_step": "2"}
     value = {"replay.hindsight": "final", "replay.capacity": "1000"}.get(option, values.get(option, "1"))
     message = refusal(f"--dataset d.npz --{option} {value}")
     assert message == f"{option} has no effect without collecting, which a dataset replaces"
+
+
+@pytest.mark.parametrize(
+    "line", ["--exploration.guide null --env Hopper-v5", "--replay.hindsight none --dataset d.npz"]
+)
+def test_an_option_that_has_its_default_is_never_refused(line):
+    assert parse_train(line.split()).config is not None
+    for option, item in leaves(Config):
+        if item.default is not None:
+            value = ",".join(map(str, item.default)) if isinstance(item.default, tuple) else str(item.default).lower()
+            parse_train([*line.split(), f"--{option}", value])
+
+
+def test_a_file_that_a_run_wrote_is_taken_with_all_that_waits_in_it(tmp_path):
+    """It begins the same run anew, under a name of its own."""
+    folder = tmp_path / "checkpoints/mine"
+    folder.mkdir(parents=True)
+    run = Config(run="mine", env="Hopper-v5", replay=ReplayConfig(priority_alpha=0.9), seed=3)
+    save_config(run, folder / "config.yaml")
+    assert parse_train(["--config", str(folder / "config.yaml")]).config == dataclasses.replace(run, run=None)
+    assert parse_train(["--config", str(folder / "config.yaml"), "--run", "mine2"]).config.run == "mine2"
 
 
 @pytest.mark.parametrize("option", ["robot x", "task x", "gripper x", "tcp x", "sparse true", "guard true"])
@@ -69,23 +93,3 @@ def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
     assert f"env and {option.split()[0]} exclude each other" in refusal(f"--env Hopper-v5 --{option}")
     assert "swift shows our own robots" in refusal("--env Hopper-v5 --swift")
     assert "exploration.guide has no effect without a robot" in refusal("--env Hopper-v5 --exploration.guide rrmc")
-
-
-ALWAYS = """robot task gripper tcp sparse guard env dataset start_from run seed device threads steps save_every mlflow
-    stop_when_solved
-    td3.hidden td3.norm td3.init td3.final_bound td3.actor_lr td3.critic_lr td3.gamma td3.tau td3.policy_noise
-    td3.policy_delay td3.twin_critics td3.actor_min_q td3.action_l2 td3.actor_grad_clip td3.critic_grad_clip td3.atoms
-    td3.v_min td3.v_max td3.bc_alpha td3.normalize_observations
-    replay.batch_size replay.n_step replay.prioritized reward.scale reward.clip reward.normalize
-    schedule.lr evaluation.every evaluation.episodes evaluation.keep"""
-
-
-def test_every_option_has_an_effect_by_itself_or_says_what_it_needs():
-    """A new option has to be put on one side or the other. Contradictions are refused in test_config."""
-    needy = {name for name, _, _ in NEEDS}
-    every = set()
-    for item in dataclasses.fields(Config):
-        parts = dataclasses.fields(item.type) if dataclasses.is_dataclass(item.type) else None
-        every |= {f"{item.name}.{part.name}" for part in parts} if parts else {item.name}
-    assert needy.isdisjoint(ALWAYS.split())
-    assert every == needy | set(ALWAYS.split())

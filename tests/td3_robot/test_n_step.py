@@ -153,7 +153,7 @@ def test_restored_the_returns_are_the_same(slots):
     assert after == {key: value for key, value in before.items() if key[0] >= 8 - slots}
 
 
-@pytest.mark.parametrize(("n", "gamma", "name"), [(0, 0.9, "replay.n_step"), (2, 1.1, "gamma"), (2, -0.1, "gamma")])
+@pytest.mark.parametrize(("n", "gamma", "name"), [(0, 0.9, "n must be"), (2, 1.1, "gamma"), (2, -0.1, "gamma")])
 def test_bad_options_are_refused(n, gamma, name):
     with pytest.raises(ConfigError, match=name):
         NStep(n, gamma)

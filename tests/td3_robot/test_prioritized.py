@@ -254,7 +254,7 @@ def test_what_was_stored_by_a_uniform_run_is_new_to_a_prioritised_one_and_the_re
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({name: value}, f"replay.priority_{name}") for name in ("alpha", "beta") for value in (-0.1, 1.5, float("nan"))]
+    [({name: value}, f"^{name} must be") for name in ("alpha", "beta") for value in (-0.1, 1.5, float("nan"))]
     + [({"epsilon": value}, "epsilon") for value in (0.0, -1.0, float("inf"), float("nan"))],
 )
 def test_bad_options_are_refused(options, name):

@@ -258,11 +258,11 @@ def test_it_takes_rewards_of_double_precision():
 
 
 def test_less_capacity_than_environments_is_refused():
-    with pytest.raises(ConfigError, match="replay.capacity .* 3 < 4"):
+    with pytest.raises(ConfigError, match="^capacity .* 3 < 4"):
         ring(3, 4)
 
 
 @pytest.mark.parametrize("reader", [None, NStep(3, 0.9)])
 def test_more_capacity_than_memory_is_refused(reader):
-    with pytest.raises(ConfigError, match=r"^replay.capacity 10000000000000 needs 400,000.0 GB, more than there is$"):
+    with pytest.raises(ConfigError, match=r"^capacity 10000000000000 needs 400,000.0 GB, more than there is$"):
         ReplayBuffer(10**13, 4, O_DIM, A_DIM, "cpu", torch.Generator(), reader=reader)

@@ -38,5 +38,5 @@ def test_a_run_that_goes_on_past_its_end_stays_at_the_end(name):
 
 
 def test_an_unknown_name_is_refused_with_the_valid_ones():
-    with pytest.raises(ConfigError, match="linaer.*'linear'.*constant, cosine, linear"):
+    with pytest.raises(ConfigError, match="constant, linear, cosine, got 'linaer'; did you mean 'linear'"):
         schedule_factor("linaer", 0.5)

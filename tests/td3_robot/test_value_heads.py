@@ -132,10 +132,10 @@ def test_the_target_is_the_projection_of_the_softmax():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ((0.0, 1.0, 1), "td3.atoms must be at least 2, got 1"),
-        ((1.0, 1.0, 51), "td3.v_min must be below td3.v_max and both finite, got 1.0 and 1.0"),
-        ((-math.inf, 1.0, 51), "td3.v_min must be below td3.v_max and both finite, got -inf and 1.0"),
-        ((0.0, math.nan, 51), "td3.v_min must be below td3.v_max and both finite, got 0.0 and nan"),
+        ((0.0, 1.0, 1), "atoms must be in [2, 10_000], got 1"),
+        ((1.0, 1.0, 51), "v_max must be in (1, 1e+38], got 1.0"),
+        ((-math.inf, 1.0, 51), "v_min must be in [-1e+38, 1e+38], got -inf"),
+        ((0.0, math.nan, 51), "v_max must be in (0, 1e+38], got nan"),
     ],
 )
 def test_a_wrong_support_is_named(arguments, message):
