@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from td3_robot.checkpoint import OPTIONAL, REQUIRED
+from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
 from td3_robot.errors import ConfigError
 from td3_robot.files import replacing
 from td3_robot.tracking import CSV_NAME, CURVE_NAME, steps_of
@@ -25,7 +25,7 @@ ID_NAME = "mlflow_run_id"  # file in the run folder
 SUMMARY_NAME = "summary.json"
 ARTIFACTS = (  # together a checkpoint that evaluate.py takes
     *("config.yaml", CSV_NAME, SUMMARY_NAME, CURVE_NAME),
-    *REQUIRED,
+    *(ABOUT, *REQUIRED),
     *(name for name in OPTIONAL if name != "trainer_state"),
 )
 

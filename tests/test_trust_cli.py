@@ -11,6 +11,7 @@ import torch
 
 from td3_robot import TD3, Batch
 from td3_robot.arguments import save_config
+from td3_robot.checkpoint import ABOUT
 from td3_robot.config import Config, TD3Config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,6 +74,7 @@ def damaged(tmp_path):
     agent.update(Batch(torch.rand(4, 3), torch.rand(4, 1), torch.rand(4, 1), torch.rand(4, 3), torch.zeros(4, 1)))
     run = tmp_path / "checkpoints" / "run1"
     agent.save(run)
+    (run / ABOUT).unlink()  # a stranger can leave it out
     save_config(Config(env="Pendulum-v1", td3=TD3Config(hidden=(8,))), run / "config.yaml")
     return tmp_path
 

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import shutil
 import signal
 import sys
 import time
@@ -13,9 +14,10 @@ import pytest
 import torch
 
 from td3_robot import checkpoint
-from td3_robot.checkpoint import NAMES, OPTIONAL, REQUIRED, claim_run, find, next_run, read, write
-from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.checkpoint import ABOUT, NAMES, OPTIONAL, REQUIRED, find, load, read, write
+from td3_robot.errors import CheckpointError
 
+ROOM = Path(checkpoint.__file__).parent
 posix = pytest.mark.skipif(os.name == "nt", reason="needs fork and SIGKILL")
 
 
@@ -33,7 +35,8 @@ def generation(number: int) -> dict[str, dict]:
 
 def generation_in(folder: Path) -> int:
     """The number of the one generation in a folder; fails where there is a mixture."""
-    states = read(folder)
+    states, about = load(folder)
+    assert about in ({}, {"generation": states["actor"]["generation"]})
     numbers = {state["generation"] for state in states.values()}
     assert len(numbers) == 1, {name: state["generation"] for name, state in states.items()}
     assert set(states) == set(generation(*numbers))
@@ -49,17 +52,17 @@ def start(target, *args):
 
 def write_on(folder: Path, number: int) -> None:
     while True:
-        write(folder, generation(number))
+        write(folder, generation(number), {"generation": number})
         number += 1
 
 
 def write_and_die(folder: Path, number: int, lines: int) -> None:
-    """Write a set in a process that is killed at the given count of lines of checkpoint.py after its first checks."""
+    """Write a set in a process that is killed after so many lines of td3_robot/checkpoint, its first checks apart."""
     count = 0
 
     def trace(frame, event, arg):
         nonlocal count
-        if frame.f_code.co_filename != checkpoint.__file__ or frame.f_code.co_name == "_check_plain":
+        if Path(frame.f_code.co_filename).parent != ROOM or frame.f_code.co_name == "check_plain":
             return None
         count += event == "line"
         if count >= lines:
@@ -67,7 +70,7 @@ def write_and_die(folder: Path, number: int, lines: int) -> None:
         return trace
 
     sys.settrace(trace)
-    write(folder, generation(number))
+    write(folder, generation(number), {"generation": number})
 
 
 def test_round_trip_is_exact(tmp_path):
@@ -107,7 +110,7 @@ def test_a_new_set_leaves_nothing_of_the_old_and_everything_else(tmp_path):
     write(tmp_path, generation(5))
     assert generation_in(tmp_path) == 5
     assert generation_in(tmp_path / "last") == 4
-    assert {path.name for path in tmp_path.iterdir()} == {*REQUIRED, "config.yaml", "last"}
+    assert {path.name for path in tmp_path.iterdir()} == {*REQUIRED, ABOUT, "config.yaml", "last"}
     assert (tmp_path / "config.yaml").read_text() == "seed: 1\n"
 
 
@@ -120,7 +123,7 @@ def test_every_file_is_on_the_disk_before_it_counts(tmp_path, monkeypatch, exist
     monkeypatch.setattr(os, "fsync", lambda handle: (synced.add(os.fstat(handle).st_ino), fsync(handle)))
     monkeypatch.setattr(os, "rename", lambda *names: (before.append(set(synced)), rename(*names)))
     write(tmp_path / "run", generation(4))
-    assert {(tmp_path / "run" / name).stat().st_ino for name in NAMES} <= before[0]
+    assert {(tmp_path / "run" / name).stat().st_ino for name in (*NAMES, ABOUT)} <= before[0]
     assert generation_in(tmp_path / "run") == 4
 
 
@@ -138,7 +141,7 @@ def test_killed_anywhere_the_folder_holds_the_old_set_or_the_new(tmp_path, no_fs
         lines += 2
     assert code == 0
     assert seen == sorted(seen) and {2, 3} == set(seen[:-1])  # one commit point: old before it, new after
-    assert {path.name for path in (tmp_path / "run").iterdir()} == set(NAMES)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*NAMES, ABOUT}
 
 
 @posix
@@ -185,7 +188,7 @@ def test_a_reader_beside_a_writer_sees_whole_sets_only(tmp_path, no_fsync):
 
 def write_some(folder: Path, number: int) -> None:
     for step in range(20):
-        write(folder, generation(number + step))
+        write(folder, generation(number + step), {"generation": number + step})
 
 
 @posix
@@ -215,8 +218,8 @@ def test_a_disk_that_is_full_is_one_line_and_spoils_nothing(tmp_path):
     process = start(fill)
     process.join(20)
     assert process.exitcode == 0
-    message = queue.get()
-    assert message.startswith("cannot write checkpoint 'run': ") and "\n" not in message
+    assert queue.get() == "cannot write checkpoint 'run': File too large"  # in the system's words, not torch's
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*NAMES, ABOUT}  # no halves that go on filling it
     assert generation_in(tmp_path / "run") == 2
 
 
@@ -276,8 +279,11 @@ def damaged(content: bytes) -> dict[str, bytes]:
     return cut | {"empty": b"", "text": b"hello world", "noise": noise, "bit": bytes(flipped), "pickle": pickled}
 
 
-def test_a_damaged_file_is_named_in_one_line(tmp_path, recwarn):
+@pytest.mark.parametrize("older", [False, True])
+def test_a_damaged_file_is_named_in_one_line(tmp_path, recwarn, older):
     write(tmp_path, generation(1))
+    if older:
+        (tmp_path / ABOUT).unlink()
     file = tmp_path / "Q2"
     for kind, content in damaged(file.read_bytes()).items():
         file.write_bytes(content)
@@ -298,6 +304,7 @@ class Malicious:
 @pytest.mark.filterwarnings("error")
 def test_code_in_a_file_is_refused_and_not_run(tmp_path, legacy):
     write(tmp_path, generation(1))
+    (tmp_path / ABOUT).unlink()  # with it, the file is refused before anything looks into it
     state, trap = {"generation": Malicious(tmp_path / "ran")}, tmp_path / "actor"
     if legacy == "plain pickle":
         trap.write_bytes(pickle.dumps(state, protocol=2))
@@ -311,8 +318,40 @@ def test_code_in_a_file_is_refused_and_not_run(tmp_path, legacy):
     assert (tmp_path / "ran").exists()  # it would have
 
 
+def test_a_file_that_is_not_the_one_that_was_written_is_refused(tmp_path):
+    write(tmp_path / "run", generation(1), {"of": "one"})
+    write(tmp_path / "other", generation(3))
+    assert load(tmp_path / "run").about == {"of": "one"}
+    shutil.copy(tmp_path / "other" / "Q2", tmp_path / "run" / "Q2")  # whole in itself
+    with pytest.raises(CheckpointError, match="Q2' is damaged: it is not the file that was written, by its SHA-256"):
+        read(tmp_path / "run")
+    shutil.copy(tmp_path / "other" / "Q2", tmp_path / "run" / "Q2_target")  # one that was not written at all
+    with pytest.raises(CheckpointError, match="Q2_target' is damaged"):
+        read(tmp_path / "run", names=["Q2_target"])
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        ("", "is no JSON"),
+        ("[1]", "does not give the SHA-256"),
+        ('{"format": 1}', "does not give the SHA-256"),
+        ('{"format": 1, "sha256": {}, "score": NaN}', "is no JSON"),
+        ('{"format": 2, "sha256": {}}', "another version"),
+        ("[" * 100_000, "is no JSON"),
+        ("\udcff", "is no JSON"),
+    ],
+)
+def test_a_damaged_description_is_one_line(tmp_path, content, reason):
+    write(tmp_path, generation(1))
+    (tmp_path / ABOUT).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CheckpointError, match=f"^[^\n]*{ABOUT}' is [^\n]*{reason}[^\n]*$"):
+        read(tmp_path)
+
+
 def test_what_is_no_state_dict_is_refused(tmp_path):
     write(tmp_path, generation(1))
+    (tmp_path / ABOUT).unlink()
     torch.save([1, 2], tmp_path / "Q1")
     with pytest.raises(CheckpointError, match="Q1' holds a list"):
         read(tmp_path)
@@ -327,58 +366,4 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
         write(tmp_path, generation(2) | {"Q3": {}})
     with pytest.raises(ValueError, match="needs Q1"):
         write(tmp_path, {"Q2": {}})
-    assert list(tmp_path.iterdir()) == []
-
-
-def reserve(root: Path, gate, queue) -> None:
-    gate.wait()
-    queue.put([next_run(root).name for _ in range(20)])
-
-
-def claim(root: Path, gate, queue) -> None:
-    gate.wait()
-    got = []
-    for number in range(20):
-        try:
-            got.append(claim_run(root, f"name{number}").name)
-        except ConfigError:
-            pass
-    queue.put(got)
-
-
-@posix
-@pytest.mark.parametrize("take, total", [(reserve, 80), (claim, 20)])
-def test_trainings_that_start_together_get_different_folders(tmp_path, take, total):
-    context = multiprocessing.get_context("fork")
-    gate, queue = context.Event(), context.Queue()
-    processes = [start(take, tmp_path / "checkpoints", gate, queue) for _ in range(4)]
-    gate.set()
-    names = [name for _ in processes for name in queue.get(timeout=20)]
-    for process in processes:
-        process.join()
-    assert len(names) == len(set(names)) == total
-    assert sorted(names) == sorted(os.listdir(tmp_path / "checkpoints"))
-
-
-def test_the_next_run_follows_the_last(tmp_path):
-    for name in ("run1", "run10", "run007x", "mine", ".run99.new"):
-        (tmp_path / name).mkdir()
-    assert next_run(tmp_path) == tmp_path / "run11"
-    assert next_run(tmp_path / "new") == tmp_path / "new" / "run1"
-    (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="cannot make"):
-        next_run(tmp_path / "file")
-
-
-def test_a_run_is_never_taken_over(tmp_path):
-    assert claim_run(tmp_path, "mine") == tmp_path / "mine"
-    with pytest.raises(ConfigError, match="'mine' exists already; .*--resume mine .*--run"):
-        claim_run(tmp_path, "mine")
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", ".x", "a/b", "a\\b", "/a", "-x", "a\nb", "a\0b", "a b", "x" * 300])
-def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
-    with pytest.raises(ConfigError, match="run must be") as caught:
-        claim_run(tmp_path, name)
-    assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,68 @@
+"""Run folders by name: each run has its own, and none is ever taken over."""
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from td3_robot.checkpoint import claim_run, next_run
+from td3_robot.errors import CheckpointError, ConfigError
+
+
+def reserve(root: Path, gate, queue) -> None:
+    gate.wait()
+    queue.put([next_run(root).name for _ in range(20)])
+
+
+def claim(root: Path, gate, queue) -> None:
+    gate.wait()
+    got = []
+    for number in range(20):
+        try:
+            got.append(claim_run(root, f"name{number}").name)
+        except ConfigError:
+            pass
+    queue.put(got)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs fork")
+@pytest.mark.parametrize("take, total", [(reserve, 80), (claim, 20)])
+def test_trainings_that_start_together_get_different_folders(tmp_path, take, total):
+    context = multiprocessing.get_context("fork")
+    gate, queue = context.Event(), context.Queue()
+    processes = [
+        context.Process(target=take, args=(tmp_path / "checkpoints", gate, queue), daemon=True) for _ in range(4)
+    ]
+    for process in processes:
+        process.start()
+    gate.set()
+    names = [name for _ in processes for name in queue.get(timeout=20)]
+    for process in processes:
+        process.join()
+    assert len(names) == len(set(names)) == total
+    assert sorted(names) == sorted(os.listdir(tmp_path / "checkpoints"))
+
+
+def test_the_next_run_follows_the_last(tmp_path):
+    for name in ("run1", "run10", "run007x", "mine", ".run99.new"):
+        (tmp_path / name).mkdir()
+    assert next_run(tmp_path) == tmp_path / "run11"
+    assert next_run(tmp_path / "new") == tmp_path / "new" / "run1"
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="cannot make"):
+        next_run(tmp_path / "file")
+
+
+def test_a_run_is_never_taken_over(tmp_path):
+    assert claim_run(tmp_path, "mine") == tmp_path / "mine"
+    with pytest.raises(ConfigError, match="'mine' exists already; .*--resume mine .*--run"):
+        claim_run(tmp_path, "mine")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".x", "a/b", "a\\b", "/a", "-x", "a\nb", "a\0b", "a b", "x" * 300])
+def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="run must be") as caught:
+        claim_run(tmp_path, name)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
