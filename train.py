@@ -32,10 +32,11 @@ def main(argv: list[str]) -> int:
     from td3_robot import TD3
     from td3_robot.callbacks import make_callbacks
     from td3_robot.collector import Collector
+    from td3_robot.display import Display
     from td3_robot.memory import keep_freed_memory
     from td3_robot.mlflow_log import MLflowLog, open_store
     from td3_robot.offline import Dataset
-    from td3_robot.tracking import CsvLog, Display, TensorBoardLog, plot_learning_curve
+    from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve
     from td3_robot.trainer import Trainer
 
     if config.mlflow:

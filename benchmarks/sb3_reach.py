@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
 import envs  # noqa: E402
 from td3_robot.arguments import parse_train  # noqa: E402
 from td3_robot.evaluation import evaluate  # noqa: E402
+from td3_robot.seeds import seed_of  # noqa: E402
 from td3_robot.tracking import write_json  # noqa: E402
 
 
@@ -90,7 +91,7 @@ class Evaluation(BaseCallback):
 
     def measure(self):
         """Evaluate and write a row."""
-        self.scores = evaluate(self.model.policy.actor, self.evaluation_env, self.config.seed + 1_000_000)
+        self.scores = evaluate(self.model.policy.actor, self.evaluation_env, seed_of(self.config.seed, "evaluation"))
         counts = {"env_steps": self.num_timesteps, "gradient_steps": self.model._n_updates}
         self.writer.writerow({**counts, **self.scores, "wall_s": time.perf_counter() - STARTED})
 

@@ -22,6 +22,7 @@ from td3_robot.losses import smoothed_target_action
 from td3_robot.networks import MLP, buffers_of, frozen, learning
 from td3_robot.normalizer import RunningNormalizer
 from td3_robot.replay import Batch
+from td3_robot.seeds import seed_of
 from td3_robot.states import Unfit, fitted
 from td3_robot.value_heads import CategoricalValue, ScalarValue
 
@@ -70,12 +71,12 @@ class TD3:
         self.value = CategoricalValue(*support) if config.atoms else ScalarValue()
         self.actor_terms = actor_terms(config, self.a_max)
         self.gradient_steps = 0
-        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.generator = torch.Generator(self.device).manual_seed(seed_of(seed, "target noise"))
         self.normalizer = RunningNormalizer(o_dim, self.device) if config.normalize_observations else nn.Identity()
 
         shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
         with torch.random.fork_rng(devices=[]):  # leave the caller's global generators as they were
-            torch.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(seed_of(seed, "weights"))
             self.actor = MLP(o_dim, a_dim, self.a_max, **shape).to(self.device)
             self.Q1 = MLP(o_dim + a_dim, self.value.out_dim, output_activation=None, **shape).to(self.device)
             self.Q2 = MLP(o_dim + a_dim, self.value.out_dim, output_activation=None, **shape).to(self.device)

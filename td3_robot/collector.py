@@ -12,6 +12,7 @@ from td3_robot.noise import UncertaintyScale, make_noise
 from td3_robot.normalizer import RewardScaler
 from td3_robot.replay import Batch, Hindsight, NStep, Prioritized, ReplayBuffer
 from td3_robot.schedules import schedule_factor
+from td3_robot.seeds import seed_of
 from td3_robot.vec_env import GoalVecEnv, VecEnv
 
 _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
@@ -35,7 +36,7 @@ class Collector:
 
     def __init__(self, agent: TD3, env: VecEnv, config: Config, guide: Policy | None = None):
         self._agent, self._env, self._config = agent, env, config
-        self.generator = torch.Generator(env.device).manual_seed(config.seed)
+        self.generator = torch.Generator(env.device).manual_seed(seed_of(config.seed, "exploration"))
         self.replay = make_replay((env.num_envs, env.o_dim, env.a_dim), config, self.generator, env)
         exploration = config.exploration
         self.noise = make_noise(
@@ -51,7 +52,7 @@ class Collector:
         normalize = config.reward.normalize
         self._scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
         self._episodes = EpisodeMeans(env.num_envs, env.device)
-        self.observation = env.reset(config.seed)
+        self.observation = env.reset(seed_of(config.seed, "training episodes"))
         self._guide = guide and Guide(guide, env.num_envs, exploration, self.generator)
         self.env_steps = 0
         self._refill_until = exploration.start_steps

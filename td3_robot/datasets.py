@@ -16,6 +16,7 @@ from torch import Tensor
 
 from td3_robot.errors import ConfigError
 from td3_robot.files import replacing
+from td3_robot.seeds import seed_of
 from td3_robot.vec_env import VecEnv
 
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
@@ -86,7 +87,7 @@ def collect(policy: Callable[[Tensor], Tensor], env: VecEnv, steps: int, seed: i
     Returns:
         `steps` transitions, one environment after the other, truncated where the next row does not go on.
     """
-    generator = torch.Generator(env.device).manual_seed(seed)
+    generator = torch.Generator(env.device).manual_seed(seed_of(seed, "noise of a dataset"))
     shape = (env.num_envs, env.a_dim)
     observation, rows, wanted = env.reset(seed), [], steps
     while wanted > 0:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from td3_robot.seeds import seed_of
 from td3_robot.vec_env import VecEnv
 
 Policy = Callable[[Tensor], Tensor]  # observation (B, o_dim) -> action (B, a_dim)
@@ -72,7 +73,7 @@ def round_seeds(env: VecEnv, episodes: int, seed: int) -> list[int]:
 
 def random_policy(env: VecEnv, seed: int = 0) -> Policy:
     """Uniformly random actions in [-1, 1]: what no control at all achieves."""
-    generator = torch.Generator(env.device).manual_seed(seed)
+    generator = torch.Generator(env.device).manual_seed(seed_of(seed, "random actions"))
     shape = (env.num_envs, env.a_dim)
     return lambda observation: 2.0 * torch.rand(shape, generator=generator, device=env.device) - 1.0
 

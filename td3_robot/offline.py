@@ -11,6 +11,7 @@ from td3_robot.config import Config
 from td3_robot.datasets import load_dataset
 from td3_robot.errors import ConfigError
 from td3_robot.replay import Batch
+from td3_robot.seeds import seed_of
 
 
 class Dataset:
@@ -40,7 +41,7 @@ class Dataset:
                 raise ConfigError(f"dataset {str(config.dataset)!r}: {name} must have width {needed}, got {width}")
         agent.observe(data.state)
         self._batch_size = config.replay.batch_size
-        self.generator = torch.Generator(device).manual_seed(config.seed)
+        self.generator = torch.Generator(device).manual_seed(seed_of(config.seed, "batches"))
         whole = dataclasses.replace(config.replay, capacity=max(len(data.state), config.replay.batch_size))
         shape = (1, agent.o_dim, agent.a_dim)
         self.replay = make_replay(shape, dataclasses.replace(config, replay=whole, envs=1), self.generator)

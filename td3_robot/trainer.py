@@ -18,6 +18,7 @@ from td3_robot.errors import CheckpointError, NotFiniteError
 from td3_robot.evaluation import evaluate
 from td3_robot.interval import Interval
 from td3_robot.schedules import schedule_factor
+from td3_robot.seeds import seed_of
 from td3_robot.signals import stopping
 from td3_robot.source import Source
 from td3_robot.states import LARGEST
@@ -27,7 +28,6 @@ from td3_robot.vec_env import VecEnv
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
 _TRAINER_STATE = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
 _NO_SCORE = (-math.inf, -math.inf)  # success rate, return
-_SEED_OF_PERIODIC, _SEED_OF_FINAL = 1_000_000, 2_000_000  # added to the seed: goals never trained on
 
 
 class Trainer:
@@ -171,18 +171,18 @@ class Trainer:
         return {
             "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
-            **self._play(self.agent, _SEED_OF_PERIODIC),
+            **self._play(self.agent, "evaluation"),
             **self.source.metrics(),
             **self._interval.losses(),
             **speeds,
             "wall_s": self.wall_s,
         }
 
-    def _play(self, agent: TD3, seed: int) -> dict[str, float]:
-        """The scores of a policy on episodes that the seed fixes; none without an evaluation environment."""
+    def _play(self, agent: TD3, use: str) -> dict[str, float]:
+        """The scores of a policy on episodes that seed and use fix, never trained on; none without an environment."""
         if self.evaluation_env is None:
             return {}
-        return evaluate(agent.select_action, self.evaluation_env, self.config.seed + seed)
+        return evaluate(agent.select_action, self.evaluation_env, seed_of(self.config.seed, use))
 
     def _judge(self, metrics: dict[str, float]) -> None:
         """Keep the policy if it is the best so far; a return that is no number is worse than all others."""
@@ -223,7 +223,7 @@ class Trainer:
         """Measure the best policy on episodes used for nothing else, and write `summary.json`."""
         best = copy.deepcopy(self.agent)
         best.load(self.folder)
-        scores = self._play(best, _SEED_OF_FINAL)
+        scores = self._play(best, "final evaluation")
         if self.evaluation_env is None:
             judged_by = {"train_success_rate": self.best[0], "train_return": self.best[1]}
             scores = {name: score for name, score in judged_by.items() if name in self.source.metrics()}

@@ -10,8 +10,9 @@ from PIL import Image
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from td3_robot.display import Display
 from td3_robot.errors import ConfigError
-from td3_robot.tracking import CsvLog, Display, TensorBoardLog, plot_learning_curve, read_metrics
+from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve, read_metrics
 
 
 def metrics(env_steps: int, **changed: float) -> dict[str, float]:
