@@ -1,4 +1,4 @@
-"""Write the capsules of a robot and of its gripper to configs/collision/.
+"""Write the capsules of a robot and of its gripper to configs/collision/, those of a URDF beside it.
 
     python -m envs.fit_collision panda              # both
     python -m envs.fit_collision ur5e --capsules 4  # up to four a link

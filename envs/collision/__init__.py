@@ -1,13 +1,13 @@
 """Distances of an arm to itself, to the ground and to obstacles, for thousands of configurations at once.
 
 An arm is a set of capsules: all points within a radius of a segment; a sphere is one whose segment has no length.
-`configs/collision/` holds them for every registered robot and gripper, and `python -m envs.fit_collision NAME`
-writes that file from the model's own collision shapes and meshes. What is measured, and how exactly, is in
-docs/collision.md.
+`configs/collision/` holds them for every registered robot and gripper; those of a user's URDF lie beside it.
+`python -m envs.fit_collision NAME` writes such a file from the model's own collision shapes and meshes. What is
+measured, and how exactly, is in docs/collision.md.
 """
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.compiler import compile_collision
+from envs.collision.compiler import compile_collision, known_collision
 from envs.collision.obstacles import Obstacles
 from envs.collision.proximity import Nearest, link_clearance, nearest
 from envs.collision.queries import (
@@ -26,6 +26,7 @@ __all__ = [
     "clearance",
     "compile_collision",
     "ground_distance",
+    "known_collision",
     "link_clearance",
     "link_poses",
     "nearest",

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.files import read_capsules
+from envs.collision.files import capsule_file, has_capsules, read_capsules, shown
 from envs.collision.links import attach
 from envs.collision.pairs import choose_pairs
 from envs.robots import Robot
@@ -19,7 +19,13 @@ def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> Colli
     Raises:
         ConfigError: the robot or its gripper has no capsules yet, or they do not fit its model.
     """
-    return choose_pairs(place_capsules(robot, *read_capsules(robot.name)), robot.qlim, robot.home).to(device)
+    shapes, apart = read_capsules(robot.name, capsule_file(robot))
+    return choose_pairs(place_capsules(robot, shapes, apart), robot.qlim, robot.home).to(device)
+
+
+def known_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel | None:
+    """`compile_collision` of a robot whose capsules are known; None where it or its gripper has no file of them."""
+    return compile_collision(robot, device) if has_capsules(robot) else None
 
 
 def place_capsules(robot: Robot, shapes: dict[str, list[np.ndarray]], apart: list[tuple[str, str]]) -> CollisionModel:
@@ -31,7 +37,7 @@ def place_capsules(robot: Robot, shapes: dict[str, list[np.ndarray]], apart: lis
     arm, shapes = {link.name: link for link in robot.rtb.links}, dict(shapes)
     if strangers := [name for name in shapes if name not in arm]:
         raise ConfigError(
-            f"configs/collision/{robot.name}.yaml has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
+            f"{shown(capsule_file(robot))} has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
             f"its links are {', '.join(arm)}"
         )
     links = [arm[name] for name in shapes]

@@ -1,17 +1,43 @@
-"""Files of capsules, configs/collision/NAME.yaml: one for each arm, and one for each gripper."""
+"""Files of capsules: one for each arm, and one for each gripper."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from envs.robots import Robot
 from envs.values import CONFIGS, check_keys, numbers, read_values
 from td3_robot.errors import ConfigError
 
 CAPSULES = CONFIGS / "collision"
 
 
-def read_capsules(name: str) -> tuple[dict[str, list[np.ndarray]], list[tuple[str, str]]]:
-    """The capsules of an arm or a gripper, from configs/collision/NAME.yaml.
+def capsule_file(robot: Robot) -> Path:
+    """Where an arm's capsules are: configs/collision/NAME.yaml, or beside the URDF or xacro file that it is made from.
+
+    A user's panda.urdf is not the registered Panda, so it has a file of its own, panda.urdf.collision.yaml.
+    """
+    if robot.file is None:
+        return CAPSULES / f"{robot.name}.yaml"
+    return robot.file.with_name(f"{robot.file.name}.collision.yaml")
+
+
+def has_capsules(robot: Robot) -> bool:
+    """Whether an arm, and its gripper if it has one, have files of capsules."""
+    hand = robot._gripper
+    return capsule_file(robot).is_file() and (hand is None or (CAPSULES / f"{hand.name}.yaml").is_file())
+
+
+def shown(path: Path) -> str:
+    """How messages name a file of capsules."""
+    return f"configs/collision/{path.name}" if path.parent == CAPSULES else str(path)
+
+
+def read_capsules(name: str, path: Path | None = None) -> tuple[dict[str, list[np.ndarray]], list[tuple[str, str]]]:
+    """The capsules of an arm or a gripper.
+
+    Args:
+        path: their file, see `capsule_file`; None for configs/collision/NAME.yaml.
 
     Returns:
         For every link the (7,) capsules on it in its frame, a gripper's in that of its base: both ends of the segment
@@ -20,7 +46,8 @@ def read_capsules(name: str) -> tuple[dict[str, list[np.ndarray]], list[tuple[st
     Raises:
         ConfigError: there is no such file, or it is not as it should be.
     """
-    path, file = CAPSULES / f"{name}.yaml", f"configs/collision/{name}.yaml"
+    path = path or CAPSULES / f"{name}.yaml"
+    file = shown(path)
     if not path.is_file():
         raise ConfigError(
             f"{name!r} has no collision geometry; `python -m envs.fit_collision ROBOT` writes {file}, where ROBOT is a "
@@ -45,14 +72,18 @@ def read_capsules(name: str) -> tuple[dict[str, list[np.ndarray]], list[tuple[st
 
 
 def write_capsules(
-    name: str, source: str, capsules: dict[str, list[np.ndarray]], apart: Sequence[tuple[str, str]] = ()
+    path: Path, source: str, capsules: dict[str, list[np.ndarray]], apart: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Write configs/collision/NAME.yaml, whole or not at all.
+    """Write a file of capsules, whole or not at all.
 
     Args:
+        path: the file, see `capsule_file`.
         source: the robot it was made from.
         capsules: (7,) rows by link.
         apart: pairs of links that need no check.
+
+    Raises:
+        ConfigError: it cannot be written there.
     """
     lines = [
         f"# Written by `python -m envs.fit_collision {source}`, see docs/collision.md.",
@@ -64,7 +95,10 @@ def write_capsules(
     if apart:
         lines += ["# Pairs whose meshes never come within a centimetre, so that an overlap of capsules means nothing."]
         lines += ["never_close:", *(f"  - [{first}, {second}]" for first, second in apart)]
-    CAPSULES.mkdir(exist_ok=True)
-    draft = CAPSULES / f"{name}.part"
-    draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    draft.replace(CAPSULES / f"{name}.yaml")
+    draft = path.with_suffix(".part")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {shown(path)}: {error.strerror}") from None

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import CollisionModel, clearance, compile_collision
-from envs.collision.files import CAPSULES
+from envs.collision import CollisionModel, clearance, known_collision
 from envs.kinematics.manipulability import manipulability
 from envs.simulation.kinematic import SimModel
 from envs.world import World
@@ -53,10 +52,7 @@ def measure(
 
 def capsules(world: World) -> CollisionModel | None:
     """The collision geometry that `measure` needs; None where the robot or its gripper has none in a file."""
-    names = [world.robot.name] + [hand.name for hand in [world.robot._gripper] if hand is not None]
-    if world.collision is not None or not all((CAPSULES / f"{name}.yaml").is_file() for name in names):
-        return world.collision
-    return compile_collision(world.robot)
+    return known_collision(world.robot) if world.collision is None else world.collision
 
 
 def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str, Tensor]:

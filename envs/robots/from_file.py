@@ -7,6 +7,7 @@ import torch
 
 from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
 from envs.robots.gripper import make_gripper
+from envs.robots.robot import Robot
 from envs.robots.urdf import load_urdf
 
 _SAMPLES = 8192
@@ -18,8 +19,8 @@ _FEW = 80  # samples that are too few to make a box of
 _THIN = 0.01  # [m] by which the box is wider than the samples, for arms that move in a plane
 
 
-def robot_values(path: str, gripper: str | None = None, tcp: str | None = None) -> dict[str, object]:
-    """Everything that an `envs.robots.Robot` is made of, for `Robot(**values)`.
+def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
+    """The robot that a file describes; it has the name of the file.
 
     Args:
         path: a .urdf or .xacro file.
@@ -39,17 +40,18 @@ def robot_values(path: str, gripper: str | None = None, tcp: str | None = None) 
 
         model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
         chain = compile_ets(model.ets())
-    return {
-        "name": name,
-        "rtb": model,
-        "chain": chain,
-        "home": home_pose(chain, arm.qlim),
-        "qlim": arm.qlim,
-        "qdlim": arm.qdlim,
-        "qddlim": arm.qddlim,
-        "workspace": workspace_box(chain, arm.qlim),
-        "_gripper": hand,
-    }
+    return Robot(
+        name=name,
+        rtb=model,
+        chain=chain,
+        home=home_pose(chain, arm.qlim),
+        qlim=arm.qlim,
+        qdlim=arm.qdlim,
+        qddlim=arm.qddlim,
+        workspace=workspace_box(chain, arm.qlim),
+        _gripper=hand,
+        file=Path(path),
+    )
 
 
 def home_pose(chain: Chain, qlim: np.ndarray) -> np.ndarray:

@@ -1,5 +1,7 @@
 """The capsules of a whole robot from its model, into its files."""
 
+from pathlib import Path
+
 import numpy as np
 import trimesh
 
@@ -21,20 +23,20 @@ def fit(robot: Robot, most: int) -> None:
     a pair that seems to touch there cannot be checked.
     """
     gripper = robot._gripper
-    if gripper is not None and not (files.CAPSULES / f"{gripper.name}.yaml").exists():
-        _write(gripper.name, robot.name, gripper_capsules(robot, most), [])
+    if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
+        _write(theirs, robot, gripper_capsules(robot, most), [])
     capsules = arm_capsules(robot, most)
     links = {link.name: link for link in robot.rtb.links}
     model = choose_pairs(place_capsules(robot, capsules, []), robot.qlim, robot.home)
     for name in {name for *pair, why in model.allowed if why == TOUCH for name in pair if name in links}:
         capsules[name] = link_capsules(links[name].collision, 2 * most, worth=1.0)
     model = choose_pairs(place_capsules(robot, capsules, []), robot.qlim, robot.home)
-    _write(robot.name, robot.name, capsules, never_close(robot, model))
+    _write(files.capsule_file(robot), robot, capsules, never_close(robot, model))
 
 
-def _write(name: str, source: str, capsules: dict[str, list[np.ndarray]], apart: list[tuple[str, str]]) -> None:
-    files.write_capsules(name, source, capsules, apart)
-    print(f"configs/collision/{name}.yaml: {sum(map(len, capsules.values()))} capsules on {len(capsules)} links")
+def _write(path: Path, robot: Robot, capsules: dict[str, list[np.ndarray]], apart: list[tuple[str, str]]) -> None:
+    files.write_capsules(path, robot.name if robot.file is None else robot.file.name, capsules, apart)
+    print(f"{files.shown(path)}: {sum(map(len, capsules.values()))} capsules on {len(capsules)} links")
 
 
 def arm_capsules(robot: Robot, most: int) -> dict[str, list[np.ndarray]]:

@@ -1,5 +1,6 @@
 """Capsules around shapes and meshes hold all of them and little else; the files that ship do; the command."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from spatialmath import SE3
 import envs.collision.files
 import envs.collision.fitting.robot
 from envs import fit_collision
+from envs.collision import compile_collision, known_collision
 from envs.collision.compiler import place_capsules
 from envs.collision.files import CAPSULES, read_capsules, write_capsules
 from envs.collision.fitting import apart
@@ -161,7 +163,7 @@ def test_every_registered_robot_and_its_gripper_have_capsules():
 def test_a_file_is_read_as_it_was_written(tmp_path, monkeypatch):
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "new")
     rows = {"a": [CAPSULE, CAPSULE[[3, 4, 5, 0, 1, 2, 6]]], "/b c": [np.array([-0.0, 1e-9, 0, 0, 0, 0, 0.1])]}
-    write_capsules("arm", "arm", rows, [("a", "/b c")])
+    write_capsules(tmp_path / "new" / "arm.yaml", "arm", rows, [("a", "/b c")])
     capsules, apart = read_capsules("arm")
     assert list(capsules) == list(rows) and apart == [("a", "/b c")]
     for name, expected in rows.items():
@@ -182,6 +184,24 @@ def test_the_command_writes_the_pandas_file_as_it_ships(tmp_path, monkeypatch):
         assert pairs == pairs_then and list(found) == list(expected)
         for name in expected:
             np.testing.assert_allclose(found[name], expected[name], atol=1e-3)
+
+
+def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch):
+    """Whatever it is called: a panda.urdf is no Panda, and fitting it leaves the shipped Panda alone."""
+    monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "shipped")
+    (tmp_path / "shipped").mkdir()
+    (tmp_path / "shipped" / "panda.yaml").write_text("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}")
+    file = tmp_path / "panda.urdf"
+    shutil.copy(ROOT / "tests" / "envs" / "data" / "gantry.urdf", file)
+    with pytest.raises(ConfigError, match="'panda' has no collision geometry.*panda.urdf.collision.yaml"):
+        compile_collision(make_robot(str(file)))
+    assert known_collision(make_robot(str(file))) is None
+
+    monkeypatch.setattr(envs.collision.fitting.robot, "never_close", lambda robot, model: [])
+    assert fit_collision.main([str(file)]) == 0
+    assert known_collision(make_robot(str(file))).links == ("base",)
+    assert list(read_capsules("panda")[0]) == ["panda_link0"]
+    assert [path.name for path in (tmp_path / "shipped").iterdir()] == ["panda.yaml"]
 
 
 @pytest.mark.parametrize(

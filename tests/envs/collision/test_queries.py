@@ -174,7 +174,8 @@ def planar_arm(reach: float) -> Robot:
     ets = rtb.ETS([part for _ in range(4) for part in (rtb.ET.Rz(), rtb.ET.tx(1))])
     chain = compile_ets(ets)
     qlim = np.array([[-3.0, -reach, -reach, -reach], [3.0, reach, reach, reach]])
-    return Robot("planar", rtb.Robot(ets), chain, np.array([0.0, 0.1, 0.1, 0.1]), qlim, np.ones(4), None, None, None)
+    home, box = np.array([0.0, 0.1, 0.1, 0.1]), np.array([[-4.0, -4.0, -1.0], [4.0, 4.0, 1.0]])
+    return Robot("planar", rtb.Robot(ets), chain, home, qlim, np.ones(4), None, box, None)
 
 
 def compiled(robot: Robot, radius: float):

@@ -314,7 +314,7 @@ def test_least_clearance_is_to_itself_and_the_ground_where_the_task_says_nothing
 def test_capsules_are_there_where_the_robot_and_its_gripper_have_a_file(monkeypatch, tmp_path):
     world = make_task("reach").world(make_robot("panda"), "cpu")
     assert capsules(world).links[-1] == "panda_hand"
-    monkeypatch.setattr("envs.evaluation.metrics.CAPSULES", tmp_path)
+    monkeypatch.setattr("envs.collision.files.CAPSULES", tmp_path)
     assert capsules(world) is None
     (tmp_path / "panda.yaml").touch()
     assert capsules(world) is None  # the hand has none

@@ -1,5 +1,6 @@
 """Robots from files: home and workspace worked out from the model, and an arm that learns can be made of them."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from envs.arm_env import ArmEnv
 from envs.kinematics import fkine, jacob0
 from envs.registry import make_task
 from envs.robots import Robot
-from envs.robots.from_file import home_pose, robot_values, workspace_box
+from envs.robots.from_file import home_pose, robot_from_file, workspace_box
 from envs.robots.urdf import load_urdf
 from td3_robot.errors import ConfigError
 
@@ -20,7 +21,7 @@ GANTRY = Path(__file__).parents[1] / "data" / "gantry.urdf"
 
 @pytest.fixture(scope="module")
 def gantry() -> Robot:
-    return Robot(**robot_values(str(GANTRY)))
+    return robot_from_file(str(GANTRY))
 
 
 def tcp_at(robot: Robot, q) -> np.ndarray:
@@ -62,8 +63,8 @@ def test_the_box_is_in_front_and_above_and_can_be_reached(gantry):
 
 
 def test_the_same_file_gives_the_same_robot(gantry):
-    again = robot_values(str(GANTRY))
-    assert np.array_equal(again["home"], gantry.home) and np.array_equal(again["workspace"], gantry.workspace)
+    again = robot_from_file(str(GANTRY))
+    assert np.array_equal(again.home, gantry.home) and np.array_equal(again.workspace, gantry.workspace)
 
 
 def written(folder: Path, axis: str, offset: str, lift: str = "0 0 0") -> Path:
@@ -99,8 +100,8 @@ def test_arms_that_move_in_a_plane_have_a_home_and_a_box_too(tmp_path, axis, off
 
 
 def test_a_gripper_is_put_on_at_the_tcp_link():
-    robot = Robot(**robot_values(str(GANTRY), gripper="robotiq_2f_85"))
-    bare = Robot(**robot_values(str(GANTRY), gripper="none"))
+    robot = robot_from_file(str(GANTRY), gripper="robotiq_2f_85")
+    bare = robot_from_file(str(GANTRY), gripper="none")
     assert robot.n == 3 and robot._gripper.name == "robotiq_2f_85" and len(robot.rtb.grippers) == 1
     q = np.array([0.2, 0.3, -0.5])
     T_bt = fkine(bare.chain, torch.tensor(q, dtype=torch.float32)[None])[0].numpy() @ robot._gripper.tcp
@@ -112,7 +113,7 @@ def test_the_example_of_the_docs_is_a_robot(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "add_your_own_robot.md").read_text()
     path = tmp_path / "lift.urdf"
     path.write_text(re.search("```xml\n(.*?)```", page, re.DOTALL)[1])
-    robot = Robot(**robot_values(str(path)))
+    robot = robot_from_file(str(path))
     assert (robot.name, robot.n) == ("lift", 3)
     low, high = robot.workspace
     assert ((low < tcp_at(robot, robot.home)) & (tcp_at(robot, robot.home) < high)).all()
@@ -121,7 +122,7 @@ def test_the_example_of_the_docs_is_a_robot(tmp_path):
 def test_wrong_choices_end_in_one_line():
     for options, named in (({"gripper": "hook"}, "unknown gripper 'hook'"), ({"tcp": "hook"}, "unknown TCP link")):
         with pytest.raises(ConfigError, match=named):
-            robot_values(str(GANTRY), **options)
+            robot_from_file(str(GANTRY), **options)
 
 
 def test_the_arm_can_be_trained_on(gantry):
@@ -131,3 +132,19 @@ def test_the_arm_can_be_trained_on(gantry):
     assert torch.isfinite(step.observation).all() and step.observation.shape == (16, env.o_dim)
     q = step.info["q"].numpy()
     assert (q >= gantry.qlim[0]).all() and (q <= gantry.qlim[1].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"home": np.zeros(2)}, "'gantry': home must be finite with shape"),
+        ({"home": np.full(3, 9.0)}, "'gantry': home .* is outside qlim"),
+        ({"qdlim": np.array([0.5, np.inf, 3.0])}, "'gantry': qdlim must be finite"),
+        ({"qdlim": np.array([0.5, 0.0, 3.0])}, "'gantry': qdlim must be positive"),
+        ({"workspace": np.zeros((2, 3))}, "'gantry': workspace has a lower corner"),
+        ({"workspace": None}, "'gantry': workspace must be"),
+    ],
+)
+def test_a_robot_is_checked_however_it_is_made(gantry, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        dataclasses.replace(gantry, **changes)

@@ -13,7 +13,7 @@ import yaml
 
 from envs.kinematics import compile_ets, fkine, jacob0
 from envs.robots import assembly, make_robot, robot_names, shipped_robots
-from envs.robots import robot as robot_file
+from envs.robots import make as robot_file
 from envs.robots.observation import o
 from td3_robot.errors import ConfigError
 
@@ -253,11 +253,9 @@ def test_a_robot_may_come_from_a_urdf_of_the_users(files, monkeypatch):
 def test_a_path_goes_to_the_urdf_reader(path, monkeypatch):
     import envs.robots.from_file
 
-    values = vars(shared("puma560")) | {"name": "arm"}
-    del values["q"]
-    asked = []
-    monkeypatch.setattr(envs.robots.from_file, "robot_values", lambda *given: asked.append(given) or values)
-    assert make_robot(path, gripper="none", tcp="tool0").name == "arm"
+    asked, arm = [], object()
+    monkeypatch.setattr(envs.robots.from_file, "robot_from_file", lambda *given: asked.append(given) or arm)
+    assert make_robot(path, gripper="none", tcp="tool0") is arm
     assert asked == [(path, "none", "tool0")]
 
 

@@ -1,0 +1,85 @@
+"""Robots by name: a file of values and a roboticstoolbox model make one; or by the path of a URDF or xacro file."""
+
+import atexit
+import functools
+import os
+
+from envs.kinematics import compile_ets
+from envs.robots.gripper import make_gripper
+from envs.robots.robot import Robot
+from envs.values import CONFIGS, check_keys, numbers, pose, read_values
+from td3_robot.errors import ConfigError, unknown
+
+_NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
+_OPTIONAL = ("gripper", "mount", "qddlim", "qdddlim")
+_ARRAYS = ("home", "qlim", "qdlim", "qddlim", "qdddlim", "workspace")
+
+
+def robot_names() -> list[str]:
+    """Every registered robot."""
+    return sorted(path.stem for path in (CONFIGS / "robots").glob("*.yaml"))
+
+
+def shipped_robots() -> list[str]:
+    """The registered robots whose models come with installed packages; the others are fetched on first use."""
+    models = {name: read_values(CONFIGS / "robots" / f"{name}.yaml")["model"] for name in robot_names()}
+    return [name for name, model in models.items() if "repository" not in model]
+
+
+def is_file(name: str) -> bool:
+    """Whether a robot's name is a path to a URDF or xacro file rather than a registry name."""
+    return name.endswith((".urdf", ".xacro")) or any(mark in name for mark in (os.sep, os.altsep) if mark)
+
+
+def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
+    """Build a robot.
+
+    Args:
+        name: a registered robot, or the path of a URDF or xacro file.
+        gripper: the gripper it wears, a registered one or "none"; None leaves the choice to its file.
+        tcp: for a URDF or xacro file, the link that is the TCP.
+
+    Raises:
+        ConfigError: no such robot or gripper, or values in its file that cannot be right.
+    """
+    if is_file(name):
+        from envs.robots.from_file import robot_from_file  # here: a registered robot does without
+
+        _release_models_at_exit()
+        return robot_from_file(name, gripper, tcp)
+    if name not in robot_names():
+        if os.path.isfile(name):
+            raise ConfigError(f"robot file {name!r} must end in .urdf or .xacro")
+        raise unknown("robot", name, robot_names())
+    if tcp is not None:
+        raise ConfigError(f"robot {name!r} has its TCP in configs/robots/{name}.yaml; tcp is for URDF and xacro files")
+    return _registered(name, gripper)
+
+
+def _registered(name: str, gripper: str | None) -> Robot:
+    values, owner = read_values(CONFIGS / "robots" / f"{name}.yaml"), f"robot {name!r}"
+    check_keys(owner, values, f"configs/robots/{name}.yaml", _NEEDED, _OPTIONAL)
+    wanted = values.get("gripper", "none") if gripper is None else gripper
+    hand = None if wanted == "none" else make_gripper(wanted)
+    mount = pose(numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
+
+    from envs.robots.assembly import assemble, load_model  # here: they take over a second, and a wrong name should not
+
+    _release_models_at_exit()
+    model = assemble(name, load_model(owner, values["model"]), str(values["flange"]), hand, mount)
+    chain = compile_ets(model.ets(end=None if hand else values["flange"]))
+    arrays = {key: values.get(key) for key in _ARRAYS}
+    return Robot(name=name, rtb=model, chain=chain, _gripper=hand, **arrays)
+
+
+@functools.cache
+def _release_models_at_exit() -> None:
+    """Keep roboticstoolbox 1.5 from printing a page of "leaked" lines when Python ends.
+
+    Its class-wide caches hold every robot until after nanobind has counted what is left.
+    """
+    from roboticstoolbox.robot.BaseRobot import BaseRobot
+
+    for name in ("get_path", "_getlink", "_get_limit_links", "ets"):
+        if clear := getattr(getattr(BaseRobot, name, None), "cache_clear", None):
+            atexit.register(clear)
