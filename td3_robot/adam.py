@@ -4,7 +4,10 @@ import functools
 from collections.abc import Callable, Sequence
 
 import torch
+from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
+
+MakeOptimizer = Callable[[list[Parameter], float], Optimizer]  # of one network's weights, and the learning rate
 
 
 @functools.cache
@@ -17,6 +20,11 @@ def fused_adam() -> Callable | None:
     except (AttributeError, TypeError, RuntimeError):
         return None
     return torch._fused_adam_ if abs(weight.item() - 0.5) < 1e-6 else None  # a first step is of length lr
+
+
+def adam(weights: list[Parameter], lr: float) -> Optimizer:
+    """The optimizer of each network; any function of this signature may make others."""
+    return Adam(weights, lr, fused=weights[0].device.type != "mps")
 
 
 def adam_step(optimizers: Sequence[Optimizer]) -> None:

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 
 from td3_robot import checkpoint
 from td3_robot.actor_terms import ActorStep, actor_terms
-from td3_robot.adam import adam_step
+from td3_robot.adam import MakeOptimizer, adam, adam_step
 from td3_robot.config import TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.losses import smoothed_target_action
-from td3_robot.networks import MLP, buffers_of, frozen, learning
+from td3_robot.networks import MakeNetworks, buffers_of, check_networks, frozen, learning, mlps, trainable
 from td3_robot.normalizer import RunningNormalizer
 from td3_robot.replay import Batch
 from td3_robot.seeds import seed_of
 from td3_robot.states import Unfit, fitted
-from td3_robot.value_heads import CategoricalValue, ScalarValue
+from td3_robot.value_heads import value_head
 
 
 class TD3:
@@ -36,6 +36,8 @@ class TD3:
         a_max: bound of the actions, a scalar or one value a joint; actions lie in [-a_max, a_max].
         device: where the networks live.
         seed: of the initial weights and of the target noise.
+        networks: makes the actor and both critics, as `networks.mlps` does; docs/library.md has others.
+        optimizer: makes the optimizer of each network from its weights and learning rate, as `adam.adam` does.
         options: the fields of `TD3Config`; without any it is the TD3 of the paper. docs/td3.md says what each does.
 
     Attributes:
@@ -46,7 +48,7 @@ class TD3:
 
     Raises:
         ConfigError: a_max is not positive and finite, or not of shape () or (a_dim,); an option is out of its range
-            or contradicts another.
+            or contradicts another; the networks do not take and give what they should.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class TD3:
         device: torch.device | str = "cpu",
         *,
         seed: int = 0,
+        networks: MakeNetworks = mlps,
+        optimizer: MakeOptimizer = adam,
         **options,
     ):
         if "hidden" in options:
@@ -67,31 +71,30 @@ class TD3:
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
         if self.a_max.shape not in ((), (a_dim,)) or not ((self.a_max > 0) & self.a_max.isfinite()).all():
             raise ConfigError(f"a_max must be positive and finite, one value or {a_dim}, got {self.a_max.tolist()}")
-        support = (config.v_min, config.v_max, config.atoms, self.device)
-        self.value = CategoricalValue(*support) if config.atoms else ScalarValue()
+        self.value = value_head(config, self.device)
         self.actor_terms = actor_terms(config, self.a_max)
         self.gradient_steps = 0
         self.generator = torch.Generator(self.device).manual_seed(seed_of(seed, "target noise"))
         self.normalizer = RunningNormalizer(o_dim, self.device) if config.normalize_observations else nn.Identity()
+        self._make_networks(networks, seed)
+        self._make_optimizers(optimizer)
 
-        shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
+    def _make_networks(self, networks: MakeNetworks, seed: int) -> None:
         with torch.random.fork_rng(devices=[]):  # leave the caller's global generators as they were
             torch.default_generator.manual_seed(seed_of(seed, "weights"))
-            self.actor = MLP(o_dim, a_dim, self.a_max, **shape).to(self.device)
-            self.Q1 = MLP(o_dim + a_dim, self.value.out_dim, output_activation=None, **shape).to(self.device)
-            self.Q2 = MLP(o_dim + a_dim, self.value.out_dim, output_activation=None, **shape).to(self.device)
-        self.policy = nn.Sequential(self.normalizer, self.actor)
-        self.actor_target, self.Q1_target, self.Q2_target = map(copy.deepcopy, (self.actor, self.Q1, self.Q2))
-        for net in (self.actor, self.Q1, self.Q2):
-            net.eval()  # batch statistics are for a network's own gradient step alone
+            made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
+        check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
+        self.actor, self.Q1, self.Q2 = made
+        self.actor_target, self.Q1_target, self.Q2_target = map(copy.deepcopy, made)
         for target in (self.actor_target, self.Q1_target, self.Q2_target):
-            target.requires_grad_(False).eval()
+            target.requires_grad_(False)
+        self.policy = nn.Sequential(self.normalizer, self.actor).eval()
 
-        self._learning_rates = (config.actor_lr, config.critic_lr, config.critic_lr)
-        adam = lambda net, lr: torch.optim.Adam(net.parameters(), lr, fused=self.device.type != "mps")  # noqa: E731
-        self.actor_optimizer = adam(self.actor, config.actor_lr)
-        self.Q1_optimizer = adam(self.Q1, config.critic_lr)
-        self.Q2_optimizer = adam(self.Q2, config.critic_lr)
+    def _make_optimizers(self, optimizer: MakeOptimizer) -> None:
+        self.actor_optimizer = optimizer(trainable(self.actor), self.config.actor_lr)
+        self.Q1_optimizer = optimizer(trainable(self.Q1), self.config.critic_lr)
+        self.Q2_optimizer = optimizer(trainable(self.Q2), self.config.critic_lr)
+        self._learning_rates = [[group["lr"] for group in each.param_groups] for each in self._optimizers]
 
     def observe(self, o: Tensor) -> None:
         """Take observations (B, o_dim) into the running statistics, where the agent keeps any."""
@@ -101,7 +104,8 @@ class TD3:
     @torch.no_grad()
     def select_action(self, o: np.ndarray | Tensor) -> Tensor:
         """The policy's action, without noise: (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
-        return self.policy(torch.as_tensor(o, dtype=torch.float32, device=self.device))
+        o = torch.as_tensor(o, dtype=torch.float32, device=self.device)
+        return self.policy(torch.atleast_2d(o)).reshape(*o.shape[:-1], self.a_dim)
 
     @torch.no_grad()
     def disagreement(self, o: Tensor, action: Tensor) -> Tensor:
@@ -180,18 +184,19 @@ class TD3:
         x = torch.cat((state, action), 1)
         return reduce(torch.min, [self.value.mean(Q(x)) for Q in self._critics[: 1 + self.config.actor_min_q]])
 
-    # What learns: without `twin_critics` Q2 stays as it was made.
+    # Without `twin_critics` Q2 stays as it was made.
     _critics = property(lambda self: (self.Q1, self.Q2)[: 1 + self.config.twin_critics])
     _critic_targets = property(lambda self: (self.Q1_target, self.Q2_target)[: 1 + self.config.twin_critics])
+    _optimizers = property(lambda self: (self.actor_optimizer, self.Q1_optimizer, self.Q2_optimizer))
     _critic_optimizers = property(lambda self: (self.Q1_optimizer, self.Q2_optimizer)[: 1 + self.config.twin_critics])
 
     @staticmethod
     def _descend(
-        loss: Tensor, nets: Sequence[MLP], optimizers: Sequence[torch.optim.Adam], grad_clip: float | None
+        loss: Tensor, nets: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer], grad_clip: float | None
     ) -> None:
         """One step of each network down the gradient of `loss`; `grad_clip` holds for each network alone."""
-        weights = [p for net in nets for p in net.parameters()]
-        for p, gradient in zip(weights, torch.autograd.grad(loss, weights)):
+        weights = trainable(*nets)
+        for p, gradient in zip(weights, torch.autograd.grad(loss, weights, materialize_grads=True)):
             p.grad = gradient
         if grad_clip is not None:
             for net in nets:
@@ -202,17 +207,17 @@ class TD3:
     def _update_targets(self) -> None:
         """Polyak averaging: target <- tau * network + (1 - tau) * target, batch statistics included."""
         online, target = [], []
-        pairs = zip((self.actor, *self._critics), (self.actor_target, *self._critic_targets))
-        for net, net_target in pairs:
+        for net in (self.actor, *self._critics):
             online += [*net.parameters(), *buffers_of(net)]
-            target += [*net_target.parameters(), *buffers_of(net_target)]
+        for net in (self.actor_target, *self._critic_targets):
+            target += [*net.parameters(), *buffers_of(net)]
         torch._foreach_lerp_(target, online, self.config.tau)
 
     def scale_learning_rates(self, factor: float) -> None:
         """Set every learning rate to `factor` times the one given at the start."""
-        optimizers = (self.actor_optimizer, self.Q1_optimizer, self.Q2_optimizer)
-        for optimizer, lr in zip(optimizers, self._learning_rates):
-            optimizer.param_groups[0]["lr"] = lr * factor
+        for optimizer, rates in zip(self._optimizers, self._learning_rates):
+            for group, lr in zip(optimizer.param_groups, rates):
+                group["lr"] = lr * factor
 
     def state_dicts(self) -> dict[str, dict]:
         """The state dicts of the six networks, three optimizers and, if there is one, the normaliser, by file name."""
@@ -245,8 +250,7 @@ class TD3:
             part.load_state_dict(taken[name])
 
     def _shape(self) -> str:
-        hidden = [layer.out_features for layer in self.actor.layers[:-1]]
-        return f"o_dim {self.o_dim}, a_dim {self.a_dim}, hidden {hidden}"
+        return f"o_dim {self.o_dim}, a_dim {self.a_dim}, hidden {list(self.config.hidden)}"
 
     def save(self, name: str | Path) -> None:
         """Write the nine state dicts into the checkpoint folder `name`, all or none."""

@@ -1,4 +1,4 @@
-"""The one network shape of all six: a multilayer perceptron."""
+"""What the six networks are: multilayer perceptrons, unless `TD3(networks=...)` is given others."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,11 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from td3_robot.config import INITS, NORMS
+from td3_robot.config import INITS, NORMS, TD3Config
+from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
 
 _NORM_LAYERS = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
+
+Networks = tuple[nn.Module, nn.Module, nn.Module]  # the actor, Q1 and Q2
+MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `mlps`
 
 
 class MLP(nn.Module):
@@ -82,17 +86,59 @@ class MLP(nn.Module):
         return x if self.output_activation is None else self.out_max * self.output_activation(x)
 
 
+def mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) -> Networks:
+    """The networks of TD3; any function of this signature may make others.
+
+    Args:
+        o_dim, a_dim: widths of an observation and of an action.
+        a_max: () or (a_dim,) bound of the actions.
+        values: what a critic gives for each action: 1, or `config.atoms`.
+        config: the agent's options.
+
+    Returns:
+        The actor, (B, o_dim) -> (B, a_dim) inside the bounds, then Q1 and Q2, (B, o_dim + a_dim) -> (B, values), which
+        get observation and action side by side. No two share a weight; each takes a column of the observation or
+        leaves it, as it likes.
+    """
+    shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
+    actor = MLP(o_dim, a_dim, a_max, **shape)
+    Q1, Q2 = (MLP(o_dim + a_dim, values, output_activation=None, **shape) for _ in range(2))
+    return actor, Q1, Q2
+
+
+def check_networks(networks: Networks, device: torch.device, o_dim: int, a_dim: int, values: int) -> None:
+    """Take networks that somebody's function made to their device and hold them to what `mlps` promises.
+
+    Raises:
+        ConfigError: they are not three modules, share weights, or one does not take or give what it should.
+    """
+    if not isinstance(networks, tuple) or len(networks) != 3 or not all(isinstance(n, nn.Module) for n in networks):
+        raise ConfigError("networks must give a tuple of three modules: the actor, Q1 and Q2")
+    widths = {"actor": (o_dim, a_dim), "Q1": (o_dim + a_dim, values), "Q2": (o_dim + a_dim, values)}
+    for (name, (width, out)), network in zip(widths.items(), networks):
+        try:
+            with torch.no_grad():  # lazy layers get their widths here
+                shape = tuple(network.to(device).eval()(torch.zeros(2, width, device=device)).shape)
+        except Exception as error:  # of somebody else's code
+            raise ConfigError(f"networks: {name} does not take (B, {width}): {str(error).splitlines()[0]}") from error
+        if shape != (2, out):
+            raise ConfigError(f"networks: {name} must give (B, {out}) for (B, {width}), gave {shape} for B = 2")
+    weights = [id(weight) for network in networks for weight in network.parameters()]
+    if len(set(weights)) < len(weights):
+        raise ConfigError("networks must share no weights: each is updated by itself")
+
+
 @contextmanager
-def learning(*nets: MLP) -> Iterator[None]:
+def learning(*nets: nn.Module) -> Iterator[None]:
     """Inside, batch norm takes the statistics of the batch and adds them to its running ones; afterwards the latter.
 
     A network belongs in here for the forward pass of its own loss and nowhere else. Targets, actions and the critic
     that the actor ascends use running statistics (`net.eval()`): there the batch is of another distribution than
     the replay's actions, or a single observation. For the critic under the actor's loss this was measured to be
     what learns stably: Wang et al., "An Investigation of Batch Normalization in Off-Policy Actor-Critic
-    Algorithms", https://arxiv.org/abs/2509.23750. Networks without batch norm are left as they are.
+    Algorithms", https://arxiv.org/abs/2509.23750. An MLP without batch norm knows no modes and is left as it is.
     """
-    nets = [net for net in nets if net.norm == "batch"]
+    nets = [net for net in nets if type(net) is not MLP or net.norm == "batch"]
     for net in nets:
         net.train()
     try:
@@ -103,9 +149,9 @@ def learning(*nets: MLP) -> Iterator[None]:
 
 
 @contextmanager
-def frozen(*nets: MLP) -> Iterator[None]:
+def frozen(*nets: nn.Module) -> Iterator[None]:
     """Inside, gradients pass through the networks but none of their own weights is computed."""
-    weights = [weight for net in nets for weight in net.parameters()]
+    weights = trainable(*nets)
     for weight in weights:
         weight.requires_grad = False
     try:
@@ -115,6 +161,11 @@ def frozen(*nets: MLP) -> Iterator[None]:
             weight.requires_grad = True
 
 
-def buffers_of(net: MLP) -> list[Tensor]:
-    """Running means and variances of batch norm, which a target network takes over together with the weights."""
-    return [buffer for buffer in net.norms.buffers() if buffer.is_floating_point()]
+def trainable(*nets: nn.Module) -> list[nn.Parameter]:
+    """The weights that learn: all, but for those that a network of somebody's own holds still."""
+    return [weight for net in nets for weight in net.parameters() if weight.requires_grad]
+
+
+def buffers_of(net: nn.Module) -> list[Tensor]:
+    """What a target takes over together with the weights: running means and variances; constants stay what they are."""
+    return [buffer for buffer in net.buffers() if buffer.is_floating_point()]

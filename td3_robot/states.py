@@ -6,16 +6,16 @@ span them, would make the fused Adam write beyond their end.
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
 
 LARGEST = 1e6  # magnitude of a weight; with larger ones a network of float32 gives infinities
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Unfit(ValueError):
     """A state does not fit its part; the message says why."""
 
 
-def fitted(part: nn.Module | torch.optim.Adam, state: object) -> dict:
+def fitted(part: nn.Module | Optimizer, state: object) -> dict:
     """What `part.load_state_dict` may take: `state`, of the same names, shapes and kinds of numbers, all finite.
 
     Of an optimizer's state only the steps and moments are taken, as copies; learning rates and the like stay its own.
@@ -25,14 +25,14 @@ def fitted(part: nn.Module | torch.optim.Adam, state: object) -> dict:
     """
     if not isinstance(state, dict):
         raise Unfit("it has no such file" if state is None else f"it is a {type(state).__name__}, not a state dict")
-    return _of_module(part, state) if isinstance(part, nn.Module) else _of_adam(part, state)
+    return _of_module(part, state) if isinstance(part, nn.Module) else _of_optimizer(part, state)
 
 
 def _of_module(part: nn.Module, state: dict) -> dict:
     own, weights = part.state_dict(), dict(part.named_parameters())
-    if (widths := _widths(state)) and widths != _widths(own):
+    if own.keys() & state.keys() and (widths := _widths(state)) and widths != _widths(own):
         raise Unfit(f"its layers are {'-'.join(map(str, widths))}")
-    _check_names(state, own, "entry")
+    _check_names(state, own, "entry", "; was it made with other networks, TD3(networks=...)?")
     unbounded = getattr(part, "unbounded", ())
     for name, value in own.items():
         _check_tensor(name, state[name], value, exact=name in weights, finite=name not in unbounded)
@@ -41,37 +41,42 @@ def _of_module(part: nn.Module, state: dict) -> dict:
     return state
 
 
-def _of_adam(part: torch.optim.Adam, state: dict) -> dict:
+def _of_optimizer(part: Optimizer, state: dict) -> dict:
     _check_names(state, ("state", "param_groups"), "entry")
-    weights = part.param_groups[0]["params"]
+    weights = [(weight, group) for group in part.param_groups for weight in group["params"]]
     moments = state["state"]
     if not isinstance(moments, dict) or moments.keys() not in (set(), set(range(len(weights)))):
         raise Unfit(f"its moments are not of {len(weights)} weights")
-    taken = {number: _moments(f"state {number}", moments[number], weights[number]) for number in moments}
+    strict = isinstance(part, Adam)
+    taken = {number: _moments(f"state {number}", moments[number], *weights[number], strict) for number in moments}
     return {"state": taken, "param_groups": part.state_dict()["param_groups"]}
 
 
-def _moments(name: str, entry: object, weight: Tensor) -> dict[str, Tensor]:
-    """Copies of the step and the two moments of one weight."""
+def _moments(name: str, entry: object, weight: Tensor, group: dict, strict: bool) -> dict[str, object]:
+    """Copies of what an optimizer remembers of one weight; `strict` where it is Adam, whose entries are known."""
     if not isinstance(entry, dict):
         raise Unfit(f"{name} is a {type(entry).__name__}, not a dict")
-    _check_names(entry, ("step", *_MOMENTS), f"entry of {name}")
-    _check_tensor(f"step of {name}", entry["step"], torch.zeros(()))
-    for moment in _MOMENTS:
-        _check_tensor(f"{moment} of {name}", entry[moment], weight)
-    for positive in ("step", "exp_avg_sq"):
-        if (entry[positive] < 0).any():
-            raise Unfit(f"{positive} of {name} is negative")
-    return {key: value.detach().clone(memory_format=torch.contiguous_format) for key, value in entry.items()}
+    if strict:
+        more = ("max_exp_avg_sq",) if group["amsgrad"] else ()
+        _check_names(entry, ("step", "exp_avg", "exp_avg_sq", *more), f"entry of {name}")
+    for key, value in entry.items():
+        if not strict and not isinstance(value, Tensor):
+            continue
+        trusting = strict or group.get("fused")  # kernels that take lengths on trust; elsewhere any shape will do
+        _check_tensor(f"{key} of {name}", value, torch.zeros(()) if key == "step" else weight if trusting else value)
+        if key in ("step", "exp_avg_sq") and (value < 0).any():
+            raise Unfit(f"{key} of {name} is negative")
+    copied = lambda value: value.detach().clone(memory_format=torch.contiguous_format)  # noqa: E731
+    return {key: copied(value) if isinstance(value, Tensor) else value for key, value in entry.items()}
 
 
-def _check_names(state: dict, expected: object, what: str) -> None:
+def _check_names(state: dict, expected: object, what: str, hint: str = "") -> None:
     for name in expected:
         if name not in state:
-            raise Unfit(f"{what} {name!r} is missing")
+            raise Unfit(f"{what} {name!r} is missing{hint}")
     for name in state:
         if name not in expected:
-            raise Unfit(f"{what} {str(name)[:50]!r} is unknown")
+            raise Unfit(f"{what} {str(name)[:50]!r} is unknown{hint}")
 
 
 def _check_tensor(name: str, value: object, like: Tensor, exact: bool = True, finite: bool = True) -> None:

@@ -7,9 +7,14 @@ target critics' outputs in the next state, `loss` and, as priority of each sampl
 import torch
 from torch import Tensor
 
-from td3_robot.config import ATOMS
+from td3_robot.config import ATOMS, TD3Config
 from td3_robot.fields import FINITE, require
 from td3_robot.losses import categorical_loss, categorical_projection, clipped_double_q_target, critic_loss
+
+
+def value_head(config: TD3Config, device: torch.device) -> "ScalarValue | CategoricalValue":
+    """What the options make of a critic's output."""
+    return CategoricalValue(config.v_min, config.v_max, config.atoms, device) if config.atoms else ScalarValue()
 
 
 class ScalarValue:
