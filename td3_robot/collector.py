@@ -4,16 +4,17 @@ import torch
 from torch import Tensor
 
 from td3_robot.agent import TD3
-from td3_robot.config import Config, ExplorationConfig, RewardConfig
+from td3_robot.config import Config, ExplorationConfig
 from td3_robot.episodes import EpisodeMeans
 from td3_robot.errors import ConfigError
 from td3_robot.evaluation import Policy
 from td3_robot.noise import UncertaintyScale, make_noise
 from td3_robot.normalizer import RewardScaler
-from td3_robot.replay import Batch, Hindsight, NStep, Prioritized, ReplayBuffer
+from td3_robot.replay import Batch
+from td3_robot.replay.make import MakeReplay, make_replay, require_agreement, shaped
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
-from td3_robot.vec_env import GoalVecEnv, VecEnv
+from td3_robot.vec_env import VecEnv
 
 _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
 
@@ -28,16 +29,28 @@ class Collector:
         agent: whose policy acts; its observation statistics are kept up to date.
         env, config: where, and how.
         guide: acts in place of the policy in the share of the episodes that `config.exploration` names.
+        make_replay: makes the replay, in place of the one that `config` describes.
 
     Attributes:
         env_steps: control steps of all environments together.
         replay: what was seen.
+
+    Raises:
+        ConfigError: hindsight where there are no goals, not enough memory, or an agent made with other options.
     """
 
-    def __init__(self, agent: TD3, env: VecEnv, config: Config, guide: Policy | None = None):
+    def __init__(
+        self,
+        agent: TD3,
+        env: VecEnv,
+        config: Config,
+        guide: Policy | None = None,
+        make_replay: MakeReplay = make_replay,
+    ):
         self._agent, self._env, self._config = agent, env, config
         self.generator = torch.Generator(env.device).manual_seed(seed_of(config.seed, "exploration"))
         self.replay = make_replay((env.num_envs, env.o_dim, env.a_dim), config, self.generator, env)
+        require_agreement(agent.config, config, self.replay)
         exploration = config.exploration
         self.noise = make_noise(
             exploration.kind,
@@ -154,7 +167,18 @@ class Collector:
             self.replay.load_state_dict(state["replay"])
         self.observation = self._env.load_state_dict(state["env"])
         if not torch.equal(self.observation, state["observation"].to(self._env.device)):
-            self.replay.end_episodes()  # the environment began new ones
+            self._begin_episodes()
+
+    def _begin_episodes(self) -> None:
+        """The environments have begun new episodes, so that nothing of the old ones goes on."""
+        everywhere = torch.ones(self._env.num_envs, dtype=torch.bool, device=self._env.device)
+        self.replay.end_episodes()
+        self.noise.end_episodes(everywhere)
+        self._episodes.begin()
+        if self._scaler is not None:
+            self._scaler.begin()
+        if self._guide is not None:
+            self._guide.end_episodes(everywhere, self.env_steps / self._config.steps)
 
 
 class Guide:
@@ -197,40 +221,3 @@ class Guide:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take back what `state_dict` gave."""
         self.guided, self.wait = (state[name].to(self.guided.device) for name in ("guided", "wait"))
-
-
-def shaped(reward: Tensor, config: RewardConfig) -> Tensor:
-    """Rewards scaled and clipped."""
-    reward = reward * config.scale
-    return reward if config.clip is None else reward.clamp(-config.clip, config.clip)
-
-
-def make_replay(
-    shape: tuple[int, int, int], config: Config, generator: torch.Generator, env: VecEnv | None = None
-) -> ReplayBuffer:
-    """The replay buffer that a configuration describes, on the generator's device.
-
-    Args:
-        shape: num_envs, o_dim, a_dim.
-        env: whose goals hindsight relabels.
-
-    Raises:
-        ConfigError: hindsight where there are no goals, or not enough memory.
-    """
-    options = config.replay
-    sampler = Prioritized(options.priority_alpha, options.priority_beta) if options.prioritized else None
-    reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
-    if options.hindsight != "none":
-        reader = _hindsight(config, env)
-    return ReplayBuffer(options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader)
-
-
-def _hindsight(config: Config, env: VecEnv | None) -> Hindsight:
-    if not isinstance(env, GoalVecEnv):
-        raise ConfigError(f"replay.hindsight {config.replay.hindsight} needs an environment with goals; this has none")
-
-    def relabel(state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor):
-        state, next_state, reward, terminated = env.relabel(state, action, next_state, goal)
-        return state, next_state, shaped(reward, config.reward), terminated
-
-    return Hindsight(relabel, env.achieved_goal, config.replay.hindsight, config.replay.hindsight_ratio)

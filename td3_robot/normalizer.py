@@ -107,6 +107,10 @@ class RewardScaler(nn.Module):
         self.factor.copy_((self.moments.variance[0] + self._epsilon).rsqrt())
         self.returns.copy_(returns.masked_fill(done, 0.0))
 
+    def begin(self) -> None:
+        """All environments have begun new episodes."""
+        self.returns.zero_()
+
     def scale(self, reward: Tensor) -> Tensor:
         """Rewards of any shape, scaled."""
         return reward * self.factor

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from td3_robot.agent import TD3
-from td3_robot.collector import make_replay, shaped
 from td3_robot.config import Config
 from td3_robot.datasets import load_dataset
 from td3_robot.errors import ConfigError
 from td3_robot.replay import Batch
+from td3_robot.replay.make import MakeReplay, make_replay, require_agreement, shaped
 from td3_robot.seeds import seed_of
 
 
@@ -23,15 +23,17 @@ class Dataset:
         agent: who learns.
         device: where the transitions lie.
         config: `dataset` names the file.
+        make_replay: makes the replay, in place of the one that `config` describes.
 
     Raises:
-        ConfigError: the file cannot be used, or is of observations or actions of other widths than the agent's.
+        ConfigError: the file cannot be used, is of observations or actions of other widths than the agent's, or the
+            agent was made with other options.
     """
 
     env_steps = 0
     ready = True
 
-    def __init__(self, agent: TD3, device: torch.device, config: Config):
+    def __init__(self, agent: TD3, device: torch.device, config: Config, make_replay: MakeReplay = make_replay):
         data = load_dataset(config.dataset, device)
         for name, width, needed in (
             ("observations", data.state.shape[1], agent.o_dim),
@@ -44,7 +46,8 @@ class Dataset:
         self.generator = torch.Generator(device).manual_seed(seed_of(config.seed, "batches"))
         whole = dataclasses.replace(config.replay, capacity=max(len(data.state), config.replay.batch_size))
         shape = (1, agent.o_dim, agent.a_dim)
-        self.replay = make_replay(shape, dataclasses.replace(config, replay=whole, envs=1), self.generator)
+        self.replay = make_replay(shape, dataclasses.replace(config, replay=whole, envs=1), self.generator, None)
+        require_agreement(agent.config, config, self.replay)
         reward = shaped(data.reward, config.reward)
         self.replay.fill(*(x[:, None] for x in data._replace(reward=reward)))  # one environment's time
 

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from td3_robot import TD3
-from td3_robot.collector import Collector, shaped
+from td3_robot.collector import Collector
 from td3_robot.config import Config, ExplorationConfig, ReplayConfig, RewardConfig, ScheduleConfig, TD3Config
 from td3_robot.errors import ConfigError
+from td3_robot.replay import NStep, ReplayBuffer
+from td3_robot.replay.make import shaped
 
 CONFIG = Config(
     envs=4,
@@ -183,8 +185,9 @@ def test_a_guide_explores_with_the_policys_noise_and_goes_on_after_a_resume(coll
     assert second._guide.guided.all() and torch.equal(second._guide.wait, first._guide.wait)
 
 
-def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, point_env):
-    """An n-step return never runs from before the interruption into what came after it."""
+@pytest.fixture
+def forgetful(point_env):
+    """An environment that cannot restore itself."""
 
     class Forgetful(point_env):
         def state_dict(self):
@@ -193,9 +196,14 @@ def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, 
         def load_state_dict(self, state):
             return self.reset(99)
 
+    return Forgetful
+
+
+def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, forgetful):
+    """An n-step return never runs from before the interruption into what came after it."""
     n_step = dataclasses.replace(CONFIG.replay, n_step=5)
-    first = collect(3, env=Forgetful(4, 0), replay=n_step)
-    second = collect(0, env=Forgetful(4, 0), replay=n_step)
+    first = collect(3, env=forgetful(4, 0), replay=n_step)
+    second = collect(0, env=forgetful(4, 0), replay=n_step)
     second.load_state_dict(first.state_dict(with_replay=True))
     for _ in range(2):
         second.collect(0.0)
@@ -203,3 +211,72 @@ def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, 
     newest = batch.state[:, 2] == 2  # the third step, the last one before the interruption
     assert newest.any()
     assert (batch.next_state[newest, 2] == 3).all() and (batch.discount[newest] == 0.5).all()  # one step, no more
+
+
+def resumed(collect, env, steps: int = 3, **changes) -> Collector:
+    """A collector that takes up where another stopped in the middle of the first episodes."""
+    first, second = collect(steps, env=env(4, 0), **changes), collect(0, env=env(4, 0), **changes)
+    second.load_state_dict(first.state_dict(with_replay=True))
+    return second
+
+
+def test_new_episodes_after_a_resume_have_noise_of_their_own(collect, forgetful, point_env):
+    """Ornstein-Uhlenbeck noise of theta 0.01 hardly moves within an episode; between episodes it is independent."""
+    slow = ExplorationConfig(start_steps=0, noise=0.1, per_env=True, kind="ou", ou_theta=1e-4)
+    for env, goes_on in ((point_env, True), (forgetful, False)):
+        noise = resumed(collect, env, exploration=slow).noise
+        value, sigmas = noise.value, resumed(collect, point_env, exploration=slow).noise.sigmas
+        noise.sample()
+        assert ((noise.value - value).abs() < 0.1).all() == goes_on
+        assert torch.equal(noise.sigmas, sigmas) == goes_on
+
+
+def test_new_episodes_after_a_resume_begin_with_returns_of_zero(collect, forgetful, point_env):
+    """Otherwise rewards of an episode that never ended would be part of another one's return."""
+    for env, goes_on in ((point_env, True), (forgetful, False)):
+        collector = resumed(collect, env, reward=RewardConfig(normalize=True))
+        assert (collector._scaler.returns != 0).all() == goes_on
+        assert (collector._episodes.returns != 0).all() == goes_on
+
+
+def test_new_episodes_after_a_resume_are_led_or_not_anew(collect, forgetful):
+    leading = ExplorationConfig(start_steps=0, guide="half", guide_share=1.0, guide_until=1.0, guide_delay=5)
+    first = collect(3, guide=half, env=forgetful(4, 0), exploration=leading)
+    second = collect(0, guide=half, env=forgetful(4, 0), exploration=leading)
+    second.load_state_dict(first.state_dict(with_replay=True))
+    assert (first._guide.wait < 4).any() and (second._guide.wait >= 0).all()
+
+
+# Its replay -------------------------------------------------------------------------------------------------
+
+
+def test_it_takes_a_replay_of_its_users_own(collect, point_env):
+    class Counting(ReplayBuffer):
+        drawn = 0
+
+        def sample(self, batch_size):
+            self.drawn += batch_size
+            return super().sample(batch_size)
+
+    def make(shape, config, generator, env):
+        return Counting(1000, *shape, env.device, generator)
+
+    agent = TD3(3, 2, **dataclasses.asdict(CONFIG.td3))
+    collector = Collector(agent, point_env(4, 0), CONFIG, make_replay=make)
+    collector.collect(0.0)
+    collector.sample(0.0)
+    assert collector.replay.drawn == 64 and len(collector.replay) == 4
+
+
+def test_an_agent_with_another_discount_than_the_n_step_returns_is_refused(point_env):
+    n_step = dataclasses.replace(CONFIG, replay=dataclasses.replace(CONFIG.replay, n_step=3))
+    agent = TD3(3, 2, hidden=(16,), gamma=0.9)
+    with pytest.raises(ConfigError, match="td3.gamma is 0.5 in the configuration, but the agent was made with 0.9"):
+        Collector(agent, point_env(4, 0), n_step)
+
+    def mine(shape, config, generator, env):
+        return ReplayBuffer(400, *shape, env.device, generator, reader=NStep(3, 0.7))
+
+    agent = TD3(3, 2, hidden=(16,), gamma=0.5)
+    with pytest.raises(ConfigError, match="sums rewards with gamma 0.7, but the agent was made with 0.5"):
+        Collector(agent, point_env(4, 0), CONFIG, make_replay=mine)

@@ -1,0 +1,77 @@
+"""The replay that a configuration describes; whoever wants another one makes it here or passes a function like this."""
+
+import dataclasses
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from td3_robot.config import Config, RewardConfig, TD3Config
+from td3_robot.errors import ConfigError
+from td3_robot.replay.buffer import ReplayBuffer
+from td3_robot.replay.hindsight import Hindsight
+from td3_robot.replay.n_step import NStep
+from td3_robot.replay.prioritized import Prioritized
+from td3_robot.vec_env import GoalVecEnv, VecEnv
+
+
+class MakeReplay(Protocol):
+    """A function that makes a replay for a collector or a dataset."""
+
+    def __call__(
+        self, shape: tuple[int, int, int], config: Config, generator: torch.Generator, env: VecEnv | None
+    ) -> ReplayBuffer:
+        """See `make_replay`."""
+
+
+def shaped(reward: Tensor, config: RewardConfig) -> Tensor:
+    """Rewards scaled and clipped."""
+    reward = reward * config.scale
+    return reward if config.clip is None else reward.clamp(-config.clip, config.clip)
+
+
+def make_replay(
+    shape: tuple[int, int, int], config: Config, generator: torch.Generator, env: VecEnv | None
+) -> ReplayBuffer:
+    """The replay buffer that a configuration describes, on the generator's device.
+
+    Args:
+        shape: num_envs, o_dim, a_dim.
+        generator: draws the samples; its state is saved with the source.
+        env: whose goals hindsight relabels; None for a dataset, which has none.
+
+    Raises:
+        ConfigError: hindsight where there are no goals, or not enough memory.
+    """
+    options = config.replay
+    sampler = Prioritized(options.priority_alpha, options.priority_beta) if options.prioritized else None
+    reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
+    if options.hindsight != "none":
+        reader = _hindsight(config, env)
+    return ReplayBuffer(options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader)
+
+
+def _hindsight(config: Config, env: VecEnv | None) -> Hindsight:
+    if not isinstance(env, GoalVecEnv):
+        raise ConfigError(f"replay.hindsight {config.replay.hindsight} needs an environment with goals; this has none")
+
+    def relabel(state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor):
+        state, next_state, reward, terminated = env.relabel(state, action, next_state, goal)
+        return state, next_state, shaped(reward, config.reward), terminated
+
+    return Hindsight(relabel, env.achieved_goal, config.replay.hindsight, config.replay.hindsight_ratio)
+
+
+def require_agreement(made: TD3Config, config: Config, replay: ReplayBuffer) -> None:
+    """Hold the options an agent was `made` with to those of the run, and the discount of n-step returns to both.
+
+    Raises:
+        ConfigError: names the option and both values.
+    """
+    for option in dataclasses.fields(TD3Config):
+        here, there = (getattr(part, option.name) for part in (config.td3, made))
+        if here != there:
+            raise ConfigError(f"td3.{option.name} is {here} in the configuration, but the agent was made with {there}")
+    gamma = replay.reader.gamma if isinstance(replay.reader, NStep) else made.gamma
+    if gamma != made.gamma:
+        raise ConfigError(f"the replay sums rewards with gamma {gamma}, but the agent was made with {made.gamma}")
