@@ -32,8 +32,8 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(config.threads)
     env = _env(config, arguments)
     baselines = {name: _baseline(name, env, config, arguments) for name in arguments.baseline}
-    agent = TD3(env.o_dim, env.a_dim, device=config.device, **dataclasses.asdict(config.td3))
-    agent.load(arguments.checkpoint)
+    agent = TD3.from_checkpoint(arguments.checkpoint, config.device)
+    agent.require(env.o_dim, env.a_dim, f"checkpoint {str(arguments.checkpoint)!r}")
     if arguments.record:  # before measuring: what is wrong with it is known at once
         from envs.view.playback import record_episodes
 

@@ -22,7 +22,6 @@ from envs.arm_env import ArmEnv
 from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.teachers import make_teacher
 from td3_robot import TD3
-from td3_robot.arguments import config_of
 from td3_robot.evaluation import Policy, episode_statistics, rollout
 from td3_robot.memory import keep_freed_memory
 
@@ -55,12 +54,9 @@ def full_speed(env: ArmEnv) -> Policy:
 
 def controllers(checkpoint: Path) -> dict[str, Callable[[ArmEnv], Policy]]:
     """How each is made for an environment."""
-    config = config_of(checkpoint)
 
     def policy(env: ArmEnv) -> Policy:
-        agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
-        agent.load(checkpoint)
-        return agent.select_action
+        return TD3.from_checkpoint(checkpoint).select_action
 
     named = {name: functools.partial(make_teacher, name) for name in ("rrmc", "neo", "solution")}
     return {"full speed one way": full_speed, **named, "policy": policy}

@@ -5,6 +5,7 @@ The formulas are in losses.py; this file is their order.
 """
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
@@ -17,6 +18,7 @@ from td3_robot import checkpoint
 from td3_robot.actor_terms import ActorStep, actor_terms
 from td3_robot.adam import MakeOptimizer, adam, adam_step
 from td3_robot.config import TD3Config
+from td3_robot.description import check_layers, describe
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.losses import smoothed_target_action
 from td3_robot.networks import MakeNetworks, buffers_of, check_networks, frozen, learning, mlps, trainable
@@ -249,20 +251,75 @@ class TD3:
         for name, part in parts.items():
             part.load_state_dict(taken[name])
 
+    def require(self, o_dim: int, a_dim: int, what: str) -> None:
+        """Hold the widths of this agent to those of an environment.
+
+        Raises:
+            CheckpointError: they differ; the message begins with `what`.
+        """
+        if (self.o_dim, self.a_dim) != (o_dim, a_dim):
+            here, there = (f"o_dim {o} and a_dim {a}" for o, a in ((self.o_dim, self.a_dim), (o_dim, a_dim)))
+            raise CheckpointError(f"{what} has {here}, the environment {there}")
+
     def _shape(self) -> str:
         return f"o_dim {self.o_dim}, a_dim {self.a_dim}, hidden {list(self.config.hidden)}"
 
-    def save(self, name: str | Path) -> None:
-        """Write the nine state dicts into the checkpoint folder `name`, all or none."""
-        checkpoint.write(name, self.state_dicts())
+    def about(self) -> dict[str, object]:
+        """What a checkpoint says of this agent: what `from_checkpoint` makes it of."""
+        options = dataclasses.asdict(self.config)
+        return {"o_dim": self.o_dim, "a_dim": self.a_dim, "a_max": self.a_max.tolist(), "options": options}
+
+    def save(self, name: str | Path, notes: dict[str, object] | None = None) -> None:
+        """Write the nine state dicts into the checkpoint folder `name`, all or none.
+
+        Args:
+            name: the folder.
+            notes: what else its file `checkpoint.json` should say, values that JSON can hold.
+        """
+        checkpoint.write(name, self.state_dicts(), {"agent": self.about(), **(notes or {})})
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        name: str | Path,
+        device: torch.device | str = "cpu",
+        *,
+        networks: MakeNetworks = mlps,
+        optimizer: MakeOptimizer = adam,
+    ) -> "TD3":
+        """The agent of a checkpoint folder, or of six older files that begin with `name`, as the checkpoint says it.
+
+        Args:
+            name: the folder or prefix.
+            device: where the networks shall live.
+            networks, optimizer: what made those of the agent that was saved, where it was not the default.
+
+        Raises:
+            CheckpointError: nothing there, damaged, unsafe, or not of one agent.
+        """
+        found = checkpoint.load(name)
+        told = describe(Path(name), found)
+        if networks is mlps:
+            check_layers(Path(name), told, found)
+        parts = {"networks": networks, "optimizer": optimizer}
+        agent = cls(told.o_dim, told.a_dim, told.a_max, device, **parts, **told.options)
+        agent._take(name, found.states)
+        return agent
 
     def load(self, name: str | Path) -> None:
         """Read a checkpoint folder, or six older files that begin with `name`, onto this agent's device.
 
         Raises:
-            CheckpointError: nothing there, damaged, unsafe, or of networks of another shape.
+            CheckpointError: nothing there, damaged, unsafe, or of an agent with another a_max or other networks.
         """
-        states = checkpoint.read(name)
+        found = checkpoint.load(name)
+        if "agent" in found.about:
+            told = describe(Path(name), found)
+            if told.a_dim == self.a_dim and told.a_max != self.a_max.tolist():
+                raise CheckpointError(f"checkpoint {name}: its a_max is {told.a_max}, not {self.a_max.tolist()}")
+        self._take(name, found.states)
+
+    def _take(self, name: str | Path, states: dict[str, dict]) -> None:
         try:
             self.load_state_dicts(states)
         except CheckpointError as error:

@@ -81,8 +81,8 @@ def random_policy(env: VecEnv, seed: int = 0) -> Policy:
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:
     """Mean return over B episodes that the seed fixes, and mean success at their ends where the task knows success."""
     episodes = episode_statistics(rollout(policy, env, env.reset(seed), keep=("success",)))
-    scores = {"success_rate": episodes["success"].float().mean().item()} if "success" in episodes else {}
-    return scores | {"episode_return": episodes["return"].mean().item()}
+    scores = {"success_rate": episodes["success"].cpu().double().mean().item()} if "success" in episodes else {}
+    return scores | {"episode_return": episodes["return"].cpu().double().mean().item()}
 
 
 def episode_statistics(played: Rollout) -> dict[str, Tensor]:

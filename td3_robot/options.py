@@ -155,9 +155,17 @@ class Schema:
             ConfigError: it is missing, does not parse, is no mapping, or has an unknown option or a wrong value.
         """
         try:
-            return {option: self.check(option, value) for option, value in _flat(_load(path), self.options)}
+            return self.check_all(_load(path))
         except ConfigError as error:
             raise ConfigError(f"{str(path)!r}: {error}") from error
+
+    def check_all(self, content: dict) -> dict[str, object]:
+        """The options of a nested mapping, each turned into its type.
+
+        Raises:
+            ConfigError: an option is unknown, or a value wrong.
+        """
+        return {option: self.check(option, value) for option, value in _flat(content, self.options)}
 
 
 def _flat(content: dict, options: Iterable[str], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -187,6 +195,19 @@ def build(cls: type, values: dict[str, object], prefix: str = "") -> object:
         return cls(**chosen)
     except ConfigError as error:  # in the words of the class, which begin with the name of a field
         raise ConfigError(f"{prefix}{error}") from None
+
+
+def read_part(path: Path, name: str, cls: type) -> dict[str, object]:
+    """The options of one part of a YAML file, such as td3, whatever else the file holds.
+
+    Raises:
+        ConfigError: the file does not parse, or that part has an unknown option or a wrong value.
+    """
+    try:
+        part = _load(path).get(name, {})
+        return Schema("", "", cls).check_all(part if isinstance(part, dict) else {name: part})
+    except ConfigError as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from error
 
 
 def _described(hint: object) -> str:

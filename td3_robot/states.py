@@ -30,8 +30,8 @@ def fitted(part: nn.Module | Optimizer, state: object) -> dict:
 
 def _of_module(part: nn.Module, state: dict) -> dict:
     own, weights = part.state_dict(), dict(part.named_parameters())
-    if own.keys() & state.keys() and (widths := _widths(state)) and widths != _widths(own):
-        raise Unfit(f"its layers are {'-'.join(map(str, widths))}")
+    if own.keys() & state.keys() and (layers := widths(state)) and layers != widths(own):
+        raise Unfit(f"its layers are {'-'.join(map(str, layers))}")
     _check_names(state, own, "entry", "; was it made with other networks, TD3(networks=...)?")
     unbounded = getattr(part, "unbounded", ())
     for name, value in own.items():
@@ -92,7 +92,7 @@ def _check_tensor(name: str, value: object, like: Tensor, exact: bool = True, fi
         raise Unfit(f"{name} has a value that is NaN or infinite")
 
 
-def _widths(state: dict) -> list[int]:
+def widths(state: dict) -> list[int]:
     """What goes into the first layer of an MLP's state and out of each; nothing where it is not an MLP's."""
     matrices = [value for value in state.values() if isinstance(value, Tensor) and value.ndim == 2]
     return [matrices[0].shape[1], *map(len, matrices)] if matrices else []

@@ -1,6 +1,7 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
 import copy
+import dataclasses
 import math
 import threading
 import time
@@ -13,8 +14,8 @@ from torch import Tensor
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
 from td3_robot.callbacks import Callback
-from td3_robot.config import Config
-from td3_robot.errors import CheckpointError, NotFiniteError
+from td3_robot.config import Config, TD3Config
+from td3_robot.errors import CheckpointError, ConfigError, NotFiniteError
 from td3_robot.evaluation import evaluate
 from td3_robot.interval import Interval
 from td3_robot.schedules import schedule_factor
@@ -69,6 +70,7 @@ class Trainer:
         started: float | None = None,
         callbacks: Sequence[Callback] = (),
     ):
+        _agree(agent.config, config.td3)
         self.agent, self.source, self.evaluation_env = agent, source, evaluation_env
         self.config, self.folder, self.callbacks = config, folder, callbacks
         self.trackers: list[Tracker] = []
@@ -94,7 +96,7 @@ class Trainer:
             NotFiniteError: a loss became NaN or infinite; checkpoints stay as they last were good.
         """
         if not self.steps:
-            self.agent.save(self.folder)  # from here on the folder is a whole checkpoint
+            self._save_best()  # from here on the folder is a whole checkpoint
         with stopping(self.stop):
             while self.steps < self.config.steps and not self._stop.is_set():
                 self._step()
@@ -193,7 +195,19 @@ class Trainer:
         score = (success_rate, metrics["episode_return"]) if known else _NO_SCORE
         if score > self.best or self.best == _NO_SCORE:
             self.best = score
-            self.agent.save(self.folder)
+            self._save_best()
+
+    def _save_best(self) -> None:
+        """Make the policy the one that the run folder holds, with the score that made it so."""
+        success_rate, episode_return = self.best
+        known = {} if self.best == _NO_SCORE else {"success_rate": success_rate, "episode_return": episode_return}
+        self.agent.save(self.folder, {**self._of, "score": known})
+
+    @property
+    def _of(self) -> dict[str, dict]:
+        """What the run trains on, by the names of its configuration."""
+        named = ("robot", "task") if self.config.env is None else ("env",)
+        return {"trained_on": {name: getattr(self.config, name) for name in named}}
 
     def _require_finite(self, replay_rows: Tensor | None = None) -> None:
         """Hold what is about to be reported or saved to finite numbers.
@@ -227,10 +241,9 @@ class Trainer:
         if self.evaluation_env is None:
             judged_by = {"train_success_rate": self.best[0], "train_return": self.best[1]}
             scores = {name: score for name, score in judged_by.items() if name in self.source.metrics()}
-        named = ("robot", "task") if self.config.env is None else ("env",)
         summary = finite(
             {
-                **{name: getattr(self.config, name) for name in named},
+                **self._of["trained_on"],
                 "seed": self.config.seed,
                 **scores,
                 "env_steps": self.env_steps,
@@ -261,7 +274,8 @@ class Trainer:
             "target_generator": self.agent.generator.get_state(),
             "source": source,
         }
-        checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state})
+        about = {"agent": self.agent.about(), **self._of}
+        checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state}, about)
         self._saved_at = time.perf_counter()
 
     def resume(self) -> None:
@@ -284,3 +298,15 @@ class Trainer:
         self._started -= state["wall_s"]
         self.agent.generator.set_state(state["target_generator"])
         self._interval = Interval(*self._counters)
+
+
+def _agree(agent: TD3Config, config: TD3Config) -> None:
+    """Hold a configuration to the options that the agent has.
+
+    Raises:
+        ConfigError: names the first that differs.
+    """
+    for field in dataclasses.fields(TD3Config):
+        mine, other = getattr(agent, field.name), getattr(config, field.name)
+        if mine != other:
+            raise ConfigError(f"td3.{field.name} is {other!r} in the configuration and {mine!r} in the agent")

@@ -159,7 +159,10 @@ def test_table_and_json_say_the_same(work):
             "--checkpoint still --baseline rmc",
             "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: neo, pick, random, reactive, rrmc",
         ),
-        ("--checkpoint other", "checkpoint checkpoints/other: Q1 does not fit an agent with o_dim 31, a_dim 7, hidden"),
+        (
+            "--checkpoint other",
+            "'checkpoints/other' has o_dim 20 and a_dim 6, the environment o_dim 31 and a_dim 7",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):

@@ -304,7 +304,7 @@ def test_missing_targets_become_copies_of_the_loaded_networks(tmp_path):
 @pytest.mark.parametrize("options", [{"hidden": (8,)}, {"hidden": (16, 16)}, {"o_dim": 4}, {"a_dim": 1}])
 def test_a_checkpoint_of_other_shapes_is_refused_and_changes_nothing(tmp_path, options):
     shape = {"o_dim": 3, "a_dim": 2, "hidden": (16,)} | options
-    stranger = TD3(**shape, seed=1)
+    stranger = TD3(**shape, a_max=A_MAX if shape["a_dim"] == 2 else 1.0, seed=1)
     stranger.update(batch_of(16, shape["o_dim"], shape["a_dim"]))
     stranger.save(tmp_path / "stranger")
     agent = trained()

@@ -185,6 +185,7 @@ def test_a_checkpoint_loads_into_an_agent_of_the_same_networks_and_learns_on_exa
     agent, other = make(networks, updates=3, policy_noise=0.0), make(networks, seed=1, policy_noise=0.0)
     agent.save(tmp_path / "run")
     other.load(tmp_path / "run")
+    assert same(agent, TD3.from_checkpoint(tmp_path / "run", networks=networks))
     agent.update(batch_of(9)), other.update(batch_of(9))
     assert same(agent, other)
 

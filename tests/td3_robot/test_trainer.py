@@ -1,5 +1,6 @@
 """The training loop: what it learns from, what it measures and what it keeps."""
 
+import dataclasses
 import json
 import math
 import threading
@@ -10,9 +11,9 @@ import torch
 
 from td3_robot import checkpoint
 from td3_robot.config import EvaluationConfig, ExplorationConfig, ReplayConfig, ScheduleConfig, TD3Config
-from td3_robot.errors import NotFiniteError
+from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation import evaluate
-from td3_robot.trainer import LAST
+from td3_robot.trainer import LAST, Trainer
 from td3_robot.vec_env import Step
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -284,3 +285,22 @@ def test_it_runs_in_a_thread_and_is_stopped_from_another(tmp_path, train, assert
     again = train(tmp_path / "cut", steps=trainer.env_steps + 60, agent_seed=9)
     again.resume()
     assert again.env_steps == summaries[0]["env_steps"] and again.run()["finished"]
+
+
+def test_an_agent_and_a_configuration_that_disagree_are_refused(tmp_path, train):
+    trainer = train(tmp_path)
+    config = dataclasses.replace(trainer.config, td3=dataclasses.replace(trainer.config.td3, gamma=0.5))
+    with pytest.raises(ConfigError, match=r"^td3.gamma is 0.5 in the configuration and 0.99 in the agent$"):
+        Trainer(trainer.agent, trainer.source, trainer.evaluation_env, config, tmp_path)
+
+
+def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best(tmp_path, train, scripted):
+    plays = {"evaluation_env": scripted([0.2, 0.6, 0.4, 0.8], 5), "evaluation": EvaluationConfig(60, 5)}
+    trainer = train(tmp_path, **plays, steps=180)
+    summary = trainer.run()
+    row = trainer.trackers[0][1]
+    about = checkpoint.load(tmp_path, names=()).about
+    assert about["trained_on"] == {"robot": "point", "task": "origin"}
+    assert about["score"] == {name: row[name] for name in ("success_rate", "episode_return")}
+    assert checkpoint.load(tmp_path / LAST, names=()).about.keys() == {"agent", "trained_on"}
+    assert (summary["success_rate"], row["success_rate"]) == (0.8, 0.6)  # in every digit
