@@ -2,9 +2,11 @@
 
 from typing import Protocol
 
-from envs.collision import Nearest
+import torch
+
+from envs.collision import Nearest, known_collision, nearest
 from envs.simulation.kinematic import SimModel
-from envs.world import Moment, World
+from envs.world import GROUND, Moment, World
 
 
 class Controlled(Protocol):
@@ -25,3 +27,23 @@ class Controlled(Protocol):
 
     def nearest(self) -> Nearest:
         """What the arms are near to. Needs `World.collision`."""
+
+
+class Surroundings:
+    """What the arms of an environment are near to: obstacles, the ground and themselves, in any task.
+
+    Where the environment has no need of capsules the robot's own are read; a robot without any is near to nothing.
+    """
+
+    def __init__(self, env: Controlled):
+        self._env, world = env, env.world
+        self._own = known_collision(world.robot, world.device) if world.collision is None else None
+
+    def __call__(self) -> Nearest:
+        """Now."""
+        moment, q = self._env.moment, self._env.moment.state.q
+        if self._env.world.collision is not None:
+            return self._env.nearest()
+        if self._own is not None:
+            return nearest(self._own, q, moment.obstacles, GROUND)
+        return Nearest(q.new_full((len(q), 1), torch.inf), q.new_zeros(len(q), 1, q.shape[1]))

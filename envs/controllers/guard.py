@@ -1,10 +1,8 @@
 """A guard between a controller and an arm: it changes a velocity command just enough that nothing is run into.
 
-What the arm is near to bounds the speeds at which distances may fall, as in a velocity damper (Faverjon & Tournassoud,
-"A local based approach for path planning of manipulators with a high number of degrees of freedom", IEEE Int. Conf.
-Robotics and Automation, 1987), but the bound is what the arm can still brake from with its accelerations. In a control
-period an arm moves by centimetres, and what is nearest changes on the way; so the guard also looks where it would be
-after the period, once.
+What the arm is near to bounds the speeds at which distances may fall, as a velocity damper does, but the bound is what
+the arm can still brake from with its accelerations. In a control period an arm moves by centimetres, and what is
+nearest changes on the way; so the guard also looks where it would be after the period, once.
 """
 
 from collections.abc import Callable
@@ -14,9 +12,8 @@ import torch
 from torch import Tensor
 
 from envs.collision import Nearest
-from envs.simulation.kinematic import SimModel, SimState, reachable, stopping_speed
-
-LEAST_RATE = 1e-6  # [m/s] a distance that the joints cannot change by more in a period is not theirs to keep
+from envs.controllers.halfspaces import agmon, brakes, kept_ahead
+from envs.simulation.kinematic import SimModel, SimState, reachable
 
 
 @dataclass(frozen=True)
@@ -50,9 +47,8 @@ def guarded(
 ) -> Tensor:
     """The action nearest to a wanted one under which every distance can still be braked to `stop`.
 
-    With velocity qd a distance d of gradient g changes at g . qd, which may be no less than minus its stopping speed,
-    and seen from the end of the period it may not be below `least`. Where bounds contradict each other they are
-    kept in part.
+    Nearest in units of what each joint can change its speed by. Seen from the end of the period no distance may be
+    below `least` either. Where bounds contradict each other they are kept in part.
 
     Args:
         action: (B, n) in [-1, 1].
@@ -62,47 +58,10 @@ def guarded(
     Returns:
         (B, n) in [-1, 1].
     """
-    within = reachable(model, state)
-    qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
-    bounds = _halfspaces(model, near.gradient, -allowed_rates(model, near, constants))
-    qd = _moved_into(bounds, qd, within, constants.sweeps)
-    ahead = nearest_at(state.q + qd * model.dt)
-    slack = (ahead.distance - constants.least) / model.dt
-    bounds += _halfspaces(model, ahead.gradient, (ahead.gradient @ qd[:, :, None])[:, :, 0] - slack)
-    return _moved_into(bounds, qd, within, constants.sweeps) / model.qdlim
-
-
-def allowed_rates(model: SimModel, near: Nearest, constants: GuardConstants) -> Tensor:
-    """How fast each distance may fall, (B, L) [m/s]; where it is below `stop`, minus how fast it has to grow."""
-    slowing = (near.gradient.abs() * model.dqd).nan_to_num(nan=0.0, posinf=torch.inf)  # 0 * inf: not by this joint
-    braking = constants.share * slowing.sum(2)  # [m/s] a period
-    room = near.distance - constants.stop
-    stopping = stopping_speed(room.clamp_min(0.0), braking.clamp_min(LEAST_RATE), model.dt)
-    return torch.where(room > 0, stopping, room / model.dt)
-
-
-def _halfspaces(model: SimModel, gradient: Tensor, least: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """The conditions gradient . qd >= least, one after the other: gradient (n, B), a step (n, B) that raises the
-    product by one, and least (B,). The step is the smallest in units of what each joint can change its speed by.
-    """
+    within, k = reachable(model, state), constants
     weight = torch.where(model.dqd.isinf(), model.qdlim, model.dqd).square()
-    step = gradient * weight
-    step = step / (step * gradient).sum(2, keepdim=True).clamp_min(LEAST_RATE**2)
-    apart = lambda x: x.permute(1, 2, 0).contiguous().unbind(0)  # noqa: E731
-    return list(zip(apart(gradient), apart(step), least.T.contiguous().unbind(0)))
-
-
-def _moved_into(
-    bounds: list[tuple[Tensor, Tensor, Tensor]], qd: Tensor, within: tuple[Tensor, Tensor], sweeps: int
-) -> Tensor:
-    """Velocities (B, n) moved onto the bound of each half-space that they are outside of, in turn, again and again.
-
-    Agmon, "The relaxation method for linear inequalities", Canadian J. Mathematics 6, 1954.
-    """
-    qd, lower, upper = (value.T.clone(memory_format=torch.contiguous_format) for value in (qd, *within))
-    for _ in range(sweeps):
-        for gradient, step, least in bounds:
-            missing = (least - (gradient * qd).sum(0)).clamp_min_(0.0)
-            qd.addcmul_(missing, step)
-        torch.clamp(qd, lower, upper, out=qd)
-    return qd.T.contiguous()
+    qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
+    spaces = brakes(model, near, k.stop, k.share)
+    qd = agmon(spaces, qd, weight, within, k.sweeps)
+    spaces &= kept_ahead(nearest_at(state.q + qd * model.dt), qd, k.least, model.dt)
+    return agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.controllers.controlled import Controlled
+from envs.collision import Nearest
+from envs.controllers.controlled import Controlled, Surroundings
+from envs.controllers.halfspaces import Bounds, HalfSpaces, distance_dampers, joint_dampers
 from envs.controllers.quadratic import QuadraticSolver
-from envs.controllers.reactive import LEAST_ERROR, ReactiveConstants, falling_rates, speed_bounds
+from envs.controllers.reactive import LEAST_ERROR, ReactiveConstants
 from envs.controllers.servo import pose_error, wanted_velocity
 from envs.kinematics.manipulability import manipulability_gradient
 
@@ -51,7 +53,7 @@ class Neo:
       (0.01, 0.2, 1) 92.0%, (0.01, 0.1, 1) 83.8%, (0.01, 0.2, 0.5) 94.6%.
 
     Args:
-        env: the environment to act in; its obstacles are heeded where its task has any.
+        env: the environment to act in; the ground and the arm itself are heeded, and obstacles where its task has any.
         constants: in place of the tuned ones.
 
     Raises:
@@ -59,13 +61,13 @@ class Neo:
     """
 
     def __init__(self, env: Controlled, constants: NeoConstants | None = None):
-        self._env = env
+        self._env, self._surroundings = env, Surroundings(env)
         self._constants = constants or NeoConstants()
         self._solver = QuadraticSolver()
 
     def __call__(self, observation: Tensor) -> Tensor:
         """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
-        qd = self._solver.solve(*self._cost(), *self._collisions(), *self._speeds())
+        qd = self._solver.solve(*self._cost(), self._dampers(), self._bounds())
         qdlim = self._env.model.qdlim
         return (qd.to(qdlim) / qdlim).clamp(-1.0, 1.0)  # the clamp only removes rounding
 
@@ -80,20 +82,16 @@ class Neo:
         pull = slack[:, None] * (J_r.mT @ v[:, :, None])[:, :, 0]
         return P, -pull - k.manipulability * manipulability_gradient(J, error.shape[1])
 
-    def _speeds(self) -> tuple[Tensor, Tensor]:
-        """Lower and upper bounds of qd, each (B, n): the speed limits, and dampers to the position limits."""
-        model = self._env.model
-        return speed_bounds(
-            _double(self._env.moment.state.q), _double(model.qlim), _double(model.qdlim), self._constants
-        )
+    def _bounds(self) -> Bounds:
+        """The speed limits, and dampers to the position limits."""
+        model, q = self._env.model, self._env.moment.state.q
+        return joint_dampers(*map(_double, (q, model.qlim, model.qdlim)), self._constants.joint_damper)
 
-    def _collisions(self) -> tuple[Tensor, Tensor]:
-        """A (B, k, n) and b (B, k) of the dampers to what may be hit, A qd <= b; b is infinite for what is far."""
-        env = self._env
-        if env.world.collision is None:
-            return torch.zeros(env.num_envs, 0, len(env.model.qdlim)).double(), torch.zeros(env.num_envs, 0).double()
-        near = env.nearest()
-        return -_double(near.gradient), falling_rates(_double(near.distance), self._constants)
+    def _dampers(self) -> HalfSpaces:
+        """Dampers to what may be hit."""
+        near = self._surroundings()
+        near = Nearest(_double(near.distance), _double(near.gradient))
+        return distance_dampers(near, self._constants.obstacle_damper, self._constants.self_damper)
 
 
 def _double(x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envs.controllers.halfspaces import Bounds, HalfSpaces
 from td3_robot.errors import ConfigError
 
 
@@ -25,20 +26,19 @@ class QuadraticSolver:
             raise ConfigError(f'baseline neo needs {error.name}: pip install "td3-robot[neo]"') from error
         self._solve_qp = solve_qp
 
-    def solve(self, P: Tensor, c: Tensor, A: Tensor, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-        """The x that minimises x^T P x / 2 + c^T x with A x <= b and lower <= x <= upper.
+    def solve(self, P: Tensor, c: Tensor, spaces: HalfSpaces, bounds: Bounds) -> Tensor:
+        """The x inside half-spaces and bounds that minimises x^T P x / 2 + c^T x.
 
         Args:
             P: (B, n, n) positive definite; c: (B, n).
-            A: (B, k, n); b: (B, k), infinite for a row that does not count.
-            lower, upper: (B, n).
 
         Returns:
             (B, n); zeros in a row whose conditions contradict each other. All in float64 on the CPU.
         """
         x = -torch.linalg.solve(P, c[:, :, None])[:, :, 0]
         one = torch.eye(x.shape[1], dtype=x.dtype).expand_as(P)
-        G, h = torch.cat((A, one, -one), 1), torch.cat((b, upper, -lower), 1)
+        lower, upper = bounds
+        G, h = torch.cat((spaces.G, one, -one), 1), torch.cat((spaces.h, upper, -lower), 1)
         met = ((G @ x[:, :, None])[:, :, 0] <= h).all(1)  # the unconstrained minimum is the answer
         left = (~met).nonzero().squeeze(1)
         if len(left):

@@ -12,21 +12,19 @@ import torch
 from torch import Tensor
 
 from envs.collision import Nearest
-from envs.controllers.controlled import Controlled
+from envs.controllers.controlled import Controlled, Surroundings
+from envs.controllers.halfspaces import Damper, HalfSpaces, distance_dampers, hildreth, joint_dampers
 from envs.controllers.servo import pose_error, wanted_velocity
+from envs.kinematics.least_squares import damped_inverse
 from envs.simulation.kinematic import SimModel
 from envs.world import Moment
 
 LEAST_ERROR = 1e-4  # [m + rad] the weight of the slack grows no further: keeps the programme well conditioned
-_LEAST_EFFECT = 1e-9  # a distance that joint motion off the goal's directions changes by less is left alone
 
 
 @dataclass(frozen=True)
 class ReactiveConstants:
-    """The constants of the controller.
-
-    A damper (stop, influence, gain) holds a distance d: once below `influence`, it may fall at no more than
-    gain (d - stop) / (influence - stop), so that it never falls below `stop`.
+    """The constants of the controller; what a damper is: envs/controllers/halfspaces.py.
 
     Attributes:
         gain: TCP speed per distance [1/s].
@@ -38,9 +36,9 @@ class ReactiveConstants:
 
     gain: float = 8.0
     effort: float = 0.01
-    joint_damper: tuple[float, float, float] = (0.05, 0.9, 1.0)
-    obstacle_damper: tuple[float, float, float] = (0.02, 0.3, 1.0)
-    self_damper: tuple[float, float, float] = (0.01, 0.1, 1.0)
+    joint_damper: Damper = (0.05, 0.9, 1.0)
+    obstacle_damper: Damper = (0.02, 0.3, 1.0)
+    self_damper: Damper = (0.01, 0.1, 1.0)
 
 
 DEFAULTS = ReactiveConstants()
@@ -60,98 +58,50 @@ def reactive(
         (B, n) [rad/s or m/s], inside the speed limits.
     """
     error, velocity = pose_error(moment), wanted_velocity(moment, constants.gain)
-    qd = behind_dampers(moment.J[:, : error.shape[1]], error, velocity, near, constants, sweeps)
-    return qd.clamp(*speed_bounds(moment.state.q, model.qlim, model.qdlim, constants))
+    dampers = distance_dampers(near, constants.obstacle_damper, constants.self_damper)
+    qd = behind_dampers(moment.J[:, : error.shape[1]], error, velocity, dampers, constants.effort, sweeps)
+    return qd.clamp(*joint_dampers(moment.state.q, model.qlim, model.qdlim, constants.joint_damper))
 
 
 def behind_dampers(
-    J: Tensor, error: Tensor, velocity: Tensor, near: Nearest, constants: ReactiveConstants, sweeps: int
+    J: Tensor, error: Tensor, velocity: Tensor, dampers: HalfSpaces, effort: float, sweeps: int
 ) -> Tensor:
-    """The joint velocities that move the TCP as wanted, and along which no distance falls faster than its damper lets.
+    """The joint velocities that move the TCP as wanted, inside half-spaces.
 
     Over qd and a slack s that lets the TCP leave its straight way, with e the sum of the absolute errors:
 
-        minimise effort/2 |qd|^2 + 1/(2 e) |s|^2   subject to J qd + s = velocity,   dampers a . qd >= b
+        minimise effort/2 |qd|^2 + 1/(2 e) |s|^2   subject to J qd + s = velocity,   dampers G qd <= h
 
     Without dampers that is damped least squares, J^T M velocity with M = (J J^T + effort e I)^-1. A damper moves it
-    along F a with F = I - J^T M J, mostly such motion as leaves the TCP alone. How far is found for one damper after
-    the other, `sweeps` times over (Hildreth, "A quadratic programming procedure", Naval Research Logistics Quarterly
-    4, 1957); the more sweeps, the nearer to the optimum.
+    along F g with F = I - J^T M J, mostly such motion as leaves the TCP alone. How far is found by `hildreth`.
 
     Args:
         J: (B, m, n) rows of the Jacobians that belong to the error.
         error: (B, m) what is left to the goal [m or rad].
         velocity: (B, m) wanted of the TCP [m/s or rad/s].
-        near: what the arms are near to.
+        dampers: of what the arms are near to.
 
     Returns:
         (B, n) [rad/s or m/s].
     """
-    like = {"dtype": J.dtype, "device": J.device}
     e = error.abs().sum(1).clamp_min(LEAST_ERROR)
-    damping = (constants.effort * e)[:, None, None] * torch.eye(J.shape[1], **like)
-    inverse = J.mT @ torch.linalg.inv(J @ J.mT + damping)  # (B, n, m)
+    inverse = damped_inverse(J, (effort * e)[:, None, None])  # (B, n, m)
     qd = (inverse @ velocity[:, :, None])[:, :, 0]
-    direction = near.gradient @ (torch.eye(J.shape[2], **like) - inverse @ J)
-    return _moved(qd, near.gradient, direction, -falling_rates(near.distance, constants), sweeps)
-
-
-def _moved(qd: Tensor, gradient: Tensor, direction: Tensor, least: Tensor, sweeps: int) -> Tensor:
-    """Hildreth's method: qd (B, n) moved along directions (B, L, n) until gradient . qd >= least, (B, L).
-
-    `so_far` is how far it has been moved along each, never less than nothing: where another direction made it
-    needless, it is taken back.
-    """
-    step = direction / (direction * gradient).sum(2, keepdim=True).clamp_min(_LEAST_EFFECT)
-    apart = lambda x: x.permute(1, 2, 0).contiguous().unbind(0)  # noqa: E731
-    dampers = list(zip(apart(gradient), apart(step), least.T.contiguous().unbind(0)))
-    qd, so_far = qd.T.contiguous(), [torch.zeros_like(b) for _, _, b in dampers]
-    for _ in range(sweeps):
-        for row, (a, along, b) in enumerate(dampers):
-            further = torch.maximum(b - (a * qd).sum(0), -so_far[row])
-            so_far[row] = so_far[row] + further
-            qd = torch.addcmul(qd, further, along)
-    return qd.T
-
-
-def falling_rates(distance: Tensor, constants: ReactiveConstants) -> Tensor:
-    """How fast each distance (B, L) [m] of a `Nearest` may fall [m/s]; the last one is the arm's to itself."""
-    around, own = damped(distance[:, :-1], *constants.obstacle_damper), damped(distance[:, -1:], *constants.self_damper)
-    return torch.cat((around, own), 1)
-
-
-def speed_bounds(q: Tensor, qlim: Tensor, qdlim: Tensor, constants: ReactiveConstants) -> tuple[Tensor, Tensor]:
-    """Lower and upper bounds of qd, each (B, n): the speed limits, and dampers to the position limits."""
-    towards = lambda room: torch.minimum(damped(room, *constants.joint_damper), qdlim)  # noqa: E731
-    return -towards(q - qlim[0]), towards(qlim[1] - q)
-
-
-def damped(distance: Tensor, stop: float, influence: float, gain: float) -> Tensor:
-    """The speed at which a distance may fall; infinite beyond `influence`. See `ReactiveConstants`.
-
-    Faverjon & Tournassoud, "A local based approach for path planning of manipulators with a high number of degrees of
-    freedom", IEEE Int. Conf. Robotics and Automation, 1987.
-    """
-    speed = gain * (distance - stop) / (influence - stop)
-    return torch.where(distance < influence, speed, torch.inf)
+    F = torch.eye(J.shape[2], dtype=J.dtype, device=J.device) - inverse @ J
+    return hildreth(dampers, qd, F, sweeps)
 
 
 class Reactive:
     """Damped least squares behind dampers, see `reactive`: nearly NEO, for many arms at once and on any device.
 
     Args:
-        env: the environment to act in; its obstacles are heeded where its task has any.
+        env: the environment to act in; the ground and the arm itself are heeded, and obstacles where its task has any.
     """
 
     def __init__(self, env: Controlled):
-        self._env = env
+        self._env, self._surroundings = env, Surroundings(env)
 
     def __call__(self, observation: Tensor) -> Tensor:
         """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
         env = self._env
-        near = self._nothing() if env.world.collision is None else env.nearest()
-        return reactive(env.model, env.moment, near) / env.model.qdlim
-
-    def _nothing(self) -> Nearest:
-        q = self._env.moment.state.q
-        return Nearest(q.new_full((len(q), 1), torch.inf), q.new_zeros(len(q), 1, q.shape[1]))
+        return reactive(env.model, env.moment, self._surroundings()) / env.model.qdlim

@@ -1,4 +1,7 @@
-"""Joint velocities for a wanted TCP velocity, finite in every singularity."""
+"""The damped inverse of Jacobians, finite in every singularity.
+
+Nakamura & Hanafusa, "Inverse kinematic solutions with singularity robustness", J. Dyn. Sys. Meas. Control 108(3), 1986.
+"""
 
 import torch
 from torch import Tensor
@@ -14,5 +17,21 @@ def damped_least_squares(J: Tensor, velocity: Tensor, damping: float) -> Tensor:
     Returns:
         (B, n).
     """
-    damped = J @ J.mT + damping**2 * torch.eye(J.shape[1], dtype=J.dtype, device=J.device)
-    return (J.mT @ torch.linalg.solve(damped, velocity[:, :, None]))[:, :, 0]
+    return (J.mT @ torch.linalg.solve(_damped(J, damping**2), velocity[:, :, None]))[:, :, 0]
+
+
+def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
+    """J^T (J J^T + ridge I)^-1, the matrix that `damped_least_squares` multiplies a velocity with.
+
+    Args:
+        J: (B, m, n).
+        ridge: the damping squared, positive; one for all, or (B, 1, 1).
+
+    Returns:
+        (B, n, m).
+    """
+    return torch.linalg.solve(_damped(J, ridge), J).mT  # what is inverted is symmetric
+
+
+def _damped(J: Tensor, ridge: float | Tensor) -> Tensor:
+    return J @ J.mT + ridge * torch.eye(J.shape[1], dtype=J.dtype, device=J.device)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from envs.kinematics.least_squares import damped_inverse
+
 
 def manipulability(J: Tensor) -> Tensor:
     """sqrt(det(J J^T)) (Yoshikawa, "Manipulability of robotic mechanisms", Int. J. Robotics Research 4(2), 1985).
@@ -52,6 +54,6 @@ def manipulability_gradient(J: Tensor, rows: int) -> Tensor:
         (B, n).
     """
     J_r, H = J[:, :rows], kinematic_hessian(J)[:, :rows]
-    tiny = torch.finfo(J.dtype).eps * torch.eye(rows, dtype=J.dtype, device=J.device)  # for singularities
-    weight = manipulability(J_r)[:, None, None] * torch.linalg.solve(J_r @ J_r.mT + tiny, J_r)
+    tiny = torch.finfo(J.dtype).eps  # for singularities
+    weight = manipulability(J_r)[:, None, None] * damped_inverse(J_r, tiny).mT
     return (H * weight[:, :, None, :]).sum((1, 3))

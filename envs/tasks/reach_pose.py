@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
+from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
 from envs.simulation.kinematic import batched_o
 from envs.tasks.layout import Layout
@@ -84,17 +85,14 @@ class ReachPose(Task):
         error, rotation = goal[:, :3] - moment.tcp, moment.rotation_error
         axes = moment.T_be[:, :3, :2].transpose(1, 2).flatten(1)
         goal_axes = moment.R_goal[:, :, :2].transpose(1, 2).flatten(1)
-        joint_error = self._joint_error(moment.J, torch.cat((error, rotation), 1))
+        joint_error = damped_least_squares(moment.J, torch.cat((error, rotation), 1), self.damping)
+        joint_error = joint_error.clamp(-math.pi, math.pi)
         lower, upper = world.model.qlim
         there = moment.state.q + joint_error
         beyond = there - there.clamp(lower, upper)
         room = torch.exp((moment.state.q - upper) / NEAR_LIMIT) - torch.exp((lower - moment.state.q) / NEAR_LIMIT)
         parts = (batched_o(world.model, moment.state), moment.state.qd, moment.tcp, axes, goal, goal_axes)
         return torch.cat((*parts, error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, room), 1)
-
-    def _joint_error(self, J: Tensor, twist: Tensor) -> Tensor:
-        damped = J @ J.mT + self.damping**2 * torch.eye(6, dtype=J.dtype, device=J.device)
-        return (J.mT @ torch.linalg.solve(damped, twist[:, :, None]))[:, :, 0].clamp(-math.pi, math.pi)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`."""

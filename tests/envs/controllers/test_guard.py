@@ -9,7 +9,8 @@ from torch.testing import assert_close
 
 import envs
 from envs.collision import Nearest, Obstacles, clearance, compile_collision, nearest
-from envs.controllers.guard import DEFAULTS, GuardConstants, allowed_rates, guarded
+from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
+from envs.controllers.halfspaces import brakes
 from envs.evaluation.replay import Replay
 from envs.registry import make_task
 from envs.robots import make_robot
@@ -58,7 +59,7 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     gradient = torch.randn(40, 1, 7, generator=generator)
     near = Nearest(torch.full((40, 1), 0.011), gradient)
     action = 0.1 * random_actions(40, 3)
-    rate = allowed_rates(model, near, DEFAULTS)[:, 0]
+    rate = brakes(model, near, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
 
     x, g, W = (action * model.qdlim).double(), gradient[:, 0].double(), model.dqd.double() ** 2
     beyond = (-rate.double() - (g * x).sum(1)).clamp(min=0)
@@ -102,7 +103,7 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
 def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
     near = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[1.0, 0, 0, 0, 0, 0, 0]]]))
     constants = GuardConstants(stop=0.005)
-    rate = allowed_rates(world.model, near, constants)
+    rate = brakes(world.model, near, constants.stop, constants.share).h
     assert_close(rate, torch.tensor([[-0.3]]))  # 15 mm in 50 ms
     action = guarded(world.model, rest(world.model, world.home[None]), torch.zeros(1, 7), near, nothing, constants)
     assert_close(action[0, 0] * world.model.qdlim[0], torch.tensor(0.3))

@@ -11,17 +11,18 @@ import torch
 from spatialmath import SE3
 
 import envs
-from envs.collision import nearest
-from envs.controllers import Neo, make_baseline
+from envs.collision import compile_collision, nearest
+from envs.controllers import Neo, controlled, make_baseline
+from envs.controllers.halfspaces import HalfSpaces, damped
 from envs.controllers.neo import NeoConstants
 from envs.controllers.quadratic import QuadraticSolver
-from envs.controllers.reactive import damped
 from envs.kinematics import jacob0
 from envs.kinematics.manipulability import kinematic_hessian, manipulability, manipulability_gradient
 from envs.kinematics.rotations import to_matrix
 from td3_robot.errors import ConfigError
 
-PAPER = NeoConstants(gain=2.0, effort=0.01, manipulability=1.0, joint_damper=(0.05, 0.9, 1.0))
+OFF = (-20.0, -10.0, 1.0)  # a damper of what is metres deep
+PAPER = NeoConstants(gain=2.0, manipulability=1.0, joint_damper=(0.05, 0.9, 1.0), obstacle_damper=OFF, self_damper=OFF)
 
 
 def draw(*shape, seed=0):
@@ -86,7 +87,7 @@ def test_the_solution_meets_the_conditions_of_optimality():
     b, upper = draw(B, k, seed=3).abs(), 0.3 + draw(B, n, seed=4).abs()
     b[:, 0] = torch.inf
     lower = -upper
-    x = QuadraticSolver().solve(P, c, A, b, lower, upper)
+    x = QuadraticSolver().solve(P, c, HalfSpaces(A, b), (lower, upper))
     Ax = (A @ x[:, :, None])[:, :, 0]
     assert (Ax <= b + 1e-9).all() and (x <= upper + 1e-9).all() and (x >= lower - 1e-9).all()
     G = torch.cat((A, torch.eye(n).expand(B, n, n), -torch.eye(n).expand(B, n, n)), 1)
@@ -108,7 +109,7 @@ def test_contradicting_conditions_stop_the_arm():
     P, c, A = torch.eye(2).double()[None], torch.ones(1, 2).double(), torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]]).double()
     limit = torch.ones(1, 2).double()
     impossible = torch.tensor([[-0.5, -0.5]]).double()  # x <= -0.5 and x >= 0.5
-    assert (QuadraticSolver().solve(P, c, A, impossible, -limit, limit) == 0).all()
+    assert (QuadraticSolver().solve(P, c, HalfSpaces(A, impossible), (-limit, limit)) == 0).all()
 
 
 def reference(panda, q, T_goal, k):
@@ -174,14 +175,20 @@ def test_positions_are_reached():
     assert step.info["success"].float().mean() > 0.95
 
 
-def test_links_near_obstacles_approach_no_faster_than_the_dampers_let_them():
-    env = envs.make("panda", "reach_avoid", num_envs=50, seed=3)
+@pytest.mark.parametrize("task", ["reach_avoid", "reach"])
+def test_links_approach_no_faster_than_the_dampers_let_them(task):
+    """Obstacles, the ground and the arm itself: also in a task that looks for none of them, sent under the ground."""
+    env = envs.make("panda", task, num_envs=50, seed=3)
+    if task == "reach":
+        env.moment.scene["goal"][:] = torch.tensor([0.5, 0.0, -0.3])
+    collision = compile_collision(env.robot)
     policy, k, seen = make_baseline("neo", env), NeoConstants(), 0
     for _ in range(15):
-        near = nearest(env.world.collision, env.state.q, env.moment.obstacles, 0.0)
+        near = nearest(collision, env.state.q, env.moment.obstacles, 0.0)
         qd = policy(None) * env.model.qdlim
-        approach = -(near.gradient @ qd[:, :, None])[:, :-1, 0]
-        allowed = damped(near.distance[:, :-1], *k.obstacle_damper)
+        approach = -(near.gradient @ qd[:, :, None])[:, :, 0]
+        around, own = damped(near.distance, *k.obstacle_damper), damped(near.distance, *k.self_damper)
+        allowed = torch.cat((around[:, :-1], own[:, -1:]), 1)
         moving = (qd != 0).any(1)  # a programme without solution stops the arm
         assert (approach <= allowed + 1e-4)[moving].all()
         seen += (approach > allowed - 1e-4)[moving].sum()
@@ -189,12 +196,22 @@ def test_links_near_obstacles_approach_no_faster_than_the_dampers_let_them():
     assert seen > 20 and moving.float().mean() > 0.5
 
 
-def test_what_is_far_away_changes_nothing():
-    env = envs.make("panda", "reach_avoid", num_envs=50, seed=3)
-    far = dataclasses.replace(NeoConstants(), obstacle_damper=(-20.0, -10.0, 1.0), self_damper=(-20.0, -10.0, 1.0))
-    alone = Neo(env, far)(None)
-    env.world = dataclasses.replace(env.world, collision=None)
+def test_what_is_far_away_changes_nothing(monkeypatch):
+    env = envs.make("panda", "reach", num_envs=50, seed=3)
+    alone = Neo(env, dataclasses.replace(NeoConstants(), obstacle_damper=OFF, self_damper=OFF))(None)
+    monkeypatch.setattr(controlled, "known_collision", lambda robot, device: None)  # an arm of no known shape
     torch.testing.assert_close(alone, Neo(env)(None))
+
+
+@pytest.mark.parametrize("name", ["neo", "reactive"])
+def test_it_is_one_thing_with_and_without_a_guard(name):
+    """What the environment has no need of, the controller looks at by itself."""
+    actions = []
+    for guard in (False, True):
+        env = envs.make("panda", "reach", num_envs=20, seed=3, guard=guard)
+        env.moment.scene["goal"][:] = torch.tensor([0.5, 0.0, -0.3])
+        actions.append(make_baseline(name, env)(None))
+    torch.testing.assert_close(*actions)
 
 
 def test_without_qpsolvers_it_says_what_to_install(monkeypatch):

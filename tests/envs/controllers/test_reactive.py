@@ -10,7 +10,8 @@ from torch.testing import assert_close
 import envs
 from envs.collision import Nearest
 from envs.controllers import make_baseline
-from envs.controllers.reactive import DEFAULTS, behind_dampers, damped, falling_rates, reactive, speed_bounds
+from envs.controllers.halfspaces import damped, distance_dampers, joint_dampers
+from envs.controllers.reactive import DEFAULTS, behind_dampers, reactive
 
 
 @pytest.fixture(scope="module")
@@ -19,19 +20,23 @@ def env():
 
 
 def random_problem(env, count, distances, seed=0, rows=3):
-    """Jacobians of random configurations, errors, wanted velocities, and distances that random motions change."""
+    """Jacobians of random configurations, errors, wanted velocities, and dampers of distances that motions change."""
     generator = torch.Generator().manual_seed(seed)
     J = env.jacob0(env.world.random_q(count, generator))[:, :rows]
     error = 0.3 * torch.randn(count, rows, generator=generator)
     gradient = torch.randn(count, len(distances), 7, generator=generator)
-    return J, error, 8.0 * error, Nearest(torch.tensor(distances).expand(count, -1), gradient)
+    return J, error, 8.0 * error, dampers(torch.tensor(distances).expand(count, -1), gradient)
+
+
+def dampers(distance, gradient):
+    return distance_dampers(Nearest(distance, gradient), DEFAULTS.obstacle_damper, DEFAULTS.self_damper)
 
 
 @pytest.mark.parametrize("rows", [3, 6])
 def test_far_from_everything_it_is_damped_least_squares(env, rows):
     """J^T (J J^T + lambda I)^-1 v of Nakamura & Hanafusa, worked out in double precision."""
     J, error, velocity, near = random_problem(env, 50, [1.0, 1.0], rows=rows)
-    qd = behind_dampers(J, error, velocity, near, DEFAULTS, sweeps=4)
+    qd = behind_dampers(J, error, velocity, near, DEFAULTS.effort, sweeps=4)
     J, error, velocity = J.double(), error.double(), velocity.double()
     damping = (0.01 * error.abs().sum(1))[:, None, None] * torch.eye(rows).double()
     wanted = J.mT @ torch.linalg.solve(J @ J.mT + damping, velocity[:, :, None])
@@ -41,9 +46,9 @@ def test_far_from_everything_it_is_damped_least_squares(env, rows):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_with_many_sweeps_it_is_the_optimum_of_the_quadratic_programme(env, seed):
     J, error, velocity, near = random_problem(env, 20, [0.03, 0.1, 0.2, 0.02], seed)
-    found = behind_dampers(J, error, velocity, near, DEFAULTS, sweeps=2000).double()
-    rates = falling_rates(near.distance, DEFAULTS).double()
-    for j, e, v, G, h, qd in zip(J.double(), error.double(), velocity.double(), -near.gradient.double(), rates, found):
+    found = behind_dampers(J, error, velocity, near, DEFAULTS.effort, sweeps=2000)
+    rows = (x.double() for x in (J, error, velocity, near.G, near.h, found))
+    for j, e, v, G, h, qd in zip(*rows):
         slack = 1.0 / e.abs().sum()
         P, c = slack * j.T @ j + 0.01 * torch.eye(7), -slack * j.T @ v
         best = qpsolvers.solve_qp(*(x.numpy() for x in (P, c, G, h)), solver="quadprog")
@@ -54,10 +59,10 @@ def test_with_many_sweeps_it_is_the_optimum_of_the_quadratic_programme(env, seed
 
 def test_a_damper_in_the_way_is_kept_and_one_that_is_not_changes_nothing(env):
     J, error, velocity, near = random_problem(env, 200, [0.05, 1.0])
-    far = Nearest(near.distance + 1.0, near.gradient)
-    free, qd = (behind_dampers(J, error, velocity, seen, DEFAULTS, sweeps=4) for seen in (far, near))
+    far = dataclasses.replace(near, h=torch.full_like(near.h, torch.inf))
+    free, qd = (behind_dampers(J, error, velocity, seen, DEFAULTS.effort, sweeps=4) for seen in (far, near))
     allowed = damped(torch.tensor(0.05), *DEFAULTS.obstacle_damper)
-    wanted, kept = (-(near.gradient[:, :1] @ x[:, :, None])[:, 0, 0] for x in (free, qd))
+    wanted, kept = ((near.G[:, :1] @ x[:, :, None])[:, 0, 0] for x in (free, qd))
     too_fast = wanted > allowed
     assert 20 < too_fast.sum() < 180
     assert_close(kept[too_fast], allowed.expand_as(kept)[too_fast], atol=2e-3, rtol=2e-3)
@@ -66,8 +71,8 @@ def test_a_damper_in_the_way_is_kept_and_one_that_is_not_changes_nothing(env):
 
 def test_what_no_joint_can_change_is_left_alone(env):
     J, error, velocity, _ = random_problem(env, 10, [])
-    touching, far = (Nearest(torch.full((10, 3), d), torch.zeros(10, 3, 7)) for d in (-0.1, 10.0))
-    moved, free = (behind_dampers(J, error, velocity, near, DEFAULTS, sweeps=4) for near in (touching, far))
+    touching, far = (dampers(torch.full((10, 3), d), torch.zeros(10, 3, 7)) for d in (-0.1, 10.0))
+    moved, free = (behind_dampers(J, error, velocity, near, DEFAULTS.effort, sweeps=4) for near in (touching, far))
     assert_close(moved, free)
 
 
@@ -82,7 +87,7 @@ def test_joint_speeds_stay_within_limits_and_slow_down_before_position_limits(en
     assert torch.isfinite(qd).all() and (qd.abs() <= env.model.qdlim).all()
     room = torch.where(qd > 0, env.model.qlim[1] - moment.state.q, moment.state.q - env.model.qlim[0])
     assert (qd.abs() <= (room - 0.05).clamp_min(0) / 0.85 + 1e-5)[room < 0.9].all()
-    lower, upper = speed_bounds(moment.state.q, env.model.qlim, env.model.qdlim, DEFAULTS)
+    lower, upper = joint_dampers(moment.state.q, env.model.qlim, env.model.qdlim, DEFAULTS.joint_damper)
     assert ((qd == lower) | (qd == upper)).sum() > 20
 
 
