@@ -73,6 +73,7 @@ class EvaluateArguments:
             of joint limits and obstacles; needs the extra neo), reactive (nearly neo, without a solver) and pick (the
             scripted pick); empty for none. They act without the guard that the policy may have, unless +guard is added
             to the name.
+        guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
         report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.
@@ -91,6 +92,7 @@ class EvaluateArguments:
     device: str = "cpu"
     json: Path | None = None
     baseline: tuple[str, ...] = ("random",)
+    guard: bool | None = None
     report: Path | None = None
     episode: int | None = None
     swift: bool = False

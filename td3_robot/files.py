@@ -24,3 +24,42 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, complete or not at all.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
+
+
+def check_writable(path: Path | None, suffix: str = "") -> None:
+    """Find out before anything is computed that a file could not be written; None is no file.
+
+    Args:
+        path: of a file that need not exist, in a folder that does.
+        suffix: what its name must end in.
+
+    Raises:
+        ConfigError: it cannot be.
+    """
+    if path is not None:
+        if path.is_dir() or not path.name.endswith(suffix):
+            raise ConfigError(f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}")
+        _check_parent(path)
+
+
+def check_folder(path: Path | None) -> None:
+    """The same of a folder, which need not exist."""
+    if path is not None:
+        if path.exists() and not path.is_dir():
+            raise ConfigError(f"cannot write {str(path)!r}: it must be a folder")
+        _check_parent(path)
+
+
+def _check_parent(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise ConfigError(f"cannot write {str(path)!r}: folder {str(path.parent)!r} does not exist")

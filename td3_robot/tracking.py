@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from td3_robot.errors import ConfigError
-from td3_robot.files import replacing
+from td3_robot.files import replacing, write_text
 
 CSV_NAME, CURVE_NAME = "metrics.csv", "learning_curve.png"
 
@@ -76,6 +76,12 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
             raise ConfigError(f"{folder / CSV_NAME} has a row that is not made of numbers") from None
 
 
+def read_curve(checkpoint: Path) -> list[dict[str, float]]:
+    """The same of the run that a checkpoint is of: in its folder, or in the one above; none where it has none."""
+    folders = [folder for folder in (checkpoint, checkpoint.parent) if (folder / CSV_NAME).is_file()]
+    return read_metrics(folders[0]) if folders else []
+
+
 class TensorBoardLog:
     """TensorBoard events in the run folder; see them with `tensorboard --logdir checkpoints`."""
 
@@ -141,8 +147,7 @@ def write_json(path: Path, results: dict[str, object]) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
-    with replacing(path) as new:
-        new.write_text(json.dumps(finite(results), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(finite(results), indent=2, allow_nan=False) + "\n")
 
 
 def finite(value: object) -> object:

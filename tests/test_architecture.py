@@ -64,8 +64,8 @@ def test_the_learning_half_never_heard_of_a_robot():
     assert [path.name for path in learning if robotics.search(path.read_text())] == []
 
 
-def test_the_simulating_half_knows_the_seam_and_the_errors_alone():
-    seam = {"td3_robot.vec_env", "td3_robot.errors"}
+def test_the_simulating_half_knows_the_seam_alone():
+    seam = {"td3_robot.vec_env", "td3_robot.evaluation", "td3_robot.errors"}
     strangers = {
         name: others
         for name in GRAPH
@@ -73,6 +73,7 @@ def test_the_simulating_half_knows_the_seam_and_the_errors_alone():
     }
     assert strangers == {}
     assert reached_from("td3_robot.vec_env") == reached_from("td3_robot.errors") == set()
+    assert reached_from("td3_robot.evaluation") <= {"td3_robot.vec_env", "td3_robot.seeds"}  # both halves measure
 
 
 def test_no_module_imports_a_script():

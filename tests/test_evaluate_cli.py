@@ -55,8 +55,8 @@ def work(tmp_path, monkeypatch, env):
     return tmp_path
 
 
-def save_policy(env, name: str, gain: float) -> None:
-    """A policy that needs no training: action = tanh(gain J_v^T error), as ReLU(x) - ReLU(-x) = x."""
+def save_policy(env, name: str, gain: float, bias: float = 0.0) -> None:
+    """A policy that needs no training: action = tanh(gain J_v^T error + bias), as ReLU(x) - ReLU(-x) = x."""
     config = Config(threads=1, td3=TD3Config(hidden=(2 * env.a_dim,)))
     agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
     columns = env.layout["joint_error"]
@@ -66,6 +66,7 @@ def save_policy(env, name: str, gain: float) -> None:
             parameter.zero_()
         agent.actor.layers[0].weight[:, columns] = torch.cat((eye, -eye))
         agent.actor.layers[1].weight.copy_(gain * torch.cat((torch.eye(env.a_dim), -torch.eye(env.a_dim)), 1))
+        agent.actor.layers[1].bias.fill_(bias)
     agent.save(Path("checkpoints", name))
     save_config(config, Path("checkpoints", name, "config.yaml"))
 
@@ -218,12 +219,30 @@ def test_same_seed_same_result(work, evaluate):
 def test_every_policy_gets_the_same_starts_and_goals(work, evaluate, monkeypatch):
     """In several rounds, the last one cut: a baseline that acts like the policy gets the policy's figures."""
     stay = lambda env: lambda observation: torch.zeros(env.num_envs, env.a_dim)  # noqa: E731
-    monkeypatch.setattr("envs.controllers.BASELINES", {"first": stay, "second": stay})
-    monkeypatch.setattr(evaluate, "ROUND", 8)
+    for module in ("envs.controllers", "envs.evaluation.evaluation"):
+        monkeypatch.setattr(f"{module}.BASELINES", {"first": stay, "second": stay})
+    monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 8)
     out = measured(evaluate, "--checkpoint", "still", "--episodes", "20", "--baseline", "first,second")
     policy = {name: out[name] for name in SUMMARY | {"episodes"}}
     assert policy["path_length_m"]["median"] < 1e-6 and policy["final_position_error_m"]["median"] > 0.1
     assert out["baselines"] == {"first": policy, "second": policy}
+
+
+def test_guard_replaces_what_the_policy_was_trained_with_and_baselines_choose_their_own(
+    work, env, evaluate, monkeypatch
+):
+    """A policy at full speed is a baseline at full speed, under the guard and without it."""
+    rush = lambda env: lambda observation: torch.ones(env.num_envs, env.a_dim)  # noqa: E731
+    for module in ("envs.controllers", "envs.evaluation.evaluation"):
+        monkeypatch.setattr(f"{module}.BASELINES", {"rush": rush})
+    save_policy(env, "rush", gain=0.0, bias=100.0)
+    line = "--checkpoint rush --episodes 20 --baseline rush,rush+guard".split()
+    guarded, free, own = (measured(evaluate, *line, *flag) for flag in (["--guard", "true"], ["--guard", "false"], []))
+    figures = lambda out: {name: out[name] for name in SUMMARY}  # noqa: E731
+    bare, safe = (figures(own["baselines"][name]) for name in ("rush", "rush+guard"))
+    assert bare != safe and figures(own) == figures(free) == bare and figures(guarded) == safe
+    assert guarded["baselines"] == free["baselines"] == own["baselines"]
+    assert guarded["guard"] is True and "guard" not in own
 
 
 def test_random_actions_are_beside_the_policy_unless_told_otherwise(work, evaluate):
@@ -250,7 +269,7 @@ def test_a_dataset_holds_what_the_policy_did(work, evaluate):
 def test_episodes_beyond_the_asked_number_are_not_counted(work, env, evaluate, monkeypatch):
     """About half of the episodes succeed, and of seven that is k/7, not k/8."""
     save_policy(env, "slow", gain=0.6)
-    monkeypatch.setattr(evaluate, "ROUND", 4)
+    monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 4)
     rate = measured(evaluate, "--checkpoint", "slow", "--episodes", "7")["success_rate"]
     assert 0 < rate < 1 and 7 * rate == pytest.approx(round(7 * rate))
 
@@ -263,7 +282,7 @@ def test_json_replaces_an_older_file_whole(work, evaluate):
 
 def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsys):
     """Its figures are those it had among the others, over several rounds; the picture is of the same one."""
-    monkeypatch.setattr(evaluate, "ROUND", 4)
+    monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 4)
     line = "--checkpoint transpose --seed 3 --episodes 10 --baseline rrmc".split()
     every = [measured(evaluate, *line, "--episode", str(number)) for number in range(10)]
     capsys.readouterr()
@@ -279,18 +298,24 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         assert sum(pick(out)["success_rate"] for out in every) == pytest.approx(10 * pick(together)["success_rate"])
 
     shown = {}
-    spy = lambda policy, env, seed, path, number: shown.update(goal=env.goal.clone(), number=number)  # noqa: E731
+
+    def spy(controllers, seed, path, number):
+        goals = {name: env.goal.clone() for name, (_, env) in controllers.items()}
+        shown.update(goals=goals, number=number)
+
     monkeypatch.setattr("envs.view.playback.record_episodes", spy)
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
     assert "panda reach, episode 6, seed 3" in capsys.readouterr().out
     many = envs.make("panda", "reach", num_envs=4)
     many.reset(round_seeds(many, 10, 3)[1])
-    assert shown["number"] == 6 and torch.equal(shown["goal"][0], many.goal[2])
+    assert shown["number"] == 6 and list(shown["goals"]) == ["policy", "rrmc"]
+    for goal in shown["goals"].values():
+        assert torch.equal(goal[0], many.goal[2])
 
 
 def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env, evaluate, monkeypatch, capsys):
     save_policy(env, "slow", gain=0.6)
-    monkeypatch.setattr(evaluate, "ROUND", 8)
+    monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 8)
     out = measured(evaluate, *"--checkpoint slow --episodes 20 --seed 5 --baseline rrmc --report out".split())
     assert f"the report is {Path('out', 'index.html')}" in capsys.readouterr().out
     assert os.listdir("out") == ["index.html"]
@@ -303,7 +328,7 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env
     assert f"{100 * out['baselines']['rrmc']['success_rate']:.1f}" in text
 
     before = text
-    monkeypatch.setattr("envs.evaluation.report.page", lambda evaluation: 1 / 0)
+    monkeypatch.setattr("envs.evaluation.evaluation.page", lambda report: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         evaluate.main("--checkpoint slow --episodes 2 --report out".split())
     assert Path("out/index.html").read_text() == before and os.listdir("out") == ["index.html"]

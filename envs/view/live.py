@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from envs.robots import Robot
 from envs.view.browser import find_browser
-from envs.view.swift import Frame, SwiftViewer
+from envs.view.drawing import Frame
+from envs.view.swift import SwiftViewer
 from td3_robot.errors import Td3RobotError, ViewerError
 
 _NICENESS = 10  # the learner comes first where there are fewer cores than processes

@@ -1,4 +1,4 @@
-"""Episodes of a policy in the browser view and in recordings."""
+"""Episodes of controllers in the browser view and in recordings."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,30 +9,32 @@ import torch
 from torch import Tensor, nn
 
 from envs.arm_env import ArmEnv
+from envs.view.drawing import GHOST, Arm, Frame
 from envs.view.live import SharedWeights
 from envs.view.recording import record
 from envs.view.scene import scene_shapes
-from envs.view.swift import Frame, SwiftViewer
+from envs.view.swift import SwiftViewer
 from envs.world import Moment
 
 Policy = Callable[[Tensor], Tensor]  # observation (1, o_dim) -> action (1, a_dim)
+Played = dict[str, tuple[Policy, ArmEnv]]  # controllers by name, each with an environment of one arm
 
 RECORDED_EPISODES = 3  # of a video
 
 
-def show_episodes(policy: Policy, env: ArmEnv, seed: int, number: int | None = None) -> None:
-    """Play in the browser, in real time, until its tab is closed.
+def show_episodes(controllers: Played, seed: int, number: int | None = None) -> None:
+    """Play in the browser, in real time, until its tab is closed. Arguments as of `together`.
 
     Raises:
         ViewerError: the page cannot be shown on this machine.
     """
-    with SwiftViewer(env.robot) as viewer:
-        for frame in chain.from_iterable(episodes(policy, env, seed, number)):
+    with SwiftViewer(_robot(controllers)) as viewer:
+        for frame in chain.from_iterable(together(controllers, seed, number)):
             if not viewer.show(*frame):
                 return
 
 
-def record_episodes(policy: Policy, env: ArmEnv, seed: int, path: Path, number: int | None = None) -> None:
+def record_episodes(controllers: Played, seed: int, path: Path, number: int | None = None) -> None:
     """Write a video of the first episodes to a .gif or .mp4, or the end of the first one to a .png.
 
     With a `number`, see `episodes`, a video is of this one alone.
@@ -40,11 +42,15 @@ def record_episodes(policy: Policy, env: ArmEnv, seed: int, path: Path, number: 
     Raises:
         ConfigError, ViewerError: as `recording.record`.
     """
-    played = episodes(policy, env, seed, number)
+    played = together(controllers, seed, number)
     still = path.suffix.lower() == ".png"
     recorded = RECORDED_EPISODES if number is None else 1
     frames = next(played)[-1:] if still else chain.from_iterable(islice(played, recorded))
-    record(env.robot, frames, path)
+    record(_robot(controllers), frames, path)
+
+
+def _robot(controllers: Played):
+    return next(iter(controllers.values()))[1].robot
 
 
 def live_episodes(
@@ -55,6 +61,29 @@ def live_episodes(
     while True:
         policy.load_state_dict(weights.snapshot())
         yield from next(played)
+
+
+def together(controllers: Played, seed: int, number: int | None = None) -> Iterator[list[Frame]]:
+    """Episodes as of `episodes`, each played by all controllers: the first as it is, the others as ghosts of it."""
+    each = [episodes(policy, env, seed, number) for policy, env in controllers.values()]
+    for played in zip(*each):
+        longest = max(map(len, played))
+        still = [frames + frames[-1:] * (longest - len(frames)) for frames in played]
+        yield [_joined(list(controllers), frames) for frames in zip(*still)]
+
+
+def _joined(names: list[str], frames: tuple[Frame, ...]) -> Frame:
+    """One picture of what several controllers do at the same time."""
+    first, *others = frames
+    if not others:
+        return first
+    episodes, errors = zip(*(frame.text.split(", ", 1) for frame in frames))
+    shown = [names[0], *(f"{name} (see-through)" for name in names[1:])]
+    lines = [episodes[0], *(f"{name}: {error}" for name, error in zip(shown, errors))]
+    moved = [(shape, own) for frame in others for shape, own in zip(frame.shapes, first.shapes)]
+    shapes = [shape.see_through(GHOST) for shape, own in moved if not shape.same(own)]
+    arms = tuple(Arm(frame.q, frame.gripper) for frame in others)
+    return first._replace(text="\n".join(lines), shapes=(*first.shapes, *shapes), ghosts=arms)
 
 
 def episodes(policy: Policy, env: ArmEnv, seed: int, number: int | None = None) -> Iterator[list[Frame]]:

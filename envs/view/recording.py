@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from envs.robots import Robot
-from envs.view.swift import Frame, SwiftViewer
+from envs.view.drawing import Frame
+from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError, unknown
 
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")

@@ -38,6 +38,14 @@ class Shape(NamedTuple):
         """All but the pose: where it stays the same, a shape has only moved."""
         return self.kind, self.size, self.colour, self.points
 
+    def see_through(self, opacity: float) -> "Shape":
+        """The same with less opacity, a share in [0, 1] of what it has."""
+        return self._replace(colour=(*self.colour[:3], opacity * self.colour[3]))
+
+    def same(self, other: "Shape") -> bool:
+        """Whether it looks like another and is where that is."""
+        return self.look == other.look and np.array_equal(self.T_bs, other.T_bs)
+
 
 def goal_shapes(T_bt: np.ndarray) -> list[Shape]:
     """A goal pose (4, 4) in the base frame."""

@@ -69,6 +69,13 @@ window.__THREE_DEVTOOLS__.addEventListener("observe", ({ detail: scene }) => {
 _SHARED_LOADER = b"objLoader.setMaterials(materials);"
 _OWN_LOADER = b"const objLoader = new OBJLoader().setMaterials(materials);"
 
+# Swift's page takes a shape's opacity for what it makes itself; meshes come with materials that have their own.
+_ADDED = b"function finish(part, mesh, scene, cb) {"
+_SEE_THROUGH = b"""
+  if (part.opacity < 1) mesh.traverse(({ material }) => {
+    for (const one of [material ?? []].flat()) Object.assign(one, { transparent: true, opacity: part.opacity });
+  });"""
+
 # Wavefront's line elements, left over from CAD: where there is one, three.js draws the whole object as lines.
 _OBJ_LINES = re.compile(rb"(?m)^l .*\n?")
 
@@ -137,7 +144,7 @@ class _FileHandler(BaseHTTPRequestHandler):
         if name == "index.html":
             body = body.replace(b"</head>", _THEME + b"</head>")
         elif name == "shapes.js":
-            body = body.replace(_SHARED_LOADER, _OWN_LOADER)
+            body = body.replace(_SHARED_LOADER, _OWN_LOADER).replace(_ADDED, _ADDED + _SEE_THROUGH)
         elif name.endswith(".obj"):
             body = _OBJ_LINES.sub(b"", body)
         self.send_response(200)

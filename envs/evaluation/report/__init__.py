@@ -1,6 +1,6 @@
 """An evaluation as one HTML page that needs nothing beside itself. docs/evaluation.md describes it."""
 
-from envs.evaluation.report.page import Evaluation, page
+from envs.evaluation.report.page import Report, page
 from envs.evaluation.report.trajectories import Trajectories, Watched, join
 
-__all__ = ["Evaluation", "Trajectories", "Watched", "join", "page"]
+__all__ = ["Report", "Trajectories", "Watched", "join", "page"]

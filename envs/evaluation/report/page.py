@@ -19,7 +19,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Report:
     """What the page is about.
 
     Attributes:
@@ -41,28 +41,28 @@ class Evaluation:
     replay: Callable[[int], str]
 
 
-def page(evaluation: Evaluation) -> str:
+def page(report: Report) -> str:
     """The whole page as HTML that refers to no other file and no other machine."""
-    policy = next(iter(evaluation.played.values()))
-    known = failures(evaluation.env.model, policy, LISTED)
+    policy = next(iter(report.played.values()))
+    known = failures(report.env.model, policy, LISTED)
     body = "\n".join(
         (
-            f"<h1>{escape(evaluation.title)}</h1>",
-            _facts(evaluation.facts),
+            f"<h1>{escape(report.title)}</h1>",
+            _facts(report.facts),
             "<h2>In numbers</h2>",
-            _table(evaluation.summaries),
+            _table(report.summaries),
             "<h2>In pictures</h2>",
-            f'<div class="charts">{"".join(_figures(evaluation))}</div>',
+            f'<div class="charts">{"".join(_figures(report))}</div>',
             "<h2>Paths</h2>",
-            _paths(policy, known, evaluation.env),
+            _paths(policy, known, report.env),
             "<h2>Failures</h2>",
-            _failures(policy, known, evaluation.replay),
+            _failures(policy, known, report.replay),
         )
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(evaluation.title)}</title>\n<style>\n{_read('page.css')}</style>\n</head>\n"
+        f"<title>{escape(report.title)}</title>\n<style>\n{_read('page.css')}</style>\n</head>\n"
         f"<body>\n{body}\n<script>\n{_read('paths.js')}</script>\n</body>\n</html>\n"
     )
 
@@ -99,10 +99,10 @@ def errors_of(env: ArmEnv, played: Trajectories) -> list[Error]:
     return errors
 
 
-def _figures(evaluation: Evaluation) -> Iterator[str]:
-    env, played = evaluation.env, evaluation.played
-    if evaluation.curve:
-        yield _figure("Learning curve: success on held-out episodes", charts.learning_curve(evaluation.curve))
+def _figures(report: Report) -> Iterator[str]:
+    env, played = report.env, report.played
+    if report.curve:
+        yield _figure("Learning curve: success on held-out episodes", charts.learning_curve(report.curve))
     for error in errors_of(env, next(iter(played.values()))):
         over_time = charts.error_over_time(error, played, env.task.dt)
         title = error.name.capitalize()

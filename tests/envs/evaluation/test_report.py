@@ -12,7 +12,7 @@ import torch
 
 import envs
 from envs.evaluation.metrics import measure, summarise
-from envs.evaluation.report import Evaluation, Trajectories, Watched, charts, join, page
+from envs.evaluation.report import Report, Trajectories, Watched, charts, join, page
 from envs.evaluation.report.failures import failures
 from envs.evaluation.report.page import errors_of
 from envs.view.recording import find_chromium
@@ -39,13 +39,13 @@ def env():
 
 
 @pytest.fixture(scope="module")
-def evaluation(env) -> Evaluation:
+def evaluation(env) -> Report:
     """A policy that goes to the goal in half of its episodes, beside one that never moves."""
     columns, goes = env.layout["joint_error"], torch.tensor([1.0, 0, 1, 0, 0, 1])[:, None]
     transpose = lambda o: torch.tanh(2 * torch.nn.functional.pad(o[:, columns], (0, 1))) * goes  # noqa: E731
     still = lambda o: torch.zeros(6, 7)  # noqa: E731
     played = {"policy": play(env, transpose, 1), "<b>still</b>": play(env, still, 1)}
-    return Evaluation(
+    return Report(
         title="a & b </script>",
         facts={"checkpoint": "checkpoints/<run>"},
         env=env,

@@ -8,7 +8,7 @@ import torch
 
 import envs
 from envs.controllers import ResolvedRate, make_baseline
-from envs.view.playback import episodes, record_episodes
+from envs.view.playback import episodes, record_episodes, together
 
 
 @pytest.fixture
@@ -69,12 +69,36 @@ def test_the_text_tells_the_angle_where_the_orientation_counts():
     assert [shape.kind for shape in frames[0].shapes] == ["axes", "sphere"]
 
 
+@pytest.mark.parametrize("task", ["reach", "pick_place"])
+def test_others_play_the_same_episodes_as_ghosts(task):
+    make = lambda: envs.make("panda", task, num_envs=1)  # noqa: E731
+    still = lambda observation: torch.zeros(1, env.a_dim)  # noqa: E731
+    env, other, alone = make(), make(), make()
+    name = "pick" if task == "pick_place" else "rrmc"
+    both = together({"policy": (still, env), name: (make_baseline(name, other), other)}, seed=4)
+    only = episodes(make_baseline(name, alone), alone, seed=4)
+    for number in (1, 2):
+        frames, expected = next(both), next(only)
+        assert len(frames) == len(expected)
+        for frame, own in zip(frames, expected):
+            (ghost,) = frame.ghosts
+            np.testing.assert_array_equal(ghost.q, own.q)
+            assert ghost.gripper == own.gripper
+            np.testing.assert_array_equal(frame.shapes[0].T_bs, own.shapes[0].T_bs)  # one goal for both
+        error = own.text.removeprefix(f"episode {number}, ")
+        assert frame.text.startswith(f"episode {number}\npolicy: error ")
+        assert frame.text.endswith(f"\n{name} (see-through): {error}")
+        moved = frame.shapes[len(own.shapes) :]  # the cube, where the other one brought it
+        assert [shape.T_bs.tolist() for shape in moved] == [shape.T_bs.tolist() for shape in own.shapes[1:]]
+        assert all(0 < shape.colour[3] < 1 for shape in moved)
+
+
 def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(env, monkeypatch, tmp_path):
     drawn = {}
     monkeypatch.setattr(
         "envs.view.playback.record", lambda robot, frames, path: drawn.update({path.name: list(frames)})
     )
     for name in ("a.png", "a.gif"):
-        record_episodes(ResolvedRate(env), env, 4, tmp_path / name)
+        record_episodes({"rrmc": (ResolvedRate(env), env)}, 4, tmp_path / name)
     assert len(drawn["a.png"]) == 1 and drawn["a.png"][0].text.startswith("episode 1, error 0.0")
     assert len(drawn["a.gif"]) == 3 * (env.task.horizon + 1)

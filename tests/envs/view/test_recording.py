@@ -7,17 +7,11 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from envs.robots import make_robot
+from envs.view.drawing import Frame
 from envs.view.recording import record
-from envs.view.swift import Frame
 from td3_robot.errors import ConfigError, ViewerError
 
 SIZE = (320, 240)
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return make_robot("panda")
 
 
 def frames(robot, count: int) -> list[Frame]:

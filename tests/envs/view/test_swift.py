@@ -1,52 +1,28 @@
-"""The browser view in a real Chromium, and what its servers give away."""
+"""The browser view in a real Chromium."""
 
 import html
-import http.client
 import io
-import json
 import os
-import queue
 import signal
 import socket
 import stat
 import sys
-import threading
 import time
 
 import imageio.v3 as iio
 import numpy as np
 import pytest
 from spatialmath import SE3
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
 
 from envs.robots import make_robot
-from envs.view.recording import find_chromium, headless_page
+from envs.view.drawing import GHOST, Arm
+from envs.view.recording import find_chromium
 from envs.view.scene import Shape
-from envs.view.server import PageServers, mesh_files, page_files
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError
 
 OPEN = 0.04  # [m] the Panda hand's driver coordinate when open
 ELSEWHERE = np.array([0.8, 0.2, 0.0, -1.5, 0.0, 1.8, 0.0])
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return make_robot("panda")
-
-
-@pytest.fixture(scope="module")
-def page():
-    with headless_page((480, 320)) as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
-def viewer(robot, page):
-    with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
-        page.goto(viewer.url)
-        yield viewer
 
 
 def picture(page) -> np.ndarray:
@@ -119,6 +95,26 @@ def test_a_mounted_gripper_is_drawn_on_the_flange_and_moves(page):
     tab.close()
 
 
+def test_ghosts_are_see_through_and_each_has_its_own_joints(viewer, page, robot):
+    viewer.show(robot.home, OPEN)
+    alone = len(positions(page))
+    viewer.show(robot.home, OPEN, ghosts=(Arm(ELSEWHERE, 0.0),))
+    arm, ghost = np.split(positions(page), [alone])[0], positions(page)[alone:]
+    for q, drawn in ((robot.home, arm), (ELSEWHERE, ghost)):
+        for T_bl in robot.rtb.fkine_geometry(q)[:8]:  # the arm's own: fingers are the gripper's affair
+            assert np.linalg.norm(drawn - T_bl.t, axis=1).min() < 1e-6
+    viewer.show(robot.home, OPEN, ghosts=(Arm(ELSEWHERE, OPEN),))
+    travel = np.linalg.norm(positions(page) - np.concatenate((arm, ghost)), axis=1)
+    assert np.sort(travel[alone:])[-3:] == pytest.approx([0.0, OPEN, OPEN], abs=1e-6) and travel[:alone].max() < 1e-9
+    opacities = page.evaluate(
+        """() => swiftScene.children.map((child) => {
+        const found = new Set(), note = ({ material, isMesh }) => isMesh && [material].flat().map((m) => m.opacity);
+        child.traverse((part) => (note(part) || []).forEach((opacity) => found.add(opacity)));
+        return [...found]; })"""
+    )
+    assert [1] in opacities and opacities[-1] == [GHOST]
+
+
 def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
     T_bt = goal_pose()
     viewer.show(robot.home, OPEN)
@@ -185,159 +181,6 @@ def test_closing_the_tab_ends_the_show_quietly(robot, page):
         assert viewer.show(robot.home, OPEN) is False
     with pytest.raises(OSError):
         socket.create_connection(viewer.addresses[0])
-
-
-def get(address, path: str, host: str | None = None) -> http.client.HTTPResponse:
-    """A GET whose path is sent exactly as written."""
-    connection = http.client.HTTPConnection(*address, timeout=5)
-    connection.putrequest("GET", path, skip_host=host is not None)
-    if host is not None:
-        connection.putheader("Host", host)
-    connection.endheaders()
-    return connection.getresponse()
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/retrieve/etc/passwd",
-        "/retrieve//etc/passwd",
-        "/retrieve/%2fetc%2fpasswd",
-        "/retrieve/%65tc/passwd",
-        "/etc/passwd",
-        "//etc/passwd",
-        "/../../../../../../../../../../etc/passwd",
-        "/js/../../__init__.py",
-        "/%2e%2e/__init__.py",
-        "/..%2f__init__.py",
-        "/js/%2e%2e%2f%2e%2e%2f__init__.py",
-        "/js\\..\\..\\__init__.py",
-        "/%00/etc/passwd",
-        "/js/",
-        "/js",
-    ],
-)
-def test_no_other_file_can_be_fetched(viewer, robot, path):
-    viewer.show(robot.home, OPEN)  # the robot's meshes are in the table
-    assert get(viewer.addresses[0], path).status in (403, 404)
-
-
-def test_a_mesh_is_served_under_its_own_path_alone(viewer, robot):
-    viewer.show(robot.home, OPEN)
-    folder, name = os.path.split(robot.rtb.links[1].geometry[0].filename)
-    assert get(viewer.addresses[0], f"/retrieve{folder}/{name}").status == 200
-    around = f"{folder}/../{os.path.basename(folder)}/{name}"
-    assert os.path.isfile(around)
-    for path in (f"/retrieve{around}", f"/retrieve{folder}/", f"{folder}/{name}", f"/retrieve{__file__}"):
-        assert get(viewer.addresses[0], path).status == 404
-
-
-def test_a_page_of_another_host_name_is_refused(viewer):
-    assert get(viewer.addresses[0], "/").status == 200
-    assert get(viewer.addresses[0], "/", host="localhost:1").status == 200
-    assert get(viewer.addresses[0], "/", host="attacker.example").status == 403
-
-
-def test_the_servers_listen_on_the_loopback_address_alone(viewer):
-    for host, port in viewer.addresses:
-        assert host == "127.0.0.1"
-        socket.create_connection((host, port), timeout=1).close()
-        if sys.platform.startswith("linux"):  # there the whole of 127/8 reaches a socket bound to 0.0.0.0
-            with pytest.raises(OSError):
-                socket.create_connection(("127.0.0.2", port), timeout=1)
-
-
-@pytest.fixture
-def servers():
-    servers = PageServers(queue.Queue(), queue.Queue(), threading.Event())
-    yield servers
-    servers.close()
-
-
-def websocket(servers: PageServers, origin: str | None):
-    host, port = servers.addresses[1]
-    return connect(f"ws://{host}:{port}/", origin=origin, compression=None)
-
-
-@pytest.mark.parametrize("origin", ["http://attacker.example", "null", "http://127.0.0.1:1", None])
-def test_the_websocket_refuses_other_origins(servers, origin):
-    with pytest.raises(InvalidStatus, match="403"):
-        websocket(servers, origin)
-
-
-def test_the_websocket_takes_one_page(servers):
-    origin = servers.url.split("/?")[0]
-    with websocket(servers, origin) as first:
-        first.send("hello")
-        assert servers._incoming.get(timeout=5) == "hello"  # it is taken, before another one comes
-        with websocket(servers, origin) as second, pytest.raises(ConnectionClosed, match="another tab"):
-            second.recv(timeout=5)
-
-
-def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
-    """The whole way: a shape is sent to the page, then its folder is asked for over HTTP."""
-    (tmp_path / "meshes").mkdir()
-    mesh = tmp_path / "meshes" / "a b.dae"
-    references = ("skin.png", "../common/paint.jpg", "notes.txt", "../../../../../../etc/passwd")
-    mesh.write_text("".join(f"<init_from>{name}</init_from>" for name in references))
-    (tmp_path / "common").mkdir()
-    for name in ("meshes/skin.png", "common/paint.jpg", "meshes/notes.txt", "meshes/other.png"):
-        (tmp_path / name).write_text("x")
-    (tmp_path / "meshes" / "link.png").symlink_to("/etc/passwd")
-    outgoing = queue.Queue()
-    servers = PageServers(outgoing, queue.Queue(), threading.Event())
-    try:
-        status = lambda name: get(servers.addresses[0], f"/retrieve{tmp_path}/{name}").status  # noqa: E731
-        assert status("meshes/a%20b.dae") == 404
-        with websocket(servers, servers.url.split("/?")[0]) as page:
-            page.send("hello")
-            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh)}]]])
-            assert json.loads(page.recv(timeout=5))[0] == "shape"
-            allowed = ("meshes/a%20b.dae", "meshes/skin.png", "common/paint.jpg")
-            refused = ("meshes/notes.txt", "meshes/other.png", "meshes/link.png", "meshes/")
-            assert [status(name) for name in allowed] == [200] * 3
-            assert [status(name) for name in refused] == [404] * 4
-            assert get(servers.addresses[0], "/retrieve/etc/passwd").status == 404
-    finally:
-        servers.close()
-
-
-def test_a_wavefront_mesh_without_materials_gets_its_colour(tmp_path):
-    mesh = tmp_path / "part.obj"
-    mesh.write_text("v 0 0 0\n")
-    asked = f"/retrieve{tmp_path}/part"
-    assert mesh_files(str(mesh), 0xFF0033) == {
-        f"{asked}.obj": mesh,
-        f"{asked}.mtl": b"newmtl \nKd 1.0000 0.0000 0.2000\n",
-    }
-    (tmp_path / "part.mtl").write_text("newmtl own\n")
-    assert mesh_files(str(mesh), 0xFF0033)[f"{asked}.mtl"] == tmp_path / "part.mtl"
-    assert mesh_files(str(tmp_path / "gone.obj")) == {}
-
-
-def test_wavefront_lines_are_not_served(tmp_path):
-    mesh = tmp_path / "part.obj"
-    mesh.write_text("v 0 0 0\nl 1 1\nf 1 1 1\nl 1 1")
-    outgoing = queue.Queue()
-    servers = PageServers(outgoing, queue.Queue(), threading.Event())
-    try:
-        with websocket(servers, servers.url.split("/?")[0]) as page:
-            page.send("hello")
-            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]])
-            page.recv(timeout=5)
-            assert get(servers.addresses[0], f"/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
-            assert (
-                get(servers.addresses[0], f"/retrieve{tmp_path}/part.mtl").read().endswith(b"Kd 0.0000 0.0000 1.0000\n")
-            )
-    finally:
-        servers.close()
-
-
-def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
-    """Swift's page is changed as it is served: an update of Swift may need another change."""
-    (path,) = (path for path in page_files() if path.endswith("/shapes.js"))
-    served = get(servers.addresses[0], path).read()
-    assert served.count(b"const objLoader = new OBJLoader()") == 2  # the page's own, and the one for each load
 
 
 def script(path, body: str) -> str:

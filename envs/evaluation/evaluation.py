@@ -1,0 +1,194 @@
+"""An evaluation: the same episodes for every controller, played, measured, tabulated and reported."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from envs.controllers import BASELINES, make_baseline
+from envs.evaluation import metrics
+from envs.evaluation.replay import Replay
+from envs.evaluation.report import Report, Trajectories, Watched, join, page
+from envs.evaluation.table import print_table
+from envs.registry import of_config
+from td3_robot.errors import unknown
+from td3_robot.evaluation import (
+    Policy,
+    Rollout,
+    episode_statistics,
+    random_policy,
+    rollout,
+    rollouts,
+    round_seeds,
+    summarise,
+)
+from td3_robot.vec_env import VecEnv
+
+ROUND = 1000  # arms that step together
+GYMNASIUM_ROUND = 10  # environments of others, which step one after the other
+GUARDED = "+guard"  # ends the name of a baseline that acts under the guard
+RANDOM = "random"  # the baseline that is no controller
+
+Maker = Callable[[VecEnv], Policy]  # a policy for an environment, which it may look at
+
+
+class Controller(NamedTuple):
+    """What is measured: a policy, and the environment that it acts in."""
+
+    make: Maker
+    guard: bool
+    policy: Policy
+    env: VecEnv
+
+
+class Evaluation:
+    """Controllers on the same starts, goals and obstacles: `add` them, `play`, and look at what came of it.
+
+    Args:
+        config: dataclass with what `envs.of_config` reads, as a run's configuration.
+        episodes: how many there are; their number is part of what an episode is, see `round_seeds`.
+        seed: of starts, goals and obstacles.
+        episode: number, from 0, of the one to play alone; None plays all.
+
+    Attributes:
+        env: where what is added acts unless it asks for another guard.
+        controllers: by name, in the order in which they were added; the first is what the evaluation is of.
+        summaries: after `play`, by controller: `td3_robot.evaluation.summarise`, and of our robots
+            `metrics.summarise`.
+        played: after `play(keep=True)`, by controller: its trajectories.
+    """
+
+    def __init__(self, config, episodes: int = 1000, seed: int = 12345, episode: int | None = None):
+        self.config, self.episodes, self.seed, self.episode = config, episodes, seed, episode
+        self._made: dict[bool, VecEnv] = {}
+        self.env = self._env(config.guard)
+        self.controllers: dict[str, Controller] = {}
+        self.summaries: dict[str, dict[str, object]] = {}
+        self.played: dict[str, Trajectories] = {}
+
+    def add(self, name: str, make: Maker, guard: bool | None = None) -> None:
+        """Take part in it.
+
+        Args:
+            name: heading of its column.
+            make: makes the policy for the environment.
+            guard: act under the guard or not; None: as the configuration says.
+        """
+        guard = self.config.guard if guard is None else guard
+        env = self._env(guard)
+        self.controllers[name] = Controller(make, guard, make(env), env)
+
+    def add_baseline(self, name: str) -> None:
+        """Random actions or, for robots, a classical controller; under the guard where the name ends in "+guard".
+
+        Raises:
+            ConfigError: there is none of that name, or it cannot do the task.
+        """
+        robots = self.config.env is None
+        plain = name.removesuffix(GUARDED) if robots else name
+        known = (RANDOM, *BASELINES) if robots else (RANDOM,)
+        if plain not in known:
+            raise unknown("baseline", name, known)
+        make = self._random if plain == RANDOM else lambda env: make_baseline(plain, env)
+        self.add(name, make, guard=plain != name)
+
+    def _random(self, env: VecEnv) -> Policy:
+        return random_policy(env, self.seed)
+
+    def play(self, keep: bool = False) -> dict[str, dict[str, object]]:
+        """Play and measure every controller.
+
+        Args:
+            keep: the trajectories too, for `page`.
+
+        Returns:
+            `summaries`.
+        """
+        for name, controller in self.controllers.items():
+            self.summaries[name] = self._play(name, controller, keep)
+        return self.summaries
+
+    def shown(self) -> dict[str, tuple[Policy, VecEnv]]:
+        """What there is to see: all controllers but random actions, each as `alone`."""
+        return {name: self.alone(name) for name in self.controllers if name.removesuffix(GUARDED) != RANDOM}
+
+    def alone(self, name: str) -> tuple[Policy, VecEnv]:
+        """A controller again, in an environment of its own with one arm: for the chosen episode, or for new ones."""
+        make, guard, *_ = self.controllers[name]
+        env = self._new_env(guard, arms=1)
+        return make(env), env
+
+    def beside_random(self) -> dict[str, Rollout]:
+        """One episode of the first controller, alone, and the same one of random actions."""
+        first = next(iter(self.controllers))
+        policy, env = self.alone(first)
+        policies = {first: policy, RANDOM: self._random(env)}
+        return {name: rollout(policy, env, env.reset(self.seed)) for name, policy in policies.items()}
+
+    @property
+    def action_names(self) -> list[str] | None:
+        """Of the action's elements; None where only the environment's author knows them."""
+        if self.config.env is not None:
+            return None
+        joints = [f"joint {number}" for number in range(1, self.env.robot.n + 1)]
+        return joints + ["gripper"] * (self.env.a_dim - self.env.robot.n)
+
+    def __str__(self) -> str:
+        what = self.config.env or f"{self.config.robot} {self.config.task}"
+        which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
+        guard = ", guarded" if self.config.guard else ""
+        return f"{what}{guard}, {which}, seed {self.seed}"
+
+    def results(self) -> dict[str, object]:
+        """What was measured and what came out, as plain values for JSON; docs/evaluation.md names them."""
+        named = ("robot", "task") if self.config.env is None else ("env",)
+        about = {name: getattr(self.config, name) for name in named} | {"episodes": self.episodes, "seed": self.seed}
+        about |= {} if self.episode is None else {"episode": self.episode}
+        about |= {"guard": True} if self.config.guard else {}
+        first, *others = self.summaries
+        return about | self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
+
+    def print_table(self) -> None:
+        """Print the figures of all controllers beside each other."""
+        print_table(self.summaries)
+
+    def page(self, facts: dict[str, str], curve: Sequence[dict[str, float]], replay: Callable[[int], str]) -> str:
+        """The report as one HTML page, after `play(keep=True)`; see `report.Report`."""
+        title = f"{self.config.robot}: {self.config.task}"
+        return page(Report(title, facts, self.env, self.summaries, self.played, curve, replay))
+
+    # Playing ------------------------------------------------------------------------------------------------
+
+    def _env(self, guard: bool) -> VecEnv:
+        """Where all episodes are played, or the chosen one; one for each setting of the guard."""
+        if guard not in self._made:
+            self._made[guard] = self._new_env(guard, self._arms)
+        return self._made[guard]
+
+    @property
+    def _arms(self) -> int:
+        return min(self.episodes, ROUND if self.config.env is None else GYMNASIUM_ROUND)
+
+    def _new_env(self, guard: bool, arms: int) -> VecEnv:
+        config = dataclasses.replace(self.config, seed=self.seed, guard=guard)
+        if self.episode is None:
+            return of_config(config, arms)
+        many = of_config(config, self._arms)
+        number, row = divmod(self.episode, self._arms)
+        many.reset(round_seeds(many, self.episodes, self.seed)[number])
+        return Replay(many, row)
+
+    def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
+        """The summary of one controller."""
+        env, robots = controller.env, self.config.env is None
+        episodes = self.episodes if self.episode is None else 1
+        policy = Watched(controller.policy, env) if keep else controller.policy
+        collision = metrics.capsules(env.world) if robots else None
+        statistics, figures, kept = [], [], []
+        for part in rollouts(policy, env, episodes, self.seed):
+            statistics.append(episode_statistics(part))
+            figures += [metrics.measure(env.model, part.info, part.alive, collision)] if robots else []
+            kept += [Trajectories.of_round(part.alive, part.info, policy)] if keep else []
+        if keep:
+            self.played[name] = join(kept, episodes)
+        arm = metrics.summarise(metrics.join(figures, episodes)) if robots else {}
+        return summarise(statistics, episodes) | arm

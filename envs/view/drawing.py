@@ -1,0 +1,126 @@
+"""Frames drawn in Swift's page: light, camera and label, the arms, and what is around them."""
+
+import html
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import spatialgeometry as sg
+from spatialmath import SE3
+from swift import DirectionalLight, HemisphereLight, Label
+
+from envs.robots import Robot
+from envs.view.scene import Shape, goal_shapes
+from envs.view.server import LocalSwift
+from td3_robot.errors import ViewerError
+
+GHOST = 0.3  # opacity of all that is another controller's
+
+
+class Arm(NamedTuple):
+    """Where an arm is."""
+
+    q: np.ndarray  # (n,) [rad or m]
+    gripper: float = 0.0  # driver coordinate [rad or m]; ignored without a gripper
+
+
+class Frame(NamedTuple):
+    """One picture: the arguments of `SwiftViewer.show`."""
+
+    q: np.ndarray  # (n,) [rad or m]
+    gripper: float = 0.0  # driver coordinate [rad or m]
+    T_bt: np.ndarray | None = None  # (4, 4) goal pose in the base frame
+    text: str = ""
+    dt: float = 0.05  # [s] until the next picture
+    shapes: tuple[Shape, ...] = ()  # what else is there to see
+    ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through
+
+
+class Drawing:
+    """A robot in a connected page.
+
+    Args:
+        swift: the page.
+        robot: what to draw.
+
+    Raises:
+        ViewerError: the page could not load the robot's meshes.
+        TimeoutError: as all methods, where the page has gone.
+    """
+
+    def __init__(self, swift: LocalSwift, robot: Robot):
+        self._swift, self._robot = swift, robot
+        swift.set_lights(
+            [
+                HemisphereLight(sky_color=(1.0, 1.0, 1.0), ground_color=(0.45, 0.45, 0.5), intensity=1.25),
+                DirectionalLight(position=(1.2, -0.6, 2.2), target=(0.3, 0.0, 0.2), intensity=2.1),
+            ]
+        )
+        low, high = robot.workspace
+        reach = float(np.linalg.norm(np.abs([low, high]).max(0)))
+        look_at = np.array([0.25, 0.0, 0.33]) * reach  # from here and there, all of the workspace is in view
+        swift.set_camera_pose(look_at + np.array([0.97, -1.33, 0.51]) * reach, look_at)
+        self._label = swift.add_ui(Label())
+        self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
+        self._shapes: list[tuple[tuple, sg.Shape]] = []  # what each thing around the arm looks like, and the thing
+
+    def draw(self, frame: Frame) -> None:
+        """Show a frame: what it shares with the last one moves, the rest is made anew."""
+        while len(self._arms) < 1 + len(frame.ghosts):
+            self._arms.append(_DrawnArm(self._swift, self._robot, GHOST))
+        for drawn, arm in zip(self._arms, (Arm(frame.q, frame.gripper), *frame.ghosts)):
+            drawn.place(arm)
+        self._place([*(() if frame.T_bt is None else goal_shapes(frame.T_bt)), *frame.shapes])
+        self._label.label = html.escape(frame.text)
+        self._swift.step(frame.dt)
+
+    def _place(self, shapes: Sequence[Shape]) -> None:
+        """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone is removed."""
+        kept = []
+        for i, shape in enumerate(shapes):
+            pose = SE3(self._robot.rtb.base.A @ shape.T_bs, check=False)
+            if i < len(self._shapes) and self._shapes[i][0] == shape.look:
+                self._shapes[i][1].T = pose
+                kept.append(self._shapes[i])
+            else:
+                kept.append((shape.look, _drawable(shape, pose)))
+                self._swift.add_shape(kept[i][1])
+        for pair in self._shapes:
+            if not any(pair is other for other in kept):
+                self._swift.remove(pair[1])
+        self._shapes = kept
+
+
+class _DrawnArm:
+    """One of the arms in the page. All share the model, so a gripper's joints are set where its poses are asked for."""
+
+    def __init__(self, swift: LocalSwift, robot: Robot, opacity: float):
+        self._rtb, self._hand = robot.rtb, robot._gripper
+        self._at = Arm(np.asarray(robot.home))
+        parts = [part for holder in (self._rtb, *self._rtb.grippers) for link in holder.links for part in link.geometry]
+        for part in parts:
+            part.opacity = opacity
+        try:
+            swift.add_assembly(self._poses, parts, readonly=True)
+        except RuntimeError as error:  # a mesh that is missing or cannot be read
+            raise ViewerError(f"cannot show robot {robot.name!r}: {str(error).splitlines()[0]}") from None
+
+    def place(self, arm: Arm) -> None:
+        """Be there from the next picture on."""
+        self._at = arm
+
+    def _poses(self, q: np.ndarray) -> list[SE3]:
+        for drawn in self._rtb.grippers if self._hand else ():
+            drawn.q = self._hand.model_q(drawn, float(self._at.gripper))
+        return self._rtb.fkine_geometry(self._at.q)
+
+
+def _drawable(shape: Shape, pose: SE3) -> sg.Shape:
+    """Swift's own description of a shape."""
+    if shape.kind == "sphere":
+        return sg.Sphere(shape.size[0], color=shape.colour, pose=pose)
+    if shape.kind == "box":
+        return sg.Cuboid(shape.size, color=shape.colour, pose=pose)
+    if shape.kind == "axes":
+        return sg.Axes(shape.size[0], arrows=True, radius=0.004, pose=pose)
+    return sg.Polyline(np.transpose(shape.points), radius=shape.size[0], color=shape.colour, pose=pose)

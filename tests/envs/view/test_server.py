@@ -1,0 +1,170 @@
+"""What the servers of the browser view give away, and to whom."""
+
+import http.client
+import json
+import os
+import queue
+import socket
+import sys
+import threading
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from envs.view.server import PageServers, mesh_files, page_files
+
+OPEN = 0.04  # [m] the Panda hand's driver coordinate when open
+
+
+def get(address, path: str, host: str | None = None) -> http.client.HTTPResponse:
+    """A GET whose path is sent exactly as written."""
+    connection = http.client.HTTPConnection(*address, timeout=5)
+    connection.putrequest("GET", path, skip_host=host is not None)
+    if host is not None:
+        connection.putheader("Host", host)
+    connection.endheaders()
+    return connection.getresponse()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/retrieve/etc/passwd",
+        "/retrieve//etc/passwd",
+        "/retrieve/%2fetc%2fpasswd",
+        "/retrieve/%65tc/passwd",
+        "/etc/passwd",
+        "//etc/passwd",
+        "/../../../../../../../../../../etc/passwd",
+        "/js/../../__init__.py",
+        "/%2e%2e/__init__.py",
+        "/..%2f__init__.py",
+        "/js/%2e%2e%2f%2e%2e%2f__init__.py",
+        "/js\\..\\..\\__init__.py",
+        "/%00/etc/passwd",
+        "/js/",
+        "/js",
+    ],
+)
+def test_no_other_file_can_be_fetched(viewer, robot, path):
+    viewer.show(robot.home, OPEN)  # the robot's meshes are in the table
+    assert get(viewer.addresses[0], path).status in (403, 404)
+
+
+def test_a_mesh_is_served_under_its_own_path_alone(viewer, robot):
+    viewer.show(robot.home, OPEN)
+    folder, name = os.path.split(robot.rtb.links[1].geometry[0].filename)
+    assert get(viewer.addresses[0], f"/retrieve{folder}/{name}").status == 200
+    around = f"{folder}/../{os.path.basename(folder)}/{name}"
+    assert os.path.isfile(around)
+    for path in (f"/retrieve{around}", f"/retrieve{folder}/", f"{folder}/{name}", f"/retrieve{__file__}"):
+        assert get(viewer.addresses[0], path).status == 404
+
+
+def test_a_page_of_another_host_name_is_refused(viewer):
+    assert get(viewer.addresses[0], "/").status == 200
+    assert get(viewer.addresses[0], "/", host="localhost:1").status == 200
+    assert get(viewer.addresses[0], "/", host="attacker.example").status == 403
+
+
+def test_the_servers_listen_on_the_loopback_address_alone(viewer):
+    for host, port in viewer.addresses:
+        assert host == "127.0.0.1"
+        socket.create_connection((host, port), timeout=1).close()
+        if sys.platform.startswith("linux"):  # there the whole of 127/8 reaches a socket bound to 0.0.0.0
+            with pytest.raises(OSError):
+                socket.create_connection(("127.0.0.2", port), timeout=1)
+
+
+@pytest.fixture
+def servers():
+    servers = PageServers(queue.Queue(), queue.Queue(), threading.Event())
+    yield servers
+    servers.close()
+
+
+def websocket(servers: PageServers, origin: str | None):
+    host, port = servers.addresses[1]
+    return connect(f"ws://{host}:{port}/", origin=origin, compression=None)
+
+
+@pytest.mark.parametrize("origin", ["http://attacker.example", "null", "http://127.0.0.1:1", None])
+def test_the_websocket_refuses_other_origins(servers, origin):
+    with pytest.raises(InvalidStatus, match="403"):
+        websocket(servers, origin)
+
+
+def test_the_websocket_takes_one_page(servers):
+    origin = servers.url.split("/?")[0]
+    with websocket(servers, origin) as first:
+        first.send("hello")
+        assert servers._incoming.get(timeout=5) == "hello"  # it is taken, before another one comes
+        with websocket(servers, origin) as second, pytest.raises(ConnectionClosed, match="another tab"):
+            second.recv(timeout=5)
+
+
+def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
+    """The whole way: a shape is sent to the page, then its folder is asked for over HTTP."""
+    (tmp_path / "meshes").mkdir()
+    mesh = tmp_path / "meshes" / "a b.dae"
+    references = ("skin.png", "../common/paint.jpg", "notes.txt", "../../../../../../etc/passwd")
+    mesh.write_text("".join(f"<init_from>{name}</init_from>" for name in references))
+    (tmp_path / "common").mkdir()
+    for name in ("meshes/skin.png", "common/paint.jpg", "meshes/notes.txt", "meshes/other.png"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "meshes" / "link.png").symlink_to("/etc/passwd")
+    outgoing = queue.Queue()
+    servers = PageServers(outgoing, queue.Queue(), threading.Event())
+    try:
+        status = lambda name: get(servers.addresses[0], f"/retrieve{tmp_path}/{name}").status  # noqa: E731
+        assert status("meshes/a%20b.dae") == 404
+        with websocket(servers, servers.url.split("/?")[0]) as page:
+            page.send("hello")
+            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh)}]]])
+            assert json.loads(page.recv(timeout=5))[0] == "shape"
+            allowed = ("meshes/a%20b.dae", "meshes/skin.png", "common/paint.jpg")
+            refused = ("meshes/notes.txt", "meshes/other.png", "meshes/link.png", "meshes/")
+            assert [status(name) for name in allowed] == [200] * 3
+            assert [status(name) for name in refused] == [404] * 4
+            assert get(servers.addresses[0], "/retrieve/etc/passwd").status == 404
+    finally:
+        servers.close()
+
+
+def test_a_wavefront_mesh_without_materials_gets_its_colour(tmp_path):
+    mesh = tmp_path / "part.obj"
+    mesh.write_text("v 0 0 0\n")
+    asked = f"/retrieve{tmp_path}/part"
+    assert mesh_files(str(mesh), 0xFF0033) == {
+        f"{asked}.obj": mesh,
+        f"{asked}.mtl": b"newmtl \nKd 1.0000 0.0000 0.2000\n",
+    }
+    (tmp_path / "part.mtl").write_text("newmtl own\n")
+    assert mesh_files(str(mesh), 0xFF0033)[f"{asked}.mtl"] == tmp_path / "part.mtl"
+    assert mesh_files(str(tmp_path / "gone.obj")) == {}
+
+
+def test_wavefront_lines_are_not_served(tmp_path):
+    mesh = tmp_path / "part.obj"
+    mesh.write_text("v 0 0 0\nl 1 1\nf 1 1 1\nl 1 1")
+    outgoing = queue.Queue()
+    servers = PageServers(outgoing, queue.Queue(), threading.Event())
+    try:
+        with websocket(servers, servers.url.split("/?")[0]) as page:
+            page.send("hello")
+            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]])
+            page.recv(timeout=5)
+            assert get(servers.addresses[0], f"/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
+            assert (
+                get(servers.addresses[0], f"/retrieve{tmp_path}/part.mtl").read().endswith(b"Kd 0.0000 0.0000 1.0000\n")
+            )
+    finally:
+        servers.close()
+
+
+def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
+    """Swift's page is changed as it is served: an update of Swift may need another change."""
+    (path,) = (path for path in page_files() if path.endswith("/shapes.js"))
+    served = get(servers.addresses[0], path).read()
+    assert served.count(b"const objLoader = new OBJLoader()") == 2  # the page's own, and the one for each load
