@@ -25,7 +25,7 @@ setup(
     license="MIT",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["td3_robot*", "envs*", "configs*"]),
-    package_data={"": ["*.yaml", "*.css", "*.js"]},
+    package_data={"": ["*.yaml", "*.css", "*.js", "*.json"]},
     install_requires=[
         "torch>=2.6",
         "numpy>=1.26",

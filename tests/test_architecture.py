@@ -3,6 +3,8 @@
 import ast
 import graphlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,35 @@ def test_the_simulating_half_knows_the_seam_alone():
     assert reached_from("td3_robot.evaluation") <= {"td3_robot.vec_env", "td3_robot.seeds"}  # both halves measure
 
 
+DEPLOYED = [path for path in SOURCES if name_of(path).startswith("td3_robot.deploy")]
+VENDORS = {"rtde_control", "rtde_receive", "franky", "rclpy", "std_msgs", "sensor_msgs"}  # each in its adapter alone
+
+
+def test_what_is_deployed_imports_nothing_else():
+    """So that it can be copied onto a robot's computer: the standard library, numpy and onnxruntime."""
+    allowed = set(sys.stdlib_module_names) | {"numpy", "onnxruntime", "td3_robot"}
+    for path in DEPLOYED:
+        assert all(name.startswith("td3_robot.deploy") for name in imports_of(path)), path.name
+        modules = {n.module for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)}
+        modules |= {a.name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import) for a in n.names}
+        strangers = {module.split(".")[0] for module in modules} - allowed
+        assert strangers <= (VENDORS if "adapters" in path.parts else set()), f"{path.name} imports {strangers}"
+
+
+def test_what_is_deployed_is_imported_without_the_rest():
+    names = [name_of(path) for path in DEPLOYED]
+    script = (
+        "import sys, importlib\n"
+        "for name in ('torch', 'roboticstoolbox', 'spatialmath', 'yaml', 'envs', 'td3_robot.errors', 'gymnasium'):\n"
+        "    sys.modules[name] = None\n"  # importing it raises ImportError
+        f"for name in {names}: importlib.import_module(name)\n"
+        "from td3_robot.deploy import SafetyFilter\n"
+        "safe = SafetyFilter.for_robot('panda'); safe.reset(safe.robot.home); print(safe([0.1] * 7).shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "(7,)", done.stderr
+
+
 def test_no_module_imports_a_script():
     assert not {"train", "evaluate"} & set().union(*GRAPH.values())
 
@@ -104,6 +135,7 @@ BESIDE = {  # rooms that stand on the floors without being one, and all of ours 
     "from_gymnasium": set(),
     "fit_collision": {"robots", "collision"},
     "urdf": {"robots"},
+    "description": {"robots", "collision"},
 }
 
 

@@ -1,0 +1,52 @@
+"""A serial arm's poses, for a few configurations at once.
+
+T_be(q) = A_0 J(q_0) A_1 J(q_1) ... A_n, in which every joint J turns about, or slides along, its own +z axis.
+Frame i is carried by the first i joints: frame 0 stands still, its z axis is joint 0's, and frame n is the TCP.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A serial chain of n joints.
+
+    Attributes:
+        constants: (n+1, 4, 4) the transforms A_i above.
+        prismatic: (n,) bool; False is a revolute joint.
+    """
+
+    constants: np.ndarray
+    prismatic: np.ndarray
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.prismatic)
+
+    def frames(self, q: np.ndarray) -> np.ndarray:
+        """(m, n) joint positions [rad or m] -> (m, n+1, 4, 4) the frames above, in the base frame."""
+        A = self.constants[1:]
+        turn = np.where(self.prismatic, 0.0, q)[..., None]
+        c, s = np.cos(turn), np.sin(turn)
+        steps = np.empty((*q.shape, 4, 4))
+        steps[..., 0, :] = c * A[:, 0] - s * A[:, 1]
+        steps[..., 1, :] = s * A[:, 0] + c * A[:, 1]
+        steps[..., 2:, :] = A[:, 2:]
+        steps[..., 2, 3] += np.where(self.prismatic, q, 0.0)
+        frames = np.empty((len(q), self.n + 1, 4, 4))
+        frames[:, 0] = self.constants[0]
+        for i in range(self.n):
+            np.matmul(frames[:, i], steps[:, i], out=frames[:, i + 1])
+        return frames
+
+    def jacobian(self, frames: np.ndarray) -> np.ndarray:
+        """(m, 6, n): joint velocities -> the TCP's linear [m/s] and angular [rad/s] velocity in the base frame, from
+        `frames` (Siciliano et al., "Robotics", eq. 3.30).
+        """
+        axes, origins = frames[:, :-1, :3, 2], frames[:, :-1, :3, 3]
+        linear = np.cross(axes, frames[:, -1:, :3, 3] - origins)
+        slides = self.prismatic[:, None]
+        return np.concatenate((np.where(slides, axes, linear), np.where(slides, 0.0, axes)), 2).swapaxes(1, 2)

@@ -1,0 +1,109 @@
+"""The whole filter: what is refused, and what holds where the arm's shape counts too."""
+
+import numpy as np
+import pytest
+
+from td3_robot.deploy import DeployError, Obstacles, Robot, SafetyFilter
+
+PANDA = Robot.load("panda")
+TABLE = Obstacles(ground=0.0, boxes=np.array([[0.5, 0.0, 0.15, 0.1, 0.1, 0.15, 1.0, 0.0, 0.0, 0.0]]))
+
+
+def started(q=PANDA.home, **options) -> SafetyFilter:
+    safe = SafetyFilter(PANDA, **options)
+    safe.reset(q)
+    return safe
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_command_that_is_no_number_is_a_stop(bad):
+    safe = started()
+    for _ in range(100):
+        safe(np.full(7, 0.2))
+    assert safe.refused == "" and np.allclose(safe.state.v, 0.2)
+    command = np.full(7, 0.2)
+    command[3] = bad
+    for _ in range(200):
+        qd = safe(command)
+        assert np.isfinite(qd).all()
+    assert "not finite" in safe.refused and not qd.any()
+
+
+@pytest.mark.parametrize("bad", [np.zeros(6), np.zeros((1, 7)), 0.0, "fast", None, [[1], [2, 3]]])
+def test_another_shape_is_refused_and_nothing_moves_on(bad):
+    safe = started()
+    safe(np.full(7, 0.2))
+    before = safe.state
+    with pytest.raises(DeployError, match="command must"):
+        safe(bad)
+    assert safe.state is before and safe.brake().shape == (7,)
+
+
+def test_a_command_is_spread_over_its_period():
+    safe = started(command_rate=20.0)
+    sent = np.array([safe(np.full(7, 0.1)) for _ in range(60)])
+    assert np.allclose(sent[24], 0.05, atol=0.01)  # half way, half of it
+    assert np.allclose(sent[-1], 0.1) and (np.diff(sent, axis=0) > -1e-9).all()
+
+
+def test_it_cannot_start_where_it_could_not_stop():
+    with pytest.raises(DeployError, match="joint 4"):
+        started(np.zeros(7))
+    with pytest.raises(DeployError, match="cannot start here: it would come within"):
+        started(np.array([0.0, 1.7, 0.0, -0.1, 0.0, 1.0, 0.0]), obstacles=Obstacles(ground=0.0))
+    with pytest.raises(DeployError, match="reset"):
+        SafetyFilter(PANDA)(np.zeros(7))
+
+
+@pytest.mark.parametrize("name", ["panda", "ur5e", "fr3"])
+def test_adversarial_commands_through_the_whole_filter(name):
+    """NaN, infinities, +-1e30 and bounds in turn, with obstacles and a TCP speed: every limit holds in every tick."""
+    robot, rng = Robot.load(name), np.random.default_rng(0)
+    safe = SafetyFilter(robot, obstacles=TABLE, tcp_speed=0.8)
+    home = robot.home if name != "ur5e" else np.array([1.5, -1.5, 1.4, -1.47, -1.57, 0.0])
+    safe.reset(home)
+    limits, h = robot.limits, safe.h
+    q, v, a = safe.state
+    reasons = set()
+    for tick in range(1000):
+        if tick % 40 == 0:
+            bad = rng.choice([np.nan, np.inf, -np.inf, 1e30, -1e30], limits.n)
+            bounds = np.sign(rng.uniform(-1, 1, limits.n)) * limits.velocity
+            command = bad if rng.uniform() < 0.2 else bounds
+        sent = safe(command)
+        reasons.add(safe.refused)
+        acceleration = (sent - v) / h
+        slowest, fastest = limits.velocity_at(q)
+        assert (sent >= slowest).all() and (sent <= fastest).all()
+        assert (np.abs(acceleration) <= limits.acceleration).all()
+        assert (np.abs(acceleration - a) <= h * limits.jerk).all()
+        q, v, a = q + h * sent, sent, acceleration
+        assert (q >= limits.lower).all() and (q <= limits.upper).all()
+        if tick % 5 == 0:
+            frames = robot.chain.frames(q[None])
+            assert robot.capsules.clearance(frames, TABLE)[0] >= 0.0
+            assert np.linalg.norm(robot.chain.jacobian(frames)[0, :3] @ v) <= 0.8
+    assert {"", "the command is not finite"} <= reasons
+
+
+def test_it_goes_up_to_an_obstacle_and_away_again():
+    safe = started(obstacles=TABLE)
+    robot = safe.robot
+    toward = np.array([0.0, 0.4, 0.0, -0.4, 0.0, 0.4, 0.0])  # down
+    clearance = lambda: robot.capsules.clearance(robot.chain.frames(safe.state.q[None]), TABLE)[0]  # noqa: E731
+    start = clearance()
+    for _ in range(2000):
+        safe(toward)
+    near = clearance()
+    assert 0.005 <= near < min(0.02, start)
+    for _ in range(300):
+        safe(-toward)
+    assert clearance() > near + 0.02
+
+
+def test_values_that_cannot_be_are_refused():
+    for options in (dict(speed=0.0), dict(speed=1.5), dict(tcp_speed=-1.0), dict(rate=10.0), dict(margin=9.0)):
+        with pytest.raises(DeployError):
+            SafetyFilter(PANDA, **options)
+    with pytest.raises(DeployError, match="no robot 'pandaa'"):
+        SafetyFilter.for_robot("pandaa")
