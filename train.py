@@ -55,6 +55,8 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"steps must be above exploration.start_steps, before which nothing is learnt, got {both}")
 
     with contextlib.ExitStack() as cleanup:
+        for environments in (env, evaluation_env):
+            cleanup.callback(getattr(environments, "close", lambda: None))
         display = Display(config.steps)
         callbacks = [display, *make_callbacks(config)]
         if arguments.swift:  # before the run folder is made: where there is no browser, nothing else happens
@@ -65,10 +67,12 @@ def main(argv: list[str]) -> int:
         source = Collector(agent, env, config, guide) if online else Dataset(agent, env.device, config)
         trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks)
         if arguments.resume:
-            trainer.resume()
+            lost = trainer.resume()
             if trainer.steps >= config.steps:
                 print(f"{folder.name} is finished after {trainer.steps} steps; raise --steps to train on")
                 return 0
+            for sentence in lost:
+                print(sentence)
         save_config(config, folder / "config.yaml")
         trainer.trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
         if config.mlflow:

@@ -60,8 +60,8 @@ def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
     """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
 
     Args:
-        config: anything with `env`, `robot`, `task`, `gripper`, `tcp`, `sparse`, `guard`, `device` and `seed`, as a
-            run's configuration.
+        config: anything with `env`, `vector`, `time_limit`, `robot`, `task`, `gripper`, `tcp`, `sparse`, `guard`,
+            `device` and `seed`, as a run's configuration.
         num_envs: B.
         seed: in place of the configuration's.
 
@@ -74,7 +74,8 @@ def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
         return make(config.robot, config.task, num_envs, config.device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
-    return make_gymnasium(config.env, num_envs, config.device, seed)
+    options = {"vector": config.vector, "time_limit": config.time_limit}
+    return make_gymnasium(config.env, num_envs, config.device, seed, **options)
 
 
 def make_task(name: str) -> Task:

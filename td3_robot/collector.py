@@ -11,7 +11,7 @@ from td3_robot.evaluation import Policy
 from td3_robot.noise import UncertaintyScale, make_noise
 from td3_robot.normalizer import RewardScaler
 from td3_robot.replay import Batch
-from td3_robot.replay.make import MakeReplay, make_replay, require_agreement, shaped
+from td3_robot.replay.make import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
 from td3_robot.vec_env import VecEnv
@@ -36,7 +36,8 @@ class Collector:
         replay: what was seen.
 
     Raises:
-        ConfigError: hindsight where there are no goals, not enough memory, or an agent made with other options.
+        ConfigError: hindsight where there are no goals, not enough memory, or n-step returns of another discount
+            than the agent's.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Collector:
         self._agent, self._env, self._config = agent, env, config
         self.generator = torch.Generator(env.device).manual_seed(seed_of(config.seed, "exploration"))
         self.replay = make_replay((env.num_envs, env.o_dim, env.a_dim), config, self.generator, env)
-        require_agreement(agent.config, config, self.replay)
+        require_gamma(self.replay, agent.config.gamma)
         exploration = config.exploration
         self.noise = make_noise(
             exploration.kind,
@@ -124,24 +125,34 @@ class Collector:
         """Means over the episodes, those of the guide left out, that ended since the last call."""
         return self._episodes.take()
 
+    def _parts(self) -> dict[str, object]:
+        """What has a state of its own."""
+        parts = {
+            "noise": self.noise,
+            "uncertainty": self._uncertainty,
+            "scaler": self._scaler,
+            "guide": self._guide,
+            "episodes": self._episodes,
+        }
+        return {name: part for name, part in parts.items() if part is not None}
+
     def state_dict(self, with_replay: bool) -> dict:
         """All that the next step depends on, for an exact resume."""
         return {
             "env_steps": self.env_steps,
             "generator": self.generator.get_state(),
-            "noise": self.noise.state_dict(),
-            "uncertainty": self._uncertainty.state_dict() if self._uncertainty is not None else None,
-            "scaler": self._scaler.state_dict() if self._scaler is not None else None,
-            "guide": self._guide.state_dict() if self._guide is not None else None,
-            "episodes": self._episodes.state_dict(),
+            **{name: part.state_dict() for name, part in self._parts().items()},
             "observation": self.observation,
             "refill_until": self._refill_until,
             "env": self._env.state_dict(),
             "replay": self.replay.state_dict() if with_replay else None,
         }
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict) -> list[str]:
         """Take back what `state_dict` gave. Without a saved replay the policy first collects a new one.
+
+        Returns:
+            What could not be restored, a sentence each.
 
         Raises:
             ConfigError: the run had another number of environments.
@@ -150,15 +161,9 @@ class Collector:
             raise ConfigError(f"envs must stay {len(state['observation'])} in a resumed run, got {self._env.num_envs}")
         self.env_steps = state["env_steps"]
         self.generator.set_state(state["generator"])
-        self.noise.load_state_dict(state["noise"])
-        if self._uncertainty is not None and state.get("uncertainty") is not None:
-            self._uncertainty.load_state_dict(state["uncertainty"])
-        if self._scaler is not None and state["scaler"] is not None:
-            self._scaler.load_state_dict(state["scaler"])
-        if self._guide is not None and state.get("guide") is not None:
-            self._guide.load_state_dict(state["guide"])
-        if "episodes" in state:
-            self._episodes.load_state_dict(state["episodes"])
+        for name, part in self._parts().items():
+            if state.get(name) is not None:  # the run may have been without it
+                part.load_state_dict(state[name])
         self._refill_until = state["refill_until"]
         if state["replay"] is None:
             refill = min(self._config.exploration.start_steps, _REFILL_BATCHES * self._config.replay.batch_size)
@@ -166,8 +171,10 @@ class Collector:
         else:
             self.replay.load_state_dict(state["replay"])
         self.observation = self._env.load_state_dict(state["env"])
-        if not torch.equal(self.observation, state["observation"].to(self._env.device)):
-            self._begin_episodes()
+        if torch.equal(self.observation, state["observation"].to(self._env.device)):
+            return []
+        self._begin_episodes()
+        return ["the environments cannot be restored: new episodes begin"]
 
     def _begin_episodes(self) -> None:
         """The environments have begun new episodes, so that nothing of the old ones goes on."""

@@ -15,6 +15,7 @@ from td3_robot.schedules import SCHEDULES
 NORMS = ("none", "layer", "batch")
 INITS = ("default", "orthogonal")
 NOISES = ("gaussian", "ou", "pink")
+VECTORS = ("sync", "async")
 HINDSIGHT = ("none", "future", "final", "episode")
 
 LAYERS = 64  # of a network
@@ -29,6 +30,7 @@ THREADS = Range(1, 1024, "systems refuse to start more")
 SECONDS = Range(0, 1e9, "thirty years", above=True)
 
 _COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset is None)
+_GYMNASIUM = Need("env, a Gymnasium id", lambda c: c.env is not None)
 _NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
 _GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
 _PRIORITIES = Need("replay.prioritized true", lambda c: c.replay.prioritized)
@@ -244,6 +246,8 @@ class Config:
         sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
         env: Gymnasium id to train on in place of a robot and its task.
+        vector: Gymnasium environments step one after the other (sync) or each in a process of its own (async).
+        time_limit: Steps after which an episode of a Gymnasium environment is cut, in place of its own limit.
         dataset: File of transitions to learn from offline; nothing is collected, and steps counts gradient steps.
         start_from: Run, checkpoint folder or older file prefix whose networks this run begins with.
         run: Name of the new folder in checkpoints; by default the next free runN.
@@ -271,6 +275,8 @@ class Config:
     sparse: bool = option(False, fixed=True)
     guard: bool = option(False, fixed=True)
     env: str | None = option(None, fixed=True)
+    vector: str = option("sync", VECTORS, needs=(_GYMNASIUM,))
+    time_limit: int | None = option(None, STEPS, fixed=True, needs=(_GYMNASIUM,))
     dataset: Path | None = option(None, fixed=True)
     start_from: Path | None = option(None, fixed=True)
     run: str | None = None

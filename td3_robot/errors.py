@@ -18,6 +18,10 @@ class CheckpointError(Td3RobotError):
     """A checkpoint folder is missing, incomplete, damaged or of another robot or network."""
 
 
+class EnvError(Td3RobotError):
+    """An environment of somebody else's raised, ended or broke the rules in the middle of a run."""
+
+
 class ViewerError(Td3RobotError):
     """The browser view cannot be shown on this machine."""
 

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from td3_robot.errors import EnvError
 from td3_robot.seeds import seed_of
 from td3_robot.vec_env import VecEnv
 
+LONGEST = 50_000  # steps of an episode that is evaluated; the longest limit in use is that of Atari games, 27,000
 Policy = Callable[[Tensor], Tensor]  # observation (B, o_dim) -> action (B, a_dim)
 
 
@@ -34,7 +36,9 @@ class Rollout:
 
 
 @torch.no_grad()
-def rollout(policy: Policy, env: VecEnv, observation: Tensor, keep: tuple[str, ...] | None = None) -> Rollout:
+def rollout(
+    policy: Policy, env: VecEnv, observation: Tensor, keep: tuple[str, ...] | None = None, limit: int = LONGEST
+) -> Rollout:
     """Play from a fresh reset until every environment has ended its first episode.
 
     Rows of a step that are no transition (`Step.valid`) belong to no episode, so they neither count nor end one.
@@ -42,10 +46,20 @@ def rollout(policy: Policy, env: VecEnv, observation: Tensor, keep: tuple[str, .
     Args:
         observation: (B, o_dim), as `env.reset` returned it.
         keep: names of `Step.info` to collect, as far as the environment reports them; None collects all.
+        limit: steps of the longest episode.
+
+    Raises:
+        EnvError: an episode is still running after that.
     """
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     rewards, alives, actions, infos = [], [], [], []
     while running.any():
+        if len(rewards) == limit:
+            name = getattr(env, "name", type(env).__name__)
+            raise EnvError(
+                f"env {name!r}: an episode is still running after {limit:,} steps; give it a limit: --time_limit, or"
+                " max_episode_steps where it is registered"
+            )
         action = policy(observation)
         step = env.step(action)
         alive = running if step.valid is None else running & step.valid

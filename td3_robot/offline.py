@@ -10,7 +10,7 @@ from td3_robot.config import Config
 from td3_robot.datasets import load_dataset
 from td3_robot.errors import ConfigError
 from td3_robot.replay import Batch
-from td3_robot.replay.make import MakeReplay, make_replay, require_agreement, shaped
+from td3_robot.replay.make import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.seeds import seed_of
 
 
@@ -26,8 +26,8 @@ class Dataset:
         make_replay: makes the replay, in place of the one that `config` describes.
 
     Raises:
-        ConfigError: the file cannot be used, is of observations or actions of other widths than the agent's, or the
-            agent was made with other options.
+        ConfigError: the file cannot be used, or is of observations or actions of other widths, or n-step returns of
+            another discount, than the agent's.
     """
 
     env_steps = 0
@@ -47,7 +47,7 @@ class Dataset:
         whole = dataclasses.replace(config.replay, capacity=max(len(data.state), config.replay.batch_size))
         shape = (1, agent.o_dim, agent.a_dim)
         self.replay = make_replay(shape, dataclasses.replace(config, replay=whole, envs=1), self.generator, None)
-        require_agreement(agent.config, config, self.replay)
+        require_gamma(self.replay, agent.config.gamma)
         reward = shaped(data.reward, config.reward)
         self.replay.fill(*(x[:, None] for x in data._replace(reward=reward)))  # one environment's time
 
@@ -72,7 +72,8 @@ class Dataset:
         sampler = self.replay.sampler.state_dict(self.replay.oldest_first())
         return {"generator": self.generator.get_state(), "replay": None, "sampler": sampler}
 
-    def load_state_dict(self, state: dict) -> None:
-        """Take back what `state_dict` gave."""
+    def load_state_dict(self, state: dict) -> list[str]:
+        """Take back what `state_dict` gave, all of it."""
         self.generator.set_state(state["generator"])
         self.replay.sampler.load_state_dict(state["sampler"], self.replay.oldest_first())
+        return []

@@ -31,5 +31,5 @@ class Source(Protocol):
     def state_dict(self, with_replay: bool) -> dict:
         """All that the next batches depend on, as tensors and plain values; `replay` of it is None without it."""
 
-    def load_state_dict(self, state: dict) -> None:
-        """Take back what `state_dict` gave."""
+    def load_state_dict(self, state: dict) -> list[str]:
+        """Take back what `state_dict` gave. Returns what could not be restored, a sentence each."""

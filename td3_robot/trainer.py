@@ -278,8 +278,11 @@ class Trainer:
         checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state}, about)
         self._saved_at = time.perf_counter()
 
-    def resume(self) -> None:
+    def resume(self) -> list[str]:
         """Take up where `last` left off. Without a saved replay the policy first collects a new one.
+
+        Returns:
+            What could not be restored, a sentence each.
 
         Raises:
             CheckpointError: there is no resume point, it is damaged, or its networks have other shapes.
@@ -291,13 +294,14 @@ class Trainer:
         state = states.get("trainer_state", {})
         if missing := sorted(_TRAINER_STATE - state.keys()):
             raise CheckpointError(f"{self.folder / LAST}: trainer_state lacks {', '.join(missing)}")
-        self.source.load_state_dict(state["source"])
+        lost = self.source.load_state_dict(state["source"])
         self.agent.load_state_dicts(states)
         self.agent.gradient_steps = state["gradient_steps"]
         self.best, self.solved_at_s = tuple(state["best"]), state["solved_at_s"]
         self._started -= state["wall_s"]
         self.agent.generator.set_state(state["target_generator"])
         self._interval = Interval(*self._counters)
+        return lost
 
 
 def _agree(agent: TD3Config, config: TD3Config) -> None:

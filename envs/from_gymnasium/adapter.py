@@ -3,13 +3,18 @@
 Autoreset modes: https://farama.org/Vector-Autoreset-Mode
 """
 
+import warnings
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
-from td3_robot.errors import ConfigError, NotFiniteError
+from envs.from_gymnasium.checked import one_line
+from envs.from_gymnasium.processes import dead
+from td3_robot.errors import ConfigError, EnvError, NotFiniteError, Td3RobotError
 from td3_robot.vec_env import Step
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")  # their order in our flat observation
@@ -28,7 +33,7 @@ class GymnasiumEnv:
 
     Observations are flattened to float32; those of a goal environment are `observation`, `achieved_goal` and
     `desired_goal`, one after the other. Actions in [-1, 1] are clipped and scaled to the bounds of the Box, each
-    dimension by its own; a Box of integers gets the nearest ones.
+    dimension by its own; for a Box of integers [-1, 1] is divided evenly among them.
 
     The successor is the true one under every autoreset mode. SAME_STEP: it is in `infos["final_obs"]`. NEXT_STEP:
     the step after an end ignores its action and only starts an episode, so its row is marked in `Step.valid`.
@@ -54,7 +59,7 @@ class GymnasiumEnv:
     def __init__(self, vector_env: VectorEnv, device: torch.device | str = "cpu", seed: int = 0, name: str = ""):
         self.name = name or (vector_env.spec.id if vector_env.spec else type(vector_env.unwrapped).__name__)
         self.num_envs, self.device = vector_env.num_envs, torch.device(device)
-        self._gym = vector_env
+        self._gym, self._seed, self._steps = vector_env, seed, 0
         self._autoreset = vector_env.metadata.get("autoreset_mode")
         if not isinstance(self._autoreset, AutoresetMode):
             raise ConfigError(f"env {self.name!r}: metadata['autoreset_mode'] must be an AutoresetMode")
@@ -91,8 +96,8 @@ class GymnasiumEnv:
 
     def _probe(self) -> None:
         """One step ahead of all others, to learn whether success is reported."""
-        _, infos = self._gym.reset(seed=0)
-        *_, stepped = self._gym.step(self._to_bounds(torch.zeros(self.num_envs, self.a_dim)))
+        _, infos = self._ask(self._gym.reset, seed=0)
+        *_, stepped = self._ask(self._gym.step, self._to_bounds(torch.zeros(self.num_envs, self.a_dim)))
         sources = (infos, stepped, stepped.get("final_info", {}))
         self._reports_success = any(key in source for source in sources for key in _SUCCESS_KEYS)
 
@@ -107,7 +112,7 @@ class GymnasiumEnv:
         return int(np.random.SeedSequence([self._seed, self._steps]).generate_state(1)[0])
 
     def _start(self, stream: int | None) -> Tensor:
-        observed, _ = self._gym.reset(seed=stream)
+        observed, _ = self._ask(self._gym.reset, seed=stream)
         self._ended = np.zeros(self.num_envs, bool)
         observation = self._flat(observed)
         self._require_finite("observation", observation, "after reset")
@@ -118,9 +123,10 @@ class GymnasiumEnv:
 
         Raises:
             ConfigError: action is not (B, a_dim).
+            EnvError: an environment raised, broke the rules of Gymnasium, or its process ended.
             NotFiniteError: an action, observation or reward is NaN or infinite.
         """
-        observed, reward, terminated, truncated, infos = self._gym.step(self._to_bounds(action))
+        observed, reward, terminated, truncated, infos = self._ask(self._gym.step, self._to_bounds(action))
         self._steps += 1
         # copies: a vector environment may use its arrays again, at its next step or at the reset below
         reward, terminated, truncated = np.array(reward, np.float32), np.array(terminated), np.array(truncated)
@@ -132,7 +138,7 @@ class GymnasiumEnv:
         elif done.any() and self._autoreset == AutoresetMode.SAME_STEP:
             next_observation = self._with_finals(observation, infos, done)
         elif done.any():
-            observation = self._flat(self._gym.reset(options={"reset_mask": done})[0])
+            observation = self._flat(self._ask(self._gym.reset, options={"reset_mask": done})[0])
         for what, values in (("observation", next_observation), ("observation", observation), ("reward", reward)):
             self._require_finite(what, values, f"at step {self._steps}")
         return Step(
@@ -145,6 +151,23 @@ class GymnasiumEnv:
             valid=valid,
         )
 
+    def _ask(self, method: Callable, *args, **kwargs) -> tuple:
+        """What the vector environment answers.
+
+        Raises:
+            EnvError: it raised, or one of its processes is gone.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", module="gymnasium")  # it prints the tracebacks of its processes
+                return method(*args, **kwargs)
+        except Td3RobotError:
+            raise
+        except Exception as error:  # somebody else's code, which may fail in any way
+            what = dead(self._gym) or f"raised {one_line(error)}"
+            where = f"step {self._steps + 1} after reset(seed={self._seed})"
+            raise EnvError(f"env {self.name!r}, {where}: {what}") from error
+
     def _to_bounds(self, action: Tensor) -> np.ndarray:
         """Actions (B, a_dim) in [-1, 1] as the environment takes them, (B, ...)."""
         if action.shape != (self.num_envs, self.a_dim):
@@ -152,9 +175,11 @@ class GymnasiumEnv:
         unit = action.detach().cpu().numpy().astype(float)
         if not np.isfinite(unit).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
-        scaled = np.clip(self._middle + self._half * unit, self._low, self._high)
         if np.issubdtype(self._action_space.dtype, np.integer):
-            scaled = np.rint(scaled)
+            scaled = self._low + np.floor((unit + 1.0) / 2.0 * (self._high - self._low + 1.0))
+        else:
+            scaled = self._middle + self._half * unit
+        scaled = np.clip(scaled, self._low, self._high)
         return scaled.astype(self._action_space.dtype).reshape(self.num_envs, *self._action_space.shape)
 
     def _flat(self, observed: np.ndarray | dict[str, np.ndarray], count: int | None = None) -> np.ndarray:
@@ -205,5 +230,5 @@ class GymnasiumEnv:
         return self._start(self._stream())
 
     def close(self) -> None:
-        """End the environments and free what they hold."""
+        """End the environments, their processes too, and free what they hold."""
         self._gym.close()

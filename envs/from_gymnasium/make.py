@@ -1,6 +1,7 @@
 """Any Gymnasium id as a VecEnv."""
 
 import difflib
+import functools
 import importlib
 import importlib.util
 
@@ -8,12 +9,13 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FlattenObservation
 
 from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
+from envs.from_gymnasium.checked import Checked, one_line
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
-from td3_robot.errors import ConfigError
+from envs.from_gymnasium.processes import VECTORS, vectorized
+from td3_robot.errors import ConfigError, unknown
 
 _MUJOCO = "'mujoco>=3.8,<3.12'"  # MuJoCo 4 breaks the Fetch environments
 # Packages that register their ids when imported: how those ids begin, the module, what to install.
@@ -45,9 +47,15 @@ class DiscreteAsBox(gym.ActionWrapper):
 
 
 def make_gymnasium(
-    env_id: str, num_envs: int = 1, device: torch.device | str = "cpu", seed: int = 0
+    env_id: str,
+    num_envs: int = 1,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+    *,
+    vector: str = "sync",
+    time_limit: int | None = None,
 ) -> GymnasiumEnv | GoalGymnasiumEnv:
-    """Build B copies of a Gymnasium environment, stepped one after the other.
+    """Build B copies of a Gymnasium environment.
 
     Goal environments whose `compute_reward` needs nothing from the info become a GoalVecEnv. Discrete actions become
     scores (DiscreteAsBox); observations that are neither a Box nor a goal dictionary are flattened as
@@ -59,15 +67,21 @@ def make_gymnasium(
         num_envs: copies.
         device: where tensors go; the environments run on the CPU.
         seed: of the first episodes.
+        vector: "sync", the copies step one after the other, or "async", each in a process of its own, which pays where
+            a step takes longer than about 0.1 ms.
+        time_limit: steps after which an episode is truncated, in place of the environment's own limit.
 
     Raises:
+        EnvError: an environment that raises or returns what it should not.
         ConfigError: no such id, something it needs is not installed, or spaces that cannot be learned with.
         NotFiniteError: the first observations are NaN or infinite.
     """
     if num_envs < 1:
         raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
+    if vector not in VECTORS:
+        raise unknown("vector", vector, VECTORS)
     _find(env_id)
-    copies = SyncVectorEnv([lambda: _make_one(env_id)] * num_envs, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    copies = vectorized(functools.partial(_make_one, env_id, time_limit), num_envs, vector)
     if is_goal_space(copies.single_observation_space) and (rules := _goal_rules(env_id)):
         return GoalGymnasiumEnv(copies, rules, device, seed, env_id)
     return GymnasiumEnv(copies, device, seed, env_id)
@@ -87,29 +101,44 @@ def _find(env_id: str) -> None:
             remedy = f"; pip install {needs}" if needs != module else ""
             raise ConfigError(f"env {env_id!r} needs {module} ({error}){remedy}") from None
         except Exception as error:  # a module of the user's own, which may fail in any way
-            raise ConfigError(f"env {env_id!r}: module {module} cannot be imported: {_one_line(error)}") from None
+            raise ConfigError(f"env {env_id!r}: module {module} cannot be imported: {one_line(error)}") from None
     try:
         gym.spec(name)
     except (gym.error.VersionNotFound, gym.error.DeprecatedEnv) as error:
-        raise ConfigError(f"env {env_id!r}: {_one_line(error)}") from None
+        raise ConfigError(f"env {env_id!r}: {one_line(error)}") from None
     except gym.error.Error:
         near = [repr(known) for known in difflib.get_close_matches(name, gym.registry, n=3)]
         hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.pprint_registry() lists the known ones"
         raise ConfigError(f"unknown env {env_id!r}; {hint}") from None
 
 
-def _make_one(env_id: str) -> gym.Env:
+def _make_one(env_id: str, time_limit: int | None = None) -> gym.Env:
+    """One copy, checked; called in a process of its own it knows only what it imports."""
+    _find(env_id)
     try:
-        env = gym.make(env_id, disable_env_checker=True)
+        env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True)
     except Exception as error:  # an environment's own code, which may fail in any way
         no_mujoco = "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None
         hint = f"; pip install {_MUJOCO}" if no_mujoco else ""
-        raise ConfigError(f"env {env_id!r} cannot be made: {_one_line(error)}{hint}") from None
+        raise ConfigError(f"env {env_id!r} cannot be made: {one_line(error)}{hint}") from None
+    env = _check_innermost(env, env_id)
     if isinstance(env.action_space, spaces.Discrete):
         env = DiscreteAsBox(env)
     space = env.observation_space
     if not isinstance(space, spaces.Box) and not is_goal_space(space) and space.is_np_flattenable:
         env = FlattenObservation(env)
+    return env
+
+
+def _check_innermost(env: gym.Env, name: str) -> gym.Env:
+    """The same with its core checked, so that none of Gymnasium's own wrappers meets what is wrong."""
+    outer, core = None, env
+    while isinstance(core, gym.Wrapper):
+        outer, core = core, core.env
+    checked = Checked(core, name)
+    if outer is None:
+        return checked
+    outer.env = checked
     return env
 
 
@@ -121,7 +150,3 @@ def _goal_rules(env_id: str) -> GoalRules | None:
     except Exception:  # no compute_reward, or one that needs what only a step knows
         env.close()
         return None
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,12 +1,11 @@
 """The replay that a configuration describes; whoever wants another one makes it here or passes a function like this."""
 
-import dataclasses
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from td3_robot.config import Config, RewardConfig, TD3Config
+from td3_robot.config import Config, RewardConfig
 from td3_robot.errors import ConfigError
 from td3_robot.replay.buffer import ReplayBuffer
 from td3_robot.replay.hindsight import Hindsight
@@ -62,16 +61,11 @@ def _hindsight(config: Config, env: VecEnv | None) -> Hindsight:
     return Hindsight(relabel, env.achieved_goal, config.replay.hindsight, config.replay.hindsight_ratio)
 
 
-def require_agreement(made: TD3Config, config: Config, replay: ReplayBuffer) -> None:
-    """Hold the options an agent was `made` with to those of the run, and the discount of n-step returns to both.
+def require_gamma(replay: ReplayBuffer, gamma: float) -> None:
+    """Hold n-step returns to the discount that the agent learns with.
 
     Raises:
-        ConfigError: names the option and both values.
+        ConfigError: they are of another one.
     """
-    for option in dataclasses.fields(TD3Config):
-        here, there = (getattr(part, option.name) for part in (config.td3, made))
-        if here != there:
-            raise ConfigError(f"td3.{option.name} is {here} in the configuration, but the agent was made with {there}")
-    gamma = replay.reader.gamma if isinstance(replay.reader, NStep) else made.gamma
-    if gamma != made.gamma:
-        raise ConfigError(f"the replay sums rewards with gamma {gamma}, but the agent was made with {made.gamma}")
+    if isinstance(replay.reader, NStep) and replay.reader.gamma != gamma:
+        raise ConfigError(f"the replay sums rewards with gamma {replay.reader.gamma}, but the agent has {gamma}")

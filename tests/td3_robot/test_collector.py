@@ -204,7 +204,8 @@ def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, 
     n_step = dataclasses.replace(CONFIG.replay, n_step=5)
     first = collect(3, env=forgetful(4, 0), replay=n_step)
     second = collect(0, env=forgetful(4, 0), replay=n_step)
-    second.load_state_dict(first.state_dict(with_replay=True))
+    lost = second.load_state_dict(first.state_dict(with_replay=True))
+    assert lost == ["the environments cannot be restored: new episodes begin"]
     for _ in range(2):
         second.collect(0.0)
     batch = second.replay.sample(2000)
@@ -271,12 +272,12 @@ def test_it_takes_a_replay_of_its_users_own(collect, point_env):
 def test_an_agent_with_another_discount_than_the_n_step_returns_is_refused(point_env):
     n_step = dataclasses.replace(CONFIG, replay=dataclasses.replace(CONFIG.replay, n_step=3))
     agent = TD3(3, 2, hidden=(16,), gamma=0.9)
-    with pytest.raises(ConfigError, match="td3.gamma is 0.5 in the configuration, but the agent was made with 0.9"):
+    with pytest.raises(ConfigError, match="sums rewards with gamma 0.5, but the agent has 0.9"):
         Collector(agent, point_env(4, 0), n_step)
 
     def mine(shape, config, generator, env):
         return ReplayBuffer(400, *shape, env.device, generator, reader=NStep(3, 0.7))
 
     agent = TD3(3, 2, hidden=(16,), gamma=0.5)
-    with pytest.raises(ConfigError, match="sums rewards with gamma 0.7, but the agent was made with 0.5"):
+    with pytest.raises(ConfigError, match="sums rewards with gamma 0.7, but the agent has 0.5"):
         Collector(agent, point_env(4, 0), CONFIG, make_replay=mine)

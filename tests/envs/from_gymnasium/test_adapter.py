@@ -193,6 +193,15 @@ def test_actions_are_scaled_to_the_bounds_of_each_dimension():
 
 def test_a_box_of_integers_gets_integers():
     assert sent([-1.0, 0.3, 1.0], [0, 0, 0], [4, 4, 4], np.int64) == [0, 3, 4]
+    assert sent([-9.0, 9.0, -0.999], [-2, -2, 7], [2, 2, 8], np.int8) == [-2, 2, 7]
+
+
+def test_every_integer_of_a_box_has_an_equal_share_of_the_actions():
+    env = fixed(action_space=spaces.Box(-1, 3, (1000,), np.int64))
+    actions = torch.linspace(-0.9995, 0.9995, 1000).repeat(2, 1)
+    env.step(actions)
+    values, counts = np.unique(env._gym.envs[0].action, return_counts=True)
+    assert values.tolist() == [-1, 0, 1, 2, 3] and counts.tolist() == [200] * 5
 
 
 def test_shapes_of_actions_and_observations_are_the_environments_own():

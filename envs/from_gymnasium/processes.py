@@ -1,0 +1,69 @@
+"""Copies of an environment that step together: one after the other, or each in a process of its own."""
+
+import contextlib
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable
+
+import gymnasium as gym
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+VECTORS = ("sync", "async")
+
+
+def vectorized(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> VectorEnv:
+    """B copies that are reset in the step in which their episode ends.
+
+    Args:
+        make_one: makes a copy; for "async" also in another process.
+        num_envs: B.
+        vector: one of VECTORS.
+    """
+    options = {"copy": False, "autoreset_mode": AutoresetMode.SAME_STEP}
+    if vector == "sync":
+        return SyncVectorEnv([make_one] * num_envs, **options)
+    return Processes([_Undisturbed(make_one)] * num_envs, **options)
+
+
+class Processes(AsyncVectorEnv):
+    """Gymnasium's, but for its end: whatever state they are in, no process stays."""
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Ask the processes to close their environments; end those that have not within `timeout` seconds."""
+        patience = 0.0 if terminate else 3.0 if timeout is None else timeout
+        for pipe in self.parent_pipes:
+            with contextlib.suppress(OSError, AttributeError):  # closed; None after an error in its environment
+                pipe.send(("close", None))
+        deadline = time.monotonic() + patience
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.kill()
+            process.join()
+
+
+class _Undisturbed:
+    """Makes a copy in a process that leaves Ctrl-C and SIGTERM, which its whole group may get, to the learner.
+
+    The process ends when the learner says so or is gone.
+    """
+
+    def __init__(self, make_one: Callable[[], gym.Env]):
+        self._make_one = make_one
+
+    def __call__(self) -> gym.Env:
+        if multiprocessing.parent_process() is not None:
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                if number := getattr(signal, name, None):  # Windows has no SIGHUP
+                    signal.signal(number, signal.SIG_IGN)
+        return self._make_one()
+
+
+def dead(vector_env: VectorEnv) -> str:
+    """Which copies' processes are gone, and how they ended; "" where none is."""
+    gone = []
+    for number, process in enumerate(getattr(vector_env, "processes", ())):
+        process.join(0.1)
+        if process.exitcode is not None:
+            gone.append(f"the process of copy {number} has ended with exit code {process.exitcode}")
+    return ", ".join(gone[:3])
