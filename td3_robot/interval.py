@@ -16,23 +16,24 @@ class Interval:
 
     Attributes:
         steps: where the run was, in what its length is counted in.
-        sums: total and number of each loss, on the agent's device.
+        totals: the sum of each loss, on the agent's device.
     """
 
     def __init__(self, steps: int, env_steps: int, gradient_steps: int):
         self.steps, self._env_steps, self._gradient_steps = steps, env_steps, gradient_steps
         self._began = time.perf_counter()
-        self.sums: dict[str, tuple[Tensor, int]] = {}
+        self.totals: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
 
     def add(self, losses: dict[str, Tensor]) -> None:
         """Count the losses of a gradient step in."""
         for name, value in losses.items():
-            total, count = self.sums.get(name, (0.0, 0))
-            self.sums[name] = (total + value, count + 1)
+            self.totals[name] = self.totals.get(name, 0.0) + value
+            self._counts[name] = self._counts.get(name, 0) + 1
 
     def losses(self) -> dict[str, float]:
         """Their means, NaN for one that was not computed; reading them waits for the device."""
-        means = {name: float(total / count) for name, (total, count) in self.sums.items()}
+        means = {name: float(total / self._counts[name]) for name, total in self.totals.items()}
         return {name: means.get(name, math.nan) for name in LOSSES}
 
     def speeds(self, steps: int, env_steps: int, gradient_steps: int, total: int) -> dict[str, float]:

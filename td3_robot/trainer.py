@@ -8,21 +8,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
 from td3_robot.callbacks import Callback
 from td3_robot.config import Config, TD3Config
-from td3_robot.errors import CheckpointError, ConfigError, NotFiniteError
+from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.evaluation import evaluate
+from td3_robot.finite import require_finite
 from td3_robot.interval import Interval
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
 from td3_robot.signals import stopping
 from td3_robot.source import Source
-from td3_robot.states import LARGEST
 from td3_robot.tracking import Tracker, finite, scored, write_json
 from td3_robot.vec_env import VecEnv
 
@@ -158,7 +155,7 @@ class Trainer:
 
     def _evaluate(self) -> None:
         """Measure the policy, keep it if it is the best so far, and log."""
-        self._require_finite()
+        require_finite(self.agent, self.folder, self._interval.totals)
         metrics = self._measure()
         self._judge(scored(metrics))
         for callback in self.callbacks:
@@ -209,25 +206,6 @@ class Trainer:
         named = ("robot", "task") if self.config.env is None else ("env",)
         return {"trained_on": {name: getattr(self.config, name) for name in named}}
 
-    def _require_finite(self, replay_rows: Tensor | None = None) -> None:
-        """Hold what is about to be reported or saved to finite numbers.
-
-        Raises:
-            NotFiniteError: names what is NaN or infinite.
-        """
-        values = {name: total for name, (total, _) in self._interval.sums.items()}
-        for name in ("actor", "Q1", "Q2"):
-            weights = torch.cat([weight.detach().flatten() for weight in getattr(self.agent, name).parameters()])
-            values[f"a weight of {name}"] = weights.where(weights.abs() <= LARGEST, math.inf)  # as when it is loaded
-        if replay_rows is not None:
-            values["a transition in the replay"] = replay_rows
-        for name, value in values.items():
-            if not torch.isfinite(value).all():
-                raise NotFiniteError(
-                    f"{name} became NaN or infinite by update {self.agent.gradient_steps}; the last good checkpoint "
-                    f"is intact in {self.folder}; lower td3.critic_lr or check the reward"
-                )
-
     @property
     def wall_s(self) -> float:
         """Seconds since process start, earlier sittings included."""
@@ -265,7 +243,8 @@ class Trainer:
             NotFiniteError: the networks diverged; the former resume point stays.
         """
         source = self.source.state_dict(with_replay)
-        self._require_finite(source["replay"]["rows"] if source.get("replay") else None)
+        rows = {"a transition in the replay": source["replay"]["rows"]} if source.get("replay") else {}
+        require_finite(self.agent, self.folder, self._interval.totals | rows)
         state = {
             "gradient_steps": self.agent.gradient_steps,
             "best": list(self.best),
