@@ -9,6 +9,8 @@ from torch.optim import Adam, Optimizer
 
 MakeOptimizer = Callable[[list[Parameter], float], Optimizer]  # of one network's weights, and the learning rate
 
+_ELSE = ("amsgrad", "differentiable", "capturable", "decoupled_weight_decay")  # Adam that is not the plain one
+
 
 @functools.cache
 def fused_adam() -> Callable | None:
@@ -33,39 +35,24 @@ def adam_step(optimizers: Sequence[Optimizer]) -> None:
     Optimizers of another kind than plain fused Adam, that have taken no step yet or that differ in their options
     take their own step.
     """
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    options = [{**group, "params": None} for group in groups]
-    weights = [p for group in groups for p in group["params"] if p.grad is not None]
+    rules = list(map(_rule, optimizers))
+    weights = [p for optimizer in optimizers for p in optimizer.param_groups[0]["params"] if p.grad is not None]
     known = {p: state for optimizer in optimizers for p, state in optimizer.state.items()}
     states = [known.get(p) for p in weights]
-    alike = all(map(_is_plain, optimizers)) and all(other == options[0] for other in options)
-    if not alike or not all(states) or fused_adam() is None:
+    if None in rules or any(rule != rules[0] for rule in rules) or not all(states) or fused_adam() is None:
         for optimizer in optimizers:
             optimizer.step()
         return
-    steps = [state["step"] for state in states]
+    steps, means, squares = ([state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq"))
     with torch.no_grad():
         torch._foreach_add_(steps, 1)
-        fused_adam()(
-            weights,
-            [p.grad for p in weights],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            steps,
-            lr=groups[0]["lr"],
-            beta1=groups[0]["betas"][0],
-            beta2=groups[0]["betas"][1],
-            weight_decay=groups[0]["weight_decay"],
-            eps=groups[0]["eps"],
-            amsgrad=False,
-            maximize=groups[0]["maximize"],
-        )
+        fused_adam()(weights, [p.grad for p in weights], means, squares, [], steps, **rules[0])
 
 
-def _is_plain(optimizer: Optimizer) -> bool:
-    """Whether an optimizer does what `fused_adam` computes; AdamW and others are subclasses or say so in a group."""
-    others = ("amsgrad", "differentiable", "capturable", "decoupled_weight_decay")
-    return type(optimizer) is Adam and all(
-        group["fused"] and not any(group.get(name) for name in others) for group in optimizer.param_groups
-    )
+def _rule(optimizer: Optimizer) -> dict | None:
+    """What `fused_adam` asks of an optimizer; None where it does something else, as Adam's subclasses do."""
+    group, *more = optimizer.param_groups
+    if type(optimizer) is not Adam or more or not group["fused"] or any(map(group.get, _ELSE)):
+        return None
+    rule = {name: group[name] for name in ("lr", "eps", "weight_decay", "maximize", "amsgrad")}
+    return {"beta1": group["betas"][0], "beta2": group["betas"][1], **rule}

@@ -36,12 +36,13 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
     results differ by rounding. All that oneDNN is not for takes nn.Linear's way: other devices and types, layers
     and batches that are small, and networks that are compiled or exported, whose file is for any machine.
     """
-    suits = x.ndim == 2 and x.dtype == layer.weight.dtype == torch.float32 and x.device.type == "cpu"
-    exported = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    if not suits or exported or x.numel() * layer.out_features < _SMALL or layer.bias is None or faster() is None:
-        y = F.linear(x, layer.weight, layer.bias)
+    weight, bias = layer.weight, layer.bias
+    suits = x.ndim == 2 and x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu" and bias is not None
+    large = suits and not torch.compiler.is_compiling() and x.numel() * len(weight) >= _SMALL
+    if not large or torch.jit.is_tracing() or faster() is None:
+        y = F.linear(x, weight, bias)
         return F.relu(y) if relu else y
-    return _Linear.apply(x.contiguous(), layer.weight, layer.bias, relu)
+    return _Linear.apply(x.contiguous(), weight, bias, relu)
 
 
 class _Linear(torch.autograd.Function):

@@ -167,5 +167,6 @@ def trainable(*nets: nn.Module) -> list[nn.Parameter]:
 
 
 def buffers_of(net: nn.Module) -> list[Tensor]:
-    """What a target takes over together with the weights: running means and variances; constants stay what they are."""
-    return [buffer for buffer in net.buffers() if buffer.is_floating_point()]
+    """Running means and variances of batch norm, which a target network takes over together with the weights."""
+    layers = net.norms if type(net) is MLP else net  # the bound of an MLP's output is the same in its target
+    return [buffer for buffer in layers.buffers() if buffer.is_floating_point()]
