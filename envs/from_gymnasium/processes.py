@@ -1,13 +1,13 @@
 """Copies of an environment that step together: one after the other, or each in a process of its own."""
 
 import contextlib
-import multiprocessing
 import signal
 import time
 from collections.abc import Callable
 
 import gymnasium as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.async_vector_env import _async_worker
 
 VECTORS = ("sync", "async")
 
@@ -23,7 +23,7 @@ def vectorized(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> V
     options = {"copy": False, "autoreset_mode": AutoresetMode.SAME_STEP}
     if vector == "sync":
         return SyncVectorEnv([make_one] * num_envs, **options)
-    return Processes([_Undisturbed(make_one)] * num_envs, **options)
+    return Processes([make_one] * num_envs, worker=_work, **options)
 
 
 class Processes(AsyncVectorEnv):
@@ -42,21 +42,13 @@ class Processes(AsyncVectorEnv):
             process.join()
 
 
-class _Undisturbed:
-    """Makes a copy in a process that leaves Ctrl-C and SIGTERM, which its whole group may get, to the learner.
-
-    The process ends when the learner says so or is gone.
-    """
-
-    def __init__(self, make_one: Callable[[], gym.Env]):
-        self._make_one = make_one
-
-    def __call__(self) -> gym.Env:
-        if multiprocessing.parent_process() is not None:
-            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-                if number := getattr(signal, name, None):  # Windows has no SIGHUP
-                    signal.signal(number, signal.SIG_IGN)
-        return self._make_one()
+def _work(*arguments) -> None:
+    """Gymnasium's loop in a process, which leaves Ctrl-C and SIGTERM, that its whole group may get, to the learner."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):  # Windows has no SIGHUP
+            signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):  # the learner is gone
+        _async_worker(*arguments)
 
 
 def dead(vector_env: VectorEnv) -> str:

@@ -148,7 +148,7 @@ def gone(workers: list[int]) -> bool:
 
 def start(cwd: Path, *words: str) -> subprocess.Popen:
     """Python in a process group of its own, as a terminal starts it."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen([sys.executable, *words], cwd=cwd, env=environment, start_new_session=True, **pipes)
 
@@ -200,4 +200,4 @@ def test_a_killed_learner_takes_its_processes_with_it_and_a_group_that_is_told_t
     assert parents().keys() >= set(workers)
     process.kill()
     assert gone(workers)
-    process.communicate()
+    assert process.communicate()[1] == ""
