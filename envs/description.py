@@ -1,5 +1,7 @@
 """A robot in one JSON object, for `td3_robot.deploy`, which imports none of this half."""
 
+import dataclasses
+
 import numpy as np
 import torch
 
@@ -59,3 +61,26 @@ def _numbers(value: torch.Tensor) -> list:
 def _joint_name(link) -> str:
     """As in the URDF, where the model comes from one; roboticstoolbox keeps it in a private attribute."""
     return getattr(link, "_joint_name", None) or link.name
+
+
+def describe_task(name: str, env) -> dict:
+    """What a policy of this task sees, and how often it acts.
+
+    Args:
+        name: of the task.
+        env: one that does it, an `ArmEnv`.
+    """
+    layout, constants = env.layout, dataclasses.asdict(env.task)
+    return {
+        "task": {"name": name, "constants": constants},
+        "rate": 1.0 / env.task.dt,
+        "observation": {
+            "columns": [[part, layout[part].stop - layout[part].start] for part in layout],
+            "size": env.o_dim,
+        },
+        "units": "m, rad, s; poses and goals in the base frame of the robot, quaternions wxyz",
+        "action": {
+            "joints": "velocities in rad/s (m/s of joints that slide), in the robot's order of joints",
+            "gripper": "then its opening, 0 shut to 1 open" if env.a_dim > env.robot.n else None,
+        },
+    }

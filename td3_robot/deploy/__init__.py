@@ -8,7 +8,8 @@ from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.limits import Limits
 from td3_robot.deploy.obstacles import Obstacles
+from td3_robot.deploy.policy import Policy
 from td3_robot.deploy.safety_filter import SafetyFilter
 from td3_robot.deploy.watchdog import Watchdog
 
-__all__ = ["DeployError", "Limits", "Obstacles", "Robot", "SafetyFilter", "Watchdog"]
+__all__ = ["DeployError", "Limits", "Obstacles", "Policy", "Robot", "SafetyFilter", "Watchdog"]

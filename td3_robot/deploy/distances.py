@@ -10,6 +10,7 @@ import numpy as np
 
 from td3_robot.deploy.kinematics import Chain
 from td3_robot.deploy.obstacles import Obstacles
+from td3_robot.deploy.rotations import to_matrix
 
 MOST = 10.0  # [m] what is not there counts as this far
 _TINY = 1e-12
@@ -59,7 +60,7 @@ class Capsules:
             normal = obstacles.walls[:, :3]
             found.append(_dot(q, normal) + np.minimum(_dot(e, normal), 0.0) - obstacles.walls[:, 3] - radius)
         if len(obstacles.boxes):
-            R = rotations(obstacles.boxes[:, 6:])
+            R = to_matrix(obstacles.boxes[:, 6:])
             start = np.einsum("nji,mknj->mkni", R, q - obstacles.boxes[:, :3])
             extent = np.einsum("nji,mknj->mkni", R, np.broadcast_to(e, start.shape))
             found.append(box_distance(start, extent, obstacles.boxes[:, 3:6]) - radius)
@@ -128,17 +129,6 @@ def box_distance(p: np.ndarray, d: np.ndarray, half: np.ndarray) -> np.ndarray:
     nearest = lower + share * (upper - lower)
     beyond = np.abs(p + nearest[..., None] * d) - half
     return _length(np.maximum(beyond, 0.0)) + np.minimum(beyond.max(-1), 0.0)
-
-
-def rotations(quaternions: np.ndarray) -> np.ndarray:
-    """(N, 4) unit quaternions, wxyz -> (N, 3, 3) (Siciliano et al., "Robotics", section 2.6)."""
-    w, x, y, z = quaternions.T
-    rows = (
-        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
-        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
-        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
-    )
-    return np.array(rows).transpose(2, 0, 1)
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:

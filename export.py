@@ -1,0 +1,113 @@
+"""Make a policy ready for a robot: `python export.py --checkpoint checkpoints/run1`. See `python export.py --help`."""
+
+import dataclasses
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from td3_robot.arguments import config_of
+from td3_robot.checkpoint import find
+from td3_robot.cli import cli
+from td3_robot.errors import ConfigError
+from td3_robot.options import Schema, build
+
+VECTORS = 10  # test vectors in a file
+STEPS = 20  # random ones before them, so that they are no starts
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to export.
+
+    Attributes:
+        checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
+        onnx: File to write; by default policy.onnx in the checkpoint's folder.
+    """
+
+    checkpoint: Path | None = None
+    onnx: Path | None = None
+
+
+def main(argv: list[str]) -> int:
+    """Parse, build, export. Returns the exit code."""
+    asked = build(Arguments, Schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv))
+    if asked.checkpoint is None:
+        raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
+    checkpoint = find(asked.checkpoint)
+    config = dataclasses.replace(config_of(checkpoint), device="cpu")
+    if config.env is not None:
+        raise ConfigError(f"{str(checkpoint)!r} is of {config.env!r}; only policies of our own robots are exported")
+
+    import torch
+
+    import envs
+    from envs.description import describe, describe_task
+    from td3_robot import TD3
+    from td3_robot.deploy import DeployError, Robot
+    from td3_robot.deploy.observation import Observation
+    from td3_robot.deploy.policy import FILE, FORMAT, Policy
+    from td3_robot.onnx_file import Commanded, write_onnx
+
+    path = asked.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
+    agent = TD3.from_checkpoint(checkpoint)
+    env = envs.of_config(config, VECTORS, 0)
+    agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
+    grip = env.a_dim - env.robot.n  # 1 where the task moves the gripper: [-1, 1] becomes its opening in [0, 1]
+    scale = torch.cat((env.model.qdlim, torch.full((grip,), 0.5)))
+    module = Commanded(agent.policy, scale, torch.cat((torch.zeros(env.robot.n), torch.full((grip,), 0.5)))).eval()
+    about = {"format": FORMAT, "robot": describe(env.robot), **describe_task(config.task, env), **_origin(checkpoint)}
+    try:
+        Observation(Robot.of(about["robot"]), about)  # first: what nothing can show on a robot is not written
+        write_onnx(module, env.o_dim, about | {"test_vectors": _vectors(env, config.task, module)}, path)
+        Policy.load(path)
+    except DeployError as error:
+        path.unlink(missing_ok=True)
+        raise ConfigError(str(error)) from None
+    print(f"{path}: {config.robot}, {config.task}, {path.stat().st_size / 1024:.0f} KiB; its test vectors are met")
+    return 0
+
+
+def _vectors(env, task: str, module) -> list[dict]:
+    """Moments of random episodes with what the policy sees of them and commands."""
+    import torch
+
+    from td3_robot.deploy.observation import scene_of
+
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(STEPS):
+        seen = env.step(torch.rand(env.num_envs, env.a_dim, generator=generator) * 2.0 - 1.0).observation
+    with torch.no_grad():
+        commands = module(seen)
+    state, scene = env.moment.state, env.moment.scene
+    return [
+        {
+            "q": state.q[row].tolist(),
+            "qd": state.qd[row].tolist(),
+            "gripper": state.gripper[row].item(),
+            "scene": {name: scene[name][row].tolist() for name in scene_of(task)},
+            "observation": seen[row].tolist(),
+            "qd_commanded": commands[row, : env.robot.n].tolist(),
+        }
+        for row in range(env.num_envs)
+    ]
+
+
+def _origin(checkpoint: Path) -> dict:
+    """Where it comes from: the checkpoint and its sum, the commit, the versions."""
+    import hashlib
+    from importlib.metadata import version
+
+    actor = checkpoint / "actor" if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + "actor")
+    names = ("td3-robot", "torch", "onnx", "numpy")
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or None
+    return {
+        "checkpoint": {"name": checkpoint.name, "actor_sha256": hashlib.sha256(actor.read_bytes()).hexdigest()},
+        "commit": commit,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
+    }
+
+
+if __name__ == "__main__":
+    cli(main)

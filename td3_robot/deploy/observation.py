@@ -1,0 +1,160 @@
+"""What a policy sees, column by column: the simulator's observation, worked out of what an arm knows.
+
+An exported policy lists its columns by name and width; each is one function here, of what is seen now. To add a column
+is to add its function to `COLUMNS`, or to `OWN` where a task means something of its own by the name.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from td3_robot.deploy.description import Robot
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.rotations import rotation_vector, to_matrix
+
+NEAR_LIMIT = 0.2  # [rad or m] distance from a position limit at which `room` has fallen to 1/e
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An arm at one moment.
+
+    Attributes:
+        robot: the arm.
+        constants: those of the task.
+        q, qd: (n,) joint positions [rad or m] and velocities [rad/s or m/s].
+        gripper: its driver coordinate [rad or m].
+        scene: what is around, by name: at least `goal`, in the base frame.
+        joints: how many joints can move the TCP.
+    """
+
+    robot: Robot
+    constants: Mapping[str, float]
+    q: np.ndarray
+    qd: np.ndarray
+    gripper: float
+    scene: Mapping[str, np.ndarray]
+    joints: int
+
+    @functools.cached_property
+    def frames(self) -> np.ndarray:
+        """(1, n+1, 4, 4), see `Chain`."""
+        return self.robot.chain.frames(self.q[None])
+
+    @functools.cached_property
+    def T(self) -> np.ndarray:
+        """(4, 4) pose of the TCP in the base frame."""
+        return self.frames[0, -1]
+
+    @functools.cached_property
+    def J(self) -> np.ndarray:
+        """(6, n) its geometric Jacobian."""
+        return self.robot.chain.jacobian(self.frames)[0]
+
+    @property
+    def goal(self) -> np.ndarray:
+        """What is wanted."""
+        return self.scene["goal"]
+
+    @functools.cached_property
+    def goal_matrix(self) -> np.ndarray:
+        """(3, 3) the wanted orientation."""
+        return to_matrix(self.goal[3:])
+
+    @functools.cached_property
+    def missing(self) -> np.ndarray:
+        """(3,) from the TCP to the goal [m]."""
+        return self.goal[:3] - self.T[:3, 3]
+
+    @functools.cached_property
+    def turn(self) -> np.ndarray:
+        """(3,) rotation vector from the TCP's orientation to the goal's, in the base frame [rad]."""
+        return rotation_vector(self.goal_matrix @ self.T[:3, :3].T)
+
+    @functools.cached_property
+    def joint_motion(self) -> np.ndarray:
+        """(n,) the motion that would take position and rotation error to zero at once, by damped least squares."""
+        damped = self.J @ self.J.T + self.constants["damping"] ** 2 * np.eye(6)
+        motion = self.J.T @ np.linalg.solve(damped, np.concatenate((self.missing, self.turn)))
+        return np.minimum(np.maximum(motion, -np.pi), np.pi)
+
+
+def _room(seen: Seen) -> np.ndarray:
+    limits = seen.robot.limits
+    return np.exp((seen.q - limits.upper) / NEAR_LIMIT) - np.exp((limits.lower - seen.q) / NEAR_LIMIT)
+
+
+def _beyond(seen: Seen) -> np.ndarray:
+    there, limits = seen.q + seen.joint_motion, seen.robot.limits
+    return there - np.minimum(np.maximum(there, limits.lower), limits.upper)
+
+
+def _velocity(seen: Seen) -> np.ndarray:
+    return seen.scene["goal_velocity"] / seen.constants["error_unit"]
+
+
+def _transposed(seen: Seen, vector: np.ndarray) -> np.ndarray:
+    """(k,) the joint motion along which a vector at the TCP is followed fastest."""
+    return seen.J[:3, : seen.joints].T @ vector
+
+
+Column = Callable[[Seen], np.ndarray]
+COLUMNS: dict[str, Column] = {
+    "q": lambda seen: seen.q,
+    "drivers": lambda seen: seen.gripper * seen.robot.drivers,
+    "qd": lambda seen: seen.qd,
+    "tcp": lambda seen: seen.T[:3, 3],
+    "axes": lambda seen: seen.T[:3, :2].T.ravel(),
+    "goal": lambda seen: seen.goal,
+    "goal_axes": lambda seen: seen.goal_matrix[:, :2].T.ravel(),
+    "error": lambda seen: seen.missing / seen.constants["error_unit"],
+    "rotation_error": lambda seen: seen.turn / seen.constants["rotation_unit"],
+    "joint_error": lambda seen: _transposed(seen, seen.missing / seen.constants["error_unit"]),
+    "goal_velocity": _velocity,
+    "joint_goal_velocity": lambda seen: _transposed(seen, _velocity(seen)),
+    "beyond": _beyond,
+    "room": _room,
+}
+OWN: dict[str, dict[str, Column]] = {"reach_pose": {"joint_error": lambda seen: seen.joint_motion}}
+TRANSPOSED = "joint_error"  # its width says how many joints can move the TCP
+
+
+def scene_of(task: str) -> tuple[str, ...]:
+    """What of a task's scene its policies are told."""
+    return {"track": ("goal", "goal_velocity")}.get(task, ("goal",))
+
+
+class Observation:
+    """The columns of one policy.
+
+    Args:
+        robot: whose.
+        about: what the exported file says of its task and its columns.
+
+    Attributes:
+        columns: (name, width) of each, in order.
+        scene: the width of each thing around that the task shows, by name; `goal` for one.
+        size: of all columns together.
+
+    Raises:
+        DeployError: a column is none that can be worked out here.
+    """
+
+    def __init__(self, robot: Robot, about: Mapping):
+        task = about["task"]["name"]
+        known = COLUMNS | OWN.get(task, {})
+        self.columns = {name: width for name, width in about["observation"]["columns"]}
+        if strangers := [name for name in self.columns if name not in known]:
+            raise DeployError(f"task {task!r} shows {strangers[0]!r}, which cannot be worked out of an arm's state yet")
+        self._functions = [known[name] for name in self.columns]
+        self.robot, self.constants = robot, about["task"]["constants"]
+        self.scene = {name: self.columns[name] for name in scene_of(task)}
+        self.size = sum(self.columns.values())
+        self._joints = self.columns.get(TRANSPOSED, robot.limits.n)
+
+    def __call__(self, q: np.ndarray, qd: np.ndarray, gripper: float, scene: Mapping[str, np.ndarray]) -> np.ndarray:
+        """(o_dim,) what the policy sees."""
+        seen = Seen(self.robot, self.constants, q, qd, gripper, scene, self._joints)
+        return np.concatenate([function(seen) for function in self._functions])

@@ -1,0 +1,133 @@
+"""export.py, and what it writes: one file that says what it is of, and that only its own numbers are taken from."""
+
+import json
+import time
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import envs
+import export
+from td3_robot import TD3
+from td3_robot.cli import exit_code
+from td3_robot.deploy import DeployError, Policy
+from td3_robot.deploy.policy import KEY
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exported") / "policy.onnx"
+    assert export.main(["--checkpoint", "checkpoints/run1", "--onnx", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def policy(exported):
+    return Policy.load(exported)
+
+
+def test_it_commands_what_the_checkpoint_does(policy):
+    env = envs.make("panda", "reach", 200, "cpu", 3)
+    agent = TD3.from_checkpoint("checkpoints/run1")
+    seen = env.reset(4)
+    for _ in range(5):
+        seen = env.step(agent.select_action(seen)).observation
+    expected = (agent.select_action(seen).clamp(-1, 1) * env.model.qdlim).numpy()
+    state, goal = env.moment.state, env.moment.scene["goal"]
+    rows = zip(*(value.double().numpy() for value in (state.q, state.qd, state.gripper, goal)))
+    got = np.array([policy(q, qd, gripper, goal) for q, qd, gripper, goal in rows])
+    assert np.abs(got - expected).max() < 1e-4
+    assert (np.abs(got) <= policy.robot.limits.velocity + 1e-6).all()
+
+
+def test_it_says_what_it_is_of(policy):
+    about = policy.about
+    assert (about["task"]["name"], about["rate"], policy.robot.name) == ("reach", 20.0, "panda")
+    assert policy.robot.joints == tuple(f"panda_joint{i}" for i in range(1, 8))
+    assert [name for name, _ in about["observation"]["columns"]][:3] == ["q", "drivers", "qd"]
+    assert sum(width for _, width in about["observation"]["columns"]) == about["observation"]["size"]
+    assert len(about["checkpoint"]["actor_sha256"]) == 64 and about["versions"]["torch"] == torch.__version__
+    assert len(about["test_vectors"]) == 10
+
+
+def test_any_number_of_observations_at_once(exported):
+    onnx.checker.check_model(str(exported), full_check=True)
+    session = onnxruntime.InferenceSession(str(exported), providers=["CPUExecutionProvider"])
+    (o,) = session.get_inputs()
+    for batch in (1, 2, 64):
+        assert session.run(None, {o.name: np.zeros((batch, o.shape[1]), np.float32)})[0].shape == (batch, 7)
+
+
+def altered(exported, tmp_path, change) -> str:
+    model = onnx.load(str(exported))
+    change(model)
+    onnx.save(model, str(tmp_path / "altered.onnx"))
+    return str(tmp_path / "altered.onnx")
+
+
+def test_a_file_that_does_not_reproduce_its_vectors_is_refused(exported, tmp_path):
+    def bend(model):
+        weight = max(model.graph.initializer, key=lambda tensor: len(tensor.raw_data))
+        bent = 1.01 * onnx.numpy_helper.to_array(weight)
+        weight.CopyFrom(onnx.numpy_helper.from_array(bent, weight.name))
+
+    def relabel(model):
+        about = json.loads(model.metadata_props[0].value)
+        about["robot"]["chain"]["constants"][3][0][3] += 0.01
+        model.metadata_props[0].value = json.dumps(about)
+
+    for change in (bend, relabel):
+        with pytest.raises(DeployError, match="does not reproduce its test vector"):
+            Policy.load(altered(exported, tmp_path, change))
+
+
+def test_files_of_something_else_are_refused(exported, tmp_path):
+    with pytest.raises(DeployError, match="was not written by export.py"):
+        Policy.load(altered(exported, tmp_path, lambda model: model.metadata_props[0].ClearField("key")))
+    (tmp_path / "noise.onnx").write_bytes(b"noise" * 100)
+    with pytest.raises(DeployError, match="is no policy"):
+        Policy.load(tmp_path / "noise.onnx")
+    with pytest.raises(DeployError, match="export.py --checkpoint"):
+        Policy.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [dict(q=np.zeros(6)), dict(qd=np.full(7, np.nan)), dict(goal=np.zeros(2)), dict(cube=np.zeros(3))]
+)
+def test_what_it_cannot_be_asked_is_refused(policy, change):
+    asked = dict(q=policy.robot.home, qd=np.zeros(7), gripper=0.04, goal=np.array([0.4, 0.0, 0.4])) | change
+    with pytest.raises(DeployError):
+        policy(**asked)
+
+
+def test_a_step_takes_less_than_200_microseconds_and_keeps_nothing(policy):
+    """Of processor time, so that the machine's other work does not count; the median, which a busy one leaves alone."""
+    asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
+    times = []
+    for _ in range(1000):
+        start = time.thread_time()
+        policy(*asked)
+        times.append(time.thread_time() - start)
+    assert np.median(times) < 200e-6
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--checkpoint is missing"),
+        (["--checkpoint", "nothing"], "nothing"),
+        (["--checkpoint", "checkpoints/reach_avoid", "--onnx", "{tmp}/p.onnx"], "cannot be worked out"),
+    ],
+)
+def test_one_line_for_what_cannot_be_exported(flags, message, tmp_path, capsys):
+    code = exit_code(export.main, [flag.format(tmp=tmp_path) for flag in flags])
+    error = capsys.readouterr().err
+    assert code == 2 and message in error and len(error.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_metadata_has_one_key(exported):
+    assert [prop.key for prop in onnx.load(str(exported)).metadata_props] == [KEY]
