@@ -9,6 +9,7 @@ from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
 from envs.robots.gripper import make_gripper
 from envs.robots.robot import Robot
 from envs.robots.urdf import load_urdf
+from td3_robot.errors import ConfigError
 
 _SAMPLES = 8192
 _HOME_RANGE = 0.6  # of each joint's range, around its middle, that home is looked for in
@@ -17,6 +18,7 @@ _TRIM = 5.0  # percent of the samples that the workspace box leaves out at eithe
 _IN_FRONT, _ABOVE = 0.2, 0.05  # of the reach: the box keeps off the base's column and off the table
 _FEW = 80  # samples that are too few to make a box of
 _THIN = 0.01  # [m] by which the box is wider than the samples, for arms that move in a plane
+_LEAST_WAY = 0.001  # [m] that the TCP of an arm can be moved by at least
 
 
 def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
@@ -40,21 +42,24 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
 
         model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
         chain = compile_ets(model.ets())
+    box = workspace_box(chain, arm.qlim)
+    if (np.ptp(box, axis=0) < 2.0 * _THIN + _LEAST_WAY).all():
+        raise ConfigError(f"{path}: the joints move the TCP {arm.tcp_link!r} by less than {_LEAST_WAY:g} m")
     return Robot(
         name=name,
         rtb=model,
         chain=chain,
-        home=home_pose(chain, arm.qlim),
+        home=home_pose(chain, arm.qlim, box),
         qlim=arm.qlim,
         qdlim=arm.qdlim,
         qddlim=arm.qddlim,
-        workspace=workspace_box(chain, arm.qlim),
+        workspace=box,
         _gripper=hand,
         file=Path(path),
     )
 
 
-def home_pose(chain: Chain, qlim: np.ndarray) -> np.ndarray:
+def home_pose(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
     """A pose to start from, with bent elbows: away from limits and singularities, the TCP in the workspace box.
 
     Of 8,192 poses around the middle of the limits whose TCP is in the middle half of the box (or in the box, or
@@ -63,6 +68,7 @@ def home_pose(chain: Chain, qlim: np.ndarray) -> np.ndarray:
 
     Args:
         qlim: (2, n) [rad or m].
+        box: (2, 3) see `workspace_box` [m].
 
     Returns:
         (n,) [rad or m], the same for the same arm.
@@ -74,7 +80,7 @@ def home_pose(chain: Chain, qlim: np.ndarray) -> np.ndarray:
     speeds = torch.linalg.svdvals(J[:, :3])
     rank = int((speeds.amax(0) > 1e-6).sum())  # 2 for an arm that moves in a plane
     score = speeds[:, max(rank - 1, 0)] * (1.0 - 0.1 * unit.square().mean(1))
-    center, extent = workspace_box(chain, qlim).mean(0), np.ptp(workspace_box(chain, qlim), axis=0)
+    center, extent = box.mean(0), np.ptp(box, axis=0)
     off_center = ((T_be[:, :3, 3] - torch.as_tensor(center)).abs() / torch.as_tensor(extent)).amax(1)
     for margin in (0.25, 0.5, torch.inf):
         if (near := off_center <= margin).any():

@@ -1,6 +1,7 @@
 """The serial arm in a robot description: from its root to the TCP."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,17 @@ import torch
 from envs.kinematics import Chain
 from envs.robots.urdf.read import read_urdf
 from envs.robots.urdf.rtb_model import build_model, frame_on
-from envs.robots.urdf.tree import Joint, Tree
+from envs.robots.urdf.tree import FAR, Joint, Tree
 from td3_robot.errors import ConfigError, unknown
 
 # What makers call the link that tools are mounted to or that a tool ends in, the most telling name first.
 TCP_NAMES = ("tcp", "tool0", "ee_gripper_link", "end_effector", "end_effector_link", "ee_link", "ee")
 CONTINUOUS_LIMIT = 2.0 * math.pi  # [rad] either way: what makers of arms with endless joints commonly allow
-FAR = 100.0  # [rad or m] beyond this float32 no longer resolves 1e-5
+FASTEST = {True: 20.0, False: 100.0}  # prismatic or not: [m/s], [rad/s] no arm has more; files put 1000 for "any"
+
+# What the joint of a gripper is called, or the link that it moves.
+_GRIPPING = re.compile("grip|jaw|finger|claw|thumb|knuckle", re.IGNORECASE)
+_GRIPPER_LINK = re.compile("jaw|finger|claw|thumb|knuckle", re.IGNORECASE)  # "gripper" is what a wrist carries
 
 
 @dataclass(frozen=True)
@@ -90,24 +95,57 @@ def default_tcp(tree: Tree) -> str:
     the link at the end of the only line of moving joints, with what is rigidly mounted in line with it.
 
     Raises:
-        ConfigError: there are several, or nothing moves.
+        ConfigError: there are several, the joints before it seem to end in those of a gripper, or nothing moves.
     """
+    tcp = _named(tree) or _end(tree)
+    arm = tree.path(tcp)
+    while arm and (not arm[-1].moves or _grips(tree, arm[-1])):
+        arm = arm[:-1]
+    gripping = [joint for joint in tree.path(tcp)[len(arm) :] if joint.moves]
+    if gripping and arm:
+        which = f"joint {gripping[0].name!r} seems to be a gripper's"
+        raise ConfigError(
+            f"{tree.source}: {which}; choose the TCP with --tcp: {gripping[0].parent} (the gripper stands still) or "
+            f"{tcp} (it is a joint of the arm)"
+        )
+    return tcp
+
+
+def _grips(tree: Tree, joint: Joint) -> bool:
+    """Whether a joint opens a gripper, by its name, or by others that follow it."""
+    followed = any(other.mimic is not None and other.mimic.joint == joint.name for other in tree.joints.values())
+    return followed or bool(_GRIPPING.search(joint.name) or _GRIPPER_LINK.search(joint.child))
+
+
+def _commanded(tree: Tree, link: str) -> bool:
+    """Whether a link can be the TCP: joints move it, all of them by themselves."""
+    moving = [joint for joint in tree.path(link) if joint.moves]
+    return bool(moving) and all(joint.mimic is None for joint in moving)
+
+
+def _named(tree: Tree) -> str | None:
+    """The link that a name from TCP_NAMES tells of."""
     for name in TCP_NAMES:
         named = [link for link in tree.links if link == name or link.endswith((f"_{name}", f"/{name}", f"-{name}"))]
-        named = [link for link in named if any(joint.moves for joint in tree.path(link))]
+        named = [link for link in named if _commanded(tree, link)]
         if len(named) == 1:
             return named[0]
         if named:
             raise _choose(tree, named)
+    return None
+
+
+def _end(tree: Tree) -> str:
+    """The end of the only line of moving joints."""
     moving = [joint for joint in tree.joints.values() if joint.moves]
     if not moving:
         raise ConfigError(f"{tree.source}: no joint moves; a robot needs one that is revolute, continuous or prismatic")
     inner = {above.name for joint in moving for above in tree.path(joint.parent)}
     last = [joint for joint in moving if joint.name not in inner]
     if len(last) > 1:
-        paths = [[above.child for above in tree.path(joint.child)] for joint in last]
-        shared = [link for link in paths[0] if all(link in path for path in paths)]
-        raise _choose(tree, shared[-1:] + [joint.child for joint in last])
+        ways = {above.child for joint in last for above in tree.path(joint.child)}
+        parting = [link for link in tree.links if sum(joint.child in ways for joint in tree.joints_below(link)) > 1]
+        raise _choose(tree, parting + [joint.child for joint in last])
     link = last[0].child
     while len(below := tree.joints_below(link)) == 1:
         link = below[0].child
@@ -115,7 +153,10 @@ def default_tcp(tree: Tree) -> str:
 
 
 def _choose(tree: Tree, candidates: list[str]) -> ConfigError:
-    return ConfigError(f"{tree.source}: several links could be the TCP; choose one with --tcp: {', '.join(candidates)}")
+    able = ", ".join(link for link in candidates if _commanded(tree, link))
+    if not able:
+        return ConfigError(f"{tree.source}: is no arm: whatever moves follows another joint")
+    return ConfigError(f"{tree.source}: several links could be the TCP; choose one with --tcp: {able}")
 
 
 def moving_joints(tree: Tree, tcp: str) -> list[Joint]:
@@ -157,7 +198,7 @@ def velocity_limits(tree: Tree, joints: list[Joint], given: Sequence[float] | No
     """(n,) [rad/s or m/s].
 
     Raises:
-        ConfigError: joints without one, all of them named; or limits given that do not fit.
+        ConfigError: joints without one, or with one that no arm has, all named; or limits given that do not fit.
     """
     names = [joint.name for joint in joints]
     if given is not None:
@@ -165,9 +206,14 @@ def velocity_limits(tree: Tree, joints: list[Joint], given: Sequence[float] | No
         if qdlim.shape != (len(joints),) or not (np.isfinite(qdlim) & (qdlim > 0)).all():
             raise ConfigError(f"qdlim must be {len(joints)} positive numbers, for {', '.join(names)}; got {given}")
         return qdlim
+    how = "or give qdlim in a robot file"
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
-        how = 'add velocity="..." [rad/s or m/s] to the <limit> of each, or give qdlim in a robot file'
-        raise ConfigError(f"{tree.source}: no velocity limit for {', '.join(missing)}; {how}")
+        add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
+        raise ConfigError(f"{tree.source}: no velocity limit for {', '.join(missing)}; {add}, {how}")
+    if fast := [joint for joint in joints if joint.velocity > FASTEST[joint.kind == "prismatic"]]:
+        limits = ", ".join(f"{joint.name} ({joint.velocity:g})" for joint in fast)
+        most = f"above the {FASTEST[False]:g} rad/s or {FASTEST[True]:g} m/s that any arm has"
+        raise ConfigError(f"{tree.source}: velocity limits {most}: {limits}; write the arm's own into the file, {how}")
     return np.array([joint.velocity for joint in joints])
 
 

@@ -2,21 +2,19 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from xml.dom.minidom import Element
-from xml.parsers.expat import ExpatError
 
-from defusedxml.common import DefusedXmlException
-from defusedxml.expatbuilder import parseString
-
+from envs.robots.urdf.elements import child, children, elements, root_element
 from envs.robots.urdf.ros_packages import RosPackages
-from envs.robots.urdf.tree import MOVING, Joint, Link, Mimic, Pose, Shape, Tree, make_tree
+from envs.robots.urdf.tree import FAR, MOVING, Joint, Link, Mimic, Pose, Shape, Tree, make_tree
 from envs.robots.urdf.xacro_files import expand_xacro
 from td3_robot.errors import ConfigError, unknown
 
 _MAX_BYTES = 10_000_000
 _MESHES = (".stl", ".dae", ".obj", ".ply", ".glb", ".gltf")
+LARGEST = 1000.0  # [m] of a shape
 _AXIS_ROUNDING = 1e-3  # how far from 1 the length of an axis may be: "0.707 0.707 0" is meant well
 _FREE = {"name", "link", "joint", "type", "filename"}  # attributes that hold names
 
@@ -74,23 +72,15 @@ class _Reader:
 
     def tree(self, content: bytes) -> Tree:
         robot = self._root(content)
-        for material in _children(robot, "material"):
-            if color := _child(material, "color"):
+        for material in children(robot, "material"):
+            if color := child(material, "color"):
                 self._materials[material.getAttribute("name")] = self._color(color)
-        links = [self._link(element) for element in _children(robot, "link")]
-        joints = [self._joint(element) for element in _children(robot, "joint")]
+        links = [self._link(element) for element in children(robot, "link")]
+        joints = [self._joint(element) for element in children(robot, "joint")]
         return make_tree(str(self._path), robot.getAttribute("name"), links, joints)
 
     def _root(self, content: bytes) -> Element:
-        """The <robot> element. Prefixes need no declaration: third-party files forget it."""
-        try:
-            robot = parseString(content, namespaces=False, forbid_dtd=True).documentElement
-        except ExpatError as error:
-            raise self.error(f"is not well-formed XML: {error}") from None
-        except DefusedXmlException:
-            raise self.error("has a DOCTYPE or entities, which a robot description has no need of") from None
-        except (LookupError, ValueError) as error:  # encodings that Python does not know, or text not in them
-            raise self.error(f"cannot be decoded: {error}") from None
+        robot = root_element(content, str(self._path))
         if robot.tagName != "robot":
             raise self.error(f"has the root element <{robot.tagName}>, expected <robot>")
         for element in robot.getElementsByTagName("*"):
@@ -101,18 +91,20 @@ class _Reader:
     def _link(self, element: Element) -> Link:
         name = self._name(element)
         where = f"link {name!r}"
-        self._check_numbers(element, where)
-        shapes = lambda tag: tuple(self._shape(child, where) for child in _children(element, tag))  # noqa: E731
+        self._check_values(element, where)
+        shapes = lambda tag: tuple(self._shape(inner, where) for inner in children(element, tag))  # noqa: E731
         return Link(name, shapes("visual"), shapes("collision"))
 
     def _shape(self, element: Element, where: str) -> Shape:
-        geometry = _child(element, "geometry")
-        bodies = [child for child in _elements(geometry)] if geometry else []
+        geometry = child(element, "geometry")
+        bodies = [body for body in elements(geometry)] if geometry else []
         if len(bodies) != 1:
-            raise self.error(f"{where}: a <{element.tagName}> needs a <geometry> with one shape")
+            found = f", not {' and '.join(f'<{body.tagName}>' for body in bodies)}" if bodies else ""
+            found += "; <material> belongs beside <geometry>" if "<material>" in found else ""
+            raise self.error(f"{where}: a <{element.tagName}> needs a <geometry> with one shape{found}")
         body, where = bodies[0], f"{where}, <{bodies[0].tagName}>"
         pose = self._pose(element, where)
-        color = self._material(_child(element, "material"))
+        color = self._material(child(element, "material"))
         match body.tagName:
             case "box":
                 return Shape("box", self._size(body, "size", 3, where), pose, color=color)
@@ -128,8 +120,9 @@ class _Reader:
 
     def _size(self, element: Element, key: str, count: int, where: str) -> tuple[float, ...]:
         size = self._numbers(element, key, count, where)
-        if min(size) < 0.0:
-            raise self.error(f"{where}: {key} must not be negative, got {element.getAttribute(key)!r}")
+        if min(size) < 0.0 or max(size) > LARGEST:
+            limits = f"must not be negative and at most {LARGEST:g} m"
+            raise self.error(f"{where}: {key} {limits}, got {element.getAttribute(key)!r}")
         return size
 
     def _mesh(self, uri: str, where: str) -> Path:
@@ -151,7 +144,7 @@ class _Reader:
     def _material(self, element: Element | None) -> tuple[float, ...] | None:
         if element is None:
             return None
-        color = _child(element, "color")
+        color = child(element, "color")
         return self._color(color) if color else self._materials.get(element.getAttribute("name"))
 
     def _color(self, element: Element) -> tuple[float, ...]:
@@ -163,14 +156,14 @@ class _Reader:
         where = f"joint {name!r}"
         if kind not in (*MOVING, "fixed"):
             raise self.error(str(unknown(f"type of {where}", kind, (*MOVING, "fixed"))))
-        self._check_numbers(element, where)
-        ends = {role: _child(element, role) for role in ("parent", "child")}
+        self._check_values(element, where)
+        ends = {role: child(element, role) for role in ("parent", "child")}
         if missing := [role for role, end in ends.items() if end is None or not end.getAttribute("link")]:
             raise self.error(f"{where} has no <{missing[0]} link=...>")
         names = {role: end.getAttribute("link") for role, end in ends.items()}
         if kind == "fixed":
             return Joint(name, kind, **names, pose=self._pose(element, where))
-        limit, mimic = _child(element, "limit"), _child(element, "mimic")
+        limit, mimic = child(element, "limit"), child(element, "mimic")
         get = lambda key: self._number(limit, key, where) if limit and limit.hasAttribute(key) else None  # noqa: E731
         lower, upper = get("lower"), get("upper")
         if limit and (lower is None) != (upper is None):  # the format's default for the one left out
@@ -182,7 +175,7 @@ class _Reader:
             kind,
             **names,
             pose=self._pose(element, where),
-            axis=self._axis(_child(element, "axis"), where),
+            axis=self._axis(child(element, "axis"), where),
             lower=lower,
             upper=upper,
             velocity=get("velocity"),
@@ -204,11 +197,15 @@ class _Reader:
         return Mimic(element.getAttribute("joint"), get("multiplier", 1.0), get("offset", 0.0))
 
     def _pose(self, element: Element, where: str) -> Pose:
-        origin = _child(element, "origin")
+        origin = child(element, "origin")
         if origin is None:
             return Pose()
         get = lambda key: self._numbers(origin, key, 3, where) if origin.hasAttribute(key) else (0.0,) * 3  # noqa: E731
-        return Pose(get("xyz"), get("rpy"))
+        pose = Pose(get("xyz"), get("rpy"))
+        if max(map(abs, pose.xyz)) > FAR:
+            far = f"{origin.getAttribute('xyz')!r}, farther than the {FAR:g} m that can be resolved"
+            raise self.error(f"{where}: xyz of <origin> is {far}")
+        return pose
 
     def _name(self, element: Element) -> str:
         if not (name := element.getAttribute("name")):
@@ -231,10 +228,13 @@ class _Reader:
             raise self.error(f"{where}: {key} of <{element.tagName}> must be finite, got {text!r}")
         return values
 
-    def _check_numbers(self, element: Element, where: str) -> None:
-        """Nothing in an element is NaN or infinite, also where the value is not used."""
-        for inner in element.getElementsByTagName("*"):
+    def _check_values(self, element: Element, where: str) -> None:
+        """Nothing in an element is NaN or infinite, also where the value is not used; nor is anything left to xacro."""
+        for inner in (element, *element.getElementsByTagName("*")):
             for key, text in inner.attributes.items():
+                if "$(" in text or "${" in text:
+                    how = "which is for xacro to work out: name the file .xacro, or expand it"
+                    raise self.error(f"{where}: {key} of <{inner.tagName}> is {text!r}, {how}")
                 if key not in _FREE and re.search(r"(^|\s)[+-]?(nan|inf|infinity)(\s|$)", text, re.IGNORECASE):
                     raise self.error(f"{where}: {key} of <{inner.tagName}> must be finite, got {text!r}")
 
@@ -243,16 +243,3 @@ def _float(text: str) -> float:
     if "_" in text:  # Python takes 1_000 for a number
         raise ValueError(text)
     return float(text)
-
-
-def _elements(parent: Element) -> Iterator[Element]:
-    return (node for node in parent.childNodes if node.nodeType == node.ELEMENT_NODE)
-
-
-def _children(parent: Element, tag: str) -> list[Element]:
-    return [element for element in _elements(parent) if element.tagName == tag]
-
-
-def _child(parent: Element, tag: str) -> Element | None:
-    """The first child of that name."""
-    return next(iter(_children(parent, tag)), None)

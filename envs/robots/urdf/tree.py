@@ -13,6 +13,8 @@ from td3_robot.errors import ConfigError
 
 MOVING = ("revolute", "continuous", "prismatic")
 _MAX_LINKS = 1000  # a humanoid with hands has about 100
+_MAX_DEPTH = 100  # joints between the root and a link; roboticstoolbox goes along them recursively
+FAR = 100.0  # [rad or m] beyond this float32 no longer resolves 1e-5
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,11 @@ def _root(tree: Tree) -> str:
             raise ConfigError(f"{tree.source}: link {joint.child!r} is the child of two joints, {names}")
         above[joint.child] = joint
     roots = [link for link in tree.links if link not in above]
-    reached = list(roots)
-    for link in reached:  # grows while it is walked
-        reached += [joint.child for joint in tree.joints_below(link)]
+    reached, level, depth = set(roots), roots, 0
+    while level := [joint.child for link in level for joint in tree.joints_below(link)]:
+        reached, depth = reached | set(level), depth + 1
+    if depth > _MAX_DEPTH:
+        raise ConfigError(f"{tree.source}: has {depth} joints one after the other; at most {_MAX_DEPTH} are taken")
     if loop := [link for link in tree.links if link not in reached]:
         raise ConfigError(f"{tree.source}: links hang on each other in a circle: {', '.join(map(repr, loop))}")
     if len(roots) > 1:

@@ -90,7 +90,8 @@ def written(folder: Path, axis: str, offset: str, lift: str = "0 0 0") -> Path:
 )
 def test_arms_that_move_in_a_plane_have_a_home_and_a_box_too(tmp_path, axis, offset, lift, thin):
     arm = load_urdf(written(tmp_path, axis, offset, lift))
-    box, home = workspace_box(arm.chain, arm.qlim), home_pose(arm.chain, arm.qlim)
+    box = workspace_box(arm.chain, arm.qlim)
+    home = home_pose(arm.chain, arm.qlim, box)
     assert np.ptp(box, axis=0)[thin] == pytest.approx(0.02, abs=1e-6)
     assert (np.ptp(box, axis=0) > 0).all()
     assert ((arm.qlim[0] < home) & (home < arm.qlim[1])).all()

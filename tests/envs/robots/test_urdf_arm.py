@@ -92,9 +92,74 @@ def test_the_end_of_the_only_line_is_the_tcp(tmp_path):
 
 def test_several_ends_are_listed_with_where_they_part(tmp_path):
     message = refusal(edited(tmp_path, *TOOLLESS))
-    assert message.endswith("choose one with --tcp: plate, left_finger, right_finger")
-    twins = edited(tmp_path, *TOOLLESS, ('"left_finger"', '"left_tcp"'), ('"right_finger"', '"right_tcp"'))
+    assert message.endswith("choose one with --tcp: plate, left_finger")  # the right one is a mimic
+    mimic = '<mimic joint="left" multiplier="-1"/>'
+    assert mimic in TEXT
+    twins = edited(tmp_path, *TOOLLESS, (mimic, ""), ('"left_finger"', '"left_tcp"'), ('"right_finger"', '"right_tcp"'))
     assert refusal(twins).endswith("choose one with --tcp: left_tcp, right_tcp")
+
+
+TORSO = """<robot name="r"><link name="torso"/>{arms}</robot>"""
+ARM = """<link name="{0}_upper"/><link name="{0}_hand"/><link name="{0}_left"/><link name="{0}_right"/>
+<joint name="{0}_a" type="revolute"><parent link="torso"/><child link="{0}_upper"/><axis xyz="0 0 1"/>{1}</joint>
+<joint name="{0}_b" type="revolute"><parent link="{0}_upper"/><child link="{0}_hand"/>{1}</joint>
+<joint name="{0}_c" type="prismatic"><parent link="{0}_hand"/><child link="{0}_left"/>{1}</joint>
+<joint name="{0}_d" type="prismatic"><parent link="{0}_hand"/><child link="{0}_right"/>{1}
+<mimic joint="{0}_c"/></joint>"""
+LIMIT = '<origin xyz="0.3 0 0"/><limit lower="-1" upper="1" velocity="1"/>'
+
+
+def test_every_link_that_is_offered_is_taken(tmp_path):
+    """Two arms on a torso that does not move, with two fingers each of which one follows the other."""
+    path = tmp_path / "robot.urdf"
+    path.write_text(TORSO.format(arms="".join(ARM.format(side, LIMIT) for side in ("l", "r"))))
+    offered = refusal(path).split("--tcp: ")[1].split(", ")
+    assert offered == ["l_hand", "r_hand", "l_left", "r_left"]
+    assert [len(load_urdf(path, tcp).joint_names) for tcp in offered] == [2, 2, 3, 3]
+
+
+def small_arm(folder: Path, wrist: tuple[str, str], last: tuple[str, str], more: str = "") -> Path:
+    """A shoulder, a wrist and one more joint, the last two with these names of joint and child link."""
+    names = [("shoulder", "upper"), wrist, last]
+    parents = ["base", "upper", wrist[1]]
+    joints = "".join(
+        f'<link name="{child}"/><joint name="{name}" type="revolute"><parent link="{parent}"/>'
+        f'<child link="{child}"/>{LIMIT}</joint>'
+        for parent, (name, child) in zip(parents, names)
+    )
+    path = folder / "robot.urdf"
+    path.write_text(f'<robot name="r"><link name="base"/>{joints}{more}</robot>')
+    return path
+
+
+FRAME = '<link name="frame"/><joint name="f" type="fixed"><parent link="gripper"/><child link="frame"/></joint>'
+FOLLOWER = f'<link name="f"/><joint name="f" type="revolute"><parent link="hand"/><child link="f"/>{LIMIT}<mimic joint='
+
+
+@pytest.mark.parametrize(
+    "wrist, last, more",
+    [
+        (("Wrist_Roll", "gripper"), ("Jaw", "jaw"), ""),  # as of the SO-ARM100
+        (("wrist_roll", "gripper"), ("6", "moving_jaw"), FRAME),  # as of the SO-ARM101
+        (("joint6", "link06"), ("jointGripper", "gripperMover"), ""),  # as of the Z1
+        (("arm_left_7_joint", "arm_left_7_link"), ("gripper_left_joint", "gripper_left_motor"), ""),  # as of TALOS
+        (("6", "hand"), ("7", "part"), f'{FOLLOWER}"7"/></joint>'),  # others follow it
+    ],
+)
+def test_a_grippers_joint_is_no_joint_of_the_arm_unless_it_is_said_to_be(tmp_path, wrist, last, more):
+    path = small_arm(tmp_path, wrist, last, more)
+    if "mimic" in more:  # two ends, so it asks anyway
+        assert refusal(path).endswith(f"--tcp: {wrist[1]}, {last[1]}")
+    else:
+        message = refusal(path)
+        assert f"joint {last[0]!r} seems to be a gripper's; choose the TCP with --tcp: {wrist[1]} (" in message
+        assert f"or {last[1]} (" in message
+    assert load_urdf(path, wrist[1]).joint_names == ("shoulder", wrist[0])
+    assert load_urdf(path, last[1]).joint_names == ("shoulder", wrist[0], last[0])
+
+
+def test_a_wrist_that_carries_a_gripper_is_a_joint_of_the_arm(tmp_path):
+    assert load_urdf(small_arm(tmp_path, ("elbow", "fore"), ("wrist", "gripper_base"))).tcp_link == "gripper_base"
 
 
 def test_a_tcp_that_does_not_exist_or_does_not_move():
@@ -120,6 +185,14 @@ def test_joints_without_a_velocity_limit_are_all_named(tmp_path):
     assert "no velocity limit for slide, wrist; add velocity=" in refusal(path)
     assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
     assert load_urdf(edited(tmp_path, ('velocity="0.1"', "")), "tool0").joint_names[-1] == "wrist"  # fingers need none
+
+
+def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
+    path = edited(tmp_path, ('velocity="0.5"', 'velocity="1000"'), ('velocity="3"', 'velocity="1e4"'))
+    message = refusal(path)
+    assert "above the 100 rad/s or 20 m/s that any arm has: slide (1000), wrist (10000); write" in message
+    assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
+    assert load_urdf(edited(tmp_path, ('velocity="3"', 'velocity="100"'))).qdlim[2] == 100.0
 
 
 @pytest.mark.parametrize("qdlim", [[1, 1], [1, 1, 0], [1, 1, np.nan], [[1, 1, 1]], []])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from envs.robots.urdf import Joint, Mimic, Pose, read_urdf
+from envs.robots import make_robot
+from envs.robots.urdf import Joint, Mimic, Pose, load_urdf, read_urdf
 from td3_robot.errors import ConfigError
 
 GANTRY = Path(__file__).parents[1] / "data" / "gantry.urdf"
@@ -170,6 +171,24 @@ WRONG = {  # what is replaced in the gantry, by what, and what the message must 
         "neither a file nor a pack",
     ),
     "no mesh": ('<sphere radius="0.08"/>', '<mesh filename="/etc/passwd"/>', "must be one of .stl, .dae"),
+    "a material inside": (
+        '<sphere radius="0.08"/>',
+        '<sphere radius="0.08"/><material name="orange"/>',
+        "one shape, not <sphere> and <material>; <material> belongs beside <geometry>",
+    ),
+    "xacro in a value": (
+        'upper="0.6"',
+        'upper="${lift}"',
+        "joint 'slide': upper of <limit> is '${lift}', which is for xacro to work out: name the file .xacro",
+    ),
+    "xacro in a name": ('<link name="wrist"/>', '<link name="$(arg p)wrist"/>', "name of <link> is '$(arg p)wrist'"),
+    "xacro in a file": (
+        '<sphere radius="0.08"/>',
+        '<mesh filename="$(find arm)/a.stl"/>',
+        "filename of <mesh> is '$(find arm)/a.stl', which is for xacro",
+    ),
+    "far away": ('xyz="0.4 0 0"', 'xyz="0.4 0 1e308"', "joint 'wrist': xyz of <origin> is '0.4 0 1e308', farther than"),
+    "very large": ('radius="0.08"', 'radius="1e308"', "radius must not be negative and at most 1000 m, got '1e308'"),
     "entities": ('<?xml version="1.0"?>', "<!DOCTYPE robot [<!ENTITY a 'b'>]>", "DOCTYPE or entities"),
     "external DTD": ('<?xml version="1.0"?>', '<!DOCTYPE robot SYSTEM "file:///etc/hosts">', "DOCTYPE or entities"),
 }
@@ -199,6 +218,35 @@ def test_huge_files_are_not_read(tmp_path):
     assert "more than 10 MB" in refusal(path)
     many = "".join(f'<link name="l{i}"/>' for i in range(1001))
     assert "has 1001 links; at most 1000" in refusal(written(tmp_path, f"<robot>{many}</robot>"))
+
+
+@pytest.mark.parametrize("around", ["{}", '<link name="a">{}</link>'])
+def test_depth_is_counted_before_anything_walks_down_it(tmp_path, around):
+    deep = "<a>" * 100_000 + "</a>" * 100_000
+    assert "more than 100 deep" in refusal(written(tmp_path, f"<robot>{around.format(deep)}</robot>"))
+
+
+def test_elements_without_end_are_not_kept(tmp_path):
+    assert "more than 100,000 elements" in refusal(written(tmp_path, f"<robot>{'<a/>' * 100_001}</robot>"))
+
+
+def one_after_the_other(count: int, length: str = "0.1") -> str:
+    limits = f'<origin xyz="0 0 {length}"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" velocity="1"/>'
+    joint = '<link name="l{1}"/><joint name="j{0}" type="revolute"><parent link="l{0}"/><child link="l{1}"/>{2}</joint>'
+    joints = "".join(joint.format(i, i + 1, limits) for i in range(count))
+    return f'<robot name="r"><link name="l0"/>{joints}</robot>'
+
+
+def test_a_chain_that_recursion_could_not_follow_is_refused_and_the_longest_is_taken(tmp_path):
+    assert "999 joints one after the other; at most 100" in refusal(written(tmp_path, one_after_the_other(999)))
+    assert len(load_urdf(written(tmp_path, one_after_the_other(100))).joint_names) == 100
+
+
+@pytest.mark.parametrize("length", ["0", "1e-30"])
+def test_an_arm_without_length_is_no_robot(tmp_path, length):
+    path = written(tmp_path, one_after_the_other(4, length))
+    with pytest.raises(ConfigError, match="the joints move the TCP 'l4' by less than 0.001 m"):
+        make_robot(str(path))
 
 
 def test_what_is_no_file_or_no_description(tmp_path):

@@ -1,0 +1,72 @@
+"""XML that is not trusted, as elements: no entities, no depth that recursion could not follow, no end of elements."""
+
+from collections.abc import Iterator
+from xml.dom.minidom import Element
+from xml.parsers.expat import ExpatError
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.expatbuilder import DefusedExpatBuilder
+
+from td3_robot.errors import ConfigError
+
+_MAX_DEPTH = 100  # a robot description has about 6
+_MAX_ELEMENTS = 100_000  # 100 for each of the most links that are taken
+
+
+class _TooMuch(Exception):
+    """The file is no robot description."""
+
+
+class _Builder(DefusedExpatBuilder):
+    """Counts while it reads, so that neither time nor memory is spent on more."""
+
+    depth = elements = 0
+
+    def start_element_handler(self, name, attributes):
+        self.depth, self.elements = self.depth + 1, self.elements + 1
+        if self.depth > _MAX_DEPTH:
+            raise _TooMuch(f"has elements more than {_MAX_DEPTH} deep in each other")
+        if self.elements > _MAX_ELEMENTS:
+            raise _TooMuch(f"has more than {_MAX_ELEMENTS:,} elements; a robot description is smaller")
+        super().start_element_handler(name, attributes)
+
+    def end_element_handler(self, name):
+        self.depth -= 1
+        super().end_element_handler(name)
+
+
+def root_element(content: bytes, source: str) -> Element:
+    """The element that holds all others. Prefixes need no declaration: third-party files forget it.
+
+    Args:
+        source: the file, as messages name it.
+
+    Raises:
+        ConfigError: it is no XML, or has what a robot description has no need of.
+    """
+    error = lambda what: ConfigError(f"{source}: {what}")  # noqa: E731
+    try:
+        return _Builder(forbid_dtd=True).parseString(content).documentElement
+    except ExpatError as reason:
+        raise error(f"is not well-formed XML: {reason}") from None
+    except DefusedXmlException:
+        raise error("has a DOCTYPE or entities, which a robot description has no need of") from None
+    except _TooMuch as reason:
+        raise error(str(reason)) from None
+    except (LookupError, ValueError) as reason:  # encodings that Python does not know, or text not in them
+        raise error(" ".join(f"cannot be decoded: {reason}".split())) from None
+
+
+def elements(parent: Element) -> Iterator[Element]:
+    """The elements right inside another."""
+    return (node for node in parent.childNodes if node.nodeType == node.ELEMENT_NODE)
+
+
+def children(parent: Element, tag: str) -> list[Element]:
+    """Those of one name."""
+    return [element for element in elements(parent) if element.tagName == tag]
+
+
+def child(parent: Element, tag: str) -> Element | None:
+    """The first of that name."""
+    return next(iter(children(parent, tag)), None)
