@@ -54,5 +54,10 @@ figures: setup-test
 	$(BIN)/python evaluate.py --checkpoint checkpoints/pick_place --episodes 50 --episode 3 --record img/pick_place.png
 	cp checkpoints/run1/learning_curve.png img/learning_curve.png
 
+# What docs/td3.md shows, drawn from the networks of run1.
+.PHONY: pictures
+pictures: setup
+	$(BIN)/python docs/draw_td3.py
+
 clean:
 	rm -rf .venv *.egg-info
