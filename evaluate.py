@@ -3,20 +3,24 @@
 import dataclasses
 import shlex
 
+from envs.command_line import EvaluateFlags, check_shown, listing
+from envs.options import EnvOptions
 from envs.view.browser import find_browser
 from td3_robot.arguments import config_of, parse_evaluate
 from td3_robot.cli import cli
-from td3_robot.errors import ConfigError
 from td3_robot.files import check_folder, check_writable, write_text
 
 
 def main(argv: list[str]) -> int:
     """Parse, build, measure, show. Returns the exit code."""
-    asked = parse_evaluate(argv)
-    config = dataclasses.replace(config_of(asked.checkpoint, asked.env), device=asked.device)
-    _check(asked, config)
+    asked = parse_evaluate(argv, EvaluateFlags)
+    if asked.list:
+        print("\n".join(listing(asked.list)))
+        return 0
+    config, options = config_of(asked.checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
+    _check(asked, options)
     if asked.guard is not None:
-        config = dataclasses.replace(config, guard=asked.guard)
+        options = dataclasses.replace(options, guard=asked.guard)
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
@@ -30,8 +34,8 @@ def main(argv: list[str]) -> int:
 
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    evaluation = Evaluation(config, asked.episodes, asked.seed, asked.episode)
-    agent = TD3.from_checkpoint(asked.checkpoint, config.device)
+    evaluation = Evaluation(options, asked.episodes, asked.seed, asked.episode, asked.device)
+    agent = TD3.from_checkpoint(asked.checkpoint, asked.device)
     agent.require(evaluation.env.o_dim, evaluation.env.a_dim, f"checkpoint {str(asked.checkpoint)!r}")
     evaluation.add("policy", lambda env: agent.select_action)
     for name in asked.baseline:
@@ -65,19 +69,17 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _check(asked, config) -> None:
+def _check(asked: EvaluateFlags, options: EnvOptions) -> None:
     """Refuse what cannot end well before anything is measured."""
     for path, suffix in ((asked.json, ""), (asked.plot, ".png"), (asked.dataset, ".npz")):
         check_writable(path, suffix)
     check_folder(asked.report)
-    for flag in ("swift", "record", "report", "episode", "guard") if config.env is not None else ():
-        if (given := getattr(asked, flag)) is not None and given is not False:  # episode 0 is one
-            raise ConfigError(f"{flag} shows our own robots; it cannot show a Gymnasium environment")
+    check_shown(asked, options)
     if asked.swift:
         find_browser()  # where there is none, say so at once
 
 
-def _replay(asked, episode: int) -> str:
+def _replay(asked: EvaluateFlags, episode: int) -> str:
     """The command that shows an episode."""
     words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
     words += ["--episodes", str(asked.episodes)] + ["--device", asked.device] * (asked.device != "cpu")

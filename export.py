@@ -1,11 +1,11 @@
 """Make a policy ready for a robot: `python export.py --checkpoint checkpoints/run1`. See `python export.py --help`."""
 
-import dataclasses
 import platform
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from envs.options import EnvOptions
 from td3_robot.arguments import config_of
 from td3_robot.checkpoint import find
 from td3_robot.cli import cli
@@ -35,9 +35,9 @@ def main(argv: list[str]) -> int:
     if asked.checkpoint is None:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
     checkpoint = find(asked.checkpoint)
-    config = dataclasses.replace(config_of(checkpoint), device="cpu")
-    if config.env is not None:
-        raise ConfigError(f"{str(checkpoint)!r} is of {config.env!r}; only policies of our own robots are exported")
+    _, options = config_of(checkpoint, EnvOptions)
+    if options.env is not None:
+        raise ConfigError(f"{str(checkpoint)!r} is of {options.env!r}; only policies of our own robots are exported")
 
     import torch
 
@@ -51,20 +51,20 @@ def main(argv: list[str]) -> int:
 
     path = asked.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
     agent = TD3.from_checkpoint(checkpoint)
-    env = envs.of_config(config, VECTORS, 0)
+    env = envs.of_config(options, VECTORS, seed=0)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     grip = env.a_dim - env.robot.n  # 1 where the task moves the gripper: [-1, 1] becomes its opening in [0, 1]
     scale = torch.cat((env.model.qdlim, torch.full((grip,), 0.5)))
     module = Commanded(agent.policy, scale, torch.cat((torch.zeros(env.robot.n), torch.full((grip,), 0.5)))).eval()
-    about = {"format": FORMAT, "robot": describe(env.robot), **describe_task(config.task, env), **_origin(checkpoint)}
+    about = {"format": FORMAT, "robot": describe(env.robot), **describe_task(options.task, env), **_origin(checkpoint)}
     try:
         Observation(Robot.of(about["robot"]), about)  # first: what nothing can show on a robot is not written
-        write_onnx(module, env.o_dim, about | {"test_vectors": _vectors(env, config.task, module)}, path)
+        write_onnx(module, env.o_dim, about | {"test_vectors": _vectors(env, options.task, module)}, path)
         Policy.load(path)
     except DeployError as error:
         path.unlink(missing_ok=True)
         raise ConfigError(str(error)) from None
-    print(f"{path}: {config.robot}, {config.task}, {path.stat().st_size / 1024:.0f} KiB; its test vectors are met")
+    print(f"{path}: {options.robot}, {options.task}, {path.stat().st_size / 1024:.0f} KiB; its test vectors are met")
     return 0
 
 

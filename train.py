@@ -10,19 +10,23 @@ import dataclasses  # noqa: E402
 import functools  # noqa: E402
 from pathlib import Path  # noqa: E402
 
+from envs.command_line import TrainFlags, check_shown, listing  # noqa: E402
+from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import find_browser  # noqa: E402
-from td3_robot.arguments import parse_train, save_config  # noqa: E402
+from td3_robot.arguments import as_dict, parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
 from td3_robot.cli import cli  # noqa: E402
-from td3_robot.config import Config  # noqa: E402
-from td3_robot.errors import ConfigError  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
     """Parse, build, train. Returns the exit code."""
-    arguments = parse_train(argv)
-    config = arguments.config
-    if arguments.swift:
+    arguments = parse_train(argv, EnvOptions, TrainFlags)
+    config, options, flags = arguments.config, arguments.environment, arguments.flags
+    if flags.list:
+        print("\n".join(listing(flags.list)))
+        return 0
+    check_shown(flags, options)
+    if flags.swift:
         find_browser()  # where there is none, say so at once
 
     import torch  # after parsing, so that a mistyped flag is answered at once
@@ -43,29 +47,28 @@ def main(argv: list[str]) -> int:
         open_store()  # takes seconds, and where it cannot be opened, nothing else happens
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    env = envs.of_config(config, config.envs)
-    evaluation_env = envs.of_config(config, config.evaluation.episodes) if config.evaluation.episodes else None
+    for note in arguments.notes:
+        print(note)
+    make_envs = functools.partial(envs.of_config, options, device=config.device, seed=config.seed)
+    env = make_envs(config.envs)
+    evaluation_env = make_envs(config.evaluation.episodes) if config.evaluation.episodes else None
     guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
     if config.start_from is not None and arguments.resume is None:
         agent.load(config.start_from)
-
-    if config.dataset is None and config.steps <= config.exploration.start_steps:
-        both = f"{config.steps} <= {config.exploration.start_steps}"
-        raise ConfigError(f"steps must be above exploration.start_steps, before which nothing is learnt, got {both}")
 
     with contextlib.ExitStack() as cleanup:
         for environments in (env, evaluation_env):
             cleanup.callback(getattr(environments, "close", lambda: None))
         display = Display(config.steps)
         callbacks = [display, *make_callbacks(config)]
-        if arguments.swift:  # before the run folder is made: where there is no browser, nothing else happens
-            callbacks.append(_live_view(config, agent.policy, cleanup))
+        if flags.swift:  # before the run folder is made: where there is no browser, nothing else happens
+            callbacks.append(_live_view(options, config.seed, agent.policy, cleanup))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
         online = config.dataset is None
         source = Collector(agent, env, config, guide) if online else Dataset(agent, env.device, config)
-        trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks)
+        trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps:
@@ -73,14 +76,14 @@ def main(argv: list[str]) -> int:
                 return 0
             for sentence in lost:
                 print(sentence)
-        save_config(config, folder / "config.yaml")
+        save_config(config, folder / "config.yaml", options)
         trainer.trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
         if config.mlflow:
-            trainer.trackers.append(MLflowLog(folder, dataclasses.asdict(config), folder.name))
+            trainer.trackers.append(MLflowLog(folder, as_dict(options, config), folder.name))
         for tracker in trainer.trackers:
             cleanup.callback(tracker.close)
         cleanup.callback(plot_learning_curve, folder)  # before they close: MLflow takes it along
-        what = f"{config.robot} learns {config.task}" if config.env is None else f"learning {config.env}"
+        what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
         print(f"{what} (seed {config.seed}) in {folder}")
         summary = trainer.run()
     return _report(summary, folder)
@@ -92,7 +95,7 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _live_view(config: Config, policy, cleanup: contextlib.ExitStack):
+def _live_view(options: EnvOptions, seed: int, policy, cleanup: contextlib.ExitStack):
     """Open the browser view; returns the callback that feeds it."""
     import envs
     from envs.view.live import LiveView
@@ -104,9 +107,9 @@ def _live_view(config: Config, policy, cleanup: contextlib.ExitStack):
             view.publish(policy)
 
     shown = copy.deepcopy(policy).cpu()
-    make_robot = functools.partial(envs.make_robot, config.robot, config.gripper, config.tcp)
-    make_env = functools.partial(envs.of_config, dataclasses.replace(config, device="cpu"), 1)
-    episodes = functools.partial(live_episodes, make_env, config.seed, shown)
+    make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
+    make_env = functools.partial(envs.of_config, options, seed=seed)
+    episodes = functools.partial(live_episodes, make_env, seed, shown)
     view = cleanup.enter_context(LiveView(make_robot, episodes, policy))
     return Publish()
 

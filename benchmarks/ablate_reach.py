@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from envs.command_line import TrainFlags
+from envs.options import EnvOptions
 from td3_robot.arguments import parse_train
 from td3_robot.tracking import read_metrics
 
@@ -46,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N-1 are trained")
     seeds = range(parser.parse_args().seeds)
-    steps = parse_train(["--task", "reach"]).config.steps
+    steps = parse_train(["--task", "reach"], EnvOptions, TrainFlags).config.steps
     marks = [steps // 4, steps // 2, steps]
     print("| change | " + " | ".join(f"{mark:,} env steps" for mark in marks) + " |\n| --- | --- | --- | --- |")
     for name, flags in VARIANTS.items():

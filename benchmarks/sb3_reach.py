@@ -23,6 +23,8 @@ from stable_baselines3.common.noise import NormalActionNoise, VectorizedActionNo
 from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
 
 import envs  # noqa: E402
+from envs.command_line import TrainFlags  # noqa: E402
+from envs.options import EnvOptions  # noqa: E402
 from td3_robot.arguments import parse_train  # noqa: E402
 from td3_robot.evaluation import evaluate  # noqa: E402
 from td3_robot.seeds import seed_of  # noqa: E402
@@ -96,11 +98,12 @@ class Evaluation(BaseCallback):
         self.writer.writerow({**counts, **self.scores, "wall_s": time.perf_counter() - STARTED})
 
 
-def main(folder: Path, config) -> None:
+def main(folder: Path, arguments) -> None:
     """Train and write the results."""
+    config = arguments.config
     torch.set_num_threads(config.threads)
-    env = envs.make(config.robot, config.task, config.envs, seed=config.seed)
-    evaluation_env = envs.make(config.robot, config.task, config.evaluation.episodes)
+    env = envs.of_config(arguments.environment, config.envs, seed=config.seed)
+    evaluation_env = envs.of_config(arguments.environment, config.evaluation.episodes)
     td3, noise = config.td3, np.full(env.a_dim, config.exploration.noise)
     model = TD3(
         "MlpPolicy",
@@ -132,4 +135,4 @@ def main(folder: Path, config) -> None:
 if __name__ == "__main__":
     flags = ["--robot", "panda", "--seed", sys.argv[2]]
     flags += ["--threads", sys.argv[3]] if len(sys.argv) > 3 else []
-    main(Path(sys.argv[1]), parse_train(flags).config)
+    main(Path(sys.argv[1]), parse_train(flags, EnvOptions, TrainFlags))

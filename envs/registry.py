@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from envs.arm_env import ArmEnv
+from envs.options import EnvOptions
 from envs.robots import make_robot
 from envs.tasks.pick_place import PickPlace
 from envs.tasks.reach import Reach
@@ -56,26 +57,23 @@ def make(
     return ArmEnv(make_robot(robot, gripper, tcp), chosen, num_envs, device, seed, sparse, guard)
 
 
-def of_config(config, num_envs: int, seed: int | None = None) -> VecEnv:
+def of_config(options: EnvOptions, num_envs: int = 1, device: str = "cpu", seed: int = 0) -> VecEnv:
     """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
 
     Args:
-        config: anything with `env`, `vector`, `time_limit`, `robot`, `task`, `gripper`, `tcp`, `sparse`, `guard`,
-            `device` and `seed`, as a run's configuration.
-        num_envs: B.
-        seed: in place of the configuration's.
+        options: what to make.
+        num_envs, device, seed: as in `make`.
 
     Raises:
         ConfigError: what they name cannot be built.
     """
-    seed = config.seed if seed is None else seed
-    if config.env is None:
-        named = {name: getattr(config, name) for name in ("gripper", "tcp", "sparse", "guard")}
-        return make(config.robot, config.task, num_envs, config.device, seed, **named)
+    if options.env is None:
+        named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard")}
+        return make(options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
-    options = {"vector": config.vector, "time_limit": config.time_limit}
-    return make_gymnasium(config.env, num_envs, config.device, seed, **options)
+    named = {"vector": options.vector, "time_limit": options.time_limit}
+    return make_gymnasium(options.env, num_envs, device, seed, **named)
 
 
 def make_task(name: str) -> Task:

@@ -1,4 +1,4 @@
-"""TD3 for continuous control: tensors, spaces and transitions, and no word of a robot."""
+"""TD3 for continuous control: tensors, spaces and transitions, whatever they are of."""
 
 from typing import TYPE_CHECKING
 

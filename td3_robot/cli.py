@@ -13,7 +13,7 @@ from td3_robot.errors import Td3RobotError
 def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a script's main on the command line and end the process with its exit code.
 
-    Python's own teardown is left out: after a robot was drawn, it makes nanobind print a page of "leaked" lines.
+    Python's own teardown is left out: it makes nanobind, which a viewer brings along, print a page of "leaked" lines.
     So `main` closes what it opened.
     """
     try:

@@ -4,18 +4,17 @@ To add an option, add a field and its line under "Attributes:"; the flag, the YA
 follow from them. An option that only works together with another one is refused without it, never ignored.
 """
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.devices import check_device
+from td3_robot.errors import ConfigError
 from td3_robot.fields import FINITE, NOT_NEGATIVE, PART, POSITIVE, SEED, SHARE, STEPS, Need, Range, check, option
 from td3_robot.schedules import SCHEDULES
 
 NORMS = ("none", "layer", "batch")
 INITS = ("default", "orthogonal")
 NOISES = ("gaussian", "ou", "pink")
-VECTORS = ("sync", "async")
 HINDSIGHT = ("none", "future", "final", "episode")
 
 LAYERS = 64  # of a network
@@ -30,7 +29,6 @@ THREADS = Range(1, 1024, "systems refuse to start more")
 SECONDS = Range(0, 1e9, "thirty years", above=True)
 
 _COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset is None)
-_GYMNASIUM = Need("env, a Gymnasium id", lambda c: c.env is not None)
 _NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
 _GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
 _PRIORITIES = Need("replay.prioritized true", lambda c: c.replay.prioritized)
@@ -239,15 +237,6 @@ class Config:
     """The run.
 
     Attributes:
-        robot: Robot to train, a file of configs/robots, or the path of a URDF or xacro file.
-        task: Task to learn.
-        gripper: Gripper to mount in place of the robot's own, or none.
-        tcp: Link of the robot's URDF to control; needs a robot given by its file.
-        sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
-        guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
-        env: Gymnasium id to train on in place of a robot and its task.
-        vector: Gymnasium environments step one after the other (sync) or each in a process of its own (async).
-        time_limit: Steps after which an episode of a Gymnasium environment is cut, in place of its own limit.
         dataset: File of transitions to learn from offline; nothing is collected, and steps counts gradient steps.
         start_from: Run, checkpoint folder or older file prefix whose networks this run begins with.
         run: Name of the new folder in checkpoints; by default the next free runN.
@@ -268,15 +257,6 @@ class Config:
         evaluation: The periodic evaluation.
     """
 
-    robot: str = option("panda", fixed=True)
-    task: str = option("reach", fixed=True)
-    gripper: str | None = option(None, fixed=True)
-    tcp: str | None = option(None, fixed=True)
-    sparse: bool = option(False, fixed=True)
-    guard: bool = option(False, fixed=True)
-    env: str | None = option(None, fixed=True)
-    vector: str = option("sync", VECTORS, needs=(_GYMNASIUM,))
-    time_limit: int | None = option(None, STEPS, fixed=True, needs=(_GYMNASIUM,))
     dataset: Path | None = option(None, fixed=True)
     start_from: Path | None = option(None, fixed=True)
     run: str | None = None
@@ -307,9 +287,3 @@ class Config:
             raise ConfigError("exploration.uncertainty needs two critics: set td3.twin_critics true, or leave it out")
         if self.envs > self.replay.capacity:
             raise ConfigError(f"envs must be at most replay.capacity, got {self.envs} > {self.replay.capacity}")
-
-
-def check_device(name: str) -> None:
-    """Hold a device to its spelling; whether it is there is `arguments.resolve_device`'s affair."""
-    if not re.fullmatch(r"cpu|auto|mps|cuda(:[0-9]+)?", name):
-        raise unknown("device", name, ("cpu", "cuda", "cuda:N", "mps", "auto"))

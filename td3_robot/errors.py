@@ -15,7 +15,7 @@ class ConfigError(Td3RobotError):
 
 
 class CheckpointError(Td3RobotError):
-    """A checkpoint folder is missing, incomplete, damaged or of another robot or network."""
+    """A checkpoint folder is missing, incomplete, damaged or of other networks."""
 
 
 class EnvError(Td3RobotError):
@@ -36,7 +36,7 @@ def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
     """The one way to say that a name is not among the valid ones.
 
     Args:
-        what: the kind of thing, for example "robot".
+        what: the kind of thing, for example "run".
         given: what the user wrote.
         choices: every valid name.
 

@@ -2,10 +2,11 @@
 
 The command line, --help, the checks and what a resume may change read it from there. The keys of a field's metadata:
 
-    range    a `Range` of a number, or of each number of a tuple
+    range    what a `Range` is made of: of a number, or of each number of a tuple
     choices  the names that the option can have
-    fixed    True where a resumed run cannot change it
+    fixed    True where a resumed run cannot change it, or a function of the option whose value stays
     needs    what the option does nothing without, each a `Need`
+    in_file  a compiled pattern and its name: all that a file may say; the rest is for the command line
 """
 
 import dataclasses
@@ -91,9 +92,12 @@ def check(part: object) -> None:
     """
     for item in dataclasses.fields(part):
         value = getattr(part, item.name)
-        rule = item.metadata.get("range") or item.metadata.get("choices")
-        if rule and value is not None:
-            require(item.name, value, rule)
+        if value is None:
+            continue
+        if "range" in item.metadata:
+            require(item.name, value, Range(*item.metadata["range"]))
+        elif "choices" in item.metadata:
+            require(item.name, value, item.metadata["choices"])
 
 
 def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import difflib
 import math
 import re
 import reprlib
@@ -14,14 +15,20 @@ import docstring_parser
 import jsonargparse
 import yaml
 
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import ConfigError
+from td3_robot.fields import check
 from td3_robot.files import replacing
+
+HELP = frozenset(("-h", "--help"))
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only, no key twice, and numbers as YAML 1.2 has them: 1e6 and 3e-4 are some, 010 is ten."""
+    """Plain values only, no tag, no key twice, and numbers as in YAML 1.2: 1e6 and 3e-4 are some, 010 is ten."""
 
     yaml_implicit_resolvers = {}  # not PyYAML's: dates, octals, base 60, yes and no
+
+    def fetch_tag(self):
+        raise yaml.scanner.ScannerError(None, None, "tags, which begin with !, are not taken", self.get_mark())
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -78,11 +85,13 @@ class Schema:
                 self._add(item.type, f"{option}.")
                 continue
             self.options[option] = item.type
+            choices = ",".join(item.metadata.get("choices", ()))
             group.add_argument(
                 f"--{option}",
                 type={Path: str, Path | None: str | None}.get(item.type, item.type),
-                default=argparse.SUPPRESS if item.default is dataclasses.MISSING else item.default,
+                default=item.default,
                 help=texts[item.name],
+                **({"metavar": f"{{{choices}}}"} if choices else {}),
             )
 
     def read_flags(self, argv: list[str]) -> dict[str, object]:
@@ -90,15 +99,15 @@ class Schema:
         given, words = {}, list(argv)
         while words:
             word = words.pop(0)
-            if word in ("-h", "--help"):
-                self.parser.print_help()
+            if word in HELP:
+                self.show_help({})
                 raise SystemExit(0)
             flag, equals, text = word.partition("=")
             option = flag.removeprefix("--")
             if option == flag:
                 raise ConfigError(f"cannot place {word!r}: options are written --name value")
             if option not in self.options:
-                raise unknown("option", option, self.options)
+                raise _unknown(option, self.options)
             if not equals and self.options[option] is bool and (not words or words[0] not in ("true", "false")):
                 text = "true"
             elif not equals:
@@ -148,14 +157,26 @@ class Schema:
                 pass
         raise problem
 
-    def read_file(self, path: Path) -> dict[str, object]:
+    def show_help(self, in_force: dict[str, object]) -> None:
+        """Print every option with its meaning, its choices and its value in force, by default its own default."""
+        self.parser.set_defaults({name: in_force[name] for name in self.options if name in in_force})
+        self.parser.print_help()
+
+    def read_file(self, path: Path, whole: bool = True) -> dict[str, object]:
         """The options that a YAML file gives, checked: {"td3.gamma": 0.98}.
+
+        Args:
+            path: the file.
+            whole: refuse names that are no options; if not, those beside the named dataclasses are passed over.
 
         Raises:
             ConfigError: it is missing, does not parse, is no mapping, or has an unknown option or a wrong value.
         """
         try:
-            return self.check_all(_load(path))
+            content = _load(path)
+            if not whole:
+                content = {key: content[key] for key in content if any(o.split(".")[0] == key for o in self.options)}
+            return self.check_all(content)
         except ConfigError as error:
             raise ConfigError(f"{str(path)!r}: {error}") from error
 
@@ -175,11 +196,19 @@ def _flat(content: dict, options: Iterable[str], prefix: str = "") -> Iterator[t
         if name in options:
             yield name, value
         elif not any(option.startswith(f"{name}.") for option in options):
-            raise unknown("option", name, options)
+            raise _unknown(name, options)
         elif isinstance(value, dict):
             yield from _flat(value, options, f"{name}.")
         else:
             raise ConfigError(f"{name} must be a mapping of options to values, got {_shown(value)}")
+
+
+def _unknown(name: str, options: Iterable[str]) -> ConfigError:
+    """The error for a name that is no option: the nearest ones, since there are too many to list them all."""
+    near = [option for option in options if option.split(".")[-1] == name]
+    near = near or difflib.get_close_matches(name[:100], options, n=3, cutoff=0.75)
+    hint = f"did you mean {' or '.join(near[:3])}? " if near else ""
+    return ConfigError(f"unknown option {reprlib.repr(name)}; {hint}--help lists all")
 
 
 def build(cls: type, values: dict[str, object], prefix: str = "") -> object:
@@ -192,7 +221,9 @@ def build(cls: type, values: dict[str, object], prefix: str = "") -> object:
         elif option in values:
             chosen[item.name] = values[option]
     try:
-        return cls(**chosen)
+        part = cls(**chosen)
+        check(part)
+        return part
     except ConfigError as error:  # in the words of the class, which begin with the name of a field
         raise ConfigError(f"{prefix}{error}") from None
 

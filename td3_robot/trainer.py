@@ -5,7 +5,7 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from td3_robot import checkpoint
@@ -32,7 +32,7 @@ class Trainer:
     """One run of TD3: batches from a source, evaluations in environments of their own, a run folder.
 
     The run folder holds the best policy so far, by success rate, then return, of the periodic evaluation;
-    its subfolder `last` holds all that an exact resume needs. Without an evaluation environment, as on a real robot,
+    its subfolder `last` holds all that an exact resume needs. Without an evaluation environment, as on real hardware,
     the best is judged by the training episodes that ended since the row before, exploration included; where nothing
     tells how good a policy is, the newest counts as the best.
 
@@ -51,6 +51,7 @@ class Trainer:
         folder: the run folder.
         started: `time.perf_counter()` at process start; by default now.
         callbacks: what follows the run.
+        about: what the summary says of where it learned.
 
     Attributes:
         trackers: what takes the metrics.
@@ -66,10 +67,12 @@ class Trainer:
         folder: Path,
         started: float | None = None,
         callbacks: Sequence[Callback] = (),
+        about: Mapping[str, object] | None = None,
     ):
         _agree(agent.config, config.td3)
         self.agent, self.source, self.evaluation_env = agent, source, evaluation_env
         self.config, self.folder, self.callbacks = config, folder, callbacks
+        self.about = dict(about or {})
         self.trackers: list[Tracker] = []
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
@@ -198,13 +201,7 @@ class Trainer:
         """Make the policy the one that the run folder holds, with the score that made it so."""
         success_rate, episode_return = self.best
         known = {} if self.best == _NO_SCORE else {"success_rate": success_rate, "episode_return": episode_return}
-        self.agent.save(self.folder, {**self._of, "score": known})
-
-    @property
-    def _of(self) -> dict[str, dict]:
-        """What the run trains on, by the names of its configuration."""
-        named = ("robot", "task") if self.config.env is None else ("env",)
-        return {"trained_on": {name: getattr(self.config, name) for name in named}}
+        self.agent.save(self.folder, {"trained_on": self.about, "score": known})
 
     @property
     def wall_s(self) -> float:
@@ -221,7 +218,7 @@ class Trainer:
             scores = {name: score for name, score in judged_by.items() if name in self.source.metrics()}
         summary = finite(
             {
-                **self._of["trained_on"],
+                **self.about,
                 "seed": self.config.seed,
                 **scores,
                 "env_steps": self.env_steps,
@@ -253,7 +250,7 @@ class Trainer:
             "target_generator": self.agent.generator.get_state(),
             "source": source,
         }
-        about = {"agent": self.agent.about(), **self._of}
+        about = {"agent": self.agent.about(), **{"trained_on": self.about}}
         checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state}, about)
         self._saved_at = time.perf_counter()
 

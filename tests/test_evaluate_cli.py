@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 import envs
+from envs.options import EnvOptions
 from td3_robot import TD3
 from td3_robot.arguments import save_config
 from td3_robot.config import Config, TD3Config
@@ -336,7 +337,7 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env
 
 @pytest.mark.parametrize("flag", ["--report out", "--episode 0"])
 def test_gymnasium_environments_have_no_report_and_no_replay(work, evaluate, flag):
-    save_config(Config(env="Pendulum-v1"), Path("checkpoints/still/config.yaml"))
+    save_config(Config(), Path("checkpoints/still/config.yaml"), EnvOptions(env="Pendulum-v1"))
     with pytest.raises(ConfigError, match=f"^{flag[2:].split()[0]} shows our own robots"):
         evaluate.main(["--checkpoint", "still", *flag.split()])
     assert os.listdir() == ["checkpoints"]

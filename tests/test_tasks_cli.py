@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from envs.options import EnvOptions
 from envs.registry import TASKS
-from td3_robot.arguments import load_config
+from td3_robot.arguments import config_of
 from td3_robot.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,7 @@ LEAST = {"reach": 0.97, "reach_pose": 0.88, "reach_avoid": 0.81, "track": 0.91, 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_path):
     folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
-    assert load_config(folder / "config.yaml").task == task
+    assert config_of(folder, EnvOptions)[1].task == task
     flags = ("--checkpoint", str(folder), "--episodes", "200", "--seed", "4321", "--json", str(result))
     done = run(tmp_path, "evaluate.py", *flags)
     assert (done.returncode, done.stderr) == (0, "")

@@ -205,8 +205,8 @@ def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path):
     [
         (["--robot", "pandaa"], "robot 'pandaa'; did you mean 'panda'.*valid choices:.*panda"),
         (["--task", "raech"], "task 'raech'; did you mean 'reach'.*valid choices:.*reach"),
-        (["--stepz", "10"], "option 'stepz'; did you mean 'steps'.*valid choices:.*td3.gamma"),
-        (["--td3.gama", "0.9"], "option 'td3.gama'; did you mean 'td3.gamma'"),
+        (["--stepz", "10"], "option 'stepz'; did you mean steps.*--help lists all$"),
+        (["--td3.gama", "0.9"], "option 'td3.gama'; did you mean td3.gamma[?]"),
         (["--steps", "many"], "steps must be a whole number, got 'many'"),
         (["--td3.gamma", "1.5"], r"td3.gamma must be in \[0, 1\], got 1.5"),
         (["--steps"], "--steps needs a value: a whole number"),

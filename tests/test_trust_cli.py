@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from envs.options import EnvOptions
 from td3_robot import TD3, Batch
 from td3_robot.arguments import save_config
 from td3_robot.checkpoint import ABOUT
@@ -37,7 +38,7 @@ def strange(tmp_path):
     (tmp_path / "payload.py").write_text(PAYLOAD)
     run = tmp_path / "checkpoints" / "strange"
     TD3(3, 1, hidden=(8,)).save(run)
-    save_config(Config(env="payload:Thing-v0", td3=TD3Config(hidden=(8,))), run / "config.yaml")
+    save_config(Config(td3=TD3Config(hidden=(8,))), run / "config.yaml", EnvOptions(env="payload:Thing-v0"))
     return tmp_path
 
 
@@ -75,7 +76,7 @@ def damaged(tmp_path):
     run = tmp_path / "checkpoints" / "run1"
     agent.save(run)
     (run / ABOUT).unlink()  # a stranger can leave it out
-    save_config(Config(env="Pendulum-v1", td3=TD3Config(hidden=(8,))), run / "config.yaml")
+    save_config(Config(td3=TD3Config(hidden=(8,))), run / "config.yaml", EnvOptions(env="Pendulum-v1"))
     return tmp_path
 
 

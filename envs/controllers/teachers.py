@@ -50,6 +50,8 @@ def make_teacher(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
     Raises:
         ConfigError: no such teacher, or none for this task.
     """
+    if not hasattr(env, "moment"):
+        raise ConfigError("exploration.guide has no effect without a robot and its task")
     if name == "solution":
         return FollowSolution(env)
     if name not in BASELINES:

@@ -9,6 +9,7 @@ from envs.evaluation import metrics
 from envs.evaluation.replay import Replay
 from envs.evaluation.report import Report, Trajectories, Watched, join, page
 from envs.evaluation.table import print_table
+from envs.options import EnvOptions
 from envs.registry import of_config
 from td3_robot.errors import unknown
 from td3_robot.evaluation import (
@@ -44,10 +45,11 @@ class Evaluation:
     """Controllers on the same starts, goals and obstacles: `add` them, `play`, and look at what came of it.
 
     Args:
-        config: dataclass with what `envs.of_config` reads, as a run's configuration.
+        options: what is acted in.
         episodes: how many there are; their number is part of what an episode is, see `round_seeds`.
         seed: of starts, goals and obstacles.
         episode: number, from 0, of the one to play alone; None plays all.
+        device: where it is simulated.
 
     Attributes:
         env: where what is added acts unless it asks for another guard.
@@ -57,10 +59,17 @@ class Evaluation:
         played: after `play(keep=True)`, by controller: its trajectories.
     """
 
-    def __init__(self, config, episodes: int = 1000, seed: int = 12345, episode: int | None = None):
-        self.config, self.episodes, self.seed, self.episode = config, episodes, seed, episode
+    def __init__(
+        self,
+        options: EnvOptions,
+        episodes: int = 1000,
+        seed: int = 12345,
+        episode: int | None = None,
+        device: str = "cpu",
+    ):
+        self.options, self.episodes, self.seed, self.episode, self.device = options, episodes, seed, episode, device
         self._made: dict[bool, VecEnv] = {}
-        self.env = self._env(config.guard)
+        self.env = self._env(options.guard)
         self.controllers: dict[str, Controller] = {}
         self.summaries: dict[str, dict[str, object]] = {}
         self.played: dict[str, Trajectories] = {}
@@ -71,9 +80,9 @@ class Evaluation:
         Args:
             name: heading of its column.
             make: makes the policy for the environment.
-            guard: act under the guard or not; None: as the configuration says.
+            guard: act under the guard or not; None: as the options say.
         """
-        guard = self.config.guard if guard is None else guard
+        guard = self.options.guard if guard is None else guard
         env = self._env(guard)
         self.controllers[name] = Controller(make, guard, make(env), env)
 
@@ -83,7 +92,7 @@ class Evaluation:
         Raises:
             ConfigError: there is none of that name, or it cannot do the task.
         """
-        robots = self.config.env is None
+        robots = self.options.env is None
         plain = name.removesuffix(GUARDED) if robots else name
         known = (RANDOM, *BASELINES) if robots else (RANDOM,)
         if plain not in known:
@@ -127,23 +136,21 @@ class Evaluation:
     @property
     def action_names(self) -> list[str] | None:
         """Of the action's elements; None where only the environment's author knows them."""
-        if self.config.env is not None:
+        if self.options.env is not None:
             return None
         joints = [f"joint {number}" for number in range(1, self.env.robot.n + 1)]
         return joints + ["gripper"] * (self.env.a_dim - self.env.robot.n)
 
     def __str__(self) -> str:
-        what = self.config.env or f"{self.config.robot} {self.config.task}"
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
-        guard = ", guarded" if self.config.guard else ""
-        return f"{what}{guard}, {which}, seed {self.seed}"
+        guard = ", guarded" if self.options.guard else ""
+        return f"{self.options.name}{guard}, {which}, seed {self.seed}"
 
     def results(self) -> dict[str, object]:
         """What was measured and what came out, as plain values for JSON; docs/evaluation.md names them."""
-        named = ("robot", "task") if self.config.env is None else ("env",)
-        about = {name: getattr(self.config, name) for name in named} | {"episodes": self.episodes, "seed": self.seed}
+        about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
         about |= {} if self.episode is None else {"episode": self.episode}
-        about |= {"guard": True} if self.config.guard else {}
+        about |= {"guard": True} if self.options.guard else {}
         first, *others = self.summaries
         return about | self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
 
@@ -153,7 +160,7 @@ class Evaluation:
 
     def page(self, facts: dict[str, str], curve: Sequence[dict[str, float]], replay: Callable[[int], str]) -> str:
         """The report as one HTML page, after `play(keep=True)`; see `report.Report`."""
-        title = f"{self.config.robot}: {self.config.task}"
+        title = f"{self.options.robot}: {self.options.task}"
         return page(Report(title, facts, self.env, self.summaries, self.played, curve, replay))
 
     # Playing ------------------------------------------------------------------------------------------------
@@ -166,20 +173,20 @@ class Evaluation:
 
     @property
     def _arms(self) -> int:
-        return min(self.episodes, ROUND if self.config.env is None else GYMNASIUM_ROUND)
+        return min(self.episodes, ROUND if self.options.env is None else GYMNASIUM_ROUND)
 
     def _new_env(self, guard: bool, arms: int) -> VecEnv:
-        config = dataclasses.replace(self.config, seed=self.seed, guard=guard)
+        options = dataclasses.replace(self.options, guard=guard)
         if self.episode is None:
-            return of_config(config, arms)
-        many = of_config(config, self._arms)
+            return of_config(options, arms, self.device, self.seed)
+        many = of_config(options, self._arms, self.device, self.seed)
         number, row = divmod(self.episode, self._arms)
         many.reset(round_seeds(many, self.episodes, self.seed)[number])
         return Replay(many, row)
 
     def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
         """The summary of one controller."""
-        env, robots = controller.env, self.config.env is None
+        env, robots = controller.env, self.options.env is None
         episodes = self.episodes if self.episode is None else 1
         policy = Watched(controller.policy, env) if keep else controller.policy
         collision = metrics.capsules(env.world) if robots else None

@@ -14,7 +14,8 @@ from gymnasium.wrappers import FlattenObservation
 from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
 from envs.from_gymnasium.checked import Checked, one_line
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
-from envs.from_gymnasium.processes import VECTORS, vectorized
+from envs.from_gymnasium.processes import vectorized
+from envs.options import VECTORS
 from td3_robot.errors import ConfigError, unknown
 
 _MUJOCO = "'mujoco>=3.8,<3.12'"  # MuJoCo 4 breaks the Fetch environments

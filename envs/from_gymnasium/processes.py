@@ -9,8 +9,6 @@ import gymnasium as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.async_vector_env import _async_worker
 
-VECTORS = ("sync", "async")
-
 
 def vectorized(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> VectorEnv:
     """B copies that are reset in the step in which their episode ends.

@@ -16,8 +16,6 @@ from td3_robot.offline import Dataset
 from td3_robot.trainer import Trainer
 
 CONFIG = Config(
-    robot="point",
-    task="origin",
     seed=3,
     envs=4,
     steps=400,
@@ -75,7 +73,8 @@ def train(point_env):
         agent = TD3(env.o_dim, env.a_dim, seed=seed, **dataclasses.asdict(config.td3))
         source = Collector(agent, env, config) if config.dataset is None else Dataset(agent, env.device, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
-        trainer = Trainer(agent, source, evaluation_env, config, folder, time.perf_counter(), callbacks)
+        started, about = time.perf_counter(), {"robot": "point"}
+        trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about)
         trainer.trackers.append(Log(agent))
         return trainer
 

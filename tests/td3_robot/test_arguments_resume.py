@@ -1,13 +1,20 @@
 """What the configuration of a run folder may say, and what the command line may change of it."""
 
+import functools
 from pathlib import Path
 
 import pytest
 
-from td3_robot import arguments as module
-from td3_robot.arguments import config_of, parse_train, save_config
+from envs import options as module
+from envs.command_line import TrainFlags
+from envs.options import EnvOptions
+from td3_robot import arguments
+from td3_robot.arguments import save_config
 from td3_robot.config import Config
 from td3_robot.errors import ConfigError
+
+parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
+config_of = functools.partial(arguments.config_of, environment=EnvOptions)
 
 
 @pytest.fixture(autouse=True)
@@ -19,21 +26,29 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "configs" / "gymnasium" / "default.yaml").touch()
 
 
-def train(line: str = "") -> Config:
-    return parse_train(line.split()).config
+def world(line: str = "") -> EnvOptions:
+    return parse_train(line.split()).environment
 
 
-def refusal(call, *args) -> str:
+def refusal(call, *args, **options) -> str:
     """The message of the ConfigError that a call raises, which is one line."""
     with pytest.raises(ConfigError) as caught:
-        call(*args)
+        call(*args, **options)
     assert str(caught.value).isprintable()
     return str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "before"),
-    [("robot", "ur5e", "panda"), ("task", "x", "reach"), ("seed", 7, 0), ("start_from", "mine", None)],
+    [
+        ("robot", "ur5e", "panda"),
+        ("task", "x", "reach"),
+        ("guard", "true", False),
+        ("seed", 7, 0),
+        ("start_from", "mine", None),
+        ("reward.scale", 2, 1.0),
+        ("td3.init", "orthogonal", "default"),
+    ],
 )
 def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):
     Path("checkpoints/mine").mkdir(parents=True)
@@ -55,7 +70,7 @@ def test_a_file_cannot_rename_a_run_that_is_resumed():
 )
 def test_only_the_command_line_names_a_module(env):
     Path("checkpoints/mine").mkdir(parents=True)
-    save_config(Config(env=env), Path("checkpoints/mine/config.yaml"))
+    save_config(Config(), Path("checkpoints/mine/config.yaml"), EnvOptions(env=env))
     Path("mine.yaml").write_bytes(Path("checkpoints/mine/config.yaml").read_bytes())
     for call, *args in (
         (parse_train, ["--resume", "mine", "--steps", "2000000"]),
@@ -63,14 +78,14 @@ def test_only_the_command_line_names_a_module(env):
         (config_of, Path("checkpoints/mine")),
     ):
         assert "comes from a file and is no plain id" in refusal(call, *args)
-    assert train("--env module:Id-v0").env == "module:Id-v0"
+    assert world("--env module:Id-v0").env == "module:Id-v0"
 
 
 @pytest.mark.parametrize("saved", ["module:Id-v0", "Id-v0", "other:Id-v0"])
 def test_the_module_of_a_run_may_be_named_anew_but_not_its_id(saved):
     Path("checkpoints/mine").mkdir(parents=True)
-    save_config(Config(env=saved), Path("checkpoints/mine/config.yaml"))
-    assert train("--resume mine --env module:Id-v0").env == "module:Id-v0"
-    assert config_of(Path("checkpoints/mine"), "module:Id-v0").env == "module:Id-v0"
-    assert f"env of run 'mine' is {saved!r}" in refusal(train, "--resume mine --env module:Id-v1")
-    assert f"is {saved!r}, not 'Id-v1'" in refusal(config_of, Path("checkpoints/mine"), "Id-v1")
+    save_config(Config(), Path("checkpoints/mine/config.yaml"), EnvOptions(env=saved))
+    assert world("--resume mine --env module:Id-v0").env == "module:Id-v0"
+    assert config_of(Path("checkpoints/mine"), told={"env": "module:Id-v0"})[1].env == "module:Id-v0"
+    assert f"env of run 'mine' is {saved!r}" in refusal(world, "--resume mine --env module:Id-v1")
+    assert f"is {saved!r}, not 'Id-v1'" in refusal(config_of, Path("checkpoints/mine"), told={"env": "Id-v1"})

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from envs.options import EnvOptions
 from td3_robot import TD3, checkpoint
 from td3_robot.arguments import save_config
 from td3_robot.checkpoint import ABOUT
@@ -41,7 +42,7 @@ def test_an_older_one_is_known_by_its_networks_and_its_configuration(tmp_path, o
     for name, state in agent.state_dicts().items():
         torch.save(state, form.format(tmp_path) + name)
     if said:
-        save_config(Config(env="module:Id-v0", td3=agent.config), tmp_path / "config.yaml")
+        save_config(Config(td3=agent.config), tmp_path / "config.yaml", EnvOptions(env="module:Id-v0"))
     path = Path(form.format(tmp_path))
     if not said and "atoms" in options:  # the values of the atoms are nowhere
         with pytest.raises(CheckpointError, match="the layers of Q1 should be 5-16-1$"):

@@ -1,17 +1,23 @@
 """No option is silently ignored: one that would do nothing is refused, with the name of what it needs."""
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
-from td3_robot import arguments as module
-from td3_robot.arguments import parse_train, save_config
+from envs import options as module
+from envs.command_line import EvaluateFlags, TrainFlags, check_shown
+from envs.options import EnvOptions
+from td3_robot import arguments
+from td3_robot.arguments import save_config
 from td3_robot.config import Config, ReplayConfig
 from td3_robot.errors import ConfigError
 from td3_robot.fields import leaves
+from td3_robot.options import Schema, build
 
+parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 NEEDS = {name: needs for name, item in leaves(Config) if (needs := item.metadata.get("needs"))}
 
 
@@ -82,8 +88,8 @@ def test_a_file_that_a_run_wrote_is_taken_with_all_that_waits_in_it(tmp_path):
     """It begins the same run anew, under a name of its own."""
     folder = tmp_path / "checkpoints/mine"
     folder.mkdir(parents=True)
-    run = Config(run="mine", env="Hopper-v5", replay=ReplayConfig(priority_alpha=0.9), seed=3)
-    save_config(run, folder / "config.yaml")
+    run = Config(run="mine", replay=ReplayConfig(priority_alpha=0.9), seed=3)
+    save_config(run, folder / "config.yaml", EnvOptions(env="Hopper-v5"))
     assert parse_train(["--config", str(folder / "config.yaml")]).config == dataclasses.replace(run, run=None)
     assert parse_train(["--config", str(folder / "config.yaml"), "--run", "mine2"]).config.run == "mine2"
 
@@ -91,5 +97,14 @@ def test_a_file_that_a_run_wrote_is_taken_with_all_that_waits_in_it(tmp_path):
 @pytest.mark.parametrize("option", ["robot x", "task x", "gripper x", "tcp x", "sparse true", "guard true"])
 def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
     assert f"env and {option.split()[0]} exclude each other" in refusal(f"--env Hopper-v5 --{option}")
-    assert "swift shows our own robots" in refusal("--env Hopper-v5 --swift")
-    assert "exploration.guide has no effect without a robot" in refusal("--env Hopper-v5 --exploration.guide rrmc")
+
+
+def test_a_gymnasium_environment_has_none_of_our_arms_to_show():
+    for cls, line in (
+        (TrainFlags, "swift"),
+        *((EvaluateFlags, f) for f in ("swift", "record a.gif", "report a", "episode 0", "guard false")),
+    ):
+        flags = build(cls, Schema("", "", cls).read_flags(f"--{line}".split()) | {"checkpoint": Path("a")})
+        check_shown(flags, EnvOptions())
+        with pytest.raises(ConfigError, match=f"^{line.split()[0]} is for our own robots"):
+            check_shown(flags, EnvOptions(env="Hopper-v5"))

@@ -35,7 +35,7 @@ def test_a_run_counts_evaluates_and_summarises(tmp_path, train):
     assert walls == sorted(walls) and walls[0] > 0
     assert log[-1]["left_s"] == 0 and all(row["env_steps_per_s"] > 0 and row["updates_per_s"] > 0 for row in log)
 
-    told = {"robot": "point", "task": "origin", "seed": 3, "env_steps": 400, "gradient_steps": 90, "finished": True}
+    told = {"robot": "point", "seed": 3, "env_steps": 400, "gradient_steps": 90, "finished": True}
     assert told.items() <= summary.items()
     assert {"success_rate", "episode_return", "wall_s", "solved_at_s"} <= summary.keys()
     assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
@@ -300,7 +300,7 @@ def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best
     summary = trainer.run()
     row = trainer.trackers[0][1]
     about = checkpoint.load(tmp_path, names=()).about
-    assert about["trained_on"] == {"robot": "point", "task": "origin"}
+    assert about["trained_on"] == {"robot": "point"}
     assert about["score"] == {name: row[name] for name in ("success_rate", "episode_return")}
     assert checkpoint.load(tmp_path / LAST, names=()).about.keys() == {"agent", "trained_on"}
     assert (summary["success_rate"], row["success_rate"]) == (0.8, 0.6)  # in every digit

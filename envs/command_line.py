@@ -1,0 +1,127 @@
+"""What train.py and evaluate.py are told about robots and their figures, beside the learner's own options.
+
+The keys of a field's metadata are those of td3_robot/fields.py.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envs.options import EnvOptions
+from envs.values import CONFIGS
+from td3_robot.errors import ConfigError
+
+_LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
+_SHOWS_ARMS = ("swift", "record", "report", "episode", "guard")  # what an environment of others has nothing for
+
+
+@dataclass(frozen=True)
+class TrainFlags:
+    """What to see.
+
+    Attributes:
+        swift: Show the robot in the browser while it learns.
+        list: Print the robots, tasks, grippers or baselines that there are, and end.
+    """
+
+    swift: bool = False
+    list: str | None = field(default=None, metadata=_LISTS)
+
+
+@dataclass(frozen=True)
+class EvaluateFlags:
+    """What to measure, and how to show it.
+
+    Attributes:
+        checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
+        env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a module is never taken
+            from the checkpoint itself.
+        guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
+        episodes: Episodes to roll out.
+        seed: Seed of the starts and goals.
+        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
+        json: File for the results; by default they are only printed.
+        baseline: Controllers to measure on the same starts and goals, separated by commas: random (uniformly random
+            actions) and, for robots, those of --list baselines; empty for none. They act without the guard that the
+            policy may have, unless +guard is added to the name.
+        report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
+        episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
+            robots only.
+        swift: Show the robot in the browser.
+        record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
+        plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
+        dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
+        transitions: Transitions of the dataset.
+        noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a fraction of a_max.
+        list: Print the robots, tasks, grippers or baselines that there are, and end.
+    """
+
+    checkpoint: Path | None = None
+    env: str | None = None
+    guard: bool | None = None
+    episodes: int = field(default=1000, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})
+    seed: int = field(default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits")})
+    device: str = "cpu"
+    json: Path | None = None
+    baseline: tuple[str, ...] = ("random",)
+    report: Path | None = None
+    episode: int | None = field(default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes")})
+    swift: bool = False
+    record: Path | None = None
+    plot: Path | None = None
+    dataset: Path | None = None
+    transitions: int = field(default=100_000, metadata={"range": (1, 10**9, "all are kept in memory")})
+    noise: float = field(default=0.0, metadata={"range": (0, 1e38, "float32 ends there")})
+    list: str | None = field(default=None, metadata=_LISTS)
+
+    def __post_init__(self):
+        if self.checkpoint is None and self.list is None:
+            raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
+        if self.episode is not None:
+            self._check_episode()
+        for name in ("transitions", "noise"):
+            if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
+                raise ConfigError(f"{name} has no effect without dataset, the file to write")
+        outputs = [path for name in ("json", "report", "record", "plot", "dataset") if (path := getattr(self, name))]
+        if len({path.absolute() for path in outputs}) < len(outputs):
+            raise ConfigError(f"two outputs have one name: {', '.join(map(str, outputs))}")
+
+    def _check_episode(self) -> None:
+        """Refuse a number that is none of the episodes, and what is about all of them."""
+        if not 0 <= self.episode < self.episodes:
+            raise ConfigError(f"episode must be from 0 to {self.episodes - 1}, one of the episodes, got {self.episode}")
+        for name in ("report", "dataset"):
+            if getattr(self, name) is not None:
+                raise ConfigError(f"episode and {name} exclude each other: {name} is about all episodes")
+
+
+def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
+    """Refuse to show of a Gymnasium environment what only our own arms have.
+
+    Raises:
+        ConfigError: names the flag.
+    """
+    for name in _SHOWS_ARMS if options.env is not None else ():
+        value = getattr(flags, name, None)
+        if value is not None and (value is not False or name == "guard"):
+            raise ConfigError(f"{name} is for our own robots; a Gymnasium environment has none")
+
+
+def listing(what: str) -> Iterator[str]:
+    """A line for each of the robots, tasks, grippers or baselines: its name, and what it is."""
+    if what in ("robots", "grippers"):
+        for path in sorted((CONFIGS / what).glob("*.yaml")):
+            yield _line(path.stem, path.read_text(encoding="utf-8").removeprefix("# ").split(". ")[0])
+        return
+    from envs.controllers import BASELINES  # here: these take seconds
+    from envs.registry import TASKS
+
+    if what == "baselines":
+        yield _line("random", "Uniformly random actions")
+    for name, cls in (TASKS if what == "tasks" else BASELINES).items():
+        yield _line(name, (sys.modules[cls.__module__].__doc__ if what == "tasks" else cls.__doc__).splitlines()[0])
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:16}{text.rstrip('.')}"

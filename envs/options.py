@@ -1,0 +1,88 @@
+"""What is learned in, as a user names it: the options of a robot and its task, or of a Gymnasium environment.
+
+The scripts put them beside the learner's own; the keys of a field's metadata are those of td3_robot/fields.py.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from envs.values import CONFIGS
+from td3_robot.errors import ConfigError
+
+VECTORS = ("sync", "async")
+_GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
+_STAYS = {"fixed": True}
+_GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
+_PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
+
+
+def _without_module(env: str | None) -> str | None:
+    """An environment's id without the module that registers it."""
+    return env and env.rpartition(":")[2]
+
+
+@dataclass(frozen=True)
+class EnvOptions:
+    """What is learned in.
+
+    Attributes:
+        robot: Robot to train, one of --list robots, or the path of a URDF or xacro file.
+        task: Task to learn, one of --list tasks.
+        gripper: Gripper to mount in place of the robot's own, one of --list grippers, or none.
+        tcp: Link of the robot's URDF to control; needs a robot given by its file.
+        sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
+        guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
+        env: Gymnasium id to train on in place of a robot and its task; module:id imports the module first, which
+            registers it and is looked for on PYTHONPATH.
+        vector: Gymnasium environments step one after the other (sync) or each in a process of its own (async).
+        time_limit: Steps after which an episode of a Gymnasium environment is cut, in place of its own limit.
+
+    Raises:
+        ConfigError: a Gymnasium environment, and something that only a robot has.
+    """
+
+    robot: str = field(default="panda", metadata=_STAYS)
+    task: str = field(default="reach", metadata=_STAYS)
+    gripper: str | None = field(default=None, metadata=_STAYS)
+    tcp: str | None = field(default=None, metadata=_STAYS)
+    sparse: bool = field(default=False, metadata=_STAYS)
+    guard: bool = field(default=False, metadata=_STAYS)
+    env: str | None = field(default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")})
+    vector: str = field(default="sync", metadata={"choices": VECTORS})
+    time_limit: int | None = field(default=None, metadata={**_STAYS, "range": (1, 10**15, "no episode lasts longer")})
+
+    def __post_init__(self):
+        for name in (item.name for item in fields(self) if getattr(self, item.name) != item.default):
+            if self.env is None and name in _GYMNASIUM:
+                raise ConfigError(f"{name} has no effect without env, a Gymnasium environment")
+            if self.env is not None and name not in ("env", *_GYMNASIUM):
+                raise ConfigError(f"env and {name} exclude each other: a Gymnasium environment brings its own")
+
+    @property
+    def name(self) -> str:
+        """What it is called in a line of text."""
+        return self.env or f"{self.robot} {self.task}"
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What a summary says of it."""
+        return {"env": self.env} if self.env is not None else {"robot": self.robot, "task": self.task}
+
+    @staticmethod
+    def preset(asked: dict[str, object]) -> tuple[str, Path | None]:
+        """What the options shipped for an environment are called, and their file, None where there is none."""
+        if asked.get("env") is not None:
+            return f"env {asked['env']!r}", _gymnasium_preset(str(asked["env"]))
+        task = asked.get("task", EnvOptions.task)
+        path = CONFIGS / f"{task}.yaml"
+        return f"task {task!r}", path if path.parent == CONFIGS and os.path.isfile(path) else None
+
+
+def _gymnasium_preset(env_id: str) -> Path:
+    """The file whose name begins the id (without its module), the longest; else that of its family, or the default."""
+    name, folder = env_id.split(":")[-1], CONFIGS / "gymnasium"
+    files = sorted(folder.glob("*.yaml"), key=lambda path: len(path.stem))
+    family = folder / ("goals.yaml" if name.startswith(_GOALS) else "default.yaml")
+    return [family, *(path for path in files if name.startswith(path.stem))][-1]

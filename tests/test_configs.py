@@ -1,0 +1,34 @@
+"""The configurations that are shipped, as the command line joins them."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from envs.command_line import TrainFlags
+from envs.options import EnvOptions
+from td3_robot.arguments import config_of, parse_train
+from td3_robot.config import TD3Config
+
+ROOT = Path(__file__).resolve().parent.parent
+TASKS = sorted(path.stem for path in (ROOT / "configs/tasks").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("what", [*(f"--task {task}" for task in TASKS), "--env Hopper-v5", "--env FetchReach-v4"])
+def test_td3_bc_is_td3_bc_on_whatever_preset(what):
+    """Fujimoto & Gu, NeurIPS 2021, appendix A; the discount is the task's."""
+    line = f"{what} --dataset f.npz --config {ROOT / 'configs/td3_bc.yaml'}"
+    config = parse_train(line.split(), EnvOptions, TrainFlags).config
+    expected = TD3Config(bc_alpha=2.5, normalize_observations=True)
+    assert dataclasses.replace(config.td3, gamma=0.99) == expected
+    replay = config.replay
+    assert (replay.batch_size, replay.n_step, replay.prioritized, replay.hindsight) == (256, 1, False, "none")
+    assert config.schedule.lr == "constant"
+
+
+@pytest.mark.parametrize("run, task", [("run1", "reach"), *((task, task) for task in TASKS if task != "reach")])
+def test_the_shipped_runs_say_what_they_are_of(run, task):
+    config, options = config_of(ROOT / "checkpoints" / run, EnvOptions)
+    assert options == EnvOptions(task=task, guard=task == "reach_avoid")
+    again = parse_train(["--config", str(ROOT / "checkpoints" / run / "config.yaml")], EnvOptions, TrainFlags)
+    assert (again.environment, again.config.td3, again.config.run) == (options, config.td3, None)
