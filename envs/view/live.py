@@ -25,6 +25,7 @@ from td3_robot.errors import Td3RobotError, ViewerError
 
 _NICENESS = 10  # the learner comes first where there are fewer cores than processes
 _PUBLISH_PERIOD = 0.2  # [s] the eye does not tell more policies a second apart
+_PATIENCE = 3.0  # [s] for the viewer to close its browser
 
 
 class SharedWeights:
@@ -136,14 +137,17 @@ class LiveView:
             self._published_at = now
 
     def close(self) -> None:
-        """End the viewer's process. Does nothing the second time."""
+        """End the viewer's process, whatever it is doing. Does nothing the second time."""
         self._process.terminate()
+        self._process.join(_PATIENCE)
+        self._process.kill()  # one that was stopped, or hangs
         self._process.join()
 
 
 def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool) -> None:
     """The viewer's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _interrupts_held does nothing
+    signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
@@ -158,11 +162,15 @@ def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool)
                 if not shown:
                     pipe.send("shown")
                     shown = True
+    except _Ended:
+        pass
     except Td3RobotError as error:
         if shown:  # nobody reads the pipe any more
             print(f"the live view ended: {error}", file=sys.stderr)
         else:
             pipe.send(error)
+    sys.stderr.flush()
+    os._exit(0)  # Python's own teardown takes seconds, see `td3_robot.cli`
 
 
 @contextmanager
@@ -182,7 +190,18 @@ def _interrupts_held():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class _Ended(BaseException):
+    """The learner wants no view any more; nothing but `_view` catches it."""
+
+
+def _end(signum: int, frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Ended
+
+
 def _end_with_parent() -> None:
     """A killed parent cannot end its daemons; this one sees it go."""
     torch.multiprocessing.parent_process().join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_PATIENCE)
     os._exit(0)

@@ -8,16 +8,15 @@ replaced, and this is the only place that touches them:
 - HTTP looks the whole path up in a table of files, so there is no path to climb out of: the table holds
   Swift's own page files and, once a shape has been sent to the page, that shape's mesh, materials and textures;
 - the page must be addressed as this machine, which stops DNS rebinding, and the websocket takes one
-  client, which must be that page.
+  client, which must be that page and know the token in the address that was opened.
 """
 
 import json
 import mimetypes
-import os
-import re
+import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Empty, Queue
@@ -26,7 +25,11 @@ from urllib.parse import unquote
 
 import swift
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
+
+from envs.view.page import mesh_files, page_files, served
+from td3_robot.errors import ViewerError
 
 _LOCAL = "127.0.0.1"
 _LOCAL_NAMES = (_LOCAL, "localhost")  # swift's page opens its websocket as "localhost"
@@ -35,94 +38,14 @@ _POLL = 0.1  # [s] how soon a closed tab is noticed while nothing is being sent
 # The type decides whether a browser runs a script; Windows takes it from a registry that may be wrong.
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
-# Added to Swift's page: a label is a line over the picture instead of a column that hides a fifth of it,
-# and the scene, which three.js announces to its developer tools, gets a bright backdrop that the ground
-# fades into and a lens less wide than Swift's 70 degrees.
-_THEME = b"""
-<style>
-.sidenav { background: none; height: auto; width: auto; max-width: none; padding: 0; left: 28px; top: 22px; }
-.sidenav .label-div { margin: 0; }
-.sidenav .label-div p { margin: 0; width: auto; white-space: pre; text-align: left; color: #26323d;
-  font: 500 20px/1.3 system-ui, sans-serif; }
-</style>
-<script>
-window.__THREE_DEVTOOLS__ = new EventTarget();
-window.__THREE_DEVTOOLS__.addEventListener("observe", ({ detail: scene }) => {
-  if (!scene.isScene) return;
-  window.swiftScene = scene;
-  queueMicrotask(() => {  // once Swift has filled it
-    scene.background.set(0xe9eef2);
-    scene.fog.color.set(0xe9eef2);
-    scene.fog.near = 2.5;
-    scene.fog.far = 7;
-    scene.children.find((child) => child.geometry?.type === "PlaneGeometry").material.color.set(0xbac4cd);
-  });
-  scene.onBeforeRender = (renderer, scene, camera) => {
-    if (camera.fov === 70) { camera.fov = 35; camera.updateProjectionMatrix(); }
-  };
-});
-</script>
-"""
+_NOT_SWIFT = "the page answered what Swift's page does not; close its tab and try again"
 
-# Swift's page loads Wavefront meshes by one loader, side by side, so that the materials of one end up on another.
-# Here each load gets a loader of its own.
-_SHARED_LOADER = b"objLoader.setMaterials(materials);"
-_OWN_LOADER = b"const objLoader = new OBJLoader().setMaterials(materials);"
-
-# Swift's page takes a shape's opacity for what it makes itself; meshes come with materials that have their own.
-_ADDED = b"function finish(part, mesh, scene, cb) {"
-_SEE_THROUGH = b"""
-  if (part.opacity < 1) mesh.traverse(({ material }) => {
-    for (const one of [material ?? []].flat()) Object.assign(one, { transparent: true, opacity: part.opacity });
-  });"""
-
-# Wavefront's line elements, left over from CAD: where there is one, three.js draws the whole object as lines.
-_OBJ_LINES = re.compile(rb"(?m)^l .*\n?")
-
-# How each mesh format names the files it needs. Collada, Wavefront (in its .mtl), glTF and VRML.
-_REFERENCES = {
-    ".dae": rb"<init_from>\s*([^<]+?)\s*</init_from>",
-    ".mtl": rb"(?m)^\s*(?:map_\w+|bump|disp|decal|norm)\s.*?(\S+)\s*$",
-    ".gltf": rb'"uri"\s*:\s*"([^"]+)"',
-    ".glb": rb'"uri"\s*:\s*"([^"]+)"',
-    ".wrl": rb'url\s*\[?\s*"([^"]+)"',
+# What Swift takes for the page's answer to some of its messages.
+_ANSWERS: dict[str, Callable[[object], bool]] = {
+    "shape": lambda answer: isinstance(answer, int),
+    "shape_mounted": lambda answer: isinstance(answer, list) and len(answer) == 2 and answer[0] in (1, 0, -1, -2),
+    "shape_poses": lambda answer: isinstance(answer, dict),
 }
-_REFERENCED_TYPES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tga", ".webp", ".bin"}
-
-
-def page_files() -> dict[str, Path]:
-    """Swift's own page: URL path -> file. A link that leads out of the page's folder is left out."""
-    root = (Path(swift.__file__).parent / "public").resolve()
-    inside = [path for path in root.rglob("*") if path.is_file() and path.resolve().is_relative_to(root)]
-    files = {f"/{path.relative_to(root).as_posix()}": path for path in inside}
-    return files | {"/": root / "index.html"}
-
-
-def mesh_files(filename: str, color: int = 0x888888) -> dict[str, Path | bytes]:
-    """One mesh and the files it refers to: URL path under which Swift's page asks for it -> file, or its content.
-
-    Args:
-        color: 0xRRGGBB, of a Wavefront mesh that has no material file. Swift's page asks for one all the same, and it
-            takes the material without a name for faces that name none.
-    """
-    mesh = Path(filename)
-    materials, found = mesh.with_suffix(".mtl"), [mesh]
-    if mesh.suffix.lower() == ".obj" and mesh.is_file() and not materials.is_file():
-        diffuse = " ".join(f"{channel / 255:.4f}" for channel in color.to_bytes(3))
-        return {_retrieve_path(mesh): mesh.resolve(), _retrieve_path(materials): f"newmtl \nKd {diffuse}\n".encode()}
-    if mesh.suffix.lower() == ".obj":
-        found.append(materials)
-    for path in list(found):
-        pattern = _REFERENCES.get(path.suffix.lower())
-        if pattern and path.is_file():
-            names = [unquote(name.decode("utf-8", "replace")) for name in re.findall(pattern, path.read_bytes())]
-            found += [path.parent / name for name in names if Path(name).suffix.lower() in _REFERENCED_TYPES]
-    return {_retrieve_path(path): path.resolve() for path in found if path.is_file()}
-
-
-def _retrieve_path(path: Path) -> str:
-    """The decoded URL path, as `retrieveUrl` of swift/public/js/shapes.js makes it: no drive, no `..`."""
-    return "/retrieve" + re.sub(r"^[A-Za-z]:", "", os.path.normpath(path).replace("\\", "/"))
 
 
 class _FileHandler(BaseHTTPRequestHandler):
@@ -141,12 +64,7 @@ class _FileHandler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         name = file.name if isinstance(file, Path) else ""
-        if name == "index.html":
-            body = body.replace(b"</head>", _THEME + b"</head>")
-        elif name == "shapes.js":
-            body = body.replace(_SHARED_LOADER, _OWN_LOADER).replace(_ADDED, _ADDED + _SEE_THROUGH)
-        elif name.endswith(".obj"):
-            body = _OBJ_LINES.sub(b"", body)
+        body = served(name, body)
         self.send_response(200)
         kind = _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain"
         self.send_header("Content-Type", kind)
@@ -186,7 +104,9 @@ class PageServers:
         self._taken = threading.Lock()
         self._http = _FileServer()
         origins = [f"http://{name}:{self.http_port}" for name in _LOCAL_NAMES]
-        self._websocket = serve(self._talk, _LOCAL, 0, origins=origins, compression=None, close_timeout=1)
+        self._token = secrets.token_urlsafe(16)
+        options = {"origins": origins, "process_request": self._admit, "compression": None, "close_timeout": 1}
+        self._websocket = serve(self._talk, _LOCAL, 0, **options)
         for server in (self._http, self._websocket):
             threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -202,16 +122,23 @@ class PageServers:
 
     @property
     def url(self) -> str:
-        """Where the page is; it finds the websocket's port in the query."""
-        return f"http://{_LOCAL}:{self.http_port}/?{self._websocket.socket.getsockname()[1]}"
+        """Where the page is; it finds the websocket's port and token in the query."""
+        return f"http://{_LOCAL}:{self.http_port}/?{self._websocket.socket.getsockname()[1]}&{self._token}"
+
+    def _admit(self, page: ServerConnection, request: Request) -> Response | None:
+        """Refuse who was not given the address: an origin is easily forged by a program."""
+        known = secrets.compare_digest(request.path, f"/{self._token}")
+        return None if known else page.respond(403, "the address has no valid token\n")
 
     def _talk(self, page: ServerConnection) -> None:
         """One websocket connection: pass Swift's messages on and its answers back until the page is gone."""
         if not self._taken.acquire(blocking=False):
             page.close(1013, "the scene is already shown in another tab")
             return
+        greeted = False
         try:
             self._incoming.put(page.recv())
+            greeted = True
             for expects_answer, message in self._messages(page):
                 self._allow(*message)
                 page.send(json.dumps(message))
@@ -220,7 +147,10 @@ class PageServers:
         except ConnectionClosed:
             pass  # the tab was closed, which is one of the two ways this ends
         finally:
-            self._disconnected.set()
+            if greeted:
+                self._disconnected.set()
+            else:
+                self._taken.release()  # it was gone before it said anything: the next one is welcome
 
     def _messages(self, page: ServerConnection) -> Iterator[tuple[bool, list]]:
         """What Swift sends, until `close`. Raises ConnectionClosed when the page goes in the meantime."""
@@ -282,6 +212,29 @@ class LocalSwift(swift.Swift):
         self._add_controls()
         self._send_socket("axes", False, expected=False)  # five metres long, through the whole picture
         self._send_socket("browser_timeout", 5, expected=False)
+
+    def _send_socket(self, code: str, data=None, expected: bool = True):
+        """What the page answers, as far as it is an answer.
+
+        Raises:
+            TimeoutError: the page has gone.
+            ViewerError: it says what Swift's page does not.
+        """
+        answer = super()._send_socket(code, data, expected)
+        try:
+            understood = _ANSWERS.get(code, lambda answer: True)(json.loads(answer))
+        except (ValueError, RecursionError):
+            understood = False
+        if not understood:
+            raise ViewerError(_NOT_SWIFT)
+        return answer
+
+    def process_events(self, events: dict) -> None:
+        """What was clicked in the page. Raises ViewerError where there is no such thing to click."""
+        try:
+            super().process_events(events)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            raise ViewerError(_NOT_SWIFT) from None
 
     def _stop_threads(self) -> None:
         self._servers.close()

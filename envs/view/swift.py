@@ -1,6 +1,9 @@
 """The browser view: an arm, its gripper and what is around it in the Swift simulator."""
 
+import contextlib
+import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
@@ -40,6 +43,7 @@ class SwiftViewer:
         self._swift = LocalSwift()
         self.url, self.addresses = self._swift.url, self._swift.addresses
         self._drawing: Drawing | None = None  # once the page is connected
+        self._browser: subprocess.Popen | None = None  # that was started for the page
         self.closed = False
         if open_browser:
             try:
@@ -79,17 +83,26 @@ class SwiftViewer:
                 self._drawing = Drawing(self._swift, self._robot)
             self._drawing.draw(frame)
         except TimeoutError:  # how Swift says that the tab was closed or no longer answers
+            self._browser = None  # what else is open in it is not ours to close
             self.close()
         except SystemExit:  # what Swift makes of Ctrl-C, after closing itself
+            self._end_browser()
             self.closed = True
             raise KeyboardInterrupt from None
         return not self.closed
 
     def close(self) -> None:
-        """Disconnect the page and stop the servers. Does nothing the second time."""
+        """Disconnect the page, stop the servers and the browser that was started. Does nothing the second time."""
         if not self.closed:
+            self._end_browser()
             self.closed = True
             self._swift.close()
+
+    def _end_browser(self) -> None:
+        """A browser that was running before only got another tab, and started nothing that stays."""
+        if self._browser is not None and self._browser.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._browser.pid, signal.SIGTERM)
 
     def _checked(self, name: str, value, shape: tuple[int, ...]) -> np.ndarray:
         array = np.asarray(value, dtype=float)
@@ -99,30 +112,22 @@ class SwiftViewer:
 
     def _open(self, command: list[str] | None) -> None:
         """Open the page with `find_browser`'s command, wait for it and draw the robot."""
-        if command is None:
-            if not webbrowser.open_new_tab(self.url):
-                raise ViewerError(f"the system could not open a browser; {HOW_TO_INSTALL}")
-            self._wait_for_page()
-        else:
-            with tempfile.TemporaryFile("w+") as complaints:  # a file: a pipe that nobody reads blocks at 64 kB
-                try:
-                    browser = subprocess.Popen(
-                        [*command, self.url],
-                        stdout=subprocess.DEVNULL,
-                        stderr=complaints,
-                        start_new_session=True,  # Ctrl-C in the terminal is not for the browser
-                    )
-                except OSError as error:
-                    raise ViewerError(f"cannot run the browser {shlex.join(command)!r}: {error}") from None
-                self._wait_for_page(browser, complaints)
         try:
+            if command is None:
+                if not webbrowser.open_new_tab(self.url):
+                    raise ViewerError(f"the system could not open a browser; {HOW_TO_INSTALL}")
+                self._wait_for_page()
+            else:
+                with tempfile.TemporaryFile("w+") as complaints:  # a file: a pipe that nobody reads blocks at 64 kB
+                    self._browser = _start(command, self.url, complaints)
+                    self._wait_for_page(complaints)
             self._drawing = Drawing(self._swift, self._robot)
         except TimeoutError:
             raise ViewerError("the browser tab was closed before the robot was loaded") from None
 
-    def _wait_for_page(self, browser: subprocess.Popen | None = None, complaints=None) -> None:
+    def _wait_for_page(self, complaints=None) -> None:
         """Wait until the page says hello, or until the browser that was to show it has failed."""
-        give_up = time.monotonic() + _PAGE_TIMEOUT
+        give_up, browser = time.monotonic() + _PAGE_TIMEOUT, self._browser
         while not self._swift.connected(timeout=0.1):
             if browser is not None and browser.poll():
                 complaints.seek(0)
@@ -132,3 +137,12 @@ class SwiftViewer:
             if time.monotonic() > give_up:
                 raise ViewerError(f"no browser showed {self.url} within {_PAGE_TIMEOUT:.0f} s")
         self._swift.launch(realtime=self._realtime)
+
+
+def _start(command: list[str], url: str, complaints) -> subprocess.Popen:
+    """Run a browser, in a session of its own: Ctrl-C in the terminal is not for it."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": complaints}
+    try:
+        return subprocess.Popen([*command, url], **quiet, start_new_session=True)
+    except OSError as error:
+        raise ViewerError(f"cannot run the browser {shlex.join(command)!r}: {error}") from None

@@ -44,9 +44,9 @@ class Page:
         threading.Thread(target=self._answer, args=(url,), daemon=True).start()
 
     def _answer(self, url: str):
-        origin, port = url.split("/?")
+        origin, address = url.split("/?")
         objects = 0
-        with connect(f"ws://127.0.0.1:{port}/", origin=origin, compression=None) as websocket:
+        with connect(f"ws://127.0.0.1:{address.replace('&', '/')}", origin=origin, compression=None) as websocket:
             websocket.send("hello")
             while not self._closed.is_set():
                 name, data = json.loads(websocket.recv())
@@ -138,6 +138,19 @@ def test_without_a_browser_training_is_told_at_once(monkeypatch, tmp_path):
     assert time.monotonic() - start < 1.0
 
 
+def test_a_stopped_viewer_does_not_hold_the_learner():
+    def stop(url):
+        (viewer,) = multiprocessing.active_children()
+        os.kill(viewer.pid, signal.SIGSTOP)
+        began.append(time.monotonic())
+        raise KeyboardInterrupt  # what ends a training
+
+    began = []
+    with pytest.raises(KeyboardInterrupt):
+        LiveView(PANDA, rollout, policy(1.0), open_browser=False, on_url=stop)
+    assert time.monotonic() - began[0] < 10.0 and multiprocessing.active_children() == []
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for the process in /proc")
 def test_the_view_dies_with_a_killed_learner(tmp_path):
     learner = tmp_path / "learner.py"
@@ -160,7 +173,7 @@ def test_the_view_dies_with_a_killed_learner(tmp_path):
     with subprocess.Popen([sys.executable, learner], env=environment, **quiet) as process:
         child = int(process.stdout.readline())
         process.wait(30)
-    assert until(lambda: not Path(f"/proc/{child}").exists() or "Z" in state(child), 5)
+    assert until(lambda: not Path(f"/proc/{child}").exists() or "Z" in state(child), 10)
 
 
 def state(pid: int) -> str:

@@ -1,5 +1,6 @@
 """What the servers of the browser view give away, and to whom."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -84,15 +85,43 @@ def servers():
     servers.close()
 
 
-def websocket(servers: PageServers, origin: str | None):
+def websocket(servers: PageServers, origin: str | None, token: str | None = None):
     host, port = servers.addresses[1]
-    return connect(f"ws://{host}:{port}/", origin=origin, compression=None)
+    token = servers.url.split("&")[1] if token is None else token
+    return connect(f"ws://{host}:{port}/{token}", origin=origin, compression=None)
 
 
 @pytest.mark.parametrize("origin", ["http://attacker.example", "null", "http://127.0.0.1:1", None])
 def test_the_websocket_refuses_other_origins(servers, origin):
     with pytest.raises(InvalidStatus, match="403"):
         websocket(servers, origin)
+
+
+@pytest.mark.parametrize("token", ["", "x" * 22, "%00", "../"])
+def test_the_websocket_refuses_who_was_not_given_the_address(servers, token):
+    """An origin can be forged by any program on the machine; the slot stays free for the real page."""
+    origin = servers.url.split("/?")[0]
+    with pytest.raises(InvalidStatus, match="403"):
+        websocket(servers, origin, token)
+    with websocket(servers, origin) as page:
+        page.send("hello")
+        assert servers._incoming.get(timeout=5) == "hello"
+
+
+def test_the_page_knows_its_token(servers):
+    """Swift's page is changed as it is served: an update of Swift may need another change."""
+    assert b"location.search.split('&')[1]" in get(servers.addresses[0], "/js/main.js").read()
+
+
+def test_a_page_that_goes_before_it_says_anything_leaves_its_place(servers):
+    origin = servers.url.split("/?")[0]
+    with websocket(servers, origin):
+        pass
+    for _ in range(100):  # the server hears of the end a moment later
+        with websocket(servers, origin) as page, contextlib.suppress(ConnectionClosed):
+            page.send("hello")
+            assert servers._incoming.get(timeout=0.2) == "hello"
+            break
 
 
 def test_the_websocket_takes_one_page(servers):

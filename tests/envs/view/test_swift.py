@@ -2,10 +2,10 @@
 
 import html
 import io
-import os
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import time
 
@@ -225,10 +225,37 @@ def test_the_users_browser_is_opened_and_shows_the_robot(monkeypatch, tmp_path, 
     flags = f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
     body = f'echo $$ > {tmp_path / "pid"}; exec {find_chromium()} {flags} --enable-unsafe-swiftshader "$1"'
     monkeypatch.setenv("BROWSER", script(tmp_path / "browser", body))
-    try:
-        with SwiftViewer(robot) as viewer:
-            start = time.monotonic()
-            assert all(viewer.show(robot.home, OPEN, dt=0.05) for _ in range(10))
-            assert time.monotonic() - start > 0.4  # real time
-    finally:
-        os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), SwiftViewer(robot) as viewer:
+        start = time.monotonic()
+        assert all(viewer.show(robot.home, OPEN, dt=0.05) for _ in range(10))
+        assert time.monotonic() - start > 0.4  # real time
+        raise KeyboardInterrupt
+    assert viewer._browser.wait(10) is not None  # Ctrl-C does not leave it behind
+
+
+BAD_PAGE = """
+import sys, time
+from websockets.sync.client import connect
+origin, address = sys.argv[2].split("/?")
+with connect("ws://127.0.0.1:" + address.replace("&", "/"), origin=origin, compression=None) as page:
+    page.send("hello")
+    time.sleep(0.1)
+    for message in page if sys.argv[1] != "close" else ():
+        page.send(sys.argv[1])
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+@pytest.mark.parametrize(
+    ("answer", "said"), [("close", "closed before the robot"), ("nonsense", "answered what"), ("[]", "answered what")]
+)
+def test_a_page_that_fails_at_once_is_one_line_and_its_browser_ends(monkeypatch, tmp_path, robot, answer, said):
+    (tmp_path / "page.py").write_text(BAD_PAGE)
+    browser = f'exec {sys.executable} {tmp_path / "page.py"} {answer} "$1"'
+    monkeypatch.setenv("BROWSER", script(tmp_path / "browser", browser))
+    started, popen = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **named: started.append(popen(*args, **named)) or started[0])
+    with pytest.raises(ViewerError, match=said):
+        SwiftViewer(robot)
+    assert started[0].wait(10) == -signal.SIGTERM
