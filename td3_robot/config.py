@@ -66,7 +66,7 @@ class TD3Config:
         v_min: Return at the first atom; needs atoms.
         v_max: Return at the last atom; needs atoms.
         bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no imitation.
-        bc_filter: Imitate only those actions that Q1 values above the policy's own; needs bc_alpha.
+        bc_filter: Imitate only those actions that are worth more than the policy's own; needs bc_alpha.
         normalize_observations: Give the networks observations less their running mean, over their deviation.
     """
 

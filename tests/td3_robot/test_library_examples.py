@@ -1,0 +1,35 @@
+"""The examples of docs/library.md for networks and optimizers: each runs as it stands, and its agent learns."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from td3_robot import TD3, Batch
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/library.md").read_text()
+SECTION = PAGE.split("## Networks and optimizers of your own")[1].split("\n## ")[0]
+EXAMPLES = dict(re.findall(r"\*\*(.+?)\.\*\*.*?```python\n(.*?)```", SECTION, re.DOTALL))
+
+
+def test_there_are_four():
+    assert len(EXAMPLES) == 4
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_learns_and_its_checkpoint_comes_back(tmp_path, name):
+    names: dict[str, object] = {}
+    exec(EXAMPLES[name], names)
+    agent, generator = names["agent"], torch.Generator().manual_seed(0)
+    draw = lambda width: torch.rand(8, width, generator=generator) - 0.5  # noqa: E731
+    o = draw(agent.o_dim)
+    before = agent.select_action(o)
+    for _ in range(2):
+        agent.update(Batch(o, draw(agent.a_dim), draw(1), draw(agent.o_dim), torch.zeros(8, 1)))
+    assert not torch.equal(agent.select_action(o), before)
+    agent.save(tmp_path / "run")
+    own = {key: names[key] for key in ("networks",) if key in names}
+    if "partial" in names:
+        own["optimizer"] = names["partial"](torch.optim.AdamW, weight_decay=1e-3)
+    assert torch.equal(TD3.from_checkpoint(tmp_path / "run", **own).select_action(o), agent.select_action(o))
