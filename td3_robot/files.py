@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +13,28 @@ from td3_robot.errors import ConfigError
 def replacing(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to; it takes the place of `path` when the block ends well, and else is removed.
 
+    A link stays, and what it leads to is replaced. What is no file, a device or a pipe, is written to itself.
+
     Raises:
         ConfigError: it cannot be written.
     """
+    try:
+        there = path.resolve()
+        if there.exists() and not there.is_file():
+            yield there
+        else:
+            with _beside(there) as new:
+                yield new
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[Path]:
     new = path.parent / f".{os.getpid()}-{path.name}"
     try:
         yield new
         os.replace(new, path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
@@ -46,10 +60,14 @@ def check_writable(path: Path | None, suffix: str = "") -> None:
     Raises:
         ConfigError: it cannot be.
     """
-    if path is not None:
-        if path.is_dir() or not path.name.endswith(suffix):
-            raise ConfigError(f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}")
-        _check_parent(path)
+    if path is None:
+        return
+    if path.is_dir() or not path.name.endswith(suffix):
+        raise ConfigError(f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}")
+    if not path.exists() or path.is_file():
+        _try_folder(path, path.resolve().parent)
+    elif not os.access(path, os.W_OK):
+        raise ConfigError(f"cannot write {str(path)!r}: permission denied")
 
 
 def check_folder(path: Path | None) -> None:
@@ -57,9 +75,14 @@ def check_folder(path: Path | None) -> None:
     if path is not None:
         if path.exists() and not path.is_dir():
             raise ConfigError(f"cannot write {str(path)!r}: it must be a folder")
-        _check_parent(path)
+        _try_folder(path, path if path.is_dir() else path.parent)
 
 
-def _check_parent(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise ConfigError(f"cannot write {str(path)!r}: folder {str(path.parent)!r} does not exist")
+def _try_folder(path: Path, folder: Path) -> None:
+    """Make a file without a name in the folder that `path` is to be written to."""
+    if not folder.is_dir():
+        raise ConfigError(f"cannot write {str(path)!r}: folder {str(folder)!r} does not exist")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
