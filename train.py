@@ -15,7 +15,7 @@ from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import find_browser  # noqa: E402
 from td3_robot.arguments import as_dict, parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
-from td3_robot.cli import cli  # noqa: E402
+from td3_robot.cli import UNWRITTEN, cli, say  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -72,21 +72,21 @@ def main(argv: list[str]) -> int:
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps:
-                print(f"{folder.name} is finished after {trainer.steps} steps; raise --steps to train on")
+                say(f"{folder.name} is finished after {trainer.steps} steps; raise --steps to train on")
                 return 0
             for sentence in lost:
-                print(sentence)
+                say(sentence)
         save_config(config, folder / "config.yaml", options)
-        trainer.trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
+        trackers = trainer.trackers
+        trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
         if config.mlflow:
-            trainer.trackers.append(MLflowLog(folder, as_dict(options, config), folder.name))
-        for tracker in trainer.trackers:
-            cleanup.callback(tracker.close)
-        cleanup.callback(plot_learning_curve, folder)  # before they close: MLflow takes it along
+            trackers.append(MLflowLog(folder, as_dict(options, config), folder.name))
+        cleanup.callback(trackers.close)
+        cleanup.callback(trackers.attempt, "the curve", plot_learning_curve, folder)  # first: MLflow takes it along
         what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
-        print(f"{what} (seed {config.seed}) in {folder}")
+        say(f"{what} (seed {config.seed}) in {folder}")
         summary = trainer.run()
-    return _report(summary, folder)
+    return _report(summary, folder) or (UNWRITTEN if trackers.failed else 0)
 
 
 def _remove_if_empty(folder: Path) -> None:
@@ -117,15 +117,15 @@ def _live_view(options: EnvOptions, seed: int, policy, cleanup: contextlib.ExitS
 def _report(summary: dict, folder: Path) -> int:
     if not summary["finished"]:
         steps = f"{summary['env_steps']} env steps" if summary["env_steps"] else f"{summary['gradient_steps']} updates"
-        print(f"stopped at {steps}; go on with: python train.py --resume {folder.name}")
+        say(f"stopped at {steps}; go on with: python train.py --resume {folder.name}")
         return 130
     from td3_robot.tracking import scored
 
     scores = scored(summary)
     success = f"success rate {scores['success_rate']:.1%}, " if "success_rate" in scores else ""
-    outcome = f"{success}return {scores['episode_return']:.2f}" if "episode_return" in scores else "done"
-    print(f"{outcome} after {summary['wall_s']:.1f} s; the curve is in {folder}")
-    print(f"see how good it is: python evaluate.py --checkpoint {folder}")
+    outcome = f"{success}return {scores['episode_return']:.2f}" if scores.get("episode_return") is not None else "done"
+    say(f"{outcome} after {summary['wall_s']:.1f} s; the curve is in {folder}")
+    say(f"see how good it is: python evaluate.py --checkpoint {folder}")
     return 0
 
 

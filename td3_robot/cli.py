@@ -9,6 +9,8 @@ from typing import NoReturn
 
 from td3_robot.errors import Td3RobotError
 
+UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
+
 
 def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a script's main on the command line and end the process with its exit code.
@@ -21,10 +23,23 @@ def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
     except Exception:  # a bug: the traceback is for whoever mends it
         traceback.print_exc()
         code = 1
-    with contextlib.suppress(BrokenPipeError):  # the reader, `head` for one, has seen enough
+    try:
         sys.stdout.flush()
-    sys.stderr.flush()
+    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        pass
+    except OSError as error:
+        code = code or UNWRITTEN
+        with contextlib.suppress(OSError):  # stderr may be as full
+            print(f"warning: the output cannot be written ({error.strerror})", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)
+
+
+def say(text: str) -> None:
+    """Print a line to whoever reads along; where that cannot be written, `cli` says so at the end."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:

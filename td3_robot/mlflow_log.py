@@ -54,7 +54,7 @@ class MLflowLog:
         self._folder = folder
         self._summary_before = _modified(folder / SUMMARY_NAME)
         self._waiting: list = []  # metrics that MLflow did not take yet
-        self._told = False
+        self.failed = False
         self._client = open_store()
         with _one_line():
             self._run_id = _begin(self._client, folder / ID_NAME, run_name)
@@ -107,8 +107,8 @@ class MLflowLog:
         try:
             yield
         except Exception as error:
-            if not self._told:
-                self._told = True
+            if not self.failed:
+                self.failed = True
                 print(f"MLflow does not take the figures of {self._folder.name}: {_first_line(error)}", file=sys.stderr)
 
 

@@ -1,8 +1,12 @@
 """Where the figures of a run go: CSV and JSON files, TensorBoard, a picture of the learning curve."""
 
 import csv
+import errno
+import io
 import json
 import math
+import os
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -83,22 +87,50 @@ def read_curve(checkpoint: Path) -> list[dict[str, float]]:
 
 
 class TensorBoardLog:
-    """TensorBoard events in the run folder; see them with `tensorboard --logdir checkpoints`."""
+    """TensorBoard events in the run folder; see them with `tensorboard --logdir checkpoints`.
+
+    Each evaluation is on the disk when `log` returns; a folder that was deleted is made again.
+
+    Args:
+        folder: the run folder.
+        steps: what TensorBoard has of later steps is forgotten: a resumed run logs them anew.
+    """
 
     def __init__(self, folder: Path, steps: int = 0):
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        self._writer = SummaryWriter(folder / "tensorboard", purge_step=steps + 1 if steps else None)
+        self._path = folder / "tensorboard" / f"events.out.tfevents.{time.time_ns() / 1e9:.6f}.{os.getpid()}"
+        self._waiting = [Event(wall_time=time.time(), file_version="brain.Event:2")]  # not written yet
+        if steps:
+            start = SessionLog(status=SessionLog.START)
+            self._waiting.append(Event(wall_time=time.time(), step=steps + 1, session_log=start))
 
     def log(self, metrics: dict[str, float]) -> None:
-        """Every metric as a scalar over the steps."""
-        for name, value in metrics.items():
-            if name != "env_steps":
-                self._writer.add_scalar(name, value, steps_of(metrics))
+        """Every metric as a scalar over the steps; what could not be written before comes first."""
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        scalars = [Summary.Value(tag=name, simple_value=metrics[name]) for name in metrics if name != "env_steps"]
+        self._waiting.append(Event(wall_time=time.time(), step=steps_of(metrics), summary=Summary(value=scalars)))
+        self._write()
+
+    def _write(self) -> None:
+        """Append what is waiting, all of it or nothing: a torn record would hide all that follow."""
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        records = io.BytesIO()
+        for event in self._waiting:
+            RecordWriter(records).write(event.SerializeToString())
+        self._path.parent.mkdir(exist_ok=True)
+        with self._path.open("ab", buffering=0) as file:
+            whole = file.tell()
+            if file.write(records.getvalue()) < records.tell():
+                file.truncate(whole)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._waiting = []
 
     def close(self) -> None:
-        """Write out what is buffered."""
-        self._writer.close()
+        """Nothing stays open."""
 
 
 def plot_learning_curve(folder: Path) -> None:

@@ -20,7 +20,8 @@ from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
 from td3_robot.signals import stopping
 from td3_robot.source import Source
-from td3_robot.tracking import Tracker, finite, scored, write_json
+from td3_robot.trackers import Trackers
+from td3_robot.tracking import finite, scored, write_json
 from td3_robot.vec_env import VecEnv
 
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
@@ -54,7 +55,7 @@ class Trainer:
         about: what the summary says of where it learned.
 
     Attributes:
-        trackers: what takes the metrics.
+        trackers: what takes the metrics; whatever they raise costs no training.
         solved_at_s: seconds at the first evaluation at or above 99% success; None before.
     """
 
@@ -73,7 +74,7 @@ class Trainer:
         self.agent, self.source, self.evaluation_env = agent, source, evaluation_env
         self.config, self.folder, self.callbacks = config, folder, callbacks
         self.about = dict(about or {})
-        self.trackers: list[Tracker] = []
+        self.trackers = Trackers()
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
         self.best = _NO_SCORE
@@ -163,8 +164,7 @@ class Trainer:
         self._judge(scored(metrics))
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)
-        for tracker in self.trackers:
-            tracker.log(metrics)
+        self.trackers.log(metrics)
         self._interval = Interval(*self._counters)
 
     def _measure(self) -> dict[str, float]:

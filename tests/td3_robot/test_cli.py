@@ -1,5 +1,10 @@
 """Exit codes and the one line of an error."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from td3_robot.cli import exit_code
@@ -23,3 +28,14 @@ def outcome(error):
 def test_exit_codes(main, code, stderr, capsys):
     assert exit_code(main, []) == code
     assert capsys.readouterr().err == stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_on_a_full_device_is_one_line_and_an_exit_code():
+    code = "import sys; sys.path.insert(0, %r); from td3_robot.cli import cli; cli(lambda argv: print('all is done'))"
+    root = str(Path(__file__).resolve().parents[2])
+    with open("/dev/full", "w") as full:
+        pipes = {"stdout": full, "stderr": subprocess.PIPE, "text": True, "env": os.environ | {"PYTHONUNBUFFERED": ""}}
+        done = subprocess.run([sys.executable, "-c", code % root], **pipes)
+    assert done.returncode == 3
+    assert done.stderr == "warning: the output cannot be written (No space left on device)\n"
