@@ -30,7 +30,7 @@ def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
     Returns:
         (B, n, m).
     """
-    return torch.linalg.solve(_damped(J, ridge), J).mT  # what is inverted is symmetric
+    return J.mT @ torch.linalg.inv(_damped(J, ridge))
 
 
 def _damped(J: Tensor, ridge: float | Tensor) -> Tensor:
