@@ -8,7 +8,6 @@ from envs.options import EnvOptions
 from envs.view.browser import find_browser
 from td3_robot.arguments import config_of, parse_evaluate
 from td3_robot.cli import cli
-from td3_robot.errors import ConfigError
 from td3_robot.files import check_folder, check_writable, write_text
 
 
@@ -75,10 +74,6 @@ def _check(asked: EvaluateFlags, options: EnvOptions) -> None:
     for path, suffix in ((asked.json, ""), (asked.plot, ".png"), (asked.dataset, ".npz")):
         check_writable(path, suffix)
     check_folder(asked.report)
-    outputs = [path for path in (asked.json, asked.plot, asked.dataset, asked.record, asked.report) if path is not None]
-    for path in outputs:
-        if sum(other.resolve() == path.resolve() for other in outputs) > 1:
-            raise ConfigError(f"cannot write two results to {str(path)!r}")
     check_shown(asked, options)
     if asked.swift:
         find_browser()  # where there is none, say so at once

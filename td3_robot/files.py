@@ -65,7 +65,7 @@ def check_writable(path: Path | None, suffix: str = "") -> None:
     if path.is_dir() or not path.name.endswith(suffix):
         raise ConfigError(f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}")
     if not path.exists() or path.is_file():
-        _try_folder(path, path.resolve().parent)
+        _try_folder(path, path.resolve().parent if path.is_symlink() else path.parent)
     elif not os.access(path, os.W_OK):
         raise ConfigError(f"cannot write {str(path)!r}: permission denied")
 

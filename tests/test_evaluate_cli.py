@@ -187,7 +187,7 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
         ("--json .", "cannot write '.': it must be a file"),
         ("--json no/out.json --episodes 1", "cannot write 'no/out.json': folder 'no' does not exist"),
         ("--report checkpoints/still/actor", "cannot write 'checkpoints/still/actor': it must be a folder"),
-        ("--report out --json ./out", "cannot write two results to 'out'"),
+        ("--report out --json ./out", "two outputs have one name: out, out"),
         ("--report no/out", "cannot write 'no/out': folder 'no' does not exist"),
         ("--episode 5 --episodes 5", "episode must be from 0 to 4, one of the episodes, got 5"),
         ("--episode -1", "episode must be from 0 to 999, one of the episodes, got -1"),
