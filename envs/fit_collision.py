@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m envs.fit_collision", description=__doc__.splitlines()[0])
     parser.add_argument("robot", help="a registered robot, or the path of a URDF or xacro file")
     parser.add_argument("--gripper", help="a registered gripper in place of the robot's own, or none")
+    parser.add_argument("--tcp", help="for a URDF or xacro file, the link that is the TCP")
     parser.add_argument("--capsules", type=int, default=3, help="at most so many around a link's meshes (default 3)")
     options = parser.parse_args(arguments)
     if options.capsules < 1:
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise ConfigError(f"fitting needs {', '.join(missing)}; install with: pip install {' '.join(missing)}")
         from envs.collision.fitting.robot import fit  # here: it needs them
 
-        fit(make_robot(options.robot, options.gripper), options.capsules)
+        fit(make_robot(options.robot, options.gripper, options.tcp), options.capsules)
     except Td3RobotError as error:
         print(f"fit_collision: {error}", file=sys.stderr)
         return 2

@@ -19,6 +19,8 @@ from td3_robot.errors import ConfigError, unknown
 TCP_NAMES = ("tcp", "tool0", "ee_gripper_link", "end_effector", "end_effector_link", "ee_link", "ee")
 CONTINUOUS_LIMIT = 2.0 * math.pi  # [rad] either way: what makers of arms with endless joints commonly allow
 FASTEST = {True: 20.0, False: 100.0}  # prismatic or not: [m/s], [rad/s] no arm has more; files put 1000 for "any"
+SLOWEST = 1e-3  # [rad/s or m/s]
+LEAST_RANGE = 1e-6  # [rad or m]
 
 # What the joint of a gripper is called, or the link that it moves.
 _GRIPPING = re.compile("grip|jaw|finger|claw|thumb|knuckle", re.IGNORECASE)
@@ -185,7 +187,7 @@ def position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
         if joint.kind != "continuous" and joint.lower is None:
             wanted = '<limit lower="..." upper="..." velocity="..."/>'
             raise ConfigError(f"{tree.source}: {joint.kind} joint {joint.name!r} has no position limits; add {wanted}")
-        if joint.kind != "continuous" and joint.lower == joint.upper:
+        if joint.kind != "continuous" and joint.upper - joint.lower < LEAST_RANGE:
             raise ConfigError(f"{tree.source}: joint {joint.name!r} has both limits at {joint.lower:g} and cannot move")
         if joint.kind != "continuous" and max(-joint.lower, joint.upper) > FAR:
             far = f"{joint.lower:g} to {joint.upper:g}, beyond the ±{FAR:g} [rad or m] that can be resolved"
@@ -210,10 +212,10 @@ def velocity_limits(tree: Tree, joints: list[Joint], given: Sequence[float] | No
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
         raise ConfigError(f"{tree.source}: no velocity limit for {', '.join(missing)}; {add}, {how}")
-    if fast := [joint for joint in joints if joint.velocity > FASTEST[joint.kind == "prismatic"]]:
-        limits = ", ".join(f"{joint.name} ({joint.velocity:g})" for joint in fast)
-        most = f"above the {FASTEST[False]:g} rad/s or {FASTEST[True]:g} m/s that any arm has"
-        raise ConfigError(f"{tree.source}: velocity limits {most}: {limits}; write the arm's own into the file, {how}")
+    if odd := [joint for joint in joints if not SLOWEST <= joint.velocity <= FASTEST[joint.kind == "prismatic"]]:
+        limits = ", ".join(f"{joint.name} ({joint.velocity:g})" for joint in odd)
+        arms = f"{SLOWEST:g} to {FASTEST[False]:g} rad/s or {FASTEST[True]:g} m/s that arms have"
+        raise ConfigError(f"{tree.source}: velocity limits outside the {arms}: {limits}; write the arm's own, {how}")
     return np.array([joint.velocity for joint in joints])
 
 

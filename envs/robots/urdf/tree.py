@@ -194,6 +194,10 @@ def _check_mimics(tree: Tree) -> None:
             if leader is None or not leader.moves:
                 what = f"{follower.mimic.joint!r}, which {'does not exist' if leader is None else 'is fixed'}"
                 raise ConfigError(f"{tree.source}: joint {follower.name!r} mimics {what}")
+            if len(seen) > _MAX_DEPTH:
+                raise ConfigError(
+                    f"{tree.source}: joint {joint.name!r} mimics another through over {_MAX_DEPTH} others"
+                )
             if leader.name in seen:
                 raise ConfigError(f"{tree.source}: joint {leader.name!r} mimics itself, directly or through others")
             seen.add(leader.name)

@@ -198,7 +198,7 @@ def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch):
     assert known_collision(make_robot(str(file))) is None
 
     monkeypatch.setattr(envs.collision.fitting.robot, "never_close", lambda robot, model: [])
-    assert fit_collision.main([str(file)]) == 0
+    assert fit_collision.main([str(file), "--tcp", "camera"]) == 0
     assert known_collision(make_robot(str(file))).links == ("base",)
     assert list(read_capsules("panda")[0]) == ["panda_link0"]
     assert [path.name for path in (tmp_path / "shipped").iterdir()] == ["panda.yaml"]

@@ -206,6 +206,15 @@ def test_mimics_in_a_circle(tmp_path):
     assert "mimics itself, directly or through others" in refusal(written(tmp_path, text))
 
 
+def test_a_queue_of_mimics_is_refused(tmp_path):
+    joint = (
+        '<link name="m{0}"/><joint name="m{0}" type="continuous"><parent link="base"/><child link="m{0}"/>{1}</joint>'
+    )
+    queue = "".join(joint.format(i, f'<mimic joint="m{i - 1}"/>' if i else "") for i in range(900))
+    text = TEXT.replace("</robot>", f"{queue}</robot>")
+    assert "mimics another through over 100 others" in refusal(written(tmp_path, text))
+
+
 def test_entity_bombs_do_not_go_off(tmp_path):
     entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10 if i else "boom"}">' for i in range(12))
     assert "entities" in refusal(written(tmp_path, f"<!DOCTYPE robot [{entities}]><robot name='&e11;'/>"))
