@@ -14,7 +14,7 @@ from envs.command_line import TrainFlags, check_shown, listing  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import find_browser  # noqa: E402
 from td3_robot.arguments import as_dict, parse_train, save_config  # noqa: E402
-from td3_robot.checkpoint import RUNS, claim_run, next_run  # noqa: E402
+from td3_robot.checkpoint import RUNS, claim_run, held, load, next_run  # noqa: E402
 from td3_robot.cli import UNWRITTEN, cli, say  # noqa: E402
 
 
@@ -66,8 +66,11 @@ def main(argv: list[str]) -> int:
             callbacks.append(_live_view(options, config.seed, agent.policy, cleanup))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
+        cleanup.enter_context(held(folder))
         online = config.dataset is None
         source = Collector(agent, env, config, guide) if online else Dataset(agent, env.device, config)
+        if online and config.start_from is not None and arguments.resume is None:
+            source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
         trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
         if arguments.resume:
             lost = trainer.resume()

@@ -15,7 +15,7 @@ from envs.tasks.pool import ScenePool
 from envs.tasks.task import Outcome, Task
 from envs.world import GROUND, Moment, Scene, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.vec_env import Step
+from td3_robot.vec_env import Step, restore_generator
 
 
 class ArmEnv:
@@ -152,7 +152,7 @@ class ArmEnv:
         here = lambda tensors: {name: value.to(self.device) for name, value in tensors.items()}  # noqa: E731
         self._pool.scenes = here(state["pool"])
         self._pool.next, self._pool.handed_out = state["pool_position"].tolist()
-        self._generator.set_state(state["generator"])
+        restore_generator(self._generator, state["generator"])
         arms = SimState(**here({name: state[name] for name in ("q", "qd", "gripper")}))
         return self._be_at(arms, here(state["scene"]), state["steps"].to(self.device))
 

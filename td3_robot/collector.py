@@ -14,7 +14,7 @@ from td3_robot.replay import Batch
 from td3_robot.replay.make import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
-from td3_robot.vec_env import VecEnv
+from td3_robot.vec_env import VecEnv, restore_generator
 
 _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
 
@@ -136,6 +136,19 @@ class Collector:
         }
         return {name: part for name, part in parts.items() if part is not None}
 
+    def reward_statistics(self) -> dict[str, float] | None:
+        """What the critics' rewards were divided by, as `RewardScaler.statistics`; None where they are as they come."""
+        return None if self._scaler is None else self._scaler.statistics()
+
+    def take_reward_statistics(self, statistics: dict[str, float] | None) -> None:
+        """Go on with those of the run whose networks this one begins with, where both normalise rewards.
+
+        Raises:
+            CheckpointError: they are no such numbers.
+        """
+        if self._scaler is not None and statistics is not None:
+            self._scaler.take(statistics)
+
     def state_dict(self, with_replay: bool) -> dict:
         """All that the next step depends on, for an exact resume."""
         return {
@@ -160,7 +173,7 @@ class Collector:
         if len(state["observation"]) != self._env.num_envs:
             raise ConfigError(f"envs must stay {len(state['observation'])} in a resumed run, got {self._env.num_envs}")
         self.env_steps = state["env_steps"]
-        self.generator.set_state(state["generator"])
+        restore_generator(self.generator, state["generator"])
         for name, part in self._parts().items():
             if state.get(name) is not None:  # the run may have been without it
                 part.load_state_dict(state[name])

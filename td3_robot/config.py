@@ -28,6 +28,7 @@ ENVS = Range(1, 10**6, "all of them step at once, in memory")
 THREADS = Range(1, 1024, "systems refuse to start more")
 SECONDS = Range(0, 1e9, "thirty years", above=True)
 
+_DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start_from is None)
 _COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset is None)
 _NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
 _GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
@@ -72,8 +73,8 @@ class TD3Config:
 
     hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
     norm: str = option("none", NORMS, fixed=True)
-    init: str = option("default", INITS, fixed=True)
-    final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True)
+    init: str = option("default", INITS, fixed=True, needs=(_DRAWN,))
+    final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
     actor_lr: float = option(3e-4, POSITIVE)
     critic_lr: float = option(3e-4, POSITIVE)
     gamma: float = option(0.99, SHARE)

@@ -2,11 +2,31 @@
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from td3_robot.errors import ConfigError
+
+
+def remove_half_written(folder: Path) -> None:
+    """Remove what `replacing` left in a folder when its process died."""
+    for path in folder.iterdir():
+        number = re.match(r"\.([0-9]{1,9})-", path.name)
+        if number and not _alive(int(number[1])):
+            path.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    """Whether there is a process of that number on this machine, as far as can be known."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
+    return True
 
 
 @contextlib.contextmanager

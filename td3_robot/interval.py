@@ -3,6 +3,7 @@
 import math
 import time
 
+import torch
 from torch import Tensor
 
 LOSSES = ("Q1_loss", "Q2_loss", "Q1", "actor_loss")
@@ -30,6 +31,21 @@ class Interval:
         for name, value in losses.items():
             self.totals[name] = self.totals.get(name, 0.0) + value
             self._counts[name] = self._counts.get(name, 0) + 1
+
+    def state_dict(self) -> dict[str, object]:
+        """What the next figures depend on, as tensors and plain values."""
+        counters = [self.steps, self._env_steps, self._gradient_steps]
+        seconds = time.perf_counter() - self._began
+        return {"from": counters, "seconds": seconds, "totals": dict(self.totals), "counts": dict(self._counts)}
+
+    @classmethod
+    def of(cls, state: dict[str, object], device: torch.device) -> "Interval":
+        """The interval that `state_dict` was of, going on now."""
+        interval = cls(*state["from"])
+        interval._began -= state["seconds"]
+        interval.totals = {name: total.to(device) for name, total in state["totals"].items()}
+        interval._counts = dict(state["counts"])
+        return interval
 
     def losses(self) -> dict[str, float]:
         """Their means, NaN for one that was not computed; reading them waits for the device."""

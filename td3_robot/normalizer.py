@@ -8,12 +8,19 @@ import math
 import torch
 from torch import Tensor, nn
 
+from td3_robot.errors import CheckpointError
+
+
+def precision(device: torch.device | str) -> torch.dtype:
+    """That of running statistics: float64, where the device has it."""
+    return torch.float32 if torch.device(device).type == "mps" else torch.float64
+
 
 class RunningMoments(nn.Module):
     """Mean and variance of all rows ever given, as if computed at once.
 
     Batches are joined by the parallel formula of Chan, Golub & LeVeque,
-    https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm, in float64.
+    https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm, in float64 but on mps.
 
     Attributes:
         count: () rows so far.
@@ -22,16 +29,16 @@ class RunningMoments(nn.Module):
 
     def __init__(self, dim: int, device: torch.device | str = "cpu"):
         super().__init__()
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64, device=device))
-        self.register_buffer("mean", torch.zeros(dim, dtype=torch.float64, device=device))
-        self.register_buffer("variance", torch.ones(dim, dtype=torch.float64, device=device))
+        self.register_buffer("count", torch.zeros((), dtype=precision(device), device=device))
+        self.register_buffer("mean", torch.zeros(dim, dtype=precision(device), device=device))
+        self.register_buffer("variance", torch.ones(dim, dtype=precision(device), device=device))
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
         """Count the rows of `x` (B, dim) in."""
         if not len(x):
             return
-        x = x.double()
+        x = x.to(self.mean.dtype)
         self.count += len(x)
         share = len(x) / self.count  # () of these rows among all; 1 the first time, when nothing older remains
         variance, mean = torch.var_mean(x, 0, correction=0)
@@ -55,8 +62,8 @@ class RunningNormalizer(nn.Module):
         super().__init__()
         self._clip, self._epsilon = clip, epsilon
         self.moments = RunningMoments(dim, device)
-        self.register_buffer("scale", torch.ones(dim, dtype=torch.float64, device=device))
-        self.register_buffer("limit", torch.full((), math.inf, dtype=torch.float64, device=device))
+        self.register_buffer("scale", torch.ones(dim, dtype=precision(device), device=device))
+        self.register_buffer("limit", torch.full((), math.inf, dtype=precision(device), device=device))
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
@@ -88,8 +95,8 @@ class RewardScaler(nn.Module):
         super().__init__()
         self._gamma, self._epsilon = gamma, epsilon
         self.moments = RunningMoments(1, device)
-        self.register_buffer("returns", torch.zeros(num_envs, dtype=torch.float64, device=device))
-        self.register_buffer("factor", torch.ones((), dtype=torch.float64, device=device))
+        self.register_buffer("returns", torch.zeros(num_envs, dtype=precision(device), device=device))
+        self.register_buffer("factor", torch.ones((), dtype=precision(device), device=device))
 
     @torch.no_grad()
     def update(self, reward: Tensor, done: Tensor, valid: Tensor | None = None) -> None:
@@ -110,6 +117,23 @@ class RewardScaler(nn.Module):
     def begin(self) -> None:
         """All environments have begun new episodes."""
         self.returns.zero_()
+
+    def statistics(self) -> dict[str, float]:
+        """Count, mean and variance of the returns seen, for those who go on with the critics that learnt from them."""
+        return {name: value.item() for name, value in self.moments.state_dict().items()}
+
+    def take(self, statistics: dict[str, float]) -> None:
+        """Begin with what `statistics` gave, in place of none.
+
+        Raises:
+            CheckpointError: they are not such numbers.
+        """
+        own = self.moments.state_dict()
+        plain = isinstance(statistics, dict) and all(type(x) in (int, float) for x in statistics.values())
+        if not plain or statistics.keys() != own.keys() or not all(0 <= statistics[x] for x in ("count", "variance")):
+            raise CheckpointError(f"statistics of rewards must be the numbers {', '.join(own)}")
+        self.moments.load_state_dict({name: torch.full_like(own[name], x) for name, x in statistics.items()})
+        self.factor.copy_((self.moments.variance[0] + self._epsilon).rsqrt())
 
     def scale(self, reward: Tensor) -> Tensor:
         """Rewards of any shape, scaled."""

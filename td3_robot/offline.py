@@ -12,6 +12,7 @@ from td3_robot.errors import ConfigError
 from td3_robot.replay import Batch
 from td3_robot.replay.make import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.seeds import seed_of
+from td3_robot.vec_env import restore_generator
 
 
 class Dataset:
@@ -74,6 +75,6 @@ class Dataset:
 
     def load_state_dict(self, state: dict) -> list[str]:
         """Take back what `state_dict` gave, all of it."""
-        self.generator.set_state(state["generator"])
+        restore_generator(self.generator, state["generator"])
         self.replay.sampler.load_state_dict(state["sampler"], self.replay.oldest_first())
         return []

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -49,35 +50,71 @@ class CsvLog:
 
     def __init__(self, folder: Path, steps: int = 0):
         self._path = folder / CSV_NAME
-        kept = [row for row in read_metrics(folder) if steps_of(row) <= steps] if self._path.exists() else []
-        self._path.unlink(missing_ok=True)
-        for row in kept:
-            self.log(row)
+        self._names = None
+        if not self._path.exists():
+            return
+        names, rows = _read(self._path)
+        kept = [line for line, row in rows if steps_of(row) <= steps]
+        if kept:
+            self._names = names
+            with replacing(self._path) as new:
+                new.write_text("".join([_line(names), *kept]), encoding="utf-8", newline="")
+        else:
+            self._path.unlink()
 
     def log(self, metrics: dict[str, float]) -> None:
         """Append one row; the first one fixes the columns."""
-        new = not self._path.exists()
-        with self._path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, metrics)
-            if new:
-                writer.writeheader()
-            writer.writerow(metrics)
+        names, heading = self._names or list(metrics), "" if self._names else _line(metrics)
+        with self._path.open("a", encoding="utf-8", newline="") as file:
+            size = file.tell()
+            try:
+                file.write(heading + _line([metrics.get(name, math.nan) for name in names]))
+                file.flush()
+            except OSError:  # as on a full disk: rows are whole or not there
+                os.truncate(self._path, size)
+                raise
+        self._names = names
 
     def close(self) -> None:
         """Nothing stays open."""
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The rows of a run's `metrics.csv`, oldest first.
+    """The rows of a run's `metrics.csv`, oldest first; a last one that was cut off while it was written is left out.
 
     Raises:
-        ConfigError: a row is not made of numbers.
+        ConfigError: the file cannot be read, or a row is not made of one number for each column.
     """
-    with (folder / CSV_NAME).open(newline="") as file:
+    return [row for _, row in _read(folder / CSV_NAME)[1]]
+
+
+def _read(path: Path) -> tuple[list[str], list[tuple[str, dict[str, float]]]]:
+    """The columns of a CSV file, and its rows: each as the line it is and as its numbers."""
+    try:
+        lines = path.read_bytes().decode("utf-8", "replace").splitlines(keepends=True)
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    lines = [line for line in lines if line.endswith("\n")]
+    names = _fields(lines[0]) if lines else []
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
         try:
-            return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-        except (TypeError, ValueError):
-            raise ConfigError(f"{folder / CSV_NAME} has a row that is not made of numbers") from None
+            row = dict(zip(names, map(float, _fields(line)), strict=True))
+            steps_of(row)
+        except (ValueError, OverflowError, KeyError, csv.Error):
+            raise ConfigError(f"line {number} of {str(path)!r} is not a number for each column; remove it") from None
+        rows.append((line, row))
+    return names, rows
+
+
+def _fields(line: str) -> list[str]:
+    return next(csv.reader([line]), [])
+
+
+def _line(values: Iterable[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerow(values)
+    return text.getvalue()
 
 
 def read_curve(checkpoint: Path) -> list[dict[str, float]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
 from td3_robot.callbacks import Callback
+from td3_robot.collector import Collector
 from td3_robot.config import Config, TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.evaluation import evaluate
@@ -22,7 +23,7 @@ from td3_robot.signals import stopping
 from td3_robot.source import Source
 from td3_robot.trackers import Trackers
 from td3_robot.tracking import finite, scored, write_json
-from td3_robot.vec_env import VecEnv
+from td3_robot.vec_env import VecEnv, restore_generator
 
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
 _TRAINER_STATE = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
@@ -95,7 +96,9 @@ class Trainer:
 
         Raises:
             NotFiniteError: a loss became NaN or infinite; checkpoints stay as they last were good.
+            TypeError: the state of the source, or of its environments, is not of tensors and plain values.
         """
+        checkpoint.check_plain(self.source.state_dict(with_replay=False), "source")  # not only when it is first saved
         if not self.steps:
             self._save_best()  # from here on the folder is a whole checkpoint
         with stopping(self.stop):
@@ -201,7 +204,8 @@ class Trainer:
         """Make the policy the one that the run folder holds, with the score that made it so."""
         success_rate, episode_return = self.best
         known = {} if self.best == _NO_SCORE else {"success_rate": success_rate, "episode_return": episode_return}
-        self.agent.save(self.folder, {"trained_on": self.about, "score": known})
+        rewards = {"rewards": self.source.reward_statistics()} if isinstance(self.source, Collector) else {}
+        self.agent.save(self.folder, {"trained_on": self.about, "score": known, **rewards})
 
     @property
     def wall_s(self) -> float:
@@ -247,10 +251,11 @@ class Trainer:
             "best": list(self.best),
             "solved_at_s": self.solved_at_s,
             "wall_s": self.wall_s,
+            "interval": self._interval.state_dict(),
             "target_generator": self.agent.generator.get_state(),
             "source": source,
         }
-        about = {"agent": self.agent.about(), **{"trained_on": self.about}}
+        about = {"agent": self.agent.about(), "trained_on": self.about}
         checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state}, about)
         self._saved_at = time.perf_counter()
 
@@ -270,14 +275,29 @@ class Trainer:
         state = states.get("trainer_state", {})
         if missing := sorted(_TRAINER_STATE - state.keys()):
             raise CheckpointError(f"{self.folder / LAST}: trainer_state lacks {', '.join(missing)}")
+        try:
+            return self._take(state, states)
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:100]  # a stranger's entries may be wrong in any way
+            raise CheckpointError(f"{self.folder / LAST}: trainer_state does not fit this run: {reason}") from error
+
+    def _take(self, state: dict, states: dict[str, dict]) -> list[str]:
+        """Be where a resume point was written."""
         lost = self.source.load_state_dict(state["source"])
         self.agent.load_state_dicts(states)
         self.agent.gradient_steps = state["gradient_steps"]
-        self.best, self.solved_at_s = tuple(state["best"]), state["solved_at_s"]
+        self.best, self.solved_at_s = self._score_of_best(state), state["solved_at_s"]
         self._started -= state["wall_s"]
-        self.agent.generator.set_state(state["target_generator"])
-        self._interval = Interval(*self._counters)
+        restore_generator(self.agent.generator, state["target_generator"])
+        interval = state.get("interval")  # older resume points have none
+        self._interval = Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
         return lost
+
+    def _score_of_best(self, state: dict) -> tuple[float, float]:
+        """That of the policy in the run folder, which may have been found after the resume point was written."""
+        score = checkpoint.load(self.folder, names=()).about.get("score")
+        success_rate, episode_return = (score["success_rate"], score["episode_return"]) if score else state["best"]
+        return float(success_rate), float(episode_return)
 
 
 def _agree(agent: TD3Config, config: TD3Config) -> None:

@@ -1,5 +1,6 @@
 """The seam between learning and simulation: all that either half knows of the other."""
 
+import zlib
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -57,6 +58,18 @@ class VecEnv(Protocol):
             The observation to act on (B, o_dim). An environment that cannot restore itself starts new episodes
             and gives their first observations.
         """
+
+
+def restore_generator(generator: torch.Generator, state: Tensor) -> None:
+    """Take back the state of a generator.
+
+    One of another kind of device has other states, as when a run of a CPU goes on with CUDA; it then begins a stream of
+    its own, which the state fixes.
+    """
+    if state.shape == generator.get_state().shape:
+        generator.set_state(state)
+    else:
+        generator.manual_seed(zlib.crc32(bytes(state.tolist())))
 
 
 @runtime_checkable

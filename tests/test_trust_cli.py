@@ -12,7 +12,7 @@ import torch
 from envs.options import EnvOptions
 from td3_robot import TD3, Batch
 from td3_robot.arguments import save_config
-from td3_robot.checkpoint import ABOUT
+from td3_robot.checkpoint import ABOUT, held
 from td3_robot.config import Config, TD3Config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,3 +93,10 @@ def test_the_optimizer_of_another_network_ends_in_a_message_not_in_a_broken_heap
     line = "--env Pendulum-v1 --td3.hidden 8 --start_from run1 --steps 600 --exploration.start_steps 100"
     code, error = script(damaged, "train", *line.split())
     assert code == 2 and error.startswith("error: ") and error.count("\n") == 1 and "Q1_optimizer" in error
+
+
+def test_two_processes_do_not_train_one_run(damaged):
+    with held(damaged / "checkpoints" / "run1"):
+        code, error = script(damaged, "train", "--resume", "run1")
+    assert code == 2 and error.count("\n") == 1
+    assert error.startswith(f"error: run 'run1' is being trained by 'process {os.getpid()} on ")

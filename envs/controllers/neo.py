@@ -97,4 +97,4 @@ class Neo:
 
 def _double(x: Tensor) -> Tensor:
     """What the solver takes."""
-    return x.double().cpu()
+    return x.cpu().double()

@@ -41,7 +41,7 @@ def measure(
     Returns:
         What `arm_figures` and `task_figures` give, on the CPU.
     """
-    info = {name: info[name].double().cpu() for name in (*_EVERY_TASK, *_SOME_TASKS) if name in info}
+    info = {name: info[name].cpu().double() for name in (*_EVERY_TASK, *_SOME_TASKS) if name in info}
     alive = alive.cpu()
     figures = arm_figures(model, info, alive) | task_figures(info, alive, model.dt)
     if "clearance" in info or collision is not None:
@@ -81,15 +81,15 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
             is over 1 by more than LIMIT_ROUNDING; NaN for an arm without the limit.
     """
     q, qd, tcp = info["q"], info["qd"], info["tcp"]
-    lower, upper = model.qlim.double().cpu()
+    lower, upper = model.qlim.cpu().double()
     room = torch.minimum(q - lower, upper - q)  # (T, B, n) to the nearer limit
     chain = model.chain.to("cpu", torch.float64)
     start_tcp = kinematics.fkine(chain, q[0] - model.dt * qd[0])[:, :3, 3]
     dexterity = manipulability(kinematics.jacob0(chain, q.flatten(0, 1))).view_as(alive)
-    dqd = model.dqd.double().cpu()
-    qdddlim = torch.full_like(dqd, torch.nan) if model.qdddlim is None else model.qdddlim.double().cpu()
+    dqd = model.dqd.cpu().double()
+    qdddlim = torch.full_like(dqd, torch.nan) if model.qdddlim is None else model.qdddlim.cpu().double()
     ratios = {
-        "qd": qd / model.qdlim.double().cpu(),
+        "qd": qd / model.qdlim.cpu().double(),
         "qdd": _since_rest(qd) / torch.where(torch.isinf(dqd), torch.nan, dqd),
         "qddd": _since_rest(_since_rest(qd)) / (qdddlim * model.dt**2),
     }

@@ -1,8 +1,9 @@
 """Checkpoints: what is saved of an agent and a run, and how it is found, written and read."""
 
 from td3_robot.checkpoint.about import ABOUT
+from td3_robot.checkpoint.files import check_plain
 from td3_robot.checkpoint.folder import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
-from td3_robot.checkpoint.runs import RUNS, claim_run, find, next_run
+from td3_robot.checkpoint.runs import RUNS, claim_run, find, held, next_run
 
 __all__ = [
     "ABOUT",
@@ -11,8 +12,10 @@ __all__ = [
     "REQUIRED",
     "RUNS",
     "Checkpoint",
+    "check_plain",
     "claim_run",
     "find",
+    "held",
     "load",
     "next_run",
     "read",

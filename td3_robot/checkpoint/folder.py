@@ -15,6 +15,7 @@ from typing import NamedTuple
 from td3_robot.checkpoint.about import ABOUT, read_about, write_about
 from td3_robot.checkpoint.files import check_plain, read_state, write_state
 from td3_robot.errors import CheckpointError
+from td3_robot.files import remove_half_written
 
 try:
     import fcntl
@@ -102,6 +103,16 @@ def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
         about = read_about(_newest(path, ABOUT))
         sums = about.pop("sha256", None)
         return Checkpoint({name: read_state(files[name], sums) for name in wanted if name in files}, about)
+
+
+def tidy(folder: Path) -> None:
+    """Finish or remove what a process that died left in a run folder, which nobody else may be writing in."""
+    for place in (folder, *(path for path in folder.iterdir() if path.is_dir() and files_of(path))):
+        with _locked(place, exclusive=True):
+            _move_in(place)
+            for stray in (place / _NEXT, *place.glob(".*.new")):
+                shutil.rmtree(stray, ignore_errors=True)
+            remove_half_written(place)
 
 
 def _create(folder: Path, states: dict[str, dict], about: dict) -> None:

@@ -1,13 +1,23 @@
 """Run folders by name: the one that a user means, the next free one, a new one."""
 
+import contextlib
 import os
 import re
+import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
-from td3_robot.checkpoint.folder import files_of, listed, nothing_at
+from td3_robot.checkpoint.folder import files_of, listed, nothing_at, tidy
 from td3_robot.errors import CheckpointError, ConfigError
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: two processes on one run are not told apart
+    fcntl = None
+
 RUNS = Path("checkpoints")  # where runs go, seen from the working directory
+_LOCK = ".lock"
 
 
 def find(name: str | Path, root: Path = RUNS) -> Path:
@@ -44,6 +54,54 @@ def claim_run(root: str | Path, name: str) -> Path:
     if not _make(Path(root) / name):
         raise ConfigError(f"run {name!r} exists already; continue it with --resume {name} or choose another --run")
     return Path(root) / name
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a run folder for this process until the end of the block, and clear away what one that died left in it.
+
+    The system gives the lock back when a process ends, however it does.
+
+    Raises:
+        ConfigError: another process has the folder; the message names it.
+        CheckpointError: the folder cannot be written.
+    """
+    path = folder / _LOCK
+    try:
+        file = _locked_file(path)
+        tidy(folder)
+    except OSError as error:
+        raise CheckpointError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the folder may be gone
+            path.unlink()
+        file.close()
+
+
+def _locked_file(path: Path) -> TextIO:
+    """The lock file, opened, locked and saying whose it is."""
+    while True:
+        file = open(path, "a+", encoding="utf-8", errors="replace")
+        try:
+            if fcntl is not None:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not kept by children that go on
+        except (BlockingIOError, PermissionError):
+            file.seek(0)
+            who = file.read(200).strip() or "another process"
+            file.close()
+            raise ConfigError(f"run {path.parent.name!r} is being trained by {who!r}") from None
+        except OSError:  # a file system without locks
+            pass
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+                break
+        file.close()  # its holder removed it just now
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+    file.flush()
+    return file
 
 
 def _make(folder: Path) -> bool:

@@ -89,3 +89,13 @@ def test_the_module_of_a_run_may_be_named_anew_but_not_its_id(saved):
     assert config_of(Path("checkpoints/mine"), told={"env": "module:Id-v0"})[1].env == "module:Id-v0"
     assert f"env of run 'mine' is {saved!r}" in refusal(world, "--resume mine --env module:Id-v1")
     assert f"is {saved!r}, not 'Id-v1'" in refusal(config_of, Path("checkpoints/mine"), told={"env": "Id-v1"})
+
+
+@pytest.mark.parametrize("option", ["--td3.init orthogonal", "--td3.final_bound 0.003"])
+def test_new_weights_are_not_asked_for_where_there_are_some(option):
+    Path("mine").mkdir()
+    Path("mine/actor").touch()
+    name = option.split()[0].removeprefix("--")
+    assert refusal(world, f"--start_from mine {option}").startswith(f"{name} has no effect without new networks")
+    save_config(Config(), Path("mine/config.yaml"))
+    assert f"{name} of run 'mine'" in refusal(world, f"--resume mine {option}")

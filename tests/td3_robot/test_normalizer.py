@@ -8,7 +8,9 @@ from gymnasium.wrappers.vector import NormalizeReward
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from td3_robot.normalizer import RewardScaler, RunningMoments, RunningNormalizer
+from td3_robot import normalizer
+from td3_robot.normalizer import RewardScaler, RunningMoments, RunningNormalizer, precision
+from td3_robot.states import fitted
 
 
 def rows(seed, count, dim=3, offset=0.0, spread=1.0):
@@ -183,3 +185,17 @@ def test_a_resumed_scaler_goes_on_exactly():
         scaler.update(*step)
         resumed.update(*step)
     assert torch.equal(resumed.scale(torch.ones(1)), scaler.scale(torch.ones(1)))
+
+
+def test_where_there_is_no_float64_statistics_are_of_float32_and_can_be_taken_over(monkeypatch):
+    """As on mps; a run of a CPU goes on there, and comes back."""
+    assert precision("cpu") == precision("cuda:1") == torch.float64 and precision("mps") == torch.float32
+    precise = RunningNormalizer(3)
+    precise.update(rows(0, 100, offset=5.0))
+    monkeypatch.setattr(normalizer, "precision", lambda device: torch.float32)
+    coarse, x = RunningNormalizer(3), torch.randn(4, 3)
+    coarse.load_state_dict(fitted(coarse, precise.state_dict()))
+    assert all(value.dtype == torch.float32 for value in coarse.state_dict().values())
+    coarse.update(x), precise.update(x)
+    torch.testing.assert_close(coarse(x), precise(x), rtol=1e-4, atol=1e-4)
+    precise.load_state_dict(fitted(precise, coarse.state_dict()))

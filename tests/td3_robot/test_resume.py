@@ -9,12 +9,15 @@ import torch
 
 import envs
 from td3_robot import TD3, checkpoint
-from td3_robot.config import EvaluationConfig, ReplayConfig
+from td3_robot.callbacks import Callback
+from td3_robot.config import EvaluationConfig, ReplayConfig, RewardConfig
 from td3_robot.errors import CheckpointError, ConfigError, NotFiniteError
+from td3_robot.interval import LOSSES
 from td3_robot.trainer import LAST
+from td3_robot.vec_env import restore_generator
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
-SCORES = ("env_steps", "gradient_steps", "success_rate", "episode_return")
+FIGURES = ("env_steps", "gradient_steps", "success_rate", "episode_return", "train_return", *LOSSES)
 
 
 def stop_at(env_steps: int | None, number: int = signal.SIGINT) -> list:
@@ -25,6 +28,11 @@ def stop_at(env_steps: int | None, number: int = signal.SIGINT) -> list:
 def policies(folder) -> dict:
     """The best networks, which a run folder holds itself."""
     return checkpoint.read(folder, names=("actor", "Q1", "Q2"))
+
+
+def figures(log: list[dict]) -> list[str]:
+    """All of a row but its clocks, in every digit, NaN like any other."""
+    return [repr([row[name] for name in FIGURES]) for row in log]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +70,7 @@ def test_interrupted_and_resumed_it_ends_exactly_as_uninterrupted(
     whole, whole_summary, whole_folder = uninterrupted
     assert_same(trainer.agent.state_dicts(), whole.agent.state_dicts())
     assert_same(policies(tmp_path), policies(whole_folder))
-    assert [[row[k] for k in SCORES] for row in log] == [[row[k] for k in SCORES] for row in whole.trackers[0]]
+    assert figures(log) == figures(whole.trackers[0])
     assert summary["success_rate"] == whole_summary["success_rate"]
 
 
@@ -117,6 +125,25 @@ def test_panda_reach_interrupted_and_resumed_ends_exactly_as_uninterrupted(tmp_p
     resumed.resume()
     resumed.run()
     assert_same(resumed.agent.state_dicts(), whole.agent.state_dicts())
+
+
+def test_killed_a_run_does_not_give_its_best_policy_away_for_a_worse_one(tmp_path, train, scripted, assert_same):
+    """After the resume point was written; an environment that cannot restore itself then finds another policy."""
+
+    class Killed(Callback):
+        def on_step(self, run):
+            if run.steps == 64:
+                run.save_resume_point()
+            if run.steps == 180:
+                raise ZeroDivisionError("the power went")
+
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, evaluation_env=scripted([0.25, 0.75]), callbacks=[Killed()]).run()
+    best = checkpoint.read(tmp_path)["actor"]
+    second = train(tmp_path, evaluation_env=scripted([0.5] * 9), agent_seed=9)
+    second.resume()
+    second.run()
+    assert_same(checkpoint.read(tmp_path)["actor"], best)
 
 
 # Runs that were finished ------------------------------------------------------------------------------------
@@ -214,3 +241,69 @@ def test_a_resumed_run_may_have_another_replay_capacity(tmp_path, train, capacit
     assert trainer.run()["finished"]
     state, action, _, successor, _ = (torch.cat(parts) for parts in list(zip(*batches))[:5])
     torch.testing.assert_close(successor, state + torch.cat((0.1 * action, torch.ones(len(state), 1)), 1))
+
+
+@pytest.mark.parametrize(
+    "path", ["source", "source.noise", "source.generator", "best", "source.env", "source.replay.rows"]
+)
+@pytest.mark.parametrize("value", [None, 3, {}, "text"])
+def test_a_resume_point_with_wrong_entries_is_one_line(tmp_path, train, path, value):
+    train(tmp_path, on_step=stop_at(60)).run()
+    states, about = checkpoint.load(tmp_path / LAST)
+    *parents, last = path.split(".")
+    entry = states["trainer_state"]
+    for name in parents:
+        entry = entry[name]
+    entry[last] = value
+    checkpoint.write(tmp_path / LAST, states, about)
+    checkpoint.write(tmp_path, {name: state for name, state in states.items() if name != "trainer_state"})  # no score
+    try:
+        train(tmp_path).resume()
+        assert (path, value) == ("source.noise", None)  # a run may have been without it
+    except (CheckpointError, ConfigError) as error:
+        assert "\n" not in str(error)
+
+
+# Other devices ----------------------------------------------------------------------------------------------
+
+
+def test_a_generator_of_another_device_begins_a_stream_that_the_state_fixes():
+    states = [torch.Generator().manual_seed(seed).get_state() for seed in (1, 1, 2)]
+    same = torch.Generator()
+    restore_generator(same, states[0])
+    assert torch.equal(same.get_state(), states[0])
+    drawn = []
+    for state in states:
+        generator = torch.Generator()
+        restore_generator(generator, state[:16])  # CUDA's have 16 bytes
+        restore_generator(generator, state[100:116])
+        drawn.append(torch.rand(5, generator=generator))
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+def test_a_state_that_cannot_be_saved_is_refused_before_anything_is_learnt(tmp_path, train, point_env):
+    class Arrays(point_env):
+        def state_dict(self):
+            return {**super().state_dict(), "place": self.observation.numpy()}
+
+    trainer = train(tmp_path / "run", Arrays)
+    with pytest.raises(TypeError, match=r"^source\['env'\]\['place'\] is a ndarray; a checkpoint holds tensors and"):
+        trainer.run()
+    assert trainer.env_steps == 0 and not (tmp_path / "run").exists()
+
+
+def test_a_run_that_begins_with_anothers_networks_takes_over_what_rewards_were_divided_by(tmp_path, train):
+    normalize = {"reward": RewardConfig(normalize=True)}
+    first = train(tmp_path, **normalize, steps=120, evaluation=EvaluationConfig(120, 8))
+    first.run()
+    rewards = checkpoint.load(tmp_path, names=()).about["rewards"]
+    assert rewards == first.source.reward_statistics() and rewards["count"] == 120
+    second = train(tmp_path / "next", **normalize)
+    second.source.take_reward_statistics(rewards)
+    assert second.source.reward_statistics() == rewards
+    scale = lambda run: run.source._scaler.scale(torch.ones(1))  # noqa: E731
+    assert torch.equal(scale(first), scale(second)) and scale(first) != 1
+    train(tmp_path / "plain").source.take_reward_statistics(rewards)  # does not normalise
+    for wrong in ({}, {"count": 1}, {**rewards, "mean": "x"}, {**rewards, "variance": -1.0}, [1]):
+        with pytest.raises(CheckpointError, match="statistics of rewards must be the numbers count, mean, variance"):
+            second.source.take_reward_statistics(wrong)

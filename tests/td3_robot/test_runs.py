@@ -2,11 +2,13 @@
 
 import multiprocessing
 import os
+import signal
+import socket
 from pathlib import Path
 
 import pytest
 
-from td3_robot.checkpoint import claim_run, next_run
+from td3_robot.checkpoint import claim_run, held, next_run
 from td3_robot.errors import CheckpointError, ConfigError
 
 
@@ -66,3 +68,39 @@ def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
         claim_run(tmp_path, name)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def hold(folder: Path, gate) -> None:
+    with held(folder):
+        gate.set()
+        signal.pause()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs fork and SIGKILL")
+def test_a_run_is_of_one_process_until_it_dies(tmp_path):
+    context = multiprocessing.get_context("fork")
+    gate = context.Event()
+    holder = context.Process(target=hold, args=(tmp_path, gate), daemon=True)
+    holder.start()
+    assert gate.wait(20)
+    who = f"process {holder.pid} on {socket.gethostname()}"
+    with pytest.raises(ConfigError, match=f"^run {tmp_path.name!r} is being trained by {who!r}$"):
+        held(tmp_path).__enter__()
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    strays = ("last/.next", "last/.x.new", ".last.new", f".{holder.pid}-metrics.csv", f".{os.getpid()}-config.yaml")
+    for name in strays:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch() if "-" in name else path.mkdir()
+    (tmp_path / "last" / "actor").touch()  # a checkpoint
+    (tmp_path / "mine").touch()
+    with held(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {".lock", "last", "mine", strays[-1]}  # this one lives
+        assert [path.name for path in (tmp_path / "last").iterdir()] == ["actor"]
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_a_folder_that_cannot_be_held_is_one_line(tmp_path):
+    with pytest.raises(CheckpointError, match="^cannot write in '[^']*gone': No such file or directory$"):
+        held(tmp_path / "gone").__enter__()

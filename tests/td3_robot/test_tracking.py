@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -75,11 +76,71 @@ def test_a_new_run_starts_a_new_file(tmp_path):
     assert [row["env_steps"] for row in read_metrics(tmp_path)] == [500]
 
 
-@pytest.mark.parametrize("damage", ["1000,abc\n", "1000\n", "1000,1,2\n"])
-def test_a_damaged_file_is_named(tmp_path, damage):
-    (tmp_path / "metrics.csv").write_text("env_steps,success_rate\n" + damage)
-    with pytest.raises(ConfigError, match="metrics.csv"):
-        read_metrics(tmp_path)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "1000,abc\n",
+        "1000\n",
+        "1000,1,2\n",
+        "nan,1\n",
+        "inf,1\n",
+        "1000,\0\n",
+        "1000,\udcff\n",
+        "9" * 200_000 + "," * 9 + "\n",
+    ],
+    ids=lambda damage: damage[:9].strip(),
+)
+def test_a_damaged_line_is_named_and_nothing_is_lost(tmp_path, damage):
+    text = ("env_steps,success_rate\n500,0.5\n" + damage).encode("utf-8", "surrogateescape")
+    (tmp_path / "metrics.csv").write_bytes(text)
+    for call in (read_metrics, lambda folder: CsvLog(folder, steps=500)):
+        with pytest.raises(ConfigError, match="^line 3 of '[^\n]*metrics.csv' is not a number for each column"):
+            call(tmp_path)
+    assert (tmp_path / "metrics.csv").read_bytes() == text
+
+
+@pytest.mark.parametrize("content", ["env_steps,success_rate\n", "a,b\n1,2\n", "\n1\n", ""])
+def test_columns_that_are_missing_are_no_traceback(tmp_path, content):
+    (tmp_path / "metrics.csv").write_text(content)
+    try:
+        assert read_metrics(tmp_path) == []
+    except ConfigError as error:
+        assert "line 2 of" in str(error)
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 3))
+def test_a_row_that_was_cut_off_is_left_out_and_written_anew(tmp_path, cut):
+    """A process that dies while it writes leaves half a row; the run goes on from before it."""
+    log = CsvLog(tmp_path)
+    log.log(metrics(1000)), log.log(metrics(2000))
+    whole = (tmp_path / "metrics.csv").read_bytes()
+    (tmp_path / "metrics.csv").write_bytes(whole[:-cut])
+    assert read_metrics(tmp_path) == [metrics(1000)]
+    CsvLog(tmp_path, steps=1000).log(metrics(2000))
+    assert (tmp_path / "metrics.csv").read_bytes() == whole
+
+
+def test_killed_while_it_resumes_the_rows_are_those_before_or_after(tmp_path, monkeypatch):
+    log = CsvLog(tmp_path)
+    for env_steps in (1000, 2000, 3000):
+        log.log(metrics(env_steps))
+    seen = []
+
+    def replace(new, path):
+        seen.append(len(read_metrics(tmp_path)))
+        os.rename(new, path)
+        seen.append(len(read_metrics(tmp_path)))
+
+    monkeypatch.setattr(os, "replace", replace)
+    CsvLog(tmp_path, steps=2000)
+    assert seen == [3, 2]
+
+
+def test_later_rows_have_the_columns_of_the_first(tmp_path):
+    """A newer version may log more."""
+    CsvLog(tmp_path).log({"env_steps": 1, "gradient_steps": 1, "old": 5.0})
+    CsvLog(tmp_path, steps=1).log({"gradient_steps": 2, "env_steps": 2, "new": 6.0})
+    assert [(row["env_steps"], math.isnan(row["old"])) for row in read_metrics(tmp_path)] == [(1, False), (2, True)]
 
 
 # TensorBoard ------------------------------------------------------------------------------------------------
