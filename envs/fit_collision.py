@@ -3,7 +3,7 @@
     python -m envs.fit_collision panda              # both
     python -m envs.fit_collision ur5e --capsules 4  # up to four a link
 
-They come from the collision shapes of the robot's model; see docs/collision.md. A gripper that has a file keeps it,
+They enclose what is drawn of each link; see docs/collision.md. A gripper that has a file keeps it,
 since other arms may wear it too: delete the file to have it written anew.
 """
 

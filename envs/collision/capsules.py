@@ -9,10 +9,36 @@ from envs.kinematics import Chain
 
 
 @dataclass(frozen=True)
+class Fingers:
+    """The links of a gripper that its driver moves: further bodies of a `CollisionModel`, after those of the arm.
+
+    Attributes:
+        poses: (3, 4, G, O) of the G links in the frame of the arm's last body, at O openings in equal steps; between
+            two of them they are interpolated.
+        shut, opened: the driver coordinate at the first and at the last of them [rad or m].
+        corners: by body, the homogeneous points (V, 4) in its frame that are held against the ground, in place of the
+            capsules, which are larger [m].
+        bearer: the capsule in whose place they are.
+    """
+
+    poses: Tensor
+    shut: float
+    opened: float
+    corners: tuple[tuple[int, Tensor], ...]
+    bearer: int
+
+    def to(self, device: torch.device | str) -> "Fingers":
+        """The same on another device."""
+        corners = tuple((body, local.to(device)) for body, local in self.corners)
+        return replace(self, poses=self.poses.to(device), corners=corners)
+
+
+@dataclass(frozen=True)
 class CollisionModel:
     """K capsules on the bodies of an arm, and which of them are held against each other.
 
-    Body i is what the first i joints carry; its frame is `kinematics.link_frames(...)[i]`.
+    Body i is what the first i joints carry; its frame is `kinematics.link_frames(...)[i]`. Those of a gripper's links
+    that move, if they are bodies too, follow; see `Fingers`.
 
     Attributes:
         chain: the arm's kinematics.
@@ -29,6 +55,8 @@ class CollisionModel:
         first, second: (P,) the checked pairs of capsules.
         over_ground: (G,) capsules that are held against the ground.
         allowed: (link, link, reason) for every pair of links that is not checked.
+        fingers: what of the gripper its driver moves; None where the capsules hold it at every opening.
+        at_opening: the same arm with `fingers`; None where the gripper's file does not tell them apart.
     """
 
     chain: Chain
@@ -45,6 +73,8 @@ class CollisionModel:
     second: Tensor
     over_ground: Tensor
     allowed: tuple[tuple[str, str, str], ...]
+    fingers: Fingers | None = None
+    at_opening: "CollisionModel | None" = None
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -52,8 +82,15 @@ class CollisionModel:
         name = [self.links[link] for link in self.capsule_links]
         return [(name[i], name[j]) for i, j in zip(self.first.tolist(), self.second.tolist())]
 
+    def with_fingers(self, gripper: Tensor | None) -> "CollisionModel":
+        """`at_opening`, if the gripper's opening is known and the model has it; else this one."""
+        return self if gripper is None or self.at_opening is None else self.at_opening
+
     def to(self, device: torch.device | str) -> "CollisionModel":
         """The same model on another device."""
         tensors = {key: value.to(device) for key, value in vars(self).items() if isinstance(value, Tensor)}
         points = tuple((body, local.to(device)) for body, local in self.points)
-        return replace(self, chain=self.chain.to(device), points=points, **tensors)
+        parts = {
+            name: part and part.to(device) for name in ("fingers", "at_opening") for part in (getattr(self, name),)
+        }
+        return replace(self, chain=self.chain.to(device), points=points, **parts, **tensors)

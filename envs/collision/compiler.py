@@ -1,10 +1,13 @@
 """From a robot and its files of capsules to a CollisionModel."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.files import capsule_file, has_capsules, read_capsules, shown
+from envs.collision.files import FINGERS, Shapes, capsule_file, has_capsules, read_capsules, shown
+from envs.collision.fingers import compile_fingers
 from envs.collision.links import attach
 from envs.collision.pairs import choose_pairs
 from envs.robots import Robot
@@ -14,13 +17,18 @@ from td3_robot.errors import ConfigError
 def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel:
     """Read a robot's capsules and its gripper's, and find the pairs that need a check; takes about a second.
 
-    A gripper is one link that encloses its fingers at every opening, so that distances depend on the arm alone.
+    A gripper is one link that encloses its fingers at every opening, so that distances depend on the arm alone;
+    `at_opening` of the model has the fingers by themselves.
 
     Raises:
         ConfigError: the robot or its gripper has no capsules yet, or they do not fit its model.
     """
-    shapes, apart = read_capsules(robot.name, capsule_file(robot))
-    return choose_pairs(place_capsules(robot, shapes, apart), robot.qlim, robot.home).to(device)
+    shapes = read_capsules(robot.name, capsule_file(robot))
+    model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
+    jointed = place_capsules(robot, shapes, at_opening=True)
+    if jointed.fingers is not None:
+        model = replace(model, at_opening=choose_pairs(jointed, robot.qlim, robot.home))
+    return model.to(device)
 
 
 def known_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel | None:
@@ -28,53 +36,57 @@ def known_collision(robot: Robot, device: torch.device | str = "cpu") -> Collisi
     return compile_collision(robot, device) if has_capsules(robot) else None
 
 
-def place_capsules(robot: Robot, shapes: dict[str, list[np.ndarray]], apart: list[tuple[str, str]]) -> CollisionModel:
+def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> CollisionModel:
     """The model with its capsules placed and no pair chosen yet.
 
     Args:
-        shapes, apart: the arm's, as from `read_capsules`; a gripper's are read from its file.
+        shapes: the arm's; a gripper's are read from its file.
+        at_opening: give it `fingers`, if that file has any, in place of what they sweep.
     """
-    arm, shapes = {link.name: link for link in robot.rtb.links}, dict(shapes)
-    if strangers := [name for name in shapes if name not in arm]:
+    arm, of = {link.name: link for link in robot.rtb.links}, dict(shapes.links)
+    if strangers := [name for name in of if name not in arm]:
         raise ConfigError(
             f"{shown(capsule_file(robot))} has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
             f"its links are {', '.join(arm)}"
         )
-    links = [arm[name] for name in shapes]
-    if robot._gripper is not None:
-        name = robot._gripper.name
+    links, hand, theirs = [arm[name] for name in of], robot._gripper, Shapes({})
+    if hand is not None:
         links.append(robot.rtb.grippers[0].links[0])
-        shapes[name] = [capsule for group in read_capsules(name)[0].values() for capsule in group]
+        theirs = read_capsules(hand.name)
+        theirs = theirs if at_opening else replace(theirs, moving={})
+        of[hand.name] = [
+            row for name, rows in theirs.links.items() for row in rows if not (theirs.moving and name == FINGERS)
+        ]
     bodies, offsets = attach(links, robot.chain, robot.home)
 
     order = sorted(range(len(links)), key=lambda link: bodies[link])
-    capsules = [(link, capsule) for link in order for capsule in list(shapes.values())[link]]
-    ends = np.array([capsule[:6] for _, capsule in capsules]).reshape(-1, 2, 3)
+    placed = [(bodies[link], link, offsets[link], row) for link in order for row in list(of.values())[link]]
+    for index, moving in enumerate(theirs.moving.values()):
+        placed += [(robot.n + 1 + index, len(links) - 1, np.eye(4), row) for row in moving]
+    on, rows = [link for _, link, _, _ in placed], np.array([row for *_, row in placed])
+    ends = rows[:, :6].reshape(-1, 2, 3)
     points = []
-    for body in sorted(set(bodies)):
-        local = [
-            np.append(end, 1.0) @ offsets[link].T
-            for (link, _), pair in zip(capsules, ends)
-            if bodies[link] == body
-            for end in pair
-        ]
+    for body in sorted({body for body, *_ in placed}):
+        here = [(T, pair) for (on_body, _, T, _), pair in zip(placed, ends) if on_body == body]
+        local = [np.append(end, 1.0) @ T.T for T, pair in here for end in pair]
         points.append((body, torch.tensor(np.array(local), dtype=torch.float32)))
     none = torch.zeros(0, dtype=torch.long)
     return CollisionModel(
         chain=robot.chain,
-        links=tuple(shapes),
+        links=tuple(of),
         link_bodies=tuple(bodies),
         link_offsets=torch.tensor(offsets, dtype=torch.float32),
-        capsule_links=tuple(link for link, _ in capsules),
-        link_capsules=_table([link for link, _ in capsules], len(links)),
-        joints_below=torch.tensor([[float(i < bodies[link]) for i in range(robot.n)] for link, _ in capsules]),
+        capsule_links=tuple(on),
+        link_capsules=_table(on, len(links)),
+        joints_below=torch.tensor([[float(i < bodies[link]) for i in range(robot.n)] for link in on]),
         points=tuple(points),
         length_squared=torch.tensor(((ends[:, 1] - ends[:, 0]) ** 2).sum(1, keepdims=True), dtype=torch.float32),
-        radius=torch.tensor([[capsule[6]] for _, capsule in capsules], dtype=torch.float32),
+        radius=torch.tensor(rows[:, 6:], dtype=torch.float32),
         first=none,
         second=none,
         over_ground=none,
-        allowed=tuple((*pair, "meshes never close") for pair in apart),
+        allowed=tuple((*pair, "meshes never close") for pair in shapes.apart),
+        fingers=compile_fingers(robot, theirs, offsets[-1], on.index(len(links) - 1)) if theirs.moving else None,
     )
 
 

@@ -1,6 +1,7 @@
 """Files of capsules: one for each arm, and one for each gripper."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +34,34 @@ def shown(path: Path) -> str:
     return f"configs/collision/{path.name}" if path.parent == CAPSULES else str(path)
 
 
-def read_capsules(name: str, path: Path | None = None) -> tuple[dict[str, list[np.ndarray]], list[tuple[str, str]]]:
+@dataclass(frozen=True)
+class Shapes:
+    """What a file of capsules holds. A capsule is (7,): both ends of its segment and its radius [m].
+
+    Attributes:
+        links: the capsules on every link in its frame; a gripper's in that of its base, and under `fingers` those that
+            hold its fingers at every opening.
+        apart: pairs of links that need no check, since their meshes never touch.
+        moving: of a gripper, the capsules on each link that its driver moves, in the frame of that link.
+        corners: of a gripper, (3,) points by link as in `moving`, or under `base` in the frame of its base: what of it
+            is outermost, so that a plane touches the gripper where it touches one of them [m].
+    """
+
+    links: dict[str, list[np.ndarray]]
+    apart: Sequence[tuple[str, str]] = ()
+    moving: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    corners: dict[str, list[np.ndarray]] = field(default_factory=dict)
+
+
+BASE, FINGERS = "base", "fingers"  # names in a gripper's file that are no links
+_CAPSULE, _POINT = "capsules [x0 y0 z0 x1 y1 z1 radius]", "points [x y z]"
+
+
+def read_capsules(name: str, path: Path | None = None) -> Shapes:
     """The capsules of an arm or a gripper.
 
     Args:
         path: their file, see `capsule_file`; None for configs/collision/NAME.yaml.
-
-    Returns:
-        For every link the (7,) capsules on it in its frame, a gripper's in that of its base: both ends of the segment
-        and the radius [m]. And the pairs of links that need no check, since their meshes never come close.
 
     Raises:
         ConfigError: there is no such file, or it is not as it should be.
@@ -54,33 +74,43 @@ def read_capsules(name: str, path: Path | None = None) -> tuple[dict[str, list[n
             "registered robot that is it or wears it, or the path of a URDF"
         )
     values = read_values(path)
-    check_keys(name, values, file, needed=("links",), optional=("never_close",))
-    shapes, apart = {}, values.get("never_close", [])
-    if not isinstance(values["links"], dict) or not values["links"]:
-        raise ConfigError(f"{file}: links must map every link to its capsules, got {values['links']!r}")
-    for link, rows in values["links"].items():
-        if not isinstance(rows, list) or not rows:
-            raise ConfigError(f"{file}: {link} must have a list of capsules [x0 y0 z0 x1 y1 z1 radius], got {rows!r}")
-        shapes[str(link)] = [numbers(file, str(link), row, (7,)) for row in rows]
-        if any(capsule[6] <= 0 for capsule in shapes[str(link)]):
-            raise ConfigError(f"{file}: {link} has a radius that is not positive")
+    check_keys(name, values, file, needed=("links",), optional=("never_close", "moving", "corners"))
+    links, apart = _rows(file, values, "links", _CAPSULE, 7), values.get("never_close", [])
     if not isinstance(apart, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in apart):
         raise ConfigError(f"{file}: never_close must be a list of pairs of links, got {apart!r}")
-    if strangers := [link for pair in apart for link in pair if link not in shapes]:
+    if strangers := [link for pair in apart for link in pair if link not in links]:
         raise ConfigError(f"{file}: never_close names {strangers[0]!r}, which has no capsules")
-    return shapes, [tuple(pair) for pair in apart]
+    moving, corners = (
+        _rows(file, values, key, what, size) if key in values else {}
+        for key, what, size in (("moving", _CAPSULE, 7), ("corners", _POINT, 3))
+    )
+    if bool(moving) != bool(corners):
+        raise ConfigError(f"{file}: moving and corners need each other")
+    if strangers := [link for link in corners if link not in (BASE, *moving)]:
+        raise ConfigError(f"{file}: corners names {strangers[0]!r}, which is not among {', '.join((BASE, *moving))}")
+    return Shapes(links, [tuple(pair) for pair in apart], moving, corners)
 
 
-def write_capsules(
-    path: Path, source: str, capsules: dict[str, list[np.ndarray]], apart: Sequence[tuple[str, str]] = ()
-) -> None:
+def _rows(file: str, values: dict, key: str, what: str, size: int) -> dict[str, list[np.ndarray]]:
+    """One mapping of a file, from links to rows of numbers."""
+    found = {}
+    if not isinstance(values[key], dict) or not values[key]:
+        raise ConfigError(f"{file}: {key} must map every link to its {what.split()[0]}, got {values[key]!r}")
+    for link, rows in values[key].items():
+        if not isinstance(rows, list) or not rows:
+            raise ConfigError(f"{file}: {link} must have a list of {what}, got {rows!r}")
+        found[str(link)] = [numbers(file, str(link), row, (size,)) for row in rows]
+        if size == 7 and any(capsule[6] <= 0 for capsule in found[str(link)]):
+            raise ConfigError(f"{file}: {link} has a radius that is not positive")
+    return found
+
+
+def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
     """Write a file of capsules, whole or not at all.
 
     Args:
         path: the file, see `capsule_file`.
         source: the robot it was made from.
-        capsules: (7,) rows by link.
-        apart: pairs of links that need no check.
 
     Raises:
         ConfigError: it cannot be written there.
@@ -88,13 +118,18 @@ def write_capsules(
     lines = [
         f"# Written by `python -m envs.fit_collision {source}`, see docs/collision.md.",
         "# In each link's frame, or that of a gripper's base, the capsules on it: x0 y0 z0 x1 y1 z1 radius [m].",
-        "links:",
+        *_lines("links", shapes.links),
     ]
-    for link, rows in capsules.items():
-        lines += [f"  {link}:", *("    - [" + ", ".join(f"{round(x, 6) + 0.0:g}" for x in row) + "]" for row in rows)]
-    if apart:
-        lines += ["# Pairs whose meshes never come within a centimetre, so that an overlap of capsules means nothing."]
-        lines += ["never_close:", *(f"  - [{first}, {second}]" for first, second in apart)]
+    if shapes.apart:
+        lines += ["# Pairs whose meshes never touch, so that an overlap of capsules means nothing."]
+        lines += ["never_close:", *(f"  - [{first}, {second}]" for first, second in shapes.apart)]
+    if shapes.moving:
+        lines += [
+            "# The same for the links that the driver moves, each in its own frame.",
+            *_lines("moving", shapes.moving),
+        ]
+    if shapes.corners:
+        lines += ["# What is outermost of them, and of the base: x y z [m].", *_lines("corners", shapes.corners)]
     draft = path.with_suffix(".part")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -102,3 +137,8 @@ def write_capsules(
         draft.replace(path)
     except OSError as error:
         raise ConfigError(f"cannot write {shown(path)}: {error.strerror}") from None
+
+
+def _lines(key: str, groups: dict[str, list[np.ndarray]]) -> list[str]:
+    row = lambda values: "    - [" + ", ".join(f"{round(x, 6) + 0.0:g}" for x in values) + "]"  # noqa: E731
+    return [f"{key}:", *(line for link, rows in groups.items() for line in (f"  {link}:", *map(row, rows)))]

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from envs.kinematics import Chain, link_frames
+from envs.robots.gripper import Gripper
 from td3_robot.errors import ConfigError
 
 _AGREE = 1e-4  # [m, and parts of 1 for axes] to which model and chain must place a link alike
@@ -16,6 +17,11 @@ def path_to(link) -> list:
         path.append(link)
         link = link.parent
     return path[::-1]
+
+
+def joints_to(link) -> int:
+    """How many joints move a link."""
+    return sum(part.isjoint for part in path_to(link))
 
 
 def link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
@@ -33,6 +39,20 @@ def link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
     return T
 
 
+def carrier(link, root):
+    """The link that moves as this one does and is nearest to the base of its gripper: the gripper's base `root`, or a
+    link that a joint moves.
+    """
+    while link is not root and not link.isjoint:
+        link = link.parent
+    return link
+
+
+def short_name(link, gripper: Gripper) -> str:
+    """A gripper's link by the name that its own model has for it, see `robots.assembly.assemble`."""
+    return link.name.removeprefix(f"{gripper.name}/")
+
+
 def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.ndarray]:
     """What carries each link: body i is all that the first i joints move, with the frame of `kinematics.link_frames`.
 
@@ -46,7 +66,7 @@ def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.n
     Raises:
         ConfigError: a link does not move as the body does.
     """
-    bodies = [sum(part.isjoint for part in path_to(link)) for link in links]
+    bodies = [joints_to(link) for link in links]
     offsets = [_offsets(links, bodies, chain, q) for q in (np.zeros_like(home), home)]
     for link, stands, moved in zip(links, *offsets):
         if not np.allclose(stands, moved, atol=_AGREE):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.queries import capsule_segments, pair_distances
+from envs.collision.queries import body_frames, pair_distances, place_segments
 
 SAMPLES = 20_000
 ROUNDS = (0.3, 0.1, 0.03)  # spread of the searches around the closest sample, in parts of each joint's range
@@ -34,8 +34,11 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     Args:
         model: on the CPU, with all its capsules.
         qlim: (2, n) position limits [rad or m].
-        home: (n,) a pose known to be free of collisions [rad or m].
+        home: (n,) a pose known to be free of collisions [rad or m]; fingers are open in it.
     """
+    if model.fingers is not None:  # their driver is one more joint here
+        stroke = model.fingers.shut, model.fingers.opened
+        qlim, home = np.c_[qlim, np.sort(stroke)], np.append(home, stroke[1])
     lower, upper = torch.tensor(qlim, dtype=torch.float32)
     generator = torch.Generator().manual_seed(0)
     q = lower + (upper - lower) * torch.rand(SAMPLES, len(lower), generator=generator)
@@ -48,7 +51,7 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     allowed |= {pair: why for a, b, why in model.allowed for pair in ((a, b), (b, a)) if pair in model.pairs}
     model = _only(model, ~neighbours & ~_of(model, allowed))
 
-    at_home = pair_distances(model, torch.tensor(home[None], dtype=torch.float32))[0]
+    at_home = _distances(model, torch.tensor(home[None], dtype=torch.float32))[0]
     allowed |= dict.fromkeys(_names(model, at_home <= 0), TOUCH)
     model = _only(model, ~_of(model, allowed))
 
@@ -57,6 +60,12 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     allowed |= {pair: "never close" for pair in model.pairs if pair not in close}
     model = _only(model, _of(model, close))
     return replace(model, over_ground=_lifted(model, q), allowed=tuple((*pair, why) for pair, why in allowed.items()))
+
+
+def _distances(model: CollisionModel, q: Tensor) -> Tensor:
+    """`pair_distances` (B, P), of q (B, n) or, where the model has fingers, (B, n + 1)."""
+    n = model.chain.n
+    return pair_distances(model, q[:, :n], q[:, n] if q.shape[1] > n else None)
 
 
 def _names(model: CollisionModel, chosen: Tensor) -> list[tuple[str, str]]:
@@ -75,21 +84,27 @@ def _only(model: CollisionModel, chosen: Tensor) -> CollisionModel:
 
 def _least(model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator) -> Tensor:
     """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever more closely."""
-    least, where = pair_distances(model, q).min(0)
+    least, where = _distances(model, q).min(0)
     closest = q[where]  # (P, n)
     for spread in ROUNDS:
         for pair in (least > MARGIN).nonzero()[:, 0].tolist():
             noise = torch.randn(ROUND_SAMPLES, len(lower), generator=generator) * spread * (upper - lower)
             around = torch.clamp(closest[pair] + noise, lower, upper)
             alone = replace(model, first=model.first[pair : pair + 1], second=model.second[pair : pair + 1])
-            found, row = pair_distances(alone, around)[:, 0].min(0)
+            found, row = _distances(alone, around)[:, 0].min(0)
             if found < least[pair]:
                 least[pair], closest[pair] = found, around[row]
     return least
 
 
 def _lifted(model: CollisionModel, q: Tensor) -> Tensor:
-    """The capsules that some joint lifts or lowers; the others stand on the ground, or at a height of their own."""
-    p, d = capsule_segments(model, q)
+    """The capsules that some joint lifts or lowers; the others stand on the ground, or at a height of their own, or
+    have corners in their place.
+    """
+    n, fingers = model.chain.n, model.fingers
+    p, d = place_segments(model, body_frames(model, q[:, :n], None if fingers is None else q[:, n]))
     low = p[2] + d[2].clamp(max=0)  # (K, B)
-    return (low.amax(1) - low.amin(1) > LEVEL).nonzero()[:, 0]
+    lifted = low.amax(1) - low.amin(1) > LEVEL
+    if fingers is not None and fingers.corners:
+        lifted &= torch.tensor([link != model.capsule_links[fingers.bearer] for link in model.capsule_links])
+    return lifted.nonzero()[:, 0]

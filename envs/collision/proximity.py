@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.collision.capsules import CollisionModel
+from envs.collision.capsules import CollisionModel, Fingers
 from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
 from envs.collision.obstacles import Obstacles, component_first
-from envs.collision.queries import place_segments
-from envs.kinematics import link_frames
+from envs.collision.queries import body_frames, place_segments
 from envs.kinematics.rotations import rotations
 
 MOST = 10.0  # [m] what is farther away, or not there, counts as this far
@@ -30,7 +29,11 @@ class Nearest:
 
 
 def link_clearance(
-    model: CollisionModel, q: Tensor, obstacles: Obstacles | None = None, ground: float | None = None
+    model: CollisionModel,
+    q: Tensor,
+    obstacles: Obstacles | None = None,
+    ground: float | None = None,
+    gripper: Tensor | None = None,
 ) -> Tensor:
     """Signed distance of every link to the nearest obstacle, and to the ground where it counts.
 
@@ -39,16 +42,23 @@ def link_clearance(
         obstacles: of the same B environments, or of one for all.
         ground: height of a horizontal plane in the base frame [m]; links that stand on it are left out, see
             `ground_distance`.
+        gripper: (B,) driver coordinate, see `queries.clearance` [rad or m].
 
     Returns:
         (B, L) in the order of `model.links`, at most `MOST` [m].
     """
-    distances, _, _ = _surroundings(model, *place_segments(model, link_frames(model.chain, q)), obstacles, ground)
+    model = model.with_fingers(gripper)
+    frames = body_frames(model, q, gripper)
+    distances, _, _ = _surroundings(model, frames, *place_segments(model, frames), obstacles, ground)
     return distances[model.link_capsules].flatten(1, 2).amin(1).T
 
 
 def nearest(
-    model: CollisionModel, q: Tensor, obstacles: Obstacles | None = None, ground: float | None = None
+    model: CollisionModel,
+    q: Tensor,
+    obstacles: Obstacles | None = None,
+    ground: float | None = None,
+    gripper: Tensor | None = None,
 ) -> Nearest:
     """`link_clearance` and the arm's distance to itself, with their gradients.
 
@@ -57,11 +67,12 @@ def nearest(
     (Siciliano et al., "Robotics", eq. 3.30). The first is the product of the joint's screw (o_j x z_j, z_j) with the
     line (u, x x u), so that both points of a pair, which lie on one line, need it once.
 
-    Arguments as for `link_clearance`.
+    The gripper is taken to stand still. Arguments as for `link_clearance`.
     """
-    frames = link_frames(model.chain, q)
+    model = model.with_fingers(gripper)
+    frames = body_frames(model, q, gripper)
     p, d = place_segments(model, frames)
-    distances, normals, points = _surroundings(model, p, d, obstacles, ground)  # (K, M, B), (3, K, M, B) twice
+    distances, normals, points = _surroundings(model, frames, p, d, obstacles, ground)  # (K, M, B), (3, K, M, B) twice
 
     capsules, count = model.link_capsules, distances.shape[1]
     of_link = distances[capsules].flatten(1, 2)  # (L, C M, B)
@@ -80,13 +91,14 @@ def nearest(
 
 
 def _surroundings(
-    model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles | None, ground: float | None
+    model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, obstacles: Obstacles | None, ground: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of every capsule and every obstacle, and the ground: signed distance at most `MOST`, (K, M, B); the unit vector
     along which it grows, and the point of the capsule's segment that is nearest, both (3, K, M, B).
 
     Args:
-        p, d: (3, K, B) from `capsule_segments`.
+        frames: from `body_frames`.
+        p, d: (3, K, B) from `place_segments`.
     """
     K, B = p.shape[1:]
     p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]
@@ -106,6 +118,9 @@ def _surroundings(
         up[2] = 1.0
         height, normal, point = _plane(p, d, radius, up, ground)
         lifted = torch.full_like(height, MOST).index_copy(0, model.over_ground, height[model.over_ground])
+        if model.fingers is not None:
+            corner = _lowest_corner(model.fingers, frames)
+            lifted[model.fingers.bearer], point[:, model.fingers.bearer] = corner[2:] - ground, corner[:, None]
         found.append((lifted, normal, point))
     if obstacles.boxes is not None:
         box = component_first(obstacles.boxes)
@@ -122,6 +137,12 @@ def _surroundings(
         torch.cat([width(value.expand(3, K, *value.shape[2:])) for value in normals], 2),
         torch.cat([width(value) for value in points], 2),
     )
+
+
+def _lowest_corner(fingers: Fingers, frames: list[Tensor]) -> Tensor:
+    """(3, B) of a gripper [m]."""
+    corners = torch.cat([local @ frames[body] for body, local in fingers.corners], 1)  # (3, V, B)
+    return corners.gather(1, corners[2:].argmin(1, keepdim=True).expand(3, -1, -1))[:, 0]
 
 
 def _plane(
@@ -153,7 +174,8 @@ def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor
 
 def _screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
     """(6, n, B), see `nearest`."""
-    z, o = torch.stack([frame[:, 2:].expand(3, 2, frames[-1].shape[2]) for frame in frames[:-1]], 2).unbind(1)
+    n, B = model.chain.n, frames[-1].shape[2]
+    z, o = torch.stack([frame[:, 2:].expand(3, 2, B) for frame in frames[:n]], 2).unbind(1)
     linear, angular = _cross(o, z), z
     if any(model.chain.prismatic):
         slides = torch.tensor(model.chain.prismatic, device=z.device)[:, None]

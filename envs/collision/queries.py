@@ -38,31 +38,54 @@ def capsule_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
     return place_segments(model, link_frames(model.chain, q))
 
 
+def body_frames(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> list[Tensor]:
+    """`kinematics.link_frames`, and after them those of the gripper's moving links where the model has `fingers`.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+        gripper: (B,) driver coordinate [rad or m].
+    """
+    frames, fingers = link_frames(model.chain, q), model.fingers
+    if fingers is None:
+        return frames
+    steps = fingers.poses.shape[3] - 1
+    at = ((gripper - fingers.shut) / (fingers.opened - fingers.shut)).clamp(0, 1).to(q.dtype) * steps
+    low = at.long().clamp(max=steps - 1)
+    poses = torch.lerp(fingers.poses[..., low], fingers.poses[..., low + 1], at - low)  # (3, 4, G, B)
+    turn, place = frames[-1][:, :3, None, None], frames[-1][:, 3, None]
+    moved = turn[:, 0] * poses[0] + turn[:, 1] * poses[1] + turn[:, 2] * poses[2]
+    moved[:, 3] += place
+    return [*frames, *moved.unbind(2)]
+
+
 def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """`capsule_segments`, from `kinematics.link_frames`."""
+    """`capsule_segments`, from `body_frames`."""
     points = torch.cat([local @ frames[body] for body, local in model.points], 1)  # (3, 2K, B)
     p = points[:, 0::2]
     return p, points[:, 1::2] - p
 
 
-def pair_distances(model: CollisionModel, q: Tensor) -> Tensor:
-    """Signed distance of every checked pair of capsules; the pairs are `model.pairs`.
+def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> Tensor:
+    """Signed distance of every checked pair of capsules.
+
+    The pairs are `model.pairs`, or `model.at_opening.pairs` where that is there and a gripper's opening is given.
 
     Args:
         q: (B, n) joint positions [rad or m].
+        gripper: (B,) driver coordinate, see `clearance` [rad or m].
 
     Returns:
         (B, P) [m]: less than zero by the depth to which the two capsules' segments come closer than their radii.
     """
-    return _in_pieces(lambda rows: _pairs(model, *capsule_segments(model, q[rows])).T, q, model.chain.n)
+    return _ask(lambda model, frames, rows: _pairs(model, *place_segments(model, frames)).T, model, q, gripper)
 
 
-def self_distance(model: CollisionModel, q: Tensor) -> Tensor:
-    """(B,) the least of `pair_distances` [m]; infinite where no pair needs a check."""
-    return _in_pieces(lambda rows: _least(_pairs(model, *capsule_segments(model, q[rows]))), q, model.chain.n)
+def self_distance(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> Tensor:
+    """(B,) the least of `pair_distances` [m]; infinite where no pair needs a check. Arguments as for `clearance`."""
+    return clearance(model, q, gripper=gripper)
 
 
-def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0) -> Tensor:
+def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0, gripper: Tensor | None = None) -> Tensor:
     """(B,) signed distance of the arm above a horizontal plane [m].
 
     Links that stand on the plane through the base, or touch it at home, are left out: `model.over_ground` is the rest.
@@ -70,48 +93,76 @@ def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0) -> Te
     Args:
         q: (B, n) joint positions [rad or m].
         height: of the plane in the base frame [m].
+        gripper: (B,) driver coordinate, see `clearance` [rad or m].
     """
-    return _in_pieces(lambda rows: _ground(model, *capsule_segments(model, q[rows]), height), q, model.chain.n)
+    return _ask(
+        lambda model, frames, rows: _ground(model, frames, *place_segments(model, frames), height), model, q, gripper
+    )
 
 
-def obstacle_distance(model: CollisionModel, q: Tensor, obstacles: Obstacles) -> Tensor:
+def obstacle_distance(model: CollisionModel, q: Tensor, obstacles: Obstacles, gripper: Tensor | None = None) -> Tensor:
     """(B,) least signed distance between any link, the base too, and any obstacle [m]; infinite where there are none.
 
-    Exact for spheres and walls; for boxes see `geometry.box_distance`.
+    Exact for spheres and walls; for boxes see `geometry.box_distance`. Arguments as for `clearance`.
     """
-    return _in_pieces(
-        lambda rows: _obstacles(model, *capsule_segments(model, q[rows]), obstacles.rows(rows)), q, model.chain.n
+    return _ask(
+        lambda model, frames, rows: _obstacles(model, *place_segments(model, frames), obstacles.rows(rows)),
+        model,
+        q,
+        gripper,
     )
 
 
 def clearance(
-    model: CollisionModel, q: Tensor, obstacles: Obstacles | None = None, ground: float | None = None
+    model: CollisionModel,
+    q: Tensor,
+    obstacles: Obstacles | None = None,
+    ground: float | None = None,
+    gripper: Tensor | None = None,
 ) -> Tensor:
     """(B,) how far the arm is from touching anything: itself, the ground, an obstacle [m].
 
     The least of `self_distance`, of `ground_distance` where `ground`, its height, is given, and of
     `obstacle_distance` where obstacles are, for the price of one forward kinematics.
+
+    Args:
+        q: (B, n) joint positions [rad or m].
+        gripper: (B,) driver coordinate: the fingers are where it puts them, and what touches the ground are the corners
+            of the gripper. None, or a gripper whose file does not tell its fingers apart: capsules around all that the
+            fingers sweep [rad or m].
     """
 
-    def piece(rows: slice) -> Tensor:
-        p, d = capsule_segments(model, q[rows])
+    def query(model: CollisionModel, frames: list[Tensor], rows: slice) -> Tensor:
+        p, d = place_segments(model, frames)
         least = _least(_pairs(model, p, d))
         if ground is not None:
-            least = torch.minimum(least, _ground(model, p, d, ground))
+            least = torch.minimum(least, _ground(model, frames, p, d, ground))
         if obstacles is not None:
             least = torch.minimum(least, _obstacles(model, p, d, obstacles.rows(rows)))
         return least
 
-    return _in_pieces(piece, q, model.chain.n)
+    return _ask(query, model, q, gripper)
 
 
-def _in_pieces(query: Callable[[slice], Tensor], q: Tensor, n: int) -> Tensor:
-    """Ask for a few rows of q at a time and put the answers together; on an accelerator, for all at once."""
-    if q.ndim != 2 or q.shape[1] != n:
-        raise ConfigError(f"q must have shape (B, {n}), got {tuple(q.shape)}")
-    if q.device.type != "cpu" or len(q) <= CACHE_ROWS:
-        return query(slice(None))
-    return torch.cat([query(slice(row, row + CACHE_ROWS)) for row in range(0, len(q), CACHE_ROWS)])
+def _ask(
+    query: Callable[[CollisionModel, list[Tensor], slice], Tensor],
+    model: CollisionModel,
+    q: Tensor,
+    gripper: Tensor | None = None,
+) -> Tensor:
+    """Place a few arms at a time, ask, and put the answers together; on an accelerator, all at once."""
+    if q.ndim != 2 or q.shape[1] != model.chain.n:
+        raise ConfigError(f"q must have shape (B, {model.chain.n}), got {tuple(q.shape)}")
+    if gripper is not None and gripper.shape != q.shape[:1]:
+        raise ConfigError(f"gripper must have shape ({len(q)},), got {tuple(gripper.shape)}")
+    model = model.with_fingers(gripper)
+    rows = CACHE_ROWS if q.device.type == "cpu" else max(len(q), 1)
+    pieces = [slice(row, row + rows) for row in range(0, max(len(q), 1), rows)]
+    found = [
+        query(model, body_frames(model, q[piece], None if gripper is None else gripper[piece]), piece)
+        for piece in pieces
+    ]
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
@@ -122,10 +173,13 @@ def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
     return segment_distance(p1, d1, p2, d2, dd[i], dd[j]) - (radius[i] + radius[j])
 
 
-def _ground(model: CollisionModel, p: Tensor, d: Tensor, height: float) -> Tensor:
+def _ground(model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float) -> Tensor:
     """(B,)."""
     lower = p[2] + d[2].clamp(max=0)  # (K, B)
-    return _least((lower - model.radius)[model.over_ground]) - height
+    heights = [(lower - model.radius)[model.over_ground]]
+    if model.fingers is not None:
+        heights += [local @ frames[body][2] for body, local in model.fingers.corners]  # (V, B)
+    return _least(torch.cat(heights)) - height
 
 
 def _obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:

@@ -1,52 +1,49 @@
-"""Pairs of an arm's links whose meshes never come close, though the capsules around them do; for files.
+"""Pairs of an arm's links whose meshes never touch, though the capsules around them do; for files.
 
-Capsules are larger than the links, and a maker's own may be coarse: the Panda's shoulder and upper arm overlap
-in a quarter of all configurations, where the real ones never touch. The meshes decide, by coal.
+Capsules are larger than the links: the Panda's shoulder and upper arm overlap in a quarter of all configurations,
+where the real ones never touch. The meshes decide, by coal.
 """
 
-import coal
-import numpy as np
-import trimesh
+from collections.abc import Iterable
 
-from envs.collision.capsules import CollisionModel
-from envs.collision.fitting.shapes import shape_mesh
-from envs.collision.links import link_pose
+import numpy as np
+
+from envs.collision.fitting.meshes import Meshes, gap, touch
 from envs.robots import Robot
 
 SAMPLES = 10_000
-MARGIN = 0.01  # [m]
+MARGIN = 0.002  # [m] meshes that come closer are taken to touch
+STARTS = 100  # of a search for where two links are closest, and as many steps from the best of them in each round
+ROUNDS = (0.3, 0.1, 0.03, 0.01)  # their spread in parts of each joint's range
 
 
-def never_close(robot: Robot, model: CollisionModel) -> list[tuple[str, str]]:
-    """The checked pairs of the arm's own links that stay more than `MARGIN` apart in `SAMPLES` configurations.
+def never_close(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of some pairs of the arm's own links that stay more than `MARGIN` apart.
 
-    The meshes are what is drawn of each link, and its collision shapes where nothing is.
+    They do so in `SAMPLES` configurations, and in a search from where they are closest. The meshes are what is drawn
+    of each link, and its collision shapes where nothing is.
     """
-    links = {link.name: link for link in robot.rtb.links}
-    meshes = {name: _coal_mesh(link) for name, link in links.items() if name in model.links}
-    left = {pair for pair in model.pairs if meshes.get(pair[0]) and meshes.get(pair[1])}
-    request = coal.CollisionRequest()
-    request.security_margin = MARGIN
-    for q in np.random.default_rng(0).uniform(*robot.qlim, (SAMPLES, robot.n)):
-        poses = {}
-        for name in {name for pair in left for name in pair}:
-            T = link_pose(links[name], q)
-            poses[name] = coal.Transform3s(np.ascontiguousarray(T[:3, :3]), np.ascontiguousarray(T[:3, 3]))
-        for a, b in list(left):
-            if coal.collide(meshes[a], poses[a], meshes[b], poses[b], request, coal.CollisionResult()):
-                left.remove((a, b))
-    return sorted(left)
+    meshes, own, rng = Meshes(robot), {link.name for link in robot.rtb.links}, np.random.default_rng(0)
+    left = {pair for pair in pairs if own >= set(pair)}
+    for q in rng.uniform(*robot.qlim, (SAMPLES, robot.n)):
+        placed = meshes.place(q)
+        left = {(a, b) for a, b in left if not touch(placed[a], placed[b], MARGIN)}
+    return [pair for pair in sorted(left) if _closest(meshes, *pair, rng) > MARGIN]
 
 
-def _coal_mesh(link):
-    """A link's meshes as one of coal's, or None where it has none."""
-    drawn = [shape for shape in link.geometry if shape.stype in ("mesh", "cuboid")]
-    found = [shape_mesh(shape) for shape in drawn or link.collision if shape.stype in ("mesh", "cuboid")]
-    if not found:
-        return None
-    mesh, bvh = trimesh.util.concatenate(found), coal.BVHModelOBBRSS()
-    bvh.beginModel(len(mesh.faces), len(mesh.vertices))
-    bvh.addVertices(np.array(mesh.vertices, order="C"))
-    bvh.addTriangles(np.array(mesh.faces, np.int64, order="C"))
-    bvh.endModel()
-    return bvh
+def _closest(meshes: Meshes, first: str, second: str, rng: np.random.Generator) -> float:
+    """How close the search brings two links [m]; only the joints between them matter."""
+    (lower, upper), least, best = meshes.robot.qlim, np.inf, meshes.robot.home
+    between = slice(*sorted((meshes.body[first], meshes.body[second])))
+    for spread in (None, *ROUNDS):
+        drawn = rng.uniform(lower, upper, (STARTS, len(lower)))
+        if spread is not None:
+            drawn = np.clip(rng.normal(best, spread * (upper - lower), drawn.shape), lower, upper)
+        for row in drawn[:, between]:
+            q = best.copy()
+            q[between] = row
+            placed = meshes.place(q)
+            if (found := gap(placed[first], placed[second])) < least:
+                least, nearest = found, q
+        best = nearest
+    return least

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import trimesh
 from scipy.optimize import minimize
-from scipy.spatial import ConvexHull
 
 GRID = 1e-4  # [m] ends and radii in a file are rounded to this, the radius upwards
 CUTS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # where a body may be cut, in parts of its extent
@@ -13,14 +12,14 @@ WORTH = 0.9
 GRID_POINTS = 10_000  # to measure that space
 
 
-def _directions(count: int) -> np.ndarray:
+def directions(count: int) -> np.ndarray:
     """(count, 3) unit vectors evenly spread over the sphere, along a spiral of the golden angle."""
     z = (np.arange(count) + 0.5) / count * 2 - 1
     angle = np.arange(count) * np.pi * (3 - np.sqrt(5))
     return np.stack((np.sqrt(1 - z**2) * np.cos(angle), np.sqrt(1 - z**2) * np.sin(angle), z), 1)
 
 
-DIRECTIONS = _directions(256)  # the search looks at what is outermost in these
+DIRECTIONS = directions(256)  # the search looks at what is outermost in these
 
 
 def reach(ends: np.ndarray, centres: np.ndarray, radii: np.ndarray | float = 0.0) -> float:
@@ -47,26 +46,31 @@ def fit_capsule(centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: 
     Args:
         centres: (N, 3) [m].
         radii: (N,) [m]; zero makes points of the balls.
-        thorough: search to the end; otherwise coarsely.
+        thorough: search; otherwise the best of three first guesses.
 
     Returns:
         (7,) both ends and the radius [m], on the grid of a file. It holds every ball.
     """
-    outer = np.unique((centres @ DIRECTIONS.T + np.reshape(radii, (-1, 1))).argmax(0))  # these decide, or nearly
+    outer = _outermost(centres, radii)  # these decide, or nearly
     balls = centres[outer], radii if np.isscalar(radii) else radii[outer]
 
     def cost(ends: np.ndarray) -> float:
         ends = ends.reshape(2, 3)
         return volume(np.append(ends, reach(ends, *balls)))
 
-    starts = [_around_axis(*balls, axis).ravel() for axis in principal_axes(centres)]
-    best = min((_search(cost, ends, 0.02, 120) for ends in starts), key=cost)
+    starts = [_around_axis(*balls, axis).ravel() for axis in principal_axes(balls[0])]
+    best = min((_search(cost, ends, 0.02, 120) for ends in starts) if thorough else starts, key=cost)
     for size in (0.02, 0.005, 0.001) if thorough else ():  # anew, since a simplex may collapse early
         best = _search(cost, best, size, 500)
     ends = np.round(best.reshape(2, 3) / GRID) * GRID
     if np.linalg.norm(ends[1] - ends[0]) < 10 * GRID:
         ends[:] = np.round(ends.mean(0) / GRID) * GRID  # a sphere
     return np.append(ends, np.ceil(reach(ends, centres, radii) / GRID) * GRID)
+
+
+def _outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.ndarray:
+    """Which of some balls are outermost in `DIRECTIONS`."""
+    return np.unique((centres @ DIRECTIONS.T + np.reshape(radii, (-1, 1))).argmax(0))
 
 
 def _search(cost: Callable[[np.ndarray], float], ends: np.ndarray, size: float, steps: int) -> np.ndarray:
@@ -107,7 +111,7 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
         (7,) capsules, as `fit_capsule`'s.
     """
     parts = [mesh]
-    covers = [[fit_capsule(_hull(mesh))]]
+    covers = [[fit_capsule(mesh.vertices)]]
     space = _grid(covers[0][0])
     while len(parts) < most:
         cuts = [(index, *_best_cut(part, covers[-1], index, space)) for index, part in enumerate(parts)]
@@ -115,7 +119,7 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
         if not halves:
             break
         parts[index : index + 1] = halves
-        fresh = [fit_capsule(_hull(half)) for half in halves]
+        fresh = [fit_capsule(half.vertices) for half in halves]
         covers.append(covers[-1][:index] + fresh + covers[-1][index + 1 :])
     return min(covers, key=lambda cover: filled(cover, space) / worth ** len(cover))
 
@@ -143,13 +147,13 @@ def _best_cut(
     """The least space filled with this part of a cover cut in two, and the two; infinite where it cannot be cut."""
     best = (np.inf, [])
     others = cover[:index] + cover[index + 1 :]
-    for axis in principal_axes(_hull(mesh)):
+    for axis in principal_axes(mesh.vertices[_outermost(mesh.vertices)]):
         along = mesh.vertices @ axis
         for part in CUTS:
             origin = axis * (along.min() + part * np.ptp(along))
             halves = [_beyond(mesh, normal, origin) for normal in (axis, -axis)]
             if min(len(half.faces) for half in halves):
-                total = filled(others + [fit_capsule(_hull(half), thorough=False) for half in halves], space)
+                total = filled(others + [fit_capsule(half.vertices, thorough=False) for half in halves], space)
                 best = min(best, (total, halves), key=lambda cut: cut[0])
     return best
 
@@ -158,8 +162,3 @@ def _beyond(mesh: trimesh.Trimesh, normal: np.ndarray, origin: np.ndarray) -> tr
     """What of a surface lies on one side of a plane."""
     vertices, faces, _ = trimesh.intersections.slice_faces_plane(mesh.vertices, mesh.faces, normal, origin)
     return trimesh.Trimesh(vertices, faces, process=False)
-
-
-def _hull(mesh: trimesh.Trimesh) -> np.ndarray:
-    """(N, 3) the corners of the convex hull: a capsule that holds them holds the mesh."""
-    return mesh.vertices[ConvexHull(mesh.vertices, qhull_options="QJ Pp").vertices]

@@ -4,18 +4,20 @@ import numpy as np
 import trimesh
 
 from envs.collision.fitting.capsule import WORTH, fit_capsule, fit_mesh, reach, volume
-from envs.collision.links import link_pose
-from envs.robots.gripper import Gripper
 from td3_robot.errors import ConfigError
 
 RIM = 64  # points in place of a circle
-OPENINGS = 33  # of a gripper; between two of them a finger tip leaves its chord by less than 0.01 mm
 MERGE = 0.8  # two capsules become one whose volume is less than this part of theirs
 SAME = 1e-4  # [m] what is nearer counts as the same place
 
 
+def drawn(link) -> list:
+    """What is to be enclosed of a link: what is drawn of it, or its collision shapes where nothing is."""
+    return list(link.geometry) or list(link.collision)
+
+
 def link_capsules(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
-    """Capsules around the collision shapes of a link, in its frame.
+    """Capsules around the shapes of a link, in its frame.
 
     A sphere, and a cylinder that has a sphere of its own radius on each end, are capsules as they stand. Other
     cylinders get the smallest capsule around each, all meshes and boxes together up to `most`, see `fitting.fit_mesh`.
@@ -62,35 +64,14 @@ def merged(capsules: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def shape_mesh(shape) -> trimesh.Trimesh:
-    """A mesh or box of a model as triangles in its link's frame [m]."""
+    """A shape of a model as triangles in its link's frame [m]."""
     if shape.stype == "cuboid":
         mesh = trimesh.creation.box(shape.scale)
+    elif shape.stype == "sphere":
+        mesh = trimesh.creation.icosphere(radius=shape.radius)
+    elif shape.stype == "cylinder":
+        mesh = trimesh.creation.cylinder(shape.radius, shape.length, sections=RIM)
     else:
         mesh = trimesh.load(shape.filename, force="mesh")
         mesh.apply_transform(np.diag([*shape.scale, 1.0]))
     return mesh.apply_transform(np.asarray(shape.T))
-
-
-def finger_meshes(model, gripper: Gripper) -> list[trimesh.Trimesh]:
-    """All that a gripper's fingers sweep from open to shut, as triangles in the frame of its base.
-
-    Args:
-        model: roboticstoolbox's gripper.
-    """
-    root, swept = model.links[0], []
-    for driver in np.linspace(gripper.opened, gripper.closed, OPENINGS):
-        q = gripper.model_q(model, driver)
-        for link in model.links:
-            if moves(link, root):
-                T = link_pose(link, q, root)
-                swept += [shape_mesh(shape).apply_transform(T) for shape in link.collision]
-    return swept
-
-
-def moves(link, root) -> bool:
-    """Whether a joint lies between a gripper's base and the link."""
-    while link is not root:
-        if link.isjoint:
-            return True
-        link = link.parent
-    return False

@@ -57,12 +57,12 @@ class Reference:
     def __init__(self, robot, own: bool):
         self.robot, hand = robot, robot._gripper
         self.shapes, self.moving = {}, {}
-        files = {} if own else read_capsules(robot.name)[0]
+        files = {} if own else read_capsules(robot.name).links
         for link in robot.rtb.links:
             shapes = [coal_shape(s) for s in link.collision] if own else map(coal_capsule, files.get(link.name, []))
             self.shapes[link.name] = list(shapes)
         if hand is not None and not own:
-            self.shapes[hand.name] = [coal_capsule(c) for row in read_capsules(hand.name)[0].values() for c in row]
+            self.shapes[hand.name] = [coal_capsule(c) for row in read_capsules(hand.name).links.values() for c in row]
         elif hand is not None:
             self.moving = {link: [coal_shape(s) for s in link.collision] for link in robot.rtb.grippers[0].links}
 

@@ -13,13 +13,12 @@ import envs.collision.files
 import envs.collision.fitting.robot
 from envs import fit_collision
 from envs.collision import compile_collision, known_collision
-from envs.collision.compiler import place_capsules
-from envs.collision.files import CAPSULES, read_capsules, write_capsules
+from envs.collision.files import CAPSULES, Shapes, read_capsules, write_capsules
 from envs.collision.fitting import apart
 from envs.collision.fitting.capsule import distances, fit_capsule, fit_mesh, volume
-from envs.collision.fitting.shapes import finger_meshes, link_capsules, merged, shape_mesh
+from envs.collision.fitting.gripper import finger_meshes, outermost
+from envs.collision.fitting.shapes import link_capsules, merged, shape_mesh
 from envs.collision.links import link_pose
-from envs.collision.pairs import choose_pairs
 from envs.robots import make_robot
 from td3_robot.errors import ConfigError
 
@@ -117,37 +116,45 @@ def test_capsules_inside_others_go_and_like_ones_become_one():
 @pytest.mark.parametrize("name", ["lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"])
 def test_the_capsules_that_ship_hold_the_meshes(name):
     """Points all over the meshes of every link, and of the fingers at every opening."""
-    robot, (capsules, _) = make_robot(name), read_capsules(name)
+    robot, capsules = make_robot(name), read_capsules(name).links
     for link in robot.rtb.links:
         for shape in link.collision:
             if shape.stype == "mesh":
                 assert holds(capsules[link.name], shape_mesh(shape).sample(1000, seed=0)), link.name
     if robot._gripper is not None:
-        fingers = read_capsules(robot._gripper.name)[0]["fingers"]
+        fingers = read_capsules(robot._gripper.name).links["fingers"]
         swept = trimesh.util.concatenate(finger_meshes(robot.rtb.grippers[0], robot._gripper))
         assert holds(fingers, swept.sample(5000, seed=0))
 
 
 def test_fingers_are_swept_from_open_to_shut():
+    """Each as its convex hull: a capsule that holds the one holds the other."""
     robot = make_robot("wx250s")
     model, hand = robot.rtb.grippers[0], robot._gripper
     swept = {tuple(vertex) for mesh in finger_meshes(model, hand) for vertex in mesh.vertices.round(9)}
     finger = next(link for link in model.links if link.name == hand.links[0])
     for driver in (hand.opened, (hand.opened + hand.closed) / 2, hand.closed):
         T = link_pose(finger, hand.model_q(model, driver), model.links[0])
-        here = shape_mesh(finger.collision[0]).apply_transform(T).vertices.round(9)
+        here = shape_mesh(finger.geometry[0]).convex_hull.apply_transform(T).vertices.round(9)
         assert swept.issuperset(map(tuple, here))
+
+
+def test_no_plane_touches_a_mesh_before_its_outermost_points():
+    """In directions that the choice never looked at."""
+    mesh = angle_piece().apply_transform(trimesh.transformations.rotation_matrix(1.0, (1, 2, 3)))
+    normals = np.random.default_rng(0).normal(size=(3000, 3))
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    points = mesh.subdivide().subdivide().vertices
+    late = (points @ normals.T).max(0) - (np.array(outermost(points)) @ normals.T).max(0)
+    assert 0.0 <= late.max() < 0.001 and len(outermost(points)) < 20
 
 
 def test_meshes_decide_which_pairs_never_come_close(monkeypatch):
     """The Panda's shoulder and upper arm overlap as capsules in a quarter of all configurations, and never do."""
     monkeypatch.setattr(apart, "SAMPLES", 300)
     robot = make_robot("panda")
-    model = choose_pairs(place_capsules(robot, read_capsules("panda")[0], []), robot.qlim, robot.home)
-    found = apart.never_close(robot, model)
-    assert ("panda_link1", "panda_link3") in found
-    assert not {("panda_link0", "panda_link7"), ("panda_link1", "panda_link7")} & set(found)
-    assert set(found) <= {pair for pair in model.pairs if "panda_hand" not in pair}
+    touching = [("panda_link0", "panda_link7"), ("panda_link1", "panda_link7"), ("panda_link1", "panda_hand")]
+    assert apart.never_close(robot, [("panda_link1", "panda_link3"), *touching]) == [("panda_link1", "panda_link3")]
 
 
 def test_every_registered_robot_and_its_gripper_have_capsules():
@@ -163,31 +170,20 @@ def test_every_registered_robot_and_its_gripper_have_capsules():
 def test_a_file_is_read_as_it_was_written(tmp_path, monkeypatch):
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "new")
     rows = {"a": [CAPSULE, CAPSULE[[3, 4, 5, 0, 1, 2, 6]]], "/b c": [np.array([-0.0, 1e-9, 0, 0, 0, 0, 0.1])]}
-    write_capsules(tmp_path / "new" / "arm.yaml", "arm", rows, [("a", "/b c")])
-    capsules, apart = read_capsules("arm")
-    assert list(capsules) == list(rows) and apart == [("a", "/b c")]
-    for name, expected in rows.items():
-        np.testing.assert_allclose(capsules[name], expected, atol=1e-6)
+    shapes = Shapes(rows, [("a", "/b c")], {"c": [CAPSULE]}, {"base": [CAPSULE[:3]], "c": [CAPSULE[3:6]] * 2})
+    write_capsules(tmp_path / "new" / "arm.yaml", "arm", shapes)
+    found = read_capsules("arm")
+    assert found.apart == shapes.apart
+    for part in ("links", "moving", "corners"):
+        assert list(getattr(found, part)) == list(getattr(shapes, part))
+        for name, expected in getattr(shapes, part).items():
+            np.testing.assert_allclose(getattr(found, part)[name], expected, atol=1e-6)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["arm.yaml"]
 
 
-def test_the_command_writes_the_pandas_file_as_it_ships(tmp_path, monkeypatch):
-    """The maker's cylinders and spheres, so no search's rounding; the pairs are left to the test of them."""
-    monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path)
-    monkeypatch.setattr(
-        envs.collision.fitting.robot, "never_close", lambda robot, model: [("panda_link1", "panda_link3")]
-    )
-    assert fit_collision.main(["panda"]) == 0
-    written = read_capsules("panda"), read_capsules("panda_hand")
-    monkeypatch.setattr(envs.collision.files, "CAPSULES", CAPSULES)
-    for (found, pairs), (expected, pairs_then) in zip(written, (read_capsules("panda"), read_capsules("panda_hand"))):
-        assert pairs == pairs_then and list(found) == list(expected)
-        for name in expected:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-3)
-
-
-def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch):
-    """Whatever it is called: a panda.urdf is no Panda, and fitting it leaves the shipped Panda alone."""
+def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch, capsys):
+    """Whatever it is called: a panda.urdf is no Panda, and fitting it leaves the shipped Panda alone. Links that are
+    drawn get capsules though only the base has a collision shape, and one that is bare is named."""
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "shipped")
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / "panda.yaml").write_text("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}")
@@ -197,10 +193,12 @@ def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch):
         compile_collision(make_robot(str(file)))
     assert known_collision(make_robot(str(file))) is None
 
-    monkeypatch.setattr(envs.collision.fitting.robot, "never_close", lambda robot, model: [])
-    assert fit_collision.main([str(file), "--tcp", "camera"]) == 0
-    assert known_collision(make_robot(str(file))).links == ("base",)
-    assert list(read_capsules("panda")[0]) == ["panda_link0"]
+    monkeypatch.setattr(envs.collision.fitting.robot, "never_close", lambda robot, pairs: [])
+    assert fit_collision.main([str(file), "--tcp", "tool0"]) == 0
+    assert known_collision(make_robot(str(file))).links == ("base", "carriage", "arm")
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 1 and "warning" in warnings[0] and "'wrist'" in warnings[0]
+    assert list(read_capsules("panda").links) == ["panda_link0"]
     assert [path.name for path in (tmp_path / "shipped").iterdir()] == ["panda.yaml"]
 
 

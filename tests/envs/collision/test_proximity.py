@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from envs.collision import Obstacles, clearance, compile_collision, link_clearance, link_poses, nearest, self_distance
 from envs.collision.compiler import place_capsules
-from envs.collision.files import read_capsules
+from envs.collision.files import Shapes, read_capsules
 from envs.collision.geometry import box_distance, box_gap
 from envs.collision.pairs import choose_pairs
 from envs.collision.proximity import MOST
@@ -103,7 +103,7 @@ def test_each_link_has_its_own_distance(panda):
     """Points along the capsules of each link, placed by the links' poses, held against each shape's definition."""
     robot, model = panda
     q, obstacles = draw(robot, 40), random_obstacles(40)
-    capsules = {**read_capsules("panda")[0], "panda_hand": read_capsules("panda_hand")[0]["panda_hand"]}
+    capsules = {**read_capsules("panda").links, "panda_hand": read_capsules("panda_hand").links["panda_hand"]}
     expected = np.full((40, len(model.links)), np.inf)
     for link, (name, T) in enumerate(zip(model.links, link_poses(model, q).double().numpy().transpose(1, 0, 2, 3))):
         for capsule in capsules[name]:
@@ -147,13 +147,14 @@ def sliding_arm() -> Robot:
     ]
     ets = rtb.ETS(parts)
     qlim = np.array([[-0.5, -3.0, -3.0, 0.0, -3.0], [0.5, 3.0, 3.0, 0.3, 3.0]])
-    return Robot("sliding", rtb.Robot(ets), compile_ets(ets), np.array([0, 0.1, 0.1, 0.1, 0.1]), qlim, *[None] * 4)
+    home, box = np.array([0, 0.1, 0.1, 0.1, 0.1]), np.array([[-1.0] * 3, [1.0] * 3])
+    return Robot("sliding", rtb.Robot(ets), compile_ets(ets), home, qlim, np.ones(5), None, box, None)
 
 
 def sliding():
     robot = sliding_arm()
     shapes = {link.name: [np.array([0, 0, 0, -0.15, 0, 0, 0.03])] for link in robot.rtb.links[1:]}
-    return robot, choose_pairs(place_capsules(robot, shapes, []), robot.qlim, robot.home)
+    return robot, choose_pairs(place_capsules(robot, Shapes(shapes)), robot.qlim, robot.home)
 
 
 @pytest.mark.parametrize("arm", ["panda", "sliding"])

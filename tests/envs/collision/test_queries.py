@@ -21,7 +21,7 @@ from envs.collision import (
     self_distance,
 )
 from envs.collision.compiler import place_capsules
-from envs.collision.files import read_capsules
+from envs.collision.files import Shapes, read_capsules
 from envs.collision.obstacles import FAR
 from envs.collision.pairs import choose_pairs
 from envs.collision.queries import CACHE_ROWS
@@ -125,7 +125,7 @@ def test_a_wall_moved_up_comes_nearer_by_as_much(panda):
 def test_ground_distance_is_the_lowest_point_of_what_can_be_lifted(panda):
     """Link 2's only capsule lies along joint 2's axis, so that joint does not lift it."""
     robot, model = panda
-    q, capsules = draw(robot, 200), {**read_capsules("panda")[0], **read_capsules("panda_hand")[0]}
+    q, capsules = draw(robot, 200), {**read_capsules("panda").links, **read_capsules("panda_hand").links}
     lowest = torch.full((200,), torch.inf)
     for link, T in zip(model.links, link_poses(model, q).unbind(1)):
         if link not in ("panda_link0", "panda_link1", "panda_link2"):
@@ -181,7 +181,7 @@ def planar_arm(reach: float) -> Robot:
 def compiled(robot: Robot, radius: float):
     """A capsule along most of each link, from its joint on."""
     shapes = {link.name: [np.array([0, 0, 0, 0.8, 0, 0, radius])] for link in robot.rtb.links[:4]}
-    return choose_pairs(place_capsules(robot, shapes, []), robot.qlim, robot.home)
+    return choose_pairs(place_capsules(robot, Shapes(shapes)), robot.qlim, robot.home)
 
 
 def test_pairs_of_a_planar_arm():
@@ -240,6 +240,12 @@ def test_the_base_is_not_held_against_the_ground(panda):
         ("links: {elbow: [[0, 0, 0, 0, 0, 1, 0.1]]}", "elbow"),
         ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nnever_close: [[panda_link0, elbow]]", "elbow"),
         ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nnever_close: [panda_link0]", "never_close"),
+        ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: {finger: [[0, 0, 0, 0, 0, 1, 0.1]]}", "corners"),
+        (
+            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: {finger: [[0, 0, 0, 0, 0, 1, 0.1]]}\n"
+            "corners: {thumb: [[0, 0, 1]]}",
+            "thumb",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_named_with_its_fault(tmp_path, monkeypatch, panda, text, named):

@@ -1,0 +1,43 @@
+"""Where a gripper's moving links are at every opening, and its corners."""
+
+import numpy as np
+import torch
+
+from envs.collision.capsules import Fingers
+from envs.collision.files import BASE, Shapes
+from envs.collision.links import link_pose, short_name
+from envs.robots import Robot
+
+OPENINGS = 33  # between two of them a finger tip leaves its chord by less than 0.01 mm
+
+
+def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int) -> Fingers:
+    """The gripper's moving links as further bodies.
+
+    Args:
+        shapes: of the gripper, with `moving` links.
+        base: (4, 4) pose of its base in the arm's last body.
+        bearer: see `Fingers`.
+    """
+    model, hand = robot.rtb.grippers[0], robot._gripper
+    links = {short_name(link, hand): link for link in model.links}
+    openings = [hand.model_q(model, driver) for driver in np.linspace(hand.closed, hand.opened, OPENINGS)]
+    poses = np.array(
+        [[base @ link_pose(links[name], q, model.links[0]) for name in shapes.moving] for q in openings]
+    )  # (O, G, 4, 4)
+    bodies = {name: robot.n + 1 + index for index, name in enumerate(shapes.moving)}
+    corners = [(bodies.get(name, robot.n), np.array(rows)) for name, rows in shapes.corners.items()]
+    if BASE in shapes.corners:
+        corners = [(body, rows @ base[:3, :3].T + base[:3, 3] if body == robot.n else rows) for body, rows in corners]
+    return Fingers(
+        poses=torch.tensor(poses[:, :, :3].transpose(2, 3, 1, 0).copy(), dtype=torch.float32),
+        shut=hand.closed,
+        opened=hand.opened,
+        corners=tuple((body, homogeneous(rows)) for body, rows in corners),
+        bearer=bearer,
+    )
+
+
+def homogeneous(points: np.ndarray) -> torch.Tensor:
+    """(N, 3) points as (N, 4)."""
+    return torch.tensor(np.c_[points, np.ones(len(points))], dtype=torch.float32)

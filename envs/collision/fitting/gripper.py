@@ -1,0 +1,82 @@
+"""The capsules and corners of a gripper from its model, into its file."""
+
+import numpy as np
+import trimesh
+
+from envs.collision.files import BASE, FINGERS, Shapes
+from envs.collision.fingers import OPENINGS
+from envs.collision.fitting.capsule import directions, fit_mesh
+from envs.collision.fitting.shapes import drawn, link_capsules, shape_mesh
+from envs.collision.links import carrier, link_pose, short_name
+from envs.robots import Robot
+from envs.robots.gripper import Gripper
+
+FLAT = 5e-4  # [m] by which a plane may touch a gripper before its corners
+
+
+def gripper_shapes(robot: Robot, most: int) -> Shapes:
+    """Capsules of each rigid link and around all that the fingers sweep, in the frame of the gripper's base; of each
+    moving link by itself, in its frame; and the corners of both.
+    """
+    model, hand = robot.rtb.grippers[0], robot._gripper
+    root, links, base = model.links[0], {}, []
+    for link in model.links:
+        if drawn(link) and carrier(link, root) is root:
+            T = link_pose(link, np.zeros(model.n), root)
+            links[short_name(link, hand)] = [_moved(capsule, T) for capsule in link_capsules(drawn(link), most)]
+            base += [shape_mesh(shape).apply_transform(T) for shape in drawn(link)]
+    if swept := finger_meshes(model, hand):
+        links[FINGERS] = fit_mesh(trimesh.util.concatenate(swept), most)
+    groups = moving_meshes(model, hand)
+    corners = {name: outermost(mesh.vertices) for name, mesh in groups.items()}
+    if base:
+        corners |= {BASE: outermost(trimesh.util.concatenate(base).vertices)}
+    return Shapes(links, (), {name: fit_mesh(mesh, most) for name, mesh in groups.items()}, corners)
+
+
+def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
+    """What each link that a driver moves carries, as triangles in its frame: its own shapes and those fixed to it.
+
+    Args:
+        model: roboticstoolbox's gripper.
+    """
+    root, found = model.links[0], {}
+    for link in model.links:
+        if drawn(link) and (moved := carrier(link, root)) is not root:
+            T = link_pose(link, np.zeros(model.n), moved)
+            found.setdefault(short_name(moved, hand), []).extend(
+                shape_mesh(shape).apply_transform(T) for shape in drawn(link)
+            )
+    return {name: trimesh.util.concatenate(meshes) for name, meshes in found.items()}
+
+
+def finger_meshes(model, hand: Gripper) -> list[trimesh.Trimesh]:
+    """What a gripper's fingers sweep from open to shut, as the convex hull of each part at every opening, in the frame
+    of its base.
+
+    Args:
+        model: roboticstoolbox's gripper.
+    """
+    links = {short_name(link, hand): link for link in model.links}
+    hulls = {name: mesh.convex_hull for name, mesh in moving_meshes(model, hand).items()}
+    swept = []
+    for driver in np.linspace(hand.opened, hand.closed, OPENINGS):
+        q = hand.model_q(model, driver)
+        for name, hull in hulls.items():
+            swept.append(hull.copy().apply_transform(link_pose(links[name], q, model.links[0])))
+    return swept
+
+
+def outermost(points: np.ndarray) -> list[np.ndarray]:
+    """Some of the points (N, 3), enough that no plane that touches any touches these more than `FLAT` later."""
+    heights = points @ directions(1024).T  # (N, directions)
+    kept, reached, highest = [], np.full(heights.shape[1], -np.inf), heights.max(0)
+    while (short := highest - reached).max() > FLAT:
+        kept.append(int(heights[:, short.argmax()].argmax()))
+        reached = np.maximum(reached, heights[kept[-1]])
+    return list(points[kept])
+
+
+def _moved(capsule: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """A capsule in the frame that a pose (4, 4) is given in."""
+    return np.append(capsule[:6].reshape(2, 3) @ T[:3, :3].T + T[:3, 3], capsule[6])

@@ -1,0 +1,76 @@
+"""What is drawn of an arm and its gripper, as coal sees it: what capsules are judged by."""
+
+import coal
+import numpy as np
+import trimesh
+
+from envs.collision.fitting.shapes import drawn, shape_mesh
+from envs.collision.links import joints_to, link_pose
+from envs.robots import Robot
+
+
+class Meshes:
+    """The drawn meshes of a robot's links, moved by roboticstoolbox; a gripper is one link of many parts.
+
+    Attributes:
+        parts: by link, what is drawn of it: (roboticstoolbox link, coal mesh) each.
+        body: by link, how many joints of the arm move it.
+    """
+
+    def __init__(self, robot: Robot):
+        self.robot, self.parts, self.body = robot, {}, {}
+        groups = {link.name: [link] for link in robot.rtb.links}
+        if robot._gripper is not None:
+            groups[robot._gripper.name] = robot.rtb.grippers[0].links
+        for name, links in groups.items():
+            if parts := [(link, coal_mesh([shape_mesh(s) for s in drawn(link)])) for link in links if drawn(link)]:
+                self.parts[name], self.body[name] = parts, joints_to(links[0])
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """All pairs of links but neighbours, which have at most one joint between them."""
+        names = sorted(self.parts, key=self.body.__getitem__)
+        return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if self.body[b] - self.body[a] > 1]
+
+    def place(self, q: np.ndarray, driver: float = 0.0) -> dict[str, list]:
+        """Every link's meshes with their poses in the base frame.
+
+        Args:
+            q: (n,) joint positions [rad or m].
+            driver: the gripper's driver coordinate [rad or m].
+        """
+        poses, hand = {link: link_pose(link, q) for link in self.robot.rtb.links}, self.robot._gripper
+        if hand is not None:
+            model = self.robot.rtb.grippers[0]
+            base, joints = link_pose(model.links[0], q), hand.model_q(model, driver)
+            poses |= {link: base @ link_pose(link, joints, model.links[0]) for link in model.links}
+        return {name: [(mesh, transform(poses[link])) for link, mesh in parts] for name, parts in self.parts.items()}
+
+
+def touch(first: list, second: list, margin: float = 0.0) -> bool:
+    """Whether two links' placed meshes come within a margin of each other [m]."""
+    request = coal.CollisionRequest()
+    request.security_margin = margin
+    return any(coal.collide(a, Ta, b, Tb, request, coal.CollisionResult()) > 0 for a, Ta in first for b, Tb in second)
+
+
+def gap(first: list, second: list) -> float:
+    """The least distance between two links' placed meshes, 0 where they touch [m]."""
+    request = coal.DistanceRequest()
+    return max(
+        0.0, min(coal.distance(a, Ta, b, Tb, request, coal.DistanceResult()) for a, Ta in first for b, Tb in second)
+    )
+
+
+def transform(T: np.ndarray) -> coal.Transform3s:
+    """A pose (4, 4) as coal takes it."""
+    return coal.Transform3s(np.ascontiguousarray(T[:3, :3]), np.ascontiguousarray(T[:3, 3]))
+
+
+def coal_mesh(meshes: list[trimesh.Trimesh]) -> coal.BVHModelOBBRSS:
+    """Surfaces as one of coal's."""
+    mesh, bvh = trimesh.util.concatenate(meshes), coal.BVHModelOBBRSS()
+    bvh.beginModel(len(mesh.faces), len(mesh.vertices))
+    bvh.addVertices(np.array(mesh.vertices, order="C"))
+    bvh.addTriangles(np.array(mesh.faces, np.int64, order="C"))
+    bvh.endModel()
+    return bvh
