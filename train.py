@@ -47,11 +47,11 @@ def main(argv: list[str]) -> int:
         open_store()  # takes seconds, and where it cannot be opened, nothing else happens
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    for note in arguments.notes:
-        print(note)
     make_envs = functools.partial(envs.of_config, options, device=config.device, seed=config.seed)
     env = make_envs(config.envs)
     evaluation_env = make_envs(config.evaluation.episodes) if config.evaluation.episodes else None
+    for note in arguments.notes:
+        print(note)
     guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
     if config.start_from is not None and arguments.resume is None:

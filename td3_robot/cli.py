@@ -47,7 +47,7 @@ def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
     try:
         return main(argv) or 0
     except Td3RobotError as error:
-        print("error:", " ".join(str(error).splitlines()), file=sys.stderr)
+        print("error:", error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -3,11 +3,21 @@
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 280  # of a message, in characters
+
 
 class Td3RobotError(Exception):
-    """Base of all errors below. The command line prints the message and exits with `exit_code`."""
+    """Base of all errors below. The command line prints the message and exits with `exit_code`.
+
+    The message is one printable line, short whatever a file or a user put into it.
+    """
 
     exit_code = 2
+
+    def __str__(self):
+        words = " ".join(super().__str__().split())
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 105]} ... {text[-100:]}"
 
 
 class ConfigError(Td3RobotError):

@@ -82,10 +82,10 @@ def check_writable(path: Path | None, suffix: str = "") -> None:
     """
     if path is None:
         return
-    if path.is_dir() or not path.name.endswith(suffix):
+    if os.path.isdir(path) or not path.name.endswith(suffix):
         raise ConfigError(f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}")
-    if not path.exists() or path.is_file():
-        _try_folder(path, path.resolve().parent if path.is_symlink() else path.parent)
+    if not os.path.exists(path) or os.path.isfile(path):
+        _try_folder(path, path.resolve().parent if os.path.islink(path) else path.parent)
     elif not os.access(path, os.W_OK):
         raise ConfigError(f"cannot write {str(path)!r}: permission denied")
 
@@ -93,14 +93,14 @@ def check_writable(path: Path | None, suffix: str = "") -> None:
 def check_folder(path: Path | None) -> None:
     """The same of a folder, which need not exist."""
     if path is not None:
-        if path.exists() and not path.is_dir():
+        if os.path.exists(path) and not os.path.isdir(path):
             raise ConfigError(f"cannot write {str(path)!r}: it must be a folder")
-        _try_folder(path, path if path.is_dir() else path.parent)
+        _try_folder(path, path if os.path.isdir(path) else path.parent)
 
 
 def _try_folder(path: Path, folder: Path) -> None:
     """Make a file without a name in the folder that `path` is to be written to."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ConfigError(f"cannot write {str(path)!r}: folder {str(folder)!r} does not exist")
     try:
         tempfile.TemporaryFile(dir=folder).close()

@@ -1,7 +1,14 @@
-"""One setting of the C library that small-tensor work depends on."""
+"""The memory that there is, and one setting of the C library that small-tensor work depends on."""
 
+import contextlib
 import ctypes
+import os
 import sys
+from pathlib import Path
+
+import torch
+
+from td3_robot.errors import ConfigError
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h; see mallopt(3)
 
@@ -22,3 +29,25 @@ def keep_freed_memory() -> None:
     mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the greatest value glibc takes
     mallopt(_M_TRIM_THRESHOLD, 256 << 20)
     mallopt(_M_TOP_PAD, 16 << 20)
+
+
+def memory_of(device: torch.device | str) -> float:
+    """Bytes that a device has in all; a CPU as many as its machine, or the container that this process is in."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    sizes = [float("inf")]
+    with contextlib.suppress(ValueError, OSError, AttributeError):  # not every system tells
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with contextlib.suppress(ValueError, OSError):
+        sizes.append(float(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(sizes)
+
+
+def require_memory(what: str, size: float, device: torch.device | str) -> None:
+    """Refuse what cannot fit before any of it is asked for: a system may promise more than it has.
+
+    Raises:
+        ConfigError: `what` needs more bytes than the device has in all.
+    """
+    if size > (there := memory_of(device)):
+        raise ConfigError(f"{what} needs {1e-9 * size:,.1f} GB, more than the {1e-9 * there:,.1f} GB there are")

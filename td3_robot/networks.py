@@ -1,6 +1,7 @@
 """What the six networks are: multilayer perceptrons, unless `TD3(networks=...)` is given others."""
 
 import math
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -13,11 +14,15 @@ from td3_robot.config import INITS, NORMS, TD3Config
 from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
+from td3_robot.memory import require_memory
 
 _NORM_LAYERS = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
 
 Networks = tuple[nn.Module, nn.Module, nn.Module]  # the actor, Q1 and Q2
 MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `mlps`
+
+
+_BYTES_PER_WEIGHT = 60  # of three networks, their targets, gradients and Adam's two moments in float32
 
 
 class MLP(nn.Module):
@@ -60,6 +65,8 @@ class MLP(nn.Module):
         require("final_bound", final_bound, NOT_NEGATIVE)
         self.norm = norm
         widths = (in_dim, *hidden, out_dim)
+        weights = sum(a * b for a, b in zip(widths, widths[1:]))
+        require_memory(f"hidden {reprlib.repr(list(hidden))}", _BYTES_PER_WEIGHT * weights, "cpu")
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
         self.norms = nn.ModuleList(_NORM_LAYERS[norm](width) for width in hidden if norm != "none")
         if init == "orthogonal":

@@ -163,7 +163,7 @@ def test_table_and_json_say_the_same(work):
         ),
         (
             "--checkpoint other",
-            "'checkpoints/other' has o_dim 20 and a_dim 6, the environment o_dim 31 and a_dim 7",
+            "checkpoint 'checkpoints/other' has o_dim 20 and a_dim 6, the environment o_dim 31 and a_dim 7",
         ),
     ],
 )
@@ -339,6 +339,6 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env
 @pytest.mark.parametrize("flag", ["--report out", "--episode 0"])
 def test_gymnasium_environments_have_no_report_and_no_replay(work, evaluate, flag):
     save_config(Config(), Path("checkpoints/still/config.yaml"), EnvOptions(env="Pendulum-v1"))
-    with pytest.raises(ConfigError, match=f"^{flag[2:].split()[0]} shows our own robots"):
+    with pytest.raises(ConfigError, match=f"^{flag[2:].split()[0]} is for our own robots"):
         evaluate.main(["--checkpoint", "still", *flag.split()])
     assert os.listdir() == ["checkpoints"]

@@ -92,13 +92,13 @@ def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
     """
     path = Path(path)
     wanted = NAMES if names is None else tuple(names)
-    with _locked(path, exclusive=False) if path.is_dir() else contextlib.nullcontext():
+    with _locked(path, exclusive=False) if os.path.isdir(path) else contextlib.nullcontext():
         files = files_of(path)
         if not files:
             raise nothing_at(path)
         for name in wanted:
             if name in REQUIRED and name not in files:
-                missing = path / name if path.is_dir() else Path(f"{path}{name}")
+                missing = path / name if os.path.isdir(path) else Path(f"{path}{name}")
                 raise CheckpointError(f"checkpoint {str(path)!r} is incomplete: there is no file {str(missing)!r}")
         about = read_about(_newest(path, ABOUT))
         sums = about.pop("sha256", None)
@@ -181,7 +181,7 @@ def _newest(folder: Path, name: str) -> Path | None:
 
 def nothing_at(path: Path) -> CheckpointError:
     """The error for a path without a checkpoint: says what is there instead, inside or beside it."""
-    place = path if path.is_dir() else path.parent
+    place = path if os.path.isdir(path) else path.parent
     others = sorted(str(place / name) for name in listed(place) if files_of(place / name))
     hint = f"; valid choices: {', '.join(others)}" if others else f", and none in {str(place)!r}"
     return CheckpointError(f"there is no checkpoint at {str(path)!r}{hint}")

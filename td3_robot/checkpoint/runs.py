@@ -30,7 +30,7 @@ def find(name: str | Path, root: Path = RUNS) -> Path:
     for candidate in (path, root / path):
         if files_of(candidate):
             return candidate
-    raise nothing_at(path if len(path.parts) > 1 or path.is_dir() else root / path)
+    raise nothing_at(path if len(path.parts) > 1 or os.path.isdir(path) else root / path)
 
 
 def next_run(root: str | Path = RUNS) -> Path:

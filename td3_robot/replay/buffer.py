@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.memory import require_memory
 from td3_robot.replay.sampler import Sampler, Uniform
 
 _NO_TRANSITION = 2.0  # in the column `cut`
@@ -102,13 +103,10 @@ class ReplayBuffer:
         self._widths = (o_dim, a_dim, 1, 1, 1, o_dim)
         ends = torch.tensor(self._widths).cumsum(0).tolist()
         self.columns = Columns(*(slice(end - width, end) for width, end in zip(self._widths, ends)))
-        try:
-            self._ring = torch.empty(self.slots, num_envs, ends[-1], device=device)
-            self.rows = self._ring.view(-1, ends[-1])
-            self._clear(0)
-        except RuntimeError:
-            gigabytes = 4e-9 * capacity * ends[-1]
-            raise ConfigError(f"capacity {capacity} needs {gigabytes:,.1f} GB, more than there is") from None
+        require_memory(f"capacity {capacity}", 4 * capacity * ends[-1], device)
+        self._ring = torch.empty(self.slots, num_envs, ends[-1], device=device)
+        self.rows = self._ring.view(-1, ends[-1])
+        self._clear(0)
 
     def _clear(self, head: int) -> None:
         """Empty the ring; the next slot written is `head`."""

@@ -264,5 +264,5 @@ def test_less_capacity_than_environments_is_refused():
 
 @pytest.mark.parametrize("reader", [None, NStep(3, 0.9)])
 def test_more_capacity_than_memory_is_refused(reader):
-    with pytest.raises(ConfigError, match=r"^capacity 10000000000000 needs 400,000.0 GB, more than there is$"):
+    with pytest.raises(ConfigError, match=r"^capacity 10000000000000 needs 400,000.0 GB, more than the .* GB"):
         ReplayBuffer(10**13, 4, O_DIM, A_DIM, "cpu", torch.Generator(), reader=reader)
