@@ -69,7 +69,7 @@ def make_gymnasium(
         device: where tensors go; the environments run on the CPU.
         seed: of the first episodes.
         vector: "sync", the copies step one after the other, or "async", each in a process of its own, which pays where
-            a step takes longer than about 0.1 ms.
+            a step takes a millisecond or more.
         time_limit: steps after which an episode is truncated, in place of the environment's own limit.
 
     Raises:

@@ -248,6 +248,16 @@ def test_new_episodes_after_a_resume_are_led_or_not_anew(collect, forgetful):
     assert (first._guide.wait < 4).any() and (second._guide.wait >= 0).all()
 
 
+def test_episodes_of_the_guide_are_not_in_the_training_return(collect):
+    """With the guide in all episodes there is no figure of the policy's; without one there is."""
+    leading = ExplorationConfig(start_steps=0, guide="half", guide_share=1.0, guide_until=1.0)
+    guided = collect(0, guide=half, exploration=leading)
+    for _ in range(20):
+        guided.collect(0.0)
+    assert all(value != value for value in guided.metrics().values())
+    assert -7 * 1.5 < collect(20).metrics()["train_return"] < 0
+
+
 # Its replay -------------------------------------------------------------------------------------------------
 
 
