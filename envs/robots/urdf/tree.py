@@ -4,6 +4,7 @@ The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/j
 view have a use for is kept; inertias, transmissions, sensors and other programs' elements are passed over.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from td3_robot.errors import ConfigError
 
 MOVING = ("revolute", "continuous", "prismatic")
 _MAX_LINKS = 1000  # a humanoid with hands has about 100
+_LISTED = 10
 _MAX_DEPTH = 100  # joints between the root and a link; roboticstoolbox goes along them recursively
 FAR = 100.0  # [rad or m] beyond this float32 no longer resolves 1e-5
 
@@ -138,6 +140,12 @@ class Tree:
         return joints[::-1]
 
 
+def listed(names: Iterable[str]) -> str:
+    """Names for a message, the first ten."""
+    names = list(names)
+    return ", ".join(names[:_LISTED]) + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
+
+
 def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) -> Tree:
     """Join links and joints, if they make one tree.
 
@@ -179,9 +187,9 @@ def _root(tree: Tree) -> str:
     if depth > _MAX_DEPTH:
         raise ConfigError(f"{tree.source}: has {depth} joints one after the other; at most {_MAX_DEPTH} are taken")
     if loop := [link for link in tree.links if link not in reached]:
-        raise ConfigError(f"{tree.source}: links hang on each other in a circle: {', '.join(map(repr, loop))}")
+        raise ConfigError(f"{tree.source}: links hang on each other in a circle: {listed(map(repr, loop))}")
     if len(roots) > 1:
-        raise ConfigError(f"{tree.source}: several links have no parent, one may: {', '.join(map(repr, roots))}")
+        raise ConfigError(f"{tree.source}: several links have no parent, one may: {listed(map(repr, roots))}")
     return roots[0]
 
 

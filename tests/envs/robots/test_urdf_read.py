@@ -206,6 +206,13 @@ def test_mimics_in_a_circle(tmp_path):
     assert "mimics itself, directly or through others" in refusal(written(tmp_path, text))
 
 
+def test_a_message_names_the_first_of_many(tmp_path):
+    many = "".join(f'<link name="island{i}"/>' for i in range(900))
+    message = refusal(written(tmp_path, f"<robot>{many}</robot>"))
+    assert "several links have no parent, one may: 'island0', " in message and message.endswith("(900 in all)")
+    assert len(message) < 400
+
+
 def test_a_queue_of_mimics_is_refused(tmp_path):
     joint = (
         '<link name="m{0}"/><joint name="m{0}" type="continuous"><parent link="base"/><child link="m{0}"/>{1}</joint>'
