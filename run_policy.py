@@ -1,0 +1,158 @@
+"""Drive an arm with a policy: `python run_policy.py --policy policy.onnx --goal 0.4,0.1,0.4`. See docs/deploy.md first.
+
+`--arm simulated`, the default, is the native engine in a process of its own, over loopback.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from td3_robot.cli import cli
+from td3_robot.deploy import DeployError, Obstacles, Policy, SafetyFilter, Watchdog
+from td3_robot.deploy.adapters import ARMS, connect
+from td3_robot.deploy.adapters.udp import UdpArm
+from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
+from td3_robot.deploy.drive import Log, calm_start, drive
+from td3_robot.deploy.policy_process import PolicyProcess
+from td3_robot.errors import ConfigError, unknown
+from td3_robot.fields import NOT_NEGATIVE, check, option
+from td3_robot.options import Schema, build
+
+SIMULATED = "simulated"
+NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
+FOLLOWS = 0.1  # [rad] by which an arm may be elsewhere than it was sent to
+BOOT = 60.0  # [s] that the simulated arm may take to be there
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to run, and where.
+
+    Attributes:
+        policy: Required: a file that export.py wrote, or a run's folder that has one.
+        goal: Required: what is wanted in the base frame, with commas: x,y,z, or x,y,z and a quaternion w,x,y,z.
+        arm: simulated, ur_rtde, franky or ros2_control; docs/deploy.md.
+        host: Address of the arm, or the name of its ros2_control controller.
+        speed: Share of the policy's velocities and of the arm's limits.
+        seconds: After which the arm is stopped.
+        tcp_speed: Largest speed of the TCP in m/s.
+        ground: Height of the ground in the base frame in m; by default nothing is known of one.
+        dry_run: Connect, read and compute, but send nothing; prints what would be sent.
+        log: File (.csv) for every step.
+        delay: Seconds by which the simulated network delays every packet.
+        jitter: Seconds by which it delays some of them on top, at most.
+        drop: Share of packets that it loses.
+        duplicate: Share of packets that it brings twice.
+        corrupt: Share of packets that it damages.
+    """
+
+    policy: Path | None = None
+    goal: tuple[float, ...] = ()
+    arm: str = SIMULATED
+    host: str = "localhost"
+    speed: float = 0.1
+    seconds: float = option(10.0, NOT_NEGATIVE)
+    tcp_speed: float | None = None
+    ground: float | None = None
+    dry_run: bool = False
+    log: Path | None = None
+    delay: float = option(0.0, NOT_NEGATIVE)
+    jitter: float = option(0.0, NOT_NEGATIVE)
+    drop: float = option(0.0, NOT_NEGATIVE)
+    duplicate: float = option(0.0, NOT_NEGATIVE)
+    corrupt: float = option(0.0, NOT_NEGATIVE)
+
+    def __post_init__(self):
+        check(self)
+        if self.policy is None or not self.goal:
+            raise ConfigError("--policy and --goal are needed: an exported policy, and where to go")
+        if self.arm not in (SIMULATED, *ARMS):
+            raise unknown("arm", self.arm, (SIMULATED, *ARMS))
+
+
+def main(argv: list[str]) -> int:
+    """Parse, connect, run. Returns the exit code: 0 where the time was up, 130 where it was stopped, else 1."""
+    asked = build(Arguments, Schema("run_policy.py", "Drive an arm with a policy.", Arguments).read_flags(argv))
+    try:
+        reason = _run(asked)
+    except DeployError as error:
+        raise ConfigError(str(error)) from None
+    print(f"the arm is at rest: {reason}")
+    return {"the time is up": 0, "stopped by the operator": 130}.get(reason, 1)
+
+
+def _run(asked: Arguments) -> str:
+    policy = Policy.load(asked.policy)
+    scene = {"goal": np.array(asked.goal)}
+    policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
+    with contextlib.ExitStack() as cleanup:
+        pressed = _emergency_stop()
+        arm = _connect(asked, policy, cleanup)
+        obstacles = None if asked.ground is None else Obstacles(ground=asked.ground)
+        limits = {"speed": asked.speed, "tcp_speed": asked.tcp_speed, "obstacles": obstacles}
+        follows = FOLLOWS if not asked.dry_run else np.pi * 100.0  # an arm that is sent nothing stays where it is
+        watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, **limits), following=follows)
+        region = policy.about["task"]["constants"]["start_spread"] + NEAR
+        mind = PolicyProcess(str(asked.policy))
+        cleanup.callback(mind.close)
+        start = calm_start(arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0)
+        watch.reset(start.q, start.stamp)
+        log = Log(asked.log, policy.robot.joints)
+        cleanup.callback(log.close)
+        print(f"{policy.robot.name} moves at {asked.speed:.0%} of its speed; Enter or Ctrl-C stops it")
+        how = {"policy_rate": policy.rate, "speed": asked.speed, "seconds": asked.seconds}
+        return drive(arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run)
+
+
+def _connect(asked: Arguments, policy: Policy, cleanup: contextlib.ExitStack):
+    """The arm; a simulated one is started."""
+    if asked.arm != SIMULATED:
+        return connect(asked.arm, asked.host, policy.robot.joints)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(("127.0.0.1", 0))
+    faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)
+    process = multiprocessing.get_context("spawn").Process(
+        target=simulate, args=(policy.robot.name, sock, faults), daemon=True
+    )
+    process.start()
+    cleanup.callback(process.kill)
+    arm = UdpArm(sock.getsockname(), policy.robot.limits.n)
+    arm.send(np.zeros(policy.robot.limits.n))  # so that it knows where to send its states
+    return arm
+
+
+def simulate(robot: str, sock: socket.socket, faults: Faults) -> None:
+    """The simulated arm's process."""
+    import envs
+    from envs.simulated_arm import SimulatedArm
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which brakes
+    serve(SimulatedArm(envs.make_robot(robot), PERIOD), sock, faults)
+
+
+def _emergency_stop() -> Callable[[], bool]:
+    """Whether Enter or Ctrl-C has been pressed since."""
+    state = {"pressed": False, "open": True}
+    signal.signal(signal.SIGINT, lambda *_: state.update(pressed=True))
+
+    def pressed() -> bool:
+        if state["open"] and select.select([sys.stdin], [], [], 0.0)[0]:
+            typed = os.read(sys.stdin.fileno(), 1024)
+            state["open"] = bool(typed)  # at its end there is nobody to press anything
+            state["pressed"] |= b"\n" in typed
+        return state["pressed"]
+
+    return pressed
+
+
+if __name__ == "__main__":
+    cli(main)

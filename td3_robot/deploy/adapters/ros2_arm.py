@@ -1,0 +1,56 @@
+"""An example for ros2_control: a JointGroupVelocityController's topic out, /joint_states in.
+
+https://control.ros.org/rolling/doc/ros2_controllers/velocity_controllers/doc/userdoc.html: the controller repeats its
+last command for ever. What makes the arm stop is that this process sends zeros; where it may die, its command_timeout
+or a hardware interface that stops by itself has to be there. Not tried on hardware yet.
+"""
+
+import time
+
+import numpy as np
+import rclpy
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+from td3_robot.deploy.arm import Reading
+
+
+class Ros2Arm:
+    """An arm whose joints are known by name.
+
+    Args:
+        controller: name of the velocity controller.
+        joints: in the controller's order, which has to be the policy's.
+        rate: of sending [Hz].
+    """
+
+    def __init__(self, controller: str, joints: tuple[str, ...], rate: float = 100.0):
+        self.rate, self._joints, self._newest = rate, joints, None
+        rclpy.init()
+        self._node = rclpy.create_node("td3_robot")
+        self._node.create_subscription(JointState, "/joint_states", self._seen, 10)
+        self._publisher = self._node.create_publisher(Float64MultiArray, f"/{controller}/commands", 10)
+
+    def _seen(self, message) -> None:
+        """Keep a message that has all the joints, in whatever order."""
+        place = {name: index for index, name in enumerate(message.name)}
+        if all(name in place for name in self._joints):
+            order = [place[name] for name in self._joints]
+            q, qd = np.array(message.position)[order], np.array(message.velocity)[order]
+            self._newest = Reading(q, qd, None, time.monotonic())
+
+    def read(self) -> Reading | None:
+        """See `Arm`."""
+        rclpy.spin_once(self._node, timeout_sec=0.0)
+        newest, self._newest = self._newest, None
+        return newest
+
+    def send(self, qd: np.ndarray) -> None:
+        """See `Arm`."""
+        self._publisher.publish(Float64MultiArray(data=qd.tolist()))
+
+    def stop(self) -> None:
+        """See `Arm`."""
+        self.send(np.zeros(len(self._joints)))
+        self._node.destroy_node()
+        rclpy.shutdown()

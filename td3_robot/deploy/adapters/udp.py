@@ -1,0 +1,88 @@
+"""An arm at the other end of UDP, and the protocol both ends speak: small, numbered, with a sum over every packet.
+
+A packet is a number, a time, and 64-bit floats, behind their CRC-32 (zlib's); one whose sum is wrong, or whose number
+is not above all before, is not there.
+"""
+
+import socket
+import struct
+import time
+import zlib
+
+import numpy as np
+
+from td3_robot.deploy.arm import Reading
+
+HEAD = struct.Struct("<IQd")  # sum, number, stamp [s]
+SUM = struct.Struct("<I")
+
+
+def packed(number: int, stamp: float, values: np.ndarray) -> bytes:
+    """A packet of float64 values."""
+    body = HEAD.pack(0, number, stamp)[SUM.size :] + np.asarray(values, "<f8").tobytes()
+    return SUM.pack(zlib.crc32(body)) + body
+
+
+class Inbox:
+    """What has come in at a socket, without what is damaged, old, twice, or not of this many values."""
+
+    def __init__(self, count: int):
+        self.count, self.number = count, 0
+
+    def taken(self, packet: bytes) -> tuple[float, np.ndarray] | None:
+        """Stamp and values of a packet that counts."""
+        if len(packet) != HEAD.size + 8 * self.count:
+            return None
+        total, number, stamp = HEAD.unpack_from(packet)
+        if total != zlib.crc32(packet[SUM.size :]) or number <= self.number:
+            return None
+        self.number = number
+        return stamp, np.frombuffer(packet, "<f8", offset=HEAD.size)
+
+
+def waiting(sock: socket.socket) -> list[tuple[bytes, tuple]]:
+    """All packets that have arrived at a socket that does not block, and where they came from."""
+    packets = []
+    while True:
+        try:
+            packets.append(sock.recvfrom(2048))
+        except (BlockingIOError, ConnectionError):  # nothing more; or told that nobody listens there
+            return packets
+
+
+class UdpArm:
+    """An arm at (host, port) that reports q, qd and its gripper, and takes velocities.
+
+    Both ends share one clock: this is for loopback.
+    """
+
+    RATE = 250.0  # [Hz]
+
+    def __init__(self, address: tuple[str, int], joints: int):
+        self.rate, self._n, self._inbox, self._number = self.RATE, joints, Inbox(2 * joints + 1), 0
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.connect(address)
+        self._socket.setblocking(False)
+
+    def read(self) -> Reading | None:
+        """See `Arm`."""
+        newest = None
+        for packet, _ in waiting(self._socket):
+            newest = self._inbox.taken(packet) or newest
+        if newest is None:
+            return None
+        stamp, values = newest
+        return Reading(values[: self._n], values[self._n : -1], float(values[-1]), stamp)
+
+    def send(self, qd: np.ndarray) -> None:
+        """See `Arm`."""
+        self._number += 1
+        try:
+            self._socket.send(packed(self._number, time.monotonic(), qd))
+        except (BlockingIOError, ConnectionError):  # the other end is gone: its silence tells
+            pass
+
+    def stop(self) -> None:
+        """See `Arm`."""
+        self.send(np.zeros(self._n))
+        self._socket.close()

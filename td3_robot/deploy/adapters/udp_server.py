@@ -1,0 +1,114 @@
+"""The robot's end of UDP: an arm that is stepped in real time, with a network as bad as is asked for."""
+
+import heapq
+import random
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from td3_robot.deploy.adapters.udp import Inbox, packed, waiting
+
+PERIOD = 0.005  # [s] of a step
+SILENCE = 0.1  # [s] without a command after which the arm brakes by itself, as MoveIt Servo does
+CATCH_UP = 0.05  # [s] by which it may be late before the time lost is given up
+
+
+class Steppable(Protocol):
+    """An arm that moves one `PERIOD` at a time."""
+
+    n: int
+
+    def step(self, qd: np.ndarray | None) -> None:
+        """One period on with velocities (n,) [rad/s or m/s]; None: no command for too long."""
+
+    def reading(self) -> list[float]:
+        """Positions, velocities and the gripper's driver coordinate, 2 n + 1 numbers."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What happens to packets, each way; shares are in [0, 1].
+
+    Attributes:
+        delay, jitter: every packet is late by the first and up to the second on top [s]; so they overtake each other.
+        drop, duplicate, corrupt: the share of packets to which that happens.
+    """
+
+    delay: float = 0.0
+    jitter: float = 0.0
+    drop: float = 0.0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+
+
+class Lossy:
+    """A way through which packets go."""
+
+    def __init__(self, faults: Faults, seed: int):
+        self.faults, self._random, self._queue, self._count = faults, random.Random(seed), [], 0
+
+    def put(self, packet: bytes, now: float) -> None:
+        """Send one on its way."""
+        faults, draw = self.faults, self._random
+        if draw.random() < faults.drop:
+            return
+        for _ in range(1 + (draw.random() < faults.duplicate)):
+            if draw.random() < faults.corrupt:
+                place = draw.randrange(len(packet))
+                packet = packet[:place] + bytes([packet[place] ^ (1 << draw.randrange(8))]) + packet[place + 1 :]
+            self._count += 1  # so that equal times need no comparison of packets
+            late = faults.delay + faults.jitter * draw.random()
+            heapq.heappush(self._queue, (now + late, self._count, packet))
+
+    def due(self, now: float) -> list[bytes]:
+        """Those that have arrived."""
+        arrived = []
+        while self._queue and self._queue[0][0] <= now:
+            arrived.append(heapq.heappop(self._queue)[2])
+        return arrived
+
+
+def serve(
+    arm: Steppable,
+    sock: socket.socket,
+    faults: Faults,
+    seed: int = 0,
+    watched: Callable[[float, list[float]], None] = lambda now, reading: None,
+) -> None:
+    """Step an arm in real time for ever, for whoever sent the last packet.
+
+    Args:
+        sock: bound UDP socket.
+        watched: called after every step.
+    """
+    sock.setblocking(False)
+    inbox, there, back = Inbox(arm.n), Lossy(faults, seed), Lossy(faults, seed + 1)
+    peer, command, heard, number = None, None, -np.inf, 0
+    due = time.monotonic()
+    while True:
+        now = time.monotonic()
+        for packet, sender in waiting(sock):
+            peer = sender
+            there.put(packet, now)
+        for packet in there.due(now):
+            if taken := inbox.taken(packet):
+                command, heard = taken[1], now
+        if now - due > CATCH_UP:
+            due = now
+        while due <= now:
+            arm.step(command if due - heard < SILENCE else None)
+            due += PERIOD
+            number += 1
+            watched(now, arm.reading())
+            back.put(packed(number, now, np.array(arm.reading())), now)
+        for packet in back.due(now):
+            if peer is not None:
+                try:
+                    sock.sendto(packet, peer)
+                except OSError:  # gone, or no room: lost, as packets are
+                    pass
+        time.sleep(max(0.0, min(due - time.monotonic(), 0.001)))

@@ -1,0 +1,88 @@
+"""run_policy.py against the simulated arm, and what is done to both while they run: real processes, really stopped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import envs
+from benchmarks import faults
+from td3_robot.deploy import Policy
+from tests import straight_policy
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return straight_policy.write(tmp_path_factory.mktemp("policy") / "policy.onnx")
+
+
+def start(path, *flags, goal="0.5,0.1,0.5"):
+    command = [sys.executable, "run_policy.py", "--policy", str(path), "--goal", goal, *flags]
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+
+
+@pytest.fixture(scope="module")
+def runs(path, tmp_path_factory):
+    """Three at once, since each takes its time to start: what they print, how they end, and a log."""
+    log = tmp_path_factory.mktemp("log") / "log.csv"
+    flags = {
+        "driven": ("--seconds", "1", "--log", str(log)),
+        "stopped": ("--seconds", "60"),
+        "dry": ("--seconds", "1.2", "--dry_run", "true"),
+    }
+    started = {name: start(path, *of) for name, of in flags.items()}
+    done = {name: process.communicate("\n" * (name == "stopped"), 120) for name, process in started.items()}
+    return {name: (*said, started[name].returncode) for name, said in done.items()}, log
+
+
+def test_it_drives_the_simulated_arm(path, runs):
+    (printed, error, _), log = runs[0]["driven"], runs[1]
+    assert printed.splitlines()[-1].startswith("the arm is at rest: "), error
+    rows = np.genfromtxt(log, delimiter=",", skip_header=1, usecols=range(15))
+    sent, limits = rows[:, 8:], Policy.load(path).robot.limits
+    assert (np.abs(sent) <= 0.1 * limits.velocity).all() and not sent[-1].any()
+    assert np.abs(sent).max() > 0.01 and np.ptp(rows[:, 1:8], axis=0).max() > 1e-4
+
+
+def test_enter_is_the_emergency_stop(runs):
+    printed, _, code = runs[0]["stopped"]
+    assert "stopped by the operator" in printed and code == 130
+
+
+def test_a_dry_run_says_what_it_would_send(runs):
+    printed, error, _ = runs[0]["dry"]
+    assert "would send [" in printed or "held up" in printed, error
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--arm", "abb"), "unknown arm 'abb'"),
+        (("--speed", "0"), "speed must be above 0"),
+        (("--arm", "ur_rtde", "--host", "192.0.2.1"), "needs ur_rtde, which is not installed"),
+    ],
+)
+def test_one_line_for_what_cannot_be(path, flags, message):
+    process = start(path, *flags)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 2 and message in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_goal_of_another_shape_is_refused(path):
+    process = start(path, goal="0.5,0.1")
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 2 and "goal must be 3 finite numbers" in error
+
+
+@pytest.mark.parametrize("fault", ["corrupted", "reordered", "robot killed", "policy stopped", "loop stopped"])
+def test_whatever_goes_wrong_the_arm_comes_to_rest_within_its_limits(path, fault):
+    """One run a fault; `python benchmarks/faults.py` makes thousands."""
+    outcome = faults.one(str(path), Policy.load(path), envs.make_robot("panda"), fault, seed=1)
+    assert outcome.wrong == "" and outcome.rest <= faults.REST, outcome
+    if fault == "policy stopped":
+        assert "command" in outcome.line or "held up" in outcome.line
