@@ -36,13 +36,17 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
     results differ by rounding. All that oneDNN is not for takes nn.Linear's way: other devices and types, layers
     and batches that are small, and networks that are compiled or exported, whose file is for any machine.
     """
-    weight, bias = layer.weight, layer.bias
-    suits = x.ndim == 2 and x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu" and bias is not None
-    large = suits and not torch.compiler.is_compiling() and x.numel() * len(weight) >= _SMALL
-    if not large or torch.jit.is_tracing() or faster() is None:
-        y = F.linear(x, weight, bias)
-        return F.relu(y) if relu else y
-    return _Linear.apply(x.contiguous(), weight, bias, relu)
+    compiling = torch.compiler.is_compiling()  # first: a size is a symbol there, and no branch may depend on it
+    if not compiling and x.numel() * layer.out_features >= _SMALL and _suits(x, layer):
+        return _Linear.apply(x.contiguous(), layer.weight, layer.bias, relu)
+    y = F.linear(x, layer.weight, layer.bias)
+    return F.relu(y) if relu else y
+
+
+def _suits(x: Tensor, layer: nn.Linear) -> bool:
+    """Whether oneDNN's entry can do this, and does it faster."""
+    plain = x.ndim == 2 and x.device.type == "cpu" and layer.bias is not None and not torch.jit.is_tracing()
+    return plain and x.dtype == layer.weight.dtype == torch.float32 and faster() is not None
 
 
 class _Linear(torch.autograd.Function):
