@@ -3,7 +3,6 @@
 Autoreset modes: https://farama.org/Vector-Autoreset-Mode
 """
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -158,9 +157,7 @@ class GymnasiumEnv:
             EnvError: it raised, or one of its processes is gone.
         """
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", module="gymnasium")  # it prints the tracebacks of its processes
-                return method(*args, **kwargs)
+            return method(*args, **kwargs)
         except Td3RobotError:
             raise
         except Exception as error:  # somebody else's code, which may fail in any way

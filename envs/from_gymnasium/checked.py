@@ -40,7 +40,7 @@ class Checked(gym.Wrapper):
         returned = self._call("reset", self.env.reset, seed=seed, options=options)
         observation, info = self._parts("reset", returned, ("observation", "info"))
         self._require_observation(observation)
-        self._require("info", isinstance(info, dict), "be a dict", info)
+        self._require_info(info)
         return observation, info
 
     def step(self, action: object) -> tuple[object, float, bool, bool, dict]:
@@ -50,7 +50,7 @@ class Checked(gym.Wrapper):
         names = ("observation", "reward", "terminated", "truncated", "info")
         observation, reward, terminated, truncated, info = self._parts("step", returned, names)
         self._require_observation(observation)
-        self._require("info", isinstance(info, dict), "be a dict", info)
+        self._require_info(info)
         ends = [self._number(name, value) for name, value in (("terminated", terminated), ("truncated", truncated))]
         return observation, float(self._number("reward", reward)), *map(bool, ends), info
 
@@ -72,17 +72,21 @@ class Checked(gym.Wrapper):
 
     def _require_observation(self, observation: object) -> None:
         space = self.env.observation_space
-        self._require("observation", fits(space, observation), f"be of {str(space)[:120]}", observation)
+        if not fits(space, observation):
+            raise self._error(f"observation must be of {str(space)[:120]}, got {_described(observation)}")
 
     def _number(self, what: str, value: object) -> int | float | bool:
         """The one real number that a value is."""
+        if isinstance(value, float | int):
+            return value
         array = _array(value)
-        self._require(what, array is not None and array.size == 1, "be one real number", value)
+        if array is None or array.size != 1:
+            raise self._error(f"{what} must be one real number, got {_described(value)}")
         return array.item()
 
-    def _require(self, what: str, right: bool, rule: str, value: object) -> None:
-        if not right:
-            raise self._error(f"{what} must {rule}, got {_described(value)}")
+    def _require_info(self, info: object) -> None:
+        if not isinstance(info, dict):
+            raise self._error(f"info must be a dict, got {_described(info)}")
 
     def _error(self, what: str) -> EnvError:
         where = f"step {self._time} of episode {self._episode} after reset(seed={self._seed})"

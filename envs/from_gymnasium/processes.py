@@ -3,7 +3,8 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 
 import gymnasium as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
@@ -25,7 +26,14 @@ def vectorized(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> V
 
 
 class Processes(AsyncVectorEnv):
-    """Gymnasium's, but for its end: whatever state they are in, no process stays."""
+    """Gymnasium's, but for its end: no process stays, whatever state it is in, and none prints its traceback."""
+
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        """Gymnasium warns of what it is about to raise, with a traceback."""
+        if not all(successes):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                super()._raise_if_errors(successes)
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Ask the processes to close their environments; end those that have not within `timeout` seconds."""

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from td3_robot import checkpoint
 from td3_robot.config import EvaluationConfig, ReplayConfig, TD3Config
 from td3_robot.datasets import collect, save_dataset
 from td3_robot.errors import ConfigError
@@ -69,3 +70,12 @@ def test_a_dataset_of_another_width_is_refused(tmp_path, train, dataset, point_e
 
     with pytest.raises(ConfigError, match="observations must have width 5, got 3"):
         train(tmp_path / "run", make=Wide, dataset=dataset, steps=10, **OFFLINE)
+
+
+def test_without_evaluations_the_newest_policy_is_kept(tmp_path, train, dataset, assert_same):
+    options = OFFLINE | {"evaluation": EvaluationConfig(every=20, episodes=0)}
+    trainer = train(tmp_path / "run", dataset=dataset, steps=60, **options)
+    summary = trainer.run()
+    assert summary["finished"] and summary.keys().isdisjoint({"episode_return", "train_return", "success_rate"})
+    assert [row["gradient_steps"] for row in trainer.trackers[0]] == [20, 40, 60]
+    assert_same(checkpoint.read(tmp_path / "run")["actor"], trainer.agent.actor.state_dict())
