@@ -5,7 +5,7 @@ import trimesh
 
 from envs.collision.files import BASE, FINGERS, Shapes
 from envs.collision.fingers import OPENINGS
-from envs.collision.fitting.capsule import directions, fit_mesh
+from envs.collision.fitting.capsule import directions, fit_capsule, fit_mesh
 from envs.collision.fitting.shapes import drawn, link_capsules, shape_mesh
 from envs.collision.links import carrier, link_pose, short_name
 from envs.robots import Robot
@@ -15,8 +15,8 @@ FLAT = 5e-4  # [m] by which a plane may touch a gripper before its corners
 
 
 def gripper_shapes(robot: Robot, most: int) -> Shapes:
-    """Capsules of each rigid link and around all that the fingers sweep, in the frame of the gripper's base; of each
-    moving link by itself, in its frame; and the corners of both.
+    """Capsules of each rigid link and around all that the fingers sweep, in the frame of the gripper's base; one
+    around each moving link, in its frame; and the corners of both.
     """
     model, hand = robot.rtb.grippers[0], robot._gripper
     root, links, base = model.links[0], {}, []
@@ -31,7 +31,7 @@ def gripper_shapes(robot: Robot, most: int) -> Shapes:
     corners = {name: outermost(mesh.vertices) for name, mesh in groups.items()}
     if base:
         corners |= {BASE: outermost(trimesh.util.concatenate(base).vertices)}
-    return Shapes(links, (), {name: fit_mesh(mesh, most) for name, mesh in groups.items()}, corners)
+    return Shapes(links, (), {name: [fit_capsule(mesh.vertices)] for name, mesh in groups.items()}, corners)
 
 
 def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:

@@ -1,26 +1,35 @@
 """The capsules of a whole robot from its model, into its files."""
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
+import torch
 
 from envs.collision import files
 from envs.collision.compiler import place_capsules
 from envs.collision.files import Shapes
 from envs.collision.fitting.apart import never_close
 from envs.collision.fitting.gripper import gripper_shapes
+from envs.collision.fitting.meshes import Meshes, touch
 from envs.collision.fitting.shapes import drawn, link_capsules
 from envs.collision.links import joints_to
 from envs.collision.pairs import TOUCH, choose_pairs
+from envs.collision.queries import pair_distances
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
+
+SAMPLES = 1000  # configurations
+ALARMS = 0.05  # share of them
 
 
 def fit(robot: Robot, most: int) -> None:
     """Write the files of a robot, and of its gripper if that has none yet.
 
-    A link whose capsules touch at home what its meshes can touch elsewhere gets up to twice as many, as close as they
-    come: home is clear, and a pair that seems to touch there cannot be checked.
+    A link gets up to twice as many capsules, as close as they come, where its own touch others at home, which is clear,
+    so that the pair could not be checked; and where they touch others in many configurations that are free.
     """
     for name in bare_links(robot):
         _warn(f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: it is not checked")
@@ -30,7 +39,8 @@ def fit(robot: Robot, most: int) -> None:
     links, shapes = {link.name: link for link in robot.rtb.links}, Shapes(arm_capsules(robot, most))
     checked, touching = _pairs(robot, shapes)
     shapes = replace(shapes, apart=never_close(robot, checked | touching))
-    for name in {name for pair in touching - set(shapes.apart) for name in pair if name in links}:
+    close = (touching - set(shapes.apart)) | false_alarms(robot, shapes)
+    for name in {name for pair in close for name in pair if name in links}:
         shapes.links[name] = link_capsules(drawn(links[name]), 2 * most, worth=1.0)
     for first, second in _pairs(robot, shapes)[1]:
         _warn(
@@ -50,6 +60,20 @@ def bare_links(robot: Robot) -> list[str]:
     for link in robot.rtb.links:
         bodies.setdefault(joints_to(link), link.name)
     return [name for body, name in bodies.items() if body not in shown]
+
+
+def false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
+    """The checked pairs whose capsules touch, and whose meshes do not, in more than `ALARMS` of the configurations."""
+    model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
+    q = np.random.default_rng(0).uniform(*robot.qlim, (SAMPLES, robot.n))
+    alarms = (pair_distances(model, torch.tensor(q, dtype=torch.float32)) <= 0).numpy()
+    meshes, count = Meshes(robot), Counter()
+    opened = robot._gripper.opened if robot._gripper else 0.0
+    for row in alarms.any(1).nonzero()[0]:
+        placed = meshes.place(q[row], opened)
+        pairs = {model.pairs[pair] for pair in alarms[row].nonzero()[0]}
+        count.update((a, b) for a, b in pairs if not touch(placed[a], placed[b]))
+    return {pair for pair, false in count.items() if false > ALARMS * SAMPLES}
 
 
 def _pairs(robot: Robot, shapes: Shapes) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
