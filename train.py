@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     from td3_robot.callbacks import make_callbacks
     from td3_robot.collector import Collector
     from td3_robot.display import Display
-    from td3_robot.memory import keep_freed_memory
+    from td3_robot.memory import keep_freed_memory, require_memory
     from td3_robot.mlflow_log import MLflowLog, open_store
     from td3_robot.offline import Dataset
     from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve
@@ -47,6 +47,8 @@ def main(argv: list[str]) -> int:
         open_store()  # takes seconds, and where it cannot be opened, nothing else happens
     keep_freed_memory()
     torch.set_num_threads(config.threads)
+    for name, count in (("envs", config.envs), ("evaluation.episodes", config.evaluation.episodes)):
+        require_memory(f"{name} {count}", count * options.bytes_each, config.device)
     make_envs = functools.partial(envs.of_config, options, device=config.device, seed=config.seed)
     env = make_envs(config.envs)
     evaluation_env = make_envs(config.evaluation.episodes) if config.evaluation.episodes else None

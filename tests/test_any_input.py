@@ -101,6 +101,25 @@ def test_networks_that_fit_no_memory_are_refused_before_they_are_made():
         TD3(3, 1, hidden=(width,) * 64)
 
 
+@pytest.mark.parametrize("name", ["envs", "evaluation.episodes"])
+def test_environments_that_fit_no_memory_are_refused_before_they_are_made(monkeypatch, name):
+    import train
+
+    monkeypatch.setattr("td3_robot.memory.memory_of", lambda device: 1e9)
+    with pytest.raises(Td3RobotError, match=rf"^{name} 1000000 needs 15.0 GB, more than the 1.0 GB there are$"):
+        train.main([f"--{name}", "1000000", "--replay.capacity", "1e6"])
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a" * 300 + ".urdf", "a/" * 3000 + "b.xacro", "\0.urdf", "\udcff" * 99 + ".urdf"])
+def test_any_name_of_a_file(name):
+    import envs
+    from envs.view.recording import _check
+
+    assert outcome(envs.make_robot, name) is None
+    assert outcome(_check, Path(f"{name}.gif"), (2, 2)) is None
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_folder_that_may_not_be_looked_into():
     Path("locked").mkdir(mode=0)

@@ -83,9 +83,9 @@ def _check(path: Path, size: tuple[int, int]) -> None:
     """Find out what is wrong before minutes are spent on drawing."""
     if path.suffix.lower() not in _FORMATS:
         raise unknown("recording format", path.suffix, _FORMATS)
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise ConfigError(f"cannot record to {str(path)!r}: folder {str(path.parent)!r} does not exist")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
         raise ConfigError(f"cannot record to {str(path)!r}: it is a folder, or lies in one that cannot be written")
     if any(pixels < 2 or pixels % 2 for pixels in size):
         raise ConfigError(f"size must be two even numbers of pixels, got {size}")

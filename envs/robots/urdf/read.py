@@ -1,6 +1,7 @@
 """Read a .urdf or .xacro file into a Tree."""
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,13 +47,13 @@ def read_urdf(
 
 
 def _content(path: Path) -> bytes:
-    if path.exists() and not path.is_file():  # a folder, or a pipe that would be waited for
+    if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a pipe that would be waited for
         raise ConfigError(f"{path}: is no file")
     try:
         with open(path, "rb") as file:
             content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
     if len(content) > _MAX_BYTES:
         raise ConfigError(f"{path}: has more than {_MAX_BYTES // 1_000_000} MB; a robot description is smaller")
     if not content.strip():
@@ -137,7 +138,7 @@ class _Reader:
             raise self.error(f"{where}: the mesh {uri!r} is neither a file nor a package:// address")
         if file.suffix.lower() not in _MESHES:
             raise self.error(f"{where}: the mesh {uri!r} must be one of {', '.join(_MESHES)}")
-        if not file.is_file():
+        if not os.path.isfile(file):
             raise self.error(f"{where}: the mesh {uri!r} does not exist; looked for {file}")
         return file.resolve()
 
