@@ -84,7 +84,7 @@ def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
         ("--env Pendulum-v1 --robot ur5e", "env and robot exclude each other"),
         ("--env Pendulum-v1 --dataset none.npz", "dataset 'none.npz': cannot be read"),
         ("--env Pendulum-v1 --steps 900 --exploration.start_steps 900", "steps must be above exploration.start_steps"),
-        ("--env Pendulum-v1 --td3.atoms 51", "td3.atoms needs td3.v_min below td3.v_max"),
+        ("--env Pendulum-v1 --td3.atoms 51", "td3.atoms must be 0, or 2 and more with v_min below v_max"),
         ("--env Pendulum-v1 --dataset wrong.npz", "dataset 'wrong.npz': observations must have width 3, got 2"),
     ],
 )
