@@ -45,7 +45,9 @@ class Dataset:
         agent.observe(data.state)
         self._batch_size = config.replay.batch_size
         self.generator = torch.Generator(device).manual_seed(seed_of(config.seed, "batches"))
-        whole = dataclasses.replace(config.replay, capacity=max(len(data.state), config.replay.batch_size))
+        whole = dataclasses.replace(
+            config.replay, capacity=max(len(data.state), config.replay.batch_size), hindsight="none"
+        )  # hindsight is for what is collected: a dataset does not say where its goals are
         shape = (1, agent.o_dim, agent.a_dim)
         self.replay = make_replay(shape, dataclasses.replace(config, replay=whole, envs=1), self.generator, None)
         require_gamma(self.replay, agent.config.gamma)

@@ -42,6 +42,15 @@ def test_td3_bc_learns_what_the_data_show_without_a_step_of_its_own(tmp_path, tr
     assert learned > random + 0.9 * (data - random)
 
 
+def test_hindsight_of_a_preset_waits_for_something_to_be_collected(tmp_path, train, dataset):
+    runs = [
+        train(tmp_path / name, steps=1, dataset=dataset, **OFFLINE | {"replay": ReplayConfig(64, 64, hindsight=name)})
+        for name in ("none", "future")
+    ]
+    plain, hindsight = (run.source.sample() for run in runs)
+    assert torch.equal(plain.state, hindsight.state) and torch.equal(plain.reward, hindsight.reward)
+
+
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_interrupted_and_resumed_it_ends_exactly_as_uninterrupted(tmp_path, train, dataset, assert_same, prioritized):
     options = OFFLINE | {"replay": ReplayConfig(batch_size=64, prioritized=prioritized)}
