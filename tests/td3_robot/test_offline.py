@@ -47,7 +47,7 @@ def test_hindsight_of_a_preset_waits_for_something_to_be_collected(tmp_path, tra
         train(tmp_path / name, steps=1, dataset=dataset, **OFFLINE | {"replay": ReplayConfig(64, 64, hindsight=name)})
         for name in ("none", "future")
     ]
-    plain, hindsight = (run.source.sample() for run in runs)
+    plain, hindsight = (run.source.sample(0.0) for run in runs)
     assert torch.equal(plain.state, hindsight.state) and torch.equal(plain.reward, hindsight.reward)
 
 
