@@ -4,6 +4,11 @@ import time
 
 STARTED = time.perf_counter()  # before the imports, which are part of what the user waits for
 
+from td3_robot.signals import end_quietly, stopping  # noqa: E402
+
+if __name__ == "__main__":
+    end_quietly()  # until `cli` takes over
+
 import contextlib  # noqa: E402
 import copy  # noqa: E402
 import dataclasses  # noqa: E402
@@ -76,11 +81,12 @@ def main(argv: list[str]) -> int:
         trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
         if arguments.resume:
             lost = trainer.resume()
-            if trainer.steps >= config.steps:
+            if trainer.steps >= config.steps and trainer.summarised:
                 say(f"{folder.name} is finished after {trainer.steps} steps; raise --steps to train on")
                 return 0
             for sentence in lost:
                 say(sentence)
+        cleanup.enter_context(stopping(trainer.stop))  # from here on there is something to resume
         save_config(config, folder / "config.yaml", options)
         trackers = trainer.trackers
         trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from td3_robot.errors import Td3RobotError
+from td3_robot.signals import interrupt
 
 UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
 
@@ -18,6 +19,7 @@ def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
     Python's own teardown is left out: it makes nanobind, which a viewer brings along, print a page of "leaked" lines.
     So `main` closes what it opened.
     """
+    interrupt()
     try:
         code = exit_code(main, sys.argv[1:])
     except Exception:  # a bug: the traceback is for whoever mends it
@@ -43,7 +45,7 @@ def say(text: str) -> None:
 
 
 def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
-    """Run a script's main; an error made on purpose becomes one line on stderr, Ctrl-C the exit code 130."""
+    """Run a script's main; an error made on purpose becomes one line on stderr, a signal exit code 130."""
     try:
         return main(argv) or 0
     except Td3RobotError as error:

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import math
 import threading
 import time
@@ -27,7 +28,12 @@ from td3_robot.vec_env import VecEnv, restore_generator
 
 LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
 _TRAINER_STATE = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
+SUMMARY_NAME = "summary.json"
 _NO_SCORE = (-math.inf, -math.inf)  # success rate, return
+
+
+class _Stopped(Exception):
+    """The run is asked to stop."""
 
 
 class Trainer:
@@ -79,7 +85,9 @@ class Trainer:
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
         self.best = _NO_SCORE
+        self._score: dict[str, float] = {}  # of the best, by the names it was measured under
         self._stop = threading.Event()
+        self._asked = threading.Event()  # to stop as soon as may be
         self._complete = False  # stopped because it has what it was for
         self._saved_at = time.perf_counter()
         self._interval = Interval(*self._counters)
@@ -87,9 +95,10 @@ class Trainer:
     # The loop ---------------------------------------------------------------------------------------------
 
     def run(self) -> dict:
-        """Train until `config.steps`, or until `stop`, Ctrl-C or SIGTERM, which save the resume point first.
+        """Train until `config.steps`, or until `stop`, Ctrl-C, SIGTERM or SIGHUP, which save the resume point first.
 
-        Signals are heeded in the main thread; in another one the run is stopped with `stop`.
+        An evaluation does not hold a stop up: it is made anew when the run is resumed. Signals are heeded in the main
+        thread; in another one the run is stopped with `stop`.
 
         Returns:
             The summary, as written to `summary.json`; its key `finished` says which of the two it was.
@@ -102,30 +111,44 @@ class Trainer:
         if not self.steps:
             self._save_best()  # from here on the folder is a whole checkpoint
         with stopping(self.stop):
-            while self.steps < self.config.steps and not self._stop.is_set():
-                self._step()
-        finished = self._complete or self.steps >= self.config.steps
-        if finished and self.steps > self._interval.steps:  # the last steps are not evaluated yet
+            try:
+                self._train()
+                self.save_resume_point(with_replay=False)
+                return self._summarise(self._final_scores(), finished=True)
+            except _Stopped:
+                self.save_resume_point()
+                known = self._score if self.evaluation_env else self._final_scores()
+                return self._summarise(known, finished=False)
+
+    def _train(self) -> None:
+        """All steps and evaluations.
+
+        Raises:
+            _Stopped: it is to end before.
+        """
+        self._evaluate_if_due()  # a stop may have cut that short
+        while self.steps < self.config.steps and not self._stop.is_set():
+            self._step()
+        if not self._complete and self.steps < self.config.steps:
+            raise _Stopped
+        if self.steps > self._interval.steps:  # the last steps are not evaluated yet
             self._evaluate()
-        self.save_resume_point(with_replay=not finished)
-        return self._summarise(finished)
 
     def stop(self, finished: bool = False) -> None:
         """End the run after the step it is at, from whatever thread; `finished`: it has what it was for."""
         self._complete |= finished
         self._stop.set()
+        if not finished:
+            self._asked.set()
 
     def _step(self) -> None:
         """One step of the environments and all that follows from it."""
-        before = self.steps
         self.source.collect(self.progress)
         if self.source.ready:
             self._learn()
         for callback in self.callbacks:
             callback.on_step(self)
-        every = self.config.evaluation.every
-        if self.steps // every > before // every:
-            self._evaluate()
+        self._evaluate_if_due()
         if time.perf_counter() - self._saved_at > self.config.save_every:
             self.save_resume_point()
 
@@ -160,6 +183,11 @@ class Trainer:
 
     # Measuring --------------------------------------------------------------------------------------------
 
+    def _evaluate_if_due(self) -> None:
+        every = self.config.evaluation.every
+        if self.steps // every > self._interval.steps // every:
+            self._evaluate()
+
     def _evaluate(self) -> None:
         """Measure the policy, keep it if it is the best so far, and log."""
         require_finite(self.agent, self.folder, self._interval.totals)
@@ -184,10 +212,20 @@ class Trainer:
         }
 
     def _play(self, agent: TD3, use: str) -> dict[str, float]:
-        """The scores of a policy on episodes that seed and use fix, never trained on; none without an environment."""
+        """The scores of a policy on episodes that seed and use fix, never trained on; none without an environment.
+
+        Raises:
+            _Stopped: the run is to end before they are over.
+        """
         if self.evaluation_env is None:
             return {}
-        return evaluate(agent.select_action, self.evaluation_env, seed_of(self.config.seed, use))
+
+        def policy(o):
+            if self._asked.is_set():
+                raise _Stopped
+            return agent.select_action(o)
+
+        return evaluate(policy, self.evaluation_env, seed_of(self.config.seed, use))
 
     def _judge(self, metrics: dict[str, float]) -> None:
         """Keep the policy if it is the best so far; a return that is no number is worse than all others."""
@@ -198,28 +236,40 @@ class Trainer:
         score = (success_rate, metrics["episode_return"]) if known else _NO_SCORE
         if score > self.best or self.best == _NO_SCORE:
             self.best = score
+            names = ("success_rate", "episode_return") if known else ()
+            self._score = {name: metrics[name] for name in names if name in metrics}
             self._save_best()
 
     def _save_best(self) -> None:
         """Make the policy the one that the run folder holds, with the score that made it so."""
-        success_rate, episode_return = self.best
-        known = {} if self.best == _NO_SCORE else {"success_rate": success_rate, "episode_return": episode_return}
         rewards = {"rewards": self.source.reward_statistics()} if isinstance(self.source, Collector) else {}
-        self.agent.save(self.folder, {"trained_on": self.about, "score": known, **rewards})
+        self.agent.save(self.folder, {"trained_on": self.about, "score": self._score, **rewards})
 
     @property
     def wall_s(self) -> float:
         """Seconds since process start, earlier sittings included."""
         return time.perf_counter() - self._started
 
-    def _summarise(self, finished: bool) -> dict:
-        """Measure the best policy on episodes used for nothing else, and write `summary.json`."""
-        best = copy.deepcopy(self.agent)
-        best.load(self.folder)
-        scores = self._play(best, "final evaluation")
+    def _final_scores(self) -> dict[str, float]:
+        """Those of the best policy on episodes used for nothing else."""
         if self.evaluation_env is None:
             judged_by = {"train_success_rate": self.best[0], "train_return": self.best[1]}
-            scores = {name: score for name, score in judged_by.items() if name in self.source.metrics()}
+            return {name: score for name, score in judged_by.items() if name in self.source.metrics()}
+        best = copy.deepcopy(self.agent)
+        best.load(self.folder)
+        return self._play(best, "final evaluation")
+
+    @property
+    def summarised(self) -> bool:
+        """Whether the run ended here and `summary.json` says so; a signal may have come between."""
+        try:
+            told = json.loads((self.folder / SUMMARY_NAME).read_text(encoding="utf-8"))
+            return told["finished"] and [told["env_steps"], told["gradient_steps"]] == list(self._counters[1:])
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+
+    def _summarise(self, scores: dict[str, float], finished: bool) -> dict:
+        """Write `summary.json`."""
         summary = finite(
             {
                 **self.about,
@@ -232,7 +282,7 @@ class Trainer:
                 "finished": finished,
             }
         )
-        write_json(self.folder / "summary.json", summary)
+        write_json(self.folder / SUMMARY_NAME, summary)
         return summary
 
     # Resuming ---------------------------------------------------------------------------------------------
@@ -295,9 +345,10 @@ class Trainer:
 
     def _score_of_best(self, state: dict) -> tuple[float, float]:
         """That of the policy in the run folder, which may have been found after the resume point was written."""
-        score = checkpoint.load(self.folder, names=()).about.get("score")
-        success_rate, episode_return = (score["success_rate"], score["episode_return"]) if score else state["best"]
-        return float(success_rate), float(episode_return)
+        self._score = score = checkpoint.load(self.folder, names=()).about.get("score", {})
+        best = (score.get("success_rate", 0.0), score["episode_return"]) if score else state["best"]
+        success_rate, episode_return = map(float, best)
+        return success_rate, episode_return
 
 
 def _agree(agent: TD3Config, config: TD3Config) -> None:

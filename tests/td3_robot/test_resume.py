@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import envs
-from td3_robot import TD3, checkpoint
+from td3_robot import TD3, checkpoint, signals
 from td3_robot.callbacks import Callback
 from td3_robot.config import EvaluationConfig, ReplayConfig, RewardConfig
 from td3_robot.errors import CheckpointError, ConfigError, NotFiniteError
@@ -193,11 +193,62 @@ def test_after_a_run_signals_do_what_they_did_before(tmp_path, train):
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_second_ctrl_c_does_not_wait(tmp_path, train):
+def test_two_quick_ctrl_c_are_one(tmp_path, train):
+    trainer = train(tmp_path, on_step=2 * stop_at(4))
+    assert not trainer.run()["finished"]
+    assert train(tmp_path).resume() == [] and trainer.env_steps == 4
+
+
+def test_a_later_second_ctrl_c_does_not_wait(tmp_path, train, monkeypatch):
+    monkeypatch.setattr(signals, "PATIENCE", -1.0)
     trainer = train(tmp_path, on_step=2 * stop_at(4))
     with pytest.raises(KeyboardInterrupt):
         trainer.run()
     assert trainer.env_steps == 4
+
+
+class Interrupted:
+    """In the given evaluation of this environment a signal comes; if it is not heeded, that goes on for ever."""
+
+    def __init__(self, env, number: int, play: int):
+        self._env, self._number, self._play, self.steps = env, number, play, 0
+
+    def __getattr__(self, name):
+        return getattr(self._env, name)
+
+    def reset(self, seed=None):
+        self._play -= 1
+        return self._env.reset(seed)
+
+    def step(self, action):
+        step = self._env.step(action)
+        if self._play != -1:
+            return step
+        self.steps += 1
+        assert self.steps < 10, "not heeded"
+        signal.raise_signal(self._number)
+        return step._replace(terminated=step.terminated & False, truncated=step.truncated & False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)])
+@pytest.mark.parametrize("play", [0, 3, 6, 7])  # the first, one of the middle, that at the end, that of the summary
+def test_no_evaluation_holds_a_stop_up_and_all_of_it_is_made_anew(
+    tmp_path, train, uninterrupted, assert_same, point_env, number, play
+):
+    env = Interrupted(point_env(8, 3), number, play)
+    first = train(tmp_path, evaluation_env=env)
+    summary = first.run()
+    assert not summary["finished"] and env.steps == 1 and not first.summarised
+    assert ("episode_return" in summary) == (play > 0)  # of the best so far
+    second = train(tmp_path, agent_seed=9)
+    second.resume()
+    assert not second.summarised
+    whole, whole_summary, whole_folder = uninterrupted
+    assert second.run() | {"wall_s": 0, "solved_at_s": 0} == whole_summary | {"wall_s": 0, "solved_at_s": 0}
+    assert second.summarised
+    assert_same(second.agent.state_dicts(), whole.agent.state_dicts())
+    assert_same(policies(tmp_path), policies(whole_folder))
+    assert figures(first.trackers[0] + second.trackers[0]) == figures(whole.trackers[0])
 
 
 def test_ctrl_c_does_not_save_a_run_that_diverged(tmp_path, train, point_env):
