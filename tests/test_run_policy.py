@@ -36,7 +36,9 @@ def runs(path, tmp_path_factory):
         "dry": ("--seconds", "1.2", "--dry_run", "true"),
     }
     started = {name: start(path, *of) for name, of in flags.items()}
-    done = {name: process.communicate("\n" * (name == "stopped"), 120) for name, process in started.items()}
+    started["stopped"].stdin.write("\n")
+    started["stopped"].stdin.flush()
+    done = {name: process.communicate(timeout=180) for name, process in started.items()}
     return {name: (*said, started[name].returncode) for name, said in done.items()}, log
 
 
@@ -56,7 +58,7 @@ def test_enter_is_the_emergency_stop(runs):
 
 def test_a_dry_run_says_what_it_would_send(runs):
     printed, error, _ = runs[0]["dry"]
-    assert "would send [" in printed or "held up" in printed, error
+    assert "would send [" in printed, error
 
 
 @pytest.mark.parametrize(

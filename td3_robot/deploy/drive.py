@@ -114,7 +114,7 @@ def drive(
     """
     tick, asks = 1.0 / arm.rate, 1.0 / policy_rate
     newest, begun = None, time.monotonic()
-    due, ask_at, said = begun, begun, begun
+    due, ask_at, said = begun, begun, -np.inf
     try:
         while not (watch.reason and watch.at_rest):
             now = time.monotonic()
