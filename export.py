@@ -1,5 +1,6 @@
 """Make a policy ready for a robot: `python export.py --checkpoint checkpoints/run1`. See `python export.py --help`."""
 
+import json
 import platform
 import subprocess
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from td3_robot.errors import ConfigError
 from td3_robot.options import Schema, build
 
 VECTORS = 10  # test vectors in a file
-STEPS = 20  # random ones before them, so that they are no starts
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,21 @@ class Arguments:
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
         onnx: File to write; by default policy.onnx in the checkpoint's folder.
+        acceleration: Limit of every joint in rad/s2, for a robot whose own file has none, as URDFs do.
+        robot: Write this robot's description to td3_robot/deploy/robots/, in place of a policy.
     """
 
     checkpoint: Path | None = None
     onnx: Path | None = None
+    acceleration: float | None = None
+    robot: str | None = None
 
 
 def main(argv: list[str]) -> int:
     """Parse, build, export. Returns the exit code."""
     asked = build(Arguments, Schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv))
+    if asked.robot is not None:
+        return _describe(asked.robot, asked.acceleration)
     if asked.checkpoint is None:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
     checkpoint = find(asked.checkpoint)
@@ -42,7 +48,7 @@ def main(argv: list[str]) -> int:
     import torch
 
     import envs
-    from envs.description import describe, describe_task
+    from envs.description import describe, describe_task, vectors
     from td3_robot import TD3
     from td3_robot.deploy import DeployError, Robot
     from td3_robot.deploy.observation import Observation
@@ -56,10 +62,17 @@ def main(argv: list[str]) -> int:
     grip = env.a_dim - env.robot.n  # 1 where the task moves the gripper: [-1, 1] becomes its opening in [0, 1]
     scale = torch.cat((env.model.qdlim, torch.full((grip,), 0.5)))
     module = Commanded(agent.policy, scale, torch.cat((torch.zeros(env.robot.n), torch.full((grip,), 0.5)))).eval()
-    about = {"format": FORMAT, "robot": describe(env.robot), **describe_task(options.task, env), **_origin(checkpoint)}
+    about = {
+        "format": FORMAT,
+        "robot": describe(env.robot, asked.acceleration),
+        **describe_task(options.task, env),
+        **_origin(checkpoint),
+    }
     try:
-        Observation(Robot.of(about["robot"]), about)  # first: what nothing can show on a robot is not written
-        write_onnx(module, env.o_dim, about | {"test_vectors": _vectors(env, options.task, module)}, path)
+        see = Observation(Robot.of(about["robot"]), about)  # first: what cannot be shown on a robot is not written
+        with torch.no_grad():
+            about["test_vectors"] = vectors(env, see.scene, module)
+        write_onnx(module, env.o_dim, about, path)
         Policy.load(path)
     except DeployError as error:
         path.unlink(missing_ok=True)
@@ -68,29 +81,18 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _vectors(env, task: str, module) -> list[dict]:
-    """Moments of random episodes with what the policy sees of them and commands."""
-    import torch
+def _describe(name: str, acceleration: float | None) -> int:
+    """Write what td3_robot.deploy knows of a robot."""
+    import envs
+    from envs.description import describe
+    from td3_robot.deploy.description import ROBOTS
+    from td3_robot.files import write_text
 
-    from td3_robot.deploy.observation import scene_of
-
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(STEPS):
-        seen = env.step(torch.rand(env.num_envs, env.a_dim, generator=generator) * 2.0 - 1.0).observation
-    with torch.no_grad():
-        commands = module(seen)
-    state, scene = env.moment.state, env.moment.scene
-    return [
-        {
-            "q": state.q[row].tolist(),
-            "qd": state.qd[row].tolist(),
-            "gripper": state.gripper[row].item(),
-            "scene": {name: scene[name][row].tolist() for name in scene_of(task)},
-            "observation": seen[row].tolist(),
-            "qd_commanded": commands[row, : env.robot.n].tolist(),
-        }
-        for row in range(env.num_envs)
-    ]
+    values = describe(envs.make_robot(name), acceleration)
+    path = ROBOTS / f"{values['name']}.json"
+    write_text(path, json.dumps(values, separators=(",", ":")) + "\n")
+    print(f"{path}: {len(values['joints'])} joints, {'no' if values['capsules'] is None else 'its'} capsules")
+    return 0
 
 
 def _origin(checkpoint: Path) -> dict:

@@ -1,25 +1,32 @@
 """A robot in one JSON object, for `td3_robot.deploy`, which imports none of this half."""
 
 import dataclasses
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from envs.collision import CollisionModel, compile_collision
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
+STEPS = 20  # random ones before a test vector, so that it is no start
 DIGITS = 9  # significant ones: all that the simulator's 32-bit numbers have
 
 
-def describe(robot: Robot) -> dict:
+def describe(robot: Robot, acceleration: float | None = None) -> dict:
     """What `td3_robot.deploy.description.Robot.of` reads; the capsules are null where the robot has none.
 
+    Args:
+        acceleration: the limit of every joint of a robot whose file has none [rad/s2 or m/s2].
+
     Raises:
-        ConfigError: the robot has no acceleration limits, without which nothing can brake.
+        ConfigError: no acceleration limits are known, without which nothing can brake.
     """
-    if robot.qddlim is None:
-        raise ConfigError(f"robot {robot.name!r} has no acceleration limits (qddlim), which a real arm needs")
+    if robot.qddlim is None and acceleration is None:
+        wanted = "say one that its joints can hold with --acceleration, in rad/s2"
+        raise ConfigError(f"robot {robot.name!r} has no acceleration limits, and a real arm has to brake: {wanted}")
     hand = robot._gripper
     try:
         capsules = _capsules(compile_collision(robot))
@@ -32,7 +39,7 @@ def describe(robot: Robot) -> dict:
         "limits": {
             "position": robot.qlim.tolist(),
             "velocity": robot.qdlim.tolist(),
-            "acceleration": robot.qddlim.tolist(),
+            "acceleration": [acceleration] * robot.n if robot.qddlim is None else robot.qddlim.tolist(),
             "jerk": None if robot.qdddlim is None else robot.qdddlim.tolist(),
         },
         "chain": {"constants": _numbers(robot.chain.constants), "prismatic": list(robot.chain.prismatic)},
@@ -84,3 +91,22 @@ def describe_task(name: str, env) -> dict:
             "gripper": "then its opening, 0 shut to 1 open" if env.a_dim > env.robot.n else None,
         },
     }
+
+
+def vectors(env, scene: Iterable[str], act: Callable[[Tensor], Tensor]) -> list[dict]:
+    """Moments of random episodes, what a policy sees of them and what it commands.
+
+    Args:
+        env: an `ArmEnv`; a vector for each of its arms.
+        scene: the names of what a policy is told of the scene.
+        act: observations (B, o_dim) -> commands, velocities (B, n) first.
+    """
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(STEPS):
+        seen = env.step(torch.rand(env.num_envs, env.a_dim, generator=generator) * 2.0 - 1.0).observation
+    state = env.moment.state
+    parts = {"q": state.q, "qd": state.qd, "gripper": state.gripper, "observation": seen}
+    parts["qd_commanded"] = act(seen)[:, : env.robot.n]
+    rows = [{name: value[row].tolist() for name, value in parts.items()} for row in range(env.num_envs)]
+    told = [{name: env.moment.scene[name][row].tolist() for name in scene} for row in range(env.num_envs)]
+    return [row | {"scene": around} for row, around in zip(rows, told)]

@@ -14,6 +14,8 @@ from envs.description import describe
 from envs.robots import shipped_robots
 from td3_robot.deploy.description import ROBOTS, Robot
 from td3_robot.deploy.obstacles import Obstacles
+from td3_robot.deploy.safety_filter import SafetyFilter
+from td3_robot.errors import ConfigError
 
 SPHERES = np.array([[0.4, 0.1, 0.3, 0.1], [-0.3, 0.2, 0.6, 0.05]])
 BOXES = np.array([[0.5, 0.0, 0.2, 0.1, 0.2, 0.1, 0.5, 0.5, -0.5, 0.5], [0.1, -0.4, 0.5, 0.05, 0.1, 0.2, 1, 0, 0, 0]])
@@ -72,3 +74,19 @@ def test_shipped_descriptions_are_what_is_described_now(name):
     for key in ("bodies", "first", "second", "over_ground"):
         assert shipped["capsules"][key] == now["capsules"][key]
     assert np.allclose(shipped["capsules"]["ends"], now["capsules"]["ends"], atol=1e-7)
+
+
+def test_a_robot_from_a_file_is_described_with_an_acceleration_that_is_said(tmp_path):
+    joint = '<joint name="{}" type="revolute"><parent link="{}"/><child link="{}"/><origin xyz="0 0 0.3"/>'
+    joint += '<axis xyz="0 1 0"/><limit lower="-2" upper="2" velocity="2"/></joint>'
+    links = "".join(f'<link name="{name}"/>' for name in ("base", "upper", "tcp"))
+    text = links + joint.format("shoulder", "base", "upper") + joint.format("elbow", "upper", "tcp")
+    (tmp_path / "two.urdf").write_text(f'<robot name="two">{text}</robot>')
+    robot = make_robot(str(tmp_path / "two.urdf"))
+    with pytest.raises(ConfigError, match="no acceleration limits.*--acceleration"):
+        describe(robot)
+    described = Robot.of(json.loads(json.dumps(describe(robot, 5.0))))
+    assert described.joints == ("shoulder", "elbow") and described.limits.acceleration.tolist() == [5.0, 5.0]
+    safe = SafetyFilter(described)
+    safe.reset(described.home)
+    assert safe(np.full(2, 0.1)).shape == (2,)
