@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.command_line import TrainFlags
+from envs.command_line import TrainFlags, listing
 from envs.options import EnvOptions
 from td3_robot.arguments import config_of, parse_train
 from td3_robot.config import TD3Config
@@ -32,3 +32,14 @@ def test_the_shipped_runs_say_what_they_are_of(run, task):
     assert options == EnvOptions(task=task, guard=task == "reach_avoid")
     again = parse_train(["--config", str(ROOT / "checkpoints" / run / "config.yaml")], EnvOptions, TrainFlags)
     assert (again.environment, again.config.td3, again.config.run) == (options, config.td3, None)
+
+
+def test_what_there_is_to_name_is_listed_with_a_word_on_each():
+    from envs.controllers import BASELINES
+    from envs.robots.gripper import gripper_names
+    from envs.robots.robot import robot_names
+
+    there = {"robots": robot_names(), "tasks": TASKS, "grippers": gripper_names(), "baselines": ["random", *BASELINES]}
+    for what, names in there.items():
+        lines = [line.split(maxsplit=1) for line in listing(what)]
+        assert sorted(name for name, _ in lines) == sorted(names) and all(len(text) > 9 for _, text in lines)
