@@ -37,7 +37,7 @@ def test_the_shipped_runs_say_what_they_are_of(run, task):
 def test_what_there_is_to_name_is_listed_with_a_word_on_each():
     from envs.controllers import BASELINES
     from envs.robots.gripper import gripper_names
-    from envs.robots.robot import robot_names
+    from envs.robots.make import robot_names
 
     there = {"robots": robot_names(), "tasks": TASKS, "grippers": gripper_names(), "baselines": ["random", *BASELINES]}
     for what, names in there.items():
