@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from td3_robot.deploy import Policy, SafetyFilter, Watchdog
+from td3_robot.deploy import DeployError, Policy, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.drive import Log, calm_start, drive
@@ -80,7 +80,10 @@ def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path
     arm.send(np.zeros(policy.robot.limits.n))
     watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, speed=SPEED))
     mind = PolicyProcess(path, "fork")
-    start = calm_start(arm, watch, policy.robot.home, 0.4, calm=CALM)
+    try:
+        start = calm_start(arm, watch, policy.robot.home, 0.4, calm=CALM)
+    except DeployError as error:  # on a busy machine silence may come before the fault does
+        return told.send(str(error))
     watch.reset(start.q, start.stamp)
     told.send(mind.process.pid)
     lines = Log(log, policy.robot.joints)
@@ -111,11 +114,13 @@ def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
             if not here.poll(30.0):
                 return Run(fault, "the loop did not start", np.inf, "")
             mind = here.recv()
+            if isinstance(mind, str):
+                return Run(fault, "", 0.0, f"not started: {mind}")
             if fault in VICTIMS:
                 time.sleep(chance.uniform(0.1, 0.6 * SECONDS))
                 who, what = VICTIMS[fault]
                 hit = count.value
-                os.kill({"robot": arm.pid, "policy": mind, "loop": loop.pid}[who], what)
+                _signal({"robot": arm.pid, "policy": mind, "loop": loop.pid}[who], what)
             alive = fault not in ("loop killed", "loop stopped")
             line = _line(here) if alive else ""
             time.sleep(0.5)  # for the arm's own brakes
@@ -123,8 +128,8 @@ def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
             for process in (arm, loop):
                 process.kill()
                 process.join()
-            if mind is not None:
-                _end(mind)
+            if isinstance(mind, int):
+                _signal(mind, signal.SIGKILL)
             here.close()
             sock.close()
         steps = np.frombuffer(rows).reshape(ROWS, 2, -1)[: count.value]
@@ -140,10 +145,10 @@ def _line(pipe) -> str:
         return ""
 
 
-def _end(pid: int) -> None:
+def _signal(pid: int, number: int) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
+        os.kill(pid, number)
+    except ProcessLookupError:  # it has ended by itself
         pass
 
 
