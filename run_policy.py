@@ -29,6 +29,7 @@ from td3_robot.options import Schema, build
 
 SIMULATED = "simulated"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
+MARGIN = 0.01  # [rad or m] kept before position limits, for an arm that lags behind
 FOLLOWS = 0.1  # [rad] by which an arm may be elsewhere than it was sent to
 BOOT = 60.0  # [s] that the simulated arm may take to be there
 
@@ -98,7 +99,7 @@ def _run(asked: Arguments) -> str:
         pressed = _emergency_stop()
         arm = _connect(asked, policy, cleanup)
         obstacles = None if asked.ground is None else Obstacles(ground=asked.ground)
-        limits = {"speed": asked.speed, "tcp_speed": asked.tcp_speed, "obstacles": obstacles}
+        limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed, "obstacles": obstacles}
         follows = FOLLOWS if not asked.dry_run else np.pi * 100.0  # an arm that is sent nothing stays where it is
         watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, **limits), following=follows)
         region = policy.about["task"]["constants"]["start_spread"] + NEAR

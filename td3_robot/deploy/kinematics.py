@@ -46,7 +46,12 @@ class Chain:
         """(m, 6, n): joint velocities -> the TCP's linear [m/s] and angular [rad/s] velocity in the base frame, from
         `frames` (Siciliano et al., "Robotics", eq. 3.30).
         """
-        axes, origins = frames[:, :-1, :3, 2], frames[:, :-1, :3, 3]
-        linear = np.cross(axes, frames[:, -1:, :3, 3] - origins)
-        slides = self.prismatic[:, None]
-        return np.concatenate((np.where(slides, axes, linear), np.where(slides, 0.0, axes)), 2).swapaxes(1, 2)
+        axes, arms = frames[:, :-1, :3, 2], frames[:, -1:, :3, 3] - frames[:, :-1, :3, 3]
+        J = np.empty((len(frames), 6, self.n))
+        for row, (a, b) in enumerate(((1, 2), (2, 0), (0, 1))):  # np.cross takes several times as long
+            J[:, row] = axes[..., a] * arms[..., b] - axes[..., b] * arms[..., a]
+        J[:, 3:] = axes.swapaxes(1, 2)
+        if self.prismatic.any():
+            J[:, :3] = np.where(self.prismatic, J[:, 3:], J[:, :3])
+            J[:, 3:] = np.where(self.prismatic, 0.0, J[:, 3:])
+        return J

@@ -14,7 +14,7 @@ from td3_robot.deploy.joints import Course, continued, course_from, steered
 from td3_robot.deploy.obstacles import Obstacles
 from td3_robot.deploy.stopping import State, along
 
-SAMPLES = 6  # configurations of a stop at which distances are measured; between them they are bounded
+SAMPLES = np.linspace(0.0, 1.0, 6)[:, None]  # of a stop, where distances are measured; between them they are bounded
 SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
 CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's
 TCP_SHARE = 0.95  # of the TCP speed limit that is aimed at, and asked of the samples
@@ -145,9 +145,7 @@ class SafetyFilter:
     def _scaled(self, target: np.ndarray) -> np.ndarray:
         """As much of the target as nearby things and the TCP speed allow, in the same direction."""
         if self.tcp_speed is not None:
-            now = self._running().now
-            frames = self.robot.chain.frames(now.q[None])
-            fast = np.linalg.norm(self.robot.chain.jacobian(frames)[0, :3] @ target)
+            fast = np.linalg.norm(self._J @ target)
             target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(fast, 1e-9))
         return target * self._scale
 
@@ -167,13 +165,15 @@ class SafetyFilter:
         if self._reach is None and self.tcp_speed is None:
             return "", np.inf, False
         left = (course.plan.ticks - course.age).max()
-        ticks = np.ceil(np.linspace(0.0, 1.0, SAMPLES) * max(left, 0.0))
-        q, v, _ = along(course.plan, course.age + ticks[:, None], self.h)
+        ticks = np.ceil(SAMPLES * max(left, 0.0))
+        q, v, _ = along(course.plan, course.age + ticks, self.h)
         frames = self.robot.chain.frames(q)
         if self.tcp_speed is not None:
-            fast = np.einsum("mij,mj->mi", self.robot.chain.jacobian(frames)[:, :3], v)
-            if (np.linalg.norm(fast, axis=1) > TCP_SHARE * self.tcp_speed).any():
+            J = self.robot.chain.jacobian(frames)[:, :3]
+            fast = (J @ v[..., None])[..., 0]
+            if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
                 return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False
+            self._J = J[0]  # where the step leads, which is where the next one begins
         if self._reach is None:
             return "", np.inf, False
         distance = self.robot.capsules.clearance(frames, self.obstacles)
