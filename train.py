@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
     for name, count in (("envs", config.envs), ("evaluation.episodes", config.evaluation.episodes)):
         require_memory(f"{name} {count}", count * options.bytes_each, config.device)
     make_envs = functools.partial(envs.of_config, options, device=config.device, seed=config.seed)
-    env = make_envs(config.envs)
+    env = make_envs(config.envs, training=True)
     evaluation_env = make_envs(config.evaluation.episodes) if config.evaluation.episodes else None
     for note in arguments.notes:
         print(note)

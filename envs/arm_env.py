@@ -1,6 +1,7 @@
-"""Arm + task + automatic reset = a VecEnv."""
+"""Robot + task + engine + automatic reset = a VecEnv."""
 
 import functools
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -9,13 +10,15 @@ from envs import kinematics
 from envs.collision import Nearest, nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
-from envs.simulation import kinematic
-from envs.simulation.kinematic import SimState
-from envs.tasks.pool import ScenePool
+from envs.simulation.engine import Engine, SimState
+from envs.simulation.kinematic import Kinematic
+from envs.tasks.episodes import Episodes, RandomEpisodes
+from envs.tasks.layout import Layout
+from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
-from envs.world import GROUND, Moment, Scene, moment_of
+from envs.world import GROUND, Moment, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.vec_env import Step, restore_generator
+from td3_robot.vec_env import Step
 
 
 class ArmEnv:
@@ -31,14 +34,19 @@ class ArmEnv:
         device: where it is simulated.
         seed: of starts and scenes.
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
-        guard: change actions where the arm would run into something, see `envs.guard`; rewards are still those of the
-            action that was asked for.
+        guard: change actions where the arm would run into something, see `envs.controllers.guard`; rewards are still
+            those of the action that was asked for.
+        reuse_scenes: hand out scenes that are dear to draw more than once, as trainings do.
+        episodes: where episodes begin, in place of random ones.
+        engine: what moves arms and objects, in place of the kinematic engine.
 
     Attributes:
         moment: the arms now, with their kinematics and scene.
         arrived: the moment that the latest step led to, before any reset; what `info` tells of.
         world: what stays the same.
+        layout: the columns of an observation.
         a_dim: joints, and one more where the task's action moves the gripper.
+        memory_dim: width of what hindsight keeps of a moment.
     """
 
     def __init__(
@@ -50,6 +58,9 @@ class ArmEnv:
         seed: int,
         sparse: bool = False,
         guard: bool = False,
+        reuse_scenes: bool = False,
+        episodes: Episodes | None = None,
+        engine: Engine | None = None,
     ):
         if num_envs < 1:
             raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
@@ -57,13 +68,13 @@ class ArmEnv:
         self.num_envs, self.device = num_envs, torch.device(device)
         self.world = task.world(robot, self.device, collision=guard)
         self.model = self.world.model
-        self.layout = task.layout(self.world)
+        self.layout = Layout(task.columns(self.world))
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
-        self._home = self.world.home
-        self._generator = torch.Generator(self.device)
-        self._pool = ScenePool(task, self.world, self._generator)
+        self._engine = engine or Kinematic()
+        self._episodes = episodes or RandomEpisodes(task, self.world, reuse_scenes)
         self.reset(seed)
-        self.arrived = self.moment
+        self._memory = Memory(self.world, self.moment, task.kept)
+        self.memory_dim = self._memory.size
 
     @property
     def state(self) -> SimState:
@@ -92,89 +103,39 @@ class ArmEnv:
         """Geometric Jacobians (B, 6, n) in the base frame of joint positions q (B, n) [rad]."""
         return kinematics.jacob0(self.model.chain, q)
 
+    # Episodes -----------------------------------------------------------------------------------------------
+
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes. Returns the observation (B, o_dim)."""
         if seed is not None:
-            self._generator.manual_seed(seed)
-            self._pool.clear()
-        state, scene = self._new_episodes(self.num_envs)
-        return self._be_at(state, scene, torch.zeros(self.num_envs, dtype=torch.long, device=self.device))
-
-    def _new_episodes(self, count: int) -> tuple[SimState, Scene]:
-        noise = torch.rand(count, self.robot.n, generator=self._generator, device=self.device)
-        scene = self._pool.draw(count)
-        around_home = self._home + (2.0 * noise - 1.0) * self.task.start_spread
-        q = scene.pop("start", around_home)
-        return kinematic.rest(self.model, q.clamp(*self.model.qlim)), scene
-
-    def _be_at(self, state: SimState, scene: Scene, steps: Tensor) -> Tensor:
-        """Take these as the arms' moment. Returns the observation."""
-        self.moment = moment_of(self.world, state, scene, steps)
+            self._episodes.seed(seed)
+        self.moment = self.arrived = self._beginning(self.num_envs)
         return self.task.observe(self.world, self.moment)
 
-    # Hindsight ----------------------------------------------------------------------------------------------
+    def _beginning(self, count: int) -> Moment:
+        state, scene = self._episodes.draw(count)
+        steps = torch.zeros(count, dtype=torch.long, device=self.device)
+        return self.task.sense(self.world, moment_of(self.world, state, scene, steps))
 
-    def achieved_goal(self, observation: Tensor) -> Tensor:
-        """The goal (B, g) that would have been met in these observations (B, o_dim)."""
-        return self.task.achieved_goal(self.world, observation)
-
-    def relabel(
-        self, state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Transitions as they would have been with another goal (B, g); see `GoalVecEnv.relabel`."""
-        task, world = self.task, self.world
-        before, after = task.recall(world, state), task.with_goal(task.recall(world, next_state), goal)
-        before = task.with_goal(before, task.goal_before(before, goal))
-        outcome = task.outcome(world, after, action)
-        reward, _ = self._reward(outcome)
-        return task.observe(world, before), task.observe(world, after), reward, _terminated(outcome)
-
-    def _reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
-        """The reward (B,) and its named terms."""
-        terms = {"sparse": outcome.success.float() - 1.0} if self.sparse else outcome.terms
-        return sum(terms.values()), terms
-
-    # Resuming -----------------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict:
-        """Everything the next step depends on."""
-        return {
-            **vars(self.state),
-            "scene": dict(self.moment.scene),
-            "steps": self.moment.steps,
-            "pool": dict(self._pool.scenes),
-            "pool_position": torch.tensor([self._pool.next, self._pool.handed_out]),
-            "generator": self._generator.get_state(),
-        }
-
-    def load_state_dict(self, state: dict) -> Tensor:
-        """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
-        here = lambda tensors: {name: value.to(self.device) for name, value in tensors.items()}  # noqa: E731
-        self._pool.scenes = here(state["pool"])
-        self._pool.next, self._pool.handed_out = state["pool_position"].tolist()
-        restore_generator(self._generator, state["generator"])
-        arms = SimState(**here({name: state[name] for name in ("q", "qd", "gripper")}))
-        return self._be_at(arms, here(state["scene"]), state["steps"].to(self.device))
-
-    def episode(self, row: int, env: "ArmEnv") -> Tensor:
-        """Put the episode in which arm `row` of another environment is, of the same task, into this one of one arm.
-
-        Returns:
-            The observation (1, o_dim).
-        """
-        only = slice(row, row + 1)
-        state = SimState(**{name: value[only] for name, value in vars(env.state).items()})
-        scene = {name: value[only] for name, value in env.moment.scene.items()}
-        return self._be_at(state, scene, env.moment.steps[only])
+    def _reset_where(self, done: Tensor, observation: Tensor) -> Tensor:
+        """Put a new episode in every row where `done`; the tensors handed out before stay as they were."""
+        rows = done.nonzero().squeeze(1)
+        if len(rows) == 0:
+            return observation
+        begun = self._beginning(len(rows))
+        put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
+        self.moment = self.moment.each(put, begun)
+        return put(observation, self.task.observe(self.world, begun))
 
     # Stepping -----------------------------------------------------------------------------------------------
 
     def step(self, action: Tensor) -> Step:
-        """One control period; see `VecEnv.step`."""
+        """One control period; see `VecEnv.step`. Beyond ±1 an action is what it is at ±1."""
         if action.shape != (self.num_envs, self.a_dim):
             raise ConfigError(f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}")
         if not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
+        action = action.clamp(-1.0, 1.0)
         self.moment = self.arrived = self._advance(action)
         next_observation = self.task.observe(self.world, self.moment)
         outcome = self.task.outcome(self.world, self.moment, action)
@@ -192,28 +153,64 @@ class ArmEnv:
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
     def _advance(self, action: Tensor) -> Moment:
-        before = self.moment
-        grip, joints = self.task.grip(self.world, before, action), action[:, : self.robot.n]
+        before, task, world = self.moment, self.task, self.world
+        command = task.command(world, before, action)
         if self.guard:
-            joints = self._guarded(before, joints)
-        state = kinematic.step(self.model, before.state, joints, grip)
-        after = moment_of(self.world, state, before.scene, before.steps + 1)
-        return self.task.advance(self.world, before, after)
+            command = replace(command, joints=self._guarded(command.joints))
+        state, scene = self._engine.step(self.model, before.state, command, before.scene)
+        after = moment_of(world, state, scene, before.steps + 1)
+        return task.sense(world, task.advance(world, before, after))
 
-    def _guarded(self, moment: Moment, action: Tensor) -> Tensor:
-        """The action (B, n) that the guard makes of one."""
-        at = functools.partial(nearest, self.world.collision, obstacles=moment.obstacles, ground=GROUND)
-        return guarded(self.model, moment.state, action, self.task.nearest(self.world, moment), at)
+    def _guarded(self, joints: Tensor) -> Tensor:
+        """The command (B, n) that the guard makes of one."""
+        at = functools.partial(nearest, self.world.collision, obstacles=self.moment.obstacles, ground=GROUND)
+        return guarded(self.model, self.state, joints, self.nearest(), at)
 
-    def _reset_where(self, done: Tensor, observation: Tensor) -> Tensor:
-        """Put a new episode in every row where `done`; the tensors handed out before stay as they were."""
-        rows = done.nonzero().squeeze(1)
-        if len(rows) == 0:
-            return observation
-        state, scene = self._new_episodes(len(rows))
-        put = lambda old, new: {name: old[name].index_copy(0, rows, new[name]) for name in new}  # noqa: E731
-        state, scene = SimState(**put(vars(self.state), vars(state))), put(self.moment.scene, scene)
-        return self._be_at(state, scene, self.moment.steps.masked_fill(done, 0))
+    def _reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
+        """The reward (B,) and its named terms."""
+        terms = {"sparse": outcome.success.float() - 1.0} if self.sparse else outcome.terms
+        return sum(terms.values()), terms
+
+    # Hindsight ----------------------------------------------------------------------------------------------
+
+    def memory(self, arrived: bool = False) -> Tensor:
+        """See `GoalVecEnv.memory`."""
+        return self._memory.keep(self.arrived if arrived else self.moment)
+
+    def observe(self, memory: Tensor) -> Tensor:
+        """See `GoalVecEnv.observe`."""
+        return self.task.observe(self.world, self._memory.recall(memory))
+
+    def achieved_goal(self, memory: Tensor) -> Tensor:
+        """See `GoalVecEnv.achieved_goal`."""
+        return self.task.achieved_goal(self.world, self._memory.recall(memory))
+
+    def relabel(
+        self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """See `GoalVecEnv.relabel`."""
+        task, world = self.task, self.world
+        before, after = self._memory.recall(memory), task.with_goal(self._memory.recall(next_memory), goal)
+        before = task.with_goal(before, task.goal_before(before, goal))
+        outcome = task.outcome(world, after, action)
+        reward, _ = self._reward(outcome)
+        return task.observe(world, before), task.observe(world, after), reward, _terminated(outcome)
+
+    # Resuming -----------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict:
+        """Everything the next step depends on."""
+        moment = self.moment
+        arms = {**vars(moment.state), "T_be": moment.T_be, "J": moment.J, "steps": moment.steps}
+        return {**arms, "scene": dict(moment.scene), "episodes": self._episodes.state_dict()}
+
+    def load_state_dict(self, state: dict) -> Tensor:
+        """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
+        self._episodes.load_state_dict(state["episodes"])
+        arms = SimState(**{name: state[name] for name in ("q", "qd", "gripper")})
+        moment = Moment(arms, state["T_be"], state["J"], state["scene"], state["steps"])
+        self.moment = self.arrived = moment.each(lambda x: x.to(self.device))
+        return self.task.observe(self.world, self.moment)
 
 
 def _terminated(outcome: Outcome) -> Tensor:

@@ -115,12 +115,14 @@ def listing(what: str) -> Iterator[str]:
             yield _line(path.stem, path.read_text(encoding="utf-8").removeprefix("# ").split(". ")[0])
         return
     from envs.controllers import BASELINES  # here: these take seconds
-    from envs.registry import TASKS
+    from envs.tasks.registry import task_class, task_names
 
     if what == "baselines":
         yield _line("random", "Uniformly random actions")
-    for name, cls in (TASKS if what == "tasks" else BASELINES).items():
-        yield _line(name, (sys.modules[cls.__module__].__doc__ if what == "tasks" else cls.__doc__).splitlines()[0])
+        yield from (_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items())
+    else:
+        for name in task_names():
+            yield _line(name, sys.modules[task_class(name).__module__].__doc__.splitlines()[0])
 
 
 def _line(name: str, text: str) -> str:

@@ -1,6 +1,7 @@
 """What a task and a controller are given: the world that stays, and the moment that B arms are in."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,12 +11,9 @@ from envs import kinematics
 from envs.collision import CollisionModel, Obstacles
 from envs.kinematics.rotations import rotation_error, to_matrix
 from envs.robots import Robot
-from envs.simulation.kinematic import SimModel, SimState
+from envs.simulation.engine import Scene, SimModel, SimState
 
 GROUND = 0.0  # height of the ground in the base frame [m]
-
-# What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a step depends on.
-Scene = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -75,6 +73,14 @@ class Moment:
     def tcp(self) -> Tensor:
         """(B, 3) TCP positions in the base frame [m]."""
         return self.T_be[:, :3, 3]
+
+    def each(self, change: Callable[..., Tensor], *others: "Moment") -> "Moment":
+        """With every tensor x replaced by change(x, y, ...), where y, ... are those of other moments at its place."""
+        both = lambda *parts: {name: change(*(part[name] for part in parts)) for name in parts[0]}  # noqa: E731
+        moments = (self, *others)
+        plain = both(*({name: getattr(moment, name) for name in ("T_be", "J", "steps")} for moment in moments))
+        state = SimState(**both(*(vars(moment.state) for moment in moments)))
+        return Moment(state, scene=both(*(moment.scene for moment in moments)), **plain)
 
     @property
     def obstacles(self) -> Obstacles:

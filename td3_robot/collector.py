@@ -80,13 +80,12 @@ class Collector:
     def collect(self, progress: float) -> None:
         """One step of every environment, kept in the replay; `progress` in [0, 1] places it in the run."""
         self._agent.observe(self.observation)
-        action = self._explore(progress)
+        before, action = self._to_keep(self.observation), self._explore(progress)
         step = self._env.step(action)
         reward = shaped(step.reward, self._config.reward)
         done = step.terminated | step.truncated
-        self.replay.add(
-            self.observation, action, reward, step.next_observation, step.terminated, step.truncated, step.valid
-        )
+        after = self._to_keep(step.next_observation, arrived=True)
+        self.replay.add(before, action, reward, after, step.terminated, step.truncated, step.valid)
         if self._scaler is not None:
             self._scaler.update(reward, done, step.valid)
         self._episodes.count(step, left_out=None if self._guide is None else self._guide.guided)
@@ -95,6 +94,10 @@ class Collector:
             self._guide.end_episodes(done, progress)
         self.observation = step.observation
         self.env_steps += self._env.num_envs
+
+    def _to_keep(self, observation: Tensor, arrived: bool = False) -> Tensor:
+        """What the replay holds of an observation: itself or, with hindsight, the memory of its moment."""
+        return observation if self._config.replay.hindsight == "none" else self._env.memory(arrived)
 
     def _explore(self, progress: float) -> Tensor:
         """Uniformly random actions at first, then the policy's with noise; always inside [-1, 1]."""

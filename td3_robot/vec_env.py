@@ -74,22 +74,34 @@ def restore_generator(generator: torch.Generator, state: Tensor) -> None:
 
 @runtime_checkable
 class GoalVecEnv(VecEnv, Protocol):
-    """Environments whose observations hold a goal that could have been another one, for hindsight replay."""
+    """Environments with a goal that could have been another one, for hindsight replay.
 
-    def achieved_goal(self, observation: Tensor) -> Tensor:
-        """The goal (B, g) that each observation (B, o_dim) would have reached, in the units of the goal."""
+    A memory (B, memory_dim) is what has to be kept of a moment to observe it and to pay for it again, whatever its
+    goal. It may be the observation itself.
+    """
+
+    memory_dim: int
+
+    def memory(self, arrived: bool = False) -> Tensor:
+        """(B, memory_dim) of now, or of what the latest step led to, before any reset."""
+
+    def observe(self, memory: Tensor) -> Tensor:
+        """The observations (N, o_dim) of memories (N, memory_dim)."""
+
+    def achieved_goal(self, memory: Tensor) -> Tensor:
+        """The goal (N, g) that each memory (N, memory_dim) would have reached, in the units of the goal."""
 
     def relabel(
-        self, state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor
+        self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Transitions as they would have been stored had `goal` been their goal.
 
         Args:
-            state, next_state: (B, o_dim) observations before and after the step.
-            action: (B, a_dim) in [-1, 1].
-            goal: (B, g).
+            memory, next_memory: (N, memory_dim) before and after the step.
+            action: (N, a_dim) in [-1, 1].
+            goal: (N, g).
 
         Returns:
-            state, next_state (B, o_dim) that hold the goal, reward (B,) and terminated (B,) bool, computed anew.
-            Unlike in `step` B is any number.
+            state, next_state (N, o_dim), observations that hold the goal, reward (N,) and terminated (N,) bool,
+            computed anew.
         """

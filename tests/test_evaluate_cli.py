@@ -223,6 +223,7 @@ def test_every_policy_gets_the_same_starts_and_goals(work, evaluate, monkeypatch
     stay = lambda env: lambda observation: torch.zeros(env.num_envs, env.a_dim)  # noqa: E731
     for module in ("envs.controllers", "envs.evaluation.evaluation"):
         monkeypatch.setattr(f"{module}.BASELINES", {"first": stay, "second": stay})
+    monkeypatch.setattr("envs.tasks.task.Task.controllers", ("first", "second"))
     monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 8)
     out = measured(evaluate, "--checkpoint", "still", "--episodes", "20", "--baseline", "first,second")
     policy = {name: out[name] for name in SUMMARY | {"episodes"}}
@@ -237,6 +238,7 @@ def test_guard_replaces_what_the_policy_was_trained_with_and_baselines_choose_th
     rush = lambda env: lambda observation: torch.ones(env.num_envs, env.a_dim)  # noqa: E731
     for module in ("envs.controllers", "envs.evaluation.evaluation"):
         monkeypatch.setattr(f"{module}.BASELINES", {"rush": rush})
+    monkeypatch.setattr("envs.tasks.task.Task.controllers", ("rush",))
     save_policy(env, "rush", gain=0.0, bias=100.0)
     line = "--checkpoint rush --episodes 20 --baseline rush,rush+guard".split()
     guarded, free, own = (measured(evaluate, *line, *flag) for flag in (["--guard", "true"], ["--guard", "false"], []))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from envs.options import EnvOptions
-from envs.registry import TASKS
+from envs.tasks.registry import task_names
 from td3_robot.arguments import config_of
 from td3_robot.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = {"reach": "run1"} | {task: task for task in TASKS if task != "reach"}
+SHIPPED = {"reach": "run1"} | {task: task for task in task_names() if task != "reach"}
 SMALL = ("--steps", "7000", "--evaluation.every", "3000", "--evaluation.episodes", "5", "--replay.capacity", "20000")
 
 
@@ -24,7 +24,7 @@ def run(cwd: Path, script: str, *flags: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
 
 
-@pytest.mark.parametrize("task", sorted(set(TASKS) - {"reach"}))
+@pytest.mark.parametrize("task", sorted(set(task_names()) - {"reach"}))
 def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_path):
     """A guide acts, where the preset has one, in the resumed part too."""
     first = run(tmp_path, "train.py", "--task", task, "--run", "mine", *SMALL)
@@ -41,7 +41,7 @@ def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_pa
 LEAST = {"reach": 0.97, "reach_pose": 0.88, "reach_avoid": 0.81, "track": 0.91, "pick_place": 0.94}
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", task_names())
 def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_path):
     folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
     assert config_of(folder, EnvOptions)[1].task == task
@@ -69,7 +69,7 @@ def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path)
     assert wrong.returncode == 2 and wrong.stderr.startswith("error: unknown baseline 'rmc+guard'")
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", task_names())
 def test_a_shipped_checkpoint_is_small(task):
     folder = ROOT / "checkpoints" / SHIPPED[task]
     tracked = [path for path in folder.iterdir() if path.is_file()]

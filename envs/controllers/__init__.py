@@ -18,7 +18,6 @@ from td3_robot.errors import ConfigError, unknown
 __all__ = ["BASELINES", "Neo", "Reactive", "ResolvedRate", "ScriptedPick", "damped_least_squares", "make_baseline"]
 
 BASELINES = {"rrmc": ResolvedRate, "neo": Neo, "reactive": Reactive, "pick": ScriptedPick}
-GRASPING = ("pick",)  # the names of those whose action has one more element, the opening of the gripper
 
 
 def make_baseline(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
@@ -29,8 +28,7 @@ def make_baseline(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
     """
     if name not in BASELINES:
         raise unknown("baseline", name, BASELINES)
-    able = [other for other in BASELINES if (other in GRASPING) == env.task.moves_gripper]
-    if name not in able:
-        why = "does not grasp" if env.task.moves_gripper else "only grasps"
-        raise ConfigError(f"baseline {name!r} {why}; valid choices for this task: {', '.join(('random', *able))}")
+    if name not in env.task.controllers:
+        able = ", ".join(("random", *env.task.controllers))
+        raise ConfigError(f"baseline {name!r} cannot do this task; valid choices for it: {able}")
     return BASELINES[name](env)

@@ -5,8 +5,18 @@ from typing import Protocol
 import torch
 
 from envs.collision import Nearest, known_collision, nearest
-from envs.simulation.kinematic import SimModel
+from envs.simulation.engine import SimModel
 from envs.world import GROUND, Moment, World
+
+
+class Assignment(Protocol):
+    """What is to be done.
+
+    Attributes:
+        controllers: names of those that can do it.
+    """
+
+    controllers: tuple[str, ...]
 
 
 class Controlled(Protocol):
@@ -16,14 +26,14 @@ class Controlled(Protocol):
         num_envs: B.
         world: what stays the same; model: its robot as the simulator's tensors.
         moment: the arms now, with their kinematics and scene.
-        task: what they do; only controllers that are made for one task look at it.
+        task: what they do; it names the controllers that can do it, and one made for a single task asks it for more.
     """
 
     num_envs: int
     world: World
     model: SimModel
     moment: Moment
-    task: object
+    task: Assignment
 
     def nearest(self) -> Nearest:
         """What the arms are near to. Needs `World.collision`."""

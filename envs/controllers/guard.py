@@ -13,7 +13,8 @@ from torch import Tensor
 
 from envs.collision import Nearest
 from envs.controllers.halfspaces import agmon, brakes, kept_ahead
-from envs.simulation.kinematic import SimModel, SimState, reachable
+from envs.simulation.engine import SimModel, SimState
+from envs.simulation.kinematic import reachable
 
 
 @dataclass(frozen=True)

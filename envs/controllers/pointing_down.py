@@ -5,8 +5,8 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.simulation import grasp
+from envs.simulation.engine import SimModel
 from envs.simulation.grasp import Hand
-from envs.simulation.kinematic import SimModel
 
 ITERATIONS = 10
 DAMPING = 0.03  # [m/rad]

@@ -16,7 +16,7 @@ from envs.controllers.controlled import Controlled, Surroundings
 from envs.controllers.halfspaces import Damper, HalfSpaces, distance_dampers, hildreth, joint_dampers
 from envs.controllers.servo import pose_error, wanted_velocity
 from envs.kinematics.least_squares import damped_inverse
-from envs.simulation.kinematic import SimModel
+from envs.simulation.engine import SimModel
 from envs.world import Moment
 
 LEAST_ERROR = 1e-4  # [m + rad] the weight of the slack grows no further: keeps the programme well conditioned

@@ -36,7 +36,7 @@ class ScriptedPick:
         way = task.way(world, moment)
         shut = held | (torch.linalg.vector_norm(way, dim=1) < self._near) | self._closing(way)
         way = way + self._detour(way, held)
-        approach = grasp.hand_axes(world.hand, moment.T_be)[:, :, 2]
+        approach = grasp.hand_axes(world.model.hand, moment.T_be)[:, :, 2]
         turn = torch.stack((-approach[:, 1], approach[:, 0]), 1)  # the level part of approach x down
         twist = self._gain * torch.cat((way, turn), 1)
         qd = damped_least_squares(moment.J[:, :5], twist, self._damping)
@@ -46,8 +46,8 @@ class ScriptedPick:
     def _closing(self, way: Tensor) -> Tensor:
         """Whether the gripper has begun to shut around the cube; then a little more distance does not open it."""
         world, moment = self._env.world, self._env.moment
-        gap = grasp.gap_of(world.hand, moment.state.gripper)
-        return (gap < 0.95 * world.hand.gap[2]) & (torch.linalg.vector_norm(way, dim=1) < 2.0 * self._near)
+        gap = grasp.gap_of(world.model.hand, moment.state.gripper)
+        return (gap < 0.95 * world.model.hand.gap[2]) & (torch.linalg.vector_norm(way, dim=1) < 2.0 * self._near)
 
     def _detour(self, way: Tensor, held: Tensor) -> Tensor:
         """(B, 3) up, as long as the held cube is not over its goal [m]."""

@@ -4,13 +4,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from envs.arm_env import ArmEnv
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation import metrics
-from envs.evaluation.replay import Replay
 from envs.evaluation.report import Report, Trajectories, Watched, join, page
 from envs.evaluation.table import print_table
 from envs.options import EnvOptions
 from envs.registry import of_config
+from envs.tasks.episodes import OneEpisode
 from td3_robot.errors import unknown
 from td3_robot.evaluation import (
     Policy,
@@ -182,7 +183,8 @@ class Evaluation:
         many = of_config(options, self._arms, self.device, self.seed)
         number, row = divmod(self.episode, self._arms)
         many.reset(round_seeds(many, self.episodes, self.seed)[number])
-        return Replay(many, row)
+        one = OneEpisode(many.moment, row)
+        return ArmEnv(many.robot, many.task, 1, self.device, 0, many.sparse, guard, episodes=one)
 
     def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
         """The summary of one controller."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from envs import kinematics
 from envs.collision import CollisionModel, clearance, known_collision
 from envs.kinematics.manipulability import manipulability
-from envs.simulation.kinematic import SimModel
+from envs.simulation.engine import SimModel
 from envs.world import World
 
 LIMIT_MARGIN = 1e-3  # [rad or m] a joint this near to a position limit stands at it

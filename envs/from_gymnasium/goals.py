@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from envs.from_gymnasium.adapter import GOAL_KEYS, GymnasiumEnv
+from td3_robot.vec_env import Step
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]  # achieved and desired goals (N, g) -> (N,)
 
@@ -91,34 +92,43 @@ class GoalGymnasiumEnv(GymnasiumEnv):
         name: str = "",
     ):
         super().__init__(vector_env, device, seed, name)
+        self.memory_dim = self.o_dim
         space = vector_env.single_observation_space
         o, g, _ = (int(np.prod(space[key].shape)) for key in GOAL_KEYS)
         self._achieved, self._desired = slice(o, o + g), slice(o + g, None)
         self._rules = rules
 
-    def achieved_goal(self, observation: Tensor) -> Tensor:
-        """(N, o_dim) -> the goals (N, g) that these observations would have reached."""
-        return observation[:, self._achieved]
+    def memory(self, arrived: bool = False) -> Tensor:
+        """See `GoalVecEnv.memory`: the observation."""
+        return self._arrived if arrived else self._now
+
+    def observe(self, memory: Tensor) -> Tensor:
+        """See `GoalVecEnv.observe`."""
+        return memory
+
+    def achieved_goal(self, memory: Tensor) -> Tensor:
+        """See `GoalVecEnv.achieved_goal`."""
+        return memory[:, self._achieved]
 
     def relabel(
-        self, state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor
+        self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Transitions as they would have been stored had `goal` (N, g) been their goal.
-
-        The rules are numpy's: on an accelerator this waits for the copy to the host.
-
-        Returns:
-            state, next_state (N, o_dim), reward (N,), terminated (N,) bool.
-        """
-        state, next_state = state.clone(), next_state.clone()
+        """See `GoalVecEnv.relabel`. The rules are numpy's: on an accelerator this waits for the copy to the host."""
+        state, next_state = memory.clone(), next_memory.clone()
         state[:, self._desired] = next_state[:, self._desired] = goal
         reward, terminated = self._rules(self.achieved_goal(next_state).cpu().numpy(), goal.cpu().numpy())
-        return (
-            state,
-            next_state,
-            torch.tensor(reward, device=state.device),
-            torch.tensor(terminated, device=state.device),
-        )
+        paid = (torch.tensor(values, device=state.device) for values in (reward, terminated))
+        return state, next_state, *paid
+
+    def _start(self, stream: int | None) -> Tensor:
+        self._now = self._arrived = super()._start(stream)
+        return self._now
+
+    def step(self, action: Tensor) -> Step:
+        """See `GymnasiumEnv.step`."""
+        step = super().step(action)
+        self._now, self._arrived = step.observation, step.next_observation
+        return step
 
     def close(self) -> None:
         """End the environments, and the one whose rules were asked."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from envs.robots.gripper import Gripper
+from td3_robot.errors import ConfigError
 
 OVERLAP = 0.01  # [m] by which pads and cube must overlap for a grasp, across and along the approach
 LEVEL = 0.5  # sine of the tilt up to which the closing direction counts as level for a grasp: 30 degrees
@@ -49,9 +50,19 @@ class Hand:
         return self.gap[2] - 2.0 * self.half
 
 
-def compile_hand(gripper: Gripper, half: float, device: torch.device | str = "cpu") -> Hand:
-    """A gripper that has pads, made ready for a cube of side 2 * half [m]."""
+def compile_hand(gripper: Gripper, cube: float, device: torch.device | str = "cpu") -> Hand:
+    """A gripper made ready for a cube of a side [m].
+
+    Raises:
+        ConfigError: its pads are unknown or too near together for the cube.
+    """
     pads = gripper.pads
+    if pads is None:
+        raise ConfigError(f"a cube to grasp needs the pads of gripper {gripper.name!r}, and its file has none")
+    shut, _, opened = pads.gap
+    if not shut < cube < opened:
+        limits = f"it opens from {shut:g} to {opened:g} m"
+        raise ConfigError(f"gripper {gripper.name!r} cannot grasp a cube of {cube:g} m: {limits}")
     axes = np.stack((np.cross(pads.closing, pads.approach), pads.closing, pads.approach), 1)
     return Hand(
         axes=torch.as_tensor(axes, dtype=torch.float32, device=device),
@@ -62,7 +73,7 @@ def compile_hand(gripper: Gripper, half: float, device: torch.device | str = "cp
         tip=pads.tip,
         finger=pads.finger,
         palm=tuple(pads.palm.tolist()),
-        half=half,
+        half=cube / 2.0,
     )
 
 

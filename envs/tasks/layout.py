@@ -1,24 +1,54 @@
-"""Names for the columns of what the policy sees."""
+"""What the policy sees, column by column."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from envs.world import World
+
+
+class Column(NamedTuple):
+    """A named part of the observation.
+
+    Attributes:
+        name: of the part.
+        width: how many elements it has.
+        tells_goal: whether another goal would change it, so that it has to be left out where goals are replaced.
+    """
+
+    name: str
+    width: int
+    tells_goal: bool = False
 
 
 class Layout:
-    """Names for the columns of an observation, in order.
+    """Columns in their order.
 
-    >>> Layout([("q", 7), ("goal", 3)])["goal"]
+    >>> Layout([Column("q", 7), Column("goal", 3)])["goal"]
     slice(7, 10, None)
     """
 
-    def __init__(self, parts: Iterable[tuple[str, int]]):
-        self._slices, start = {}, 0
-        for name, size in parts:
-            self._slices[name] = slice(start, start + size)
-            start += size
-        self.size = start
+    def __init__(self, columns: Iterable[Column]):
+        self.columns = tuple(columns)
+        self._slices, self.size = {}, 0
+        for column in self.columns:
+            self._slices[column.name] = slice(self.size, self.size + column.width)
+            self.size += column.width
 
     def __getitem__(self, name: str) -> slice:
         return self._slices[name]
 
     def __iter__(self):
         return iter(self._slices)
+
+
+def arm_columns(world: World) -> list[Column]:
+    """Those that every task begins with: `envs.o`, then the joints' velocities."""
+    n = len(world.model.qdlim)
+    return [Column("q", n), Column("drivers", len(world.model.driver_mimic)), Column("qd", n)]
+
+
+def transposed(J: Tensor, x: Tensor) -> Tensor:
+    """J^T x, (B, n), of J (B, m, n) and x (B, m): the joint motion along which x shrinks fastest."""
+    return sum(J[:, row] * x[:, row, None] for row in range(J.shape[1]))  # far faster than a strided sum

@@ -4,39 +4,25 @@ Success is the cube within `tolerance` of the goal at the end of the episode; no
 in envs/simulation/grasp.py; the whole task is described in docs/pick_place.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from envs.controllers.pointing_down import joints_pointing_down
-from envs.robots import Robot
 from envs.simulation import grasp
-from envs.simulation.grasp import Hand
-from envs.simulation.kinematic import batched_o
-from envs.tasks.layout import Layout
+from envs.simulation.engine import batched_o
+from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.measures import Measure
+from envs.tasks.registry import register_task
+from envs.tasks.shapes import Shape, cube_shape
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
-from td3_robot.errors import ConfigError
 
 CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
 
 
-@dataclass(frozen=True)
-class GraspWorld(World):
-    """A world with a hand in it.
-
-    Attributes:
-        hand: the gripper's pads, and the cube's size.
-        held_driver: driver coordinate of the gripper with the cube between its pads [rad or m].
-        grasp_height: of the TCP over the table where it grasps the cube that lies there [m].
-    """
-
-    hand: Hand = None
-    held_driver: float = 0.0
-    grasp_height: float = 0.0
-
-
+@register_task("pick_place")
 @dataclass(frozen=True)
 class PickPlace(Task):
     """The constants of the task; its values live in configs/tasks/pick_place.yaml.
@@ -90,34 +76,38 @@ class PickPlace(Task):
     error_unit: float
 
     moves_gripper = True
+    controllers = ("pick",)
+    measures = (
+        Measure("grasp_rate", "held", "any", "rate", "episodes with a grasp", "%"),
+        Measure("table_clearance_m", "table_clearance", "least", "least", "finger tips over the table", "mm"),
+    )
+    kept = ("goal", "object", "held")
 
-    def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> GraspWorld:
-        """See `Task.world`.
+    @property
+    def criterion(self) -> str:
+        """See `Task.criterion`."""
+        return f"the cube within {1000 * self.tolerance:g} mm of the goal at the end of the episode"
 
-        Raises:
-            ConfigError: the robot has no gripper, or one whose pads are unknown or too near together for the cube.
-        """
-        world, gripper = super().world(robot, device, collision), robot._gripper
-        if gripper.pads is None:
-            raise ConfigError(f"this task needs to know the pads of gripper {gripper.name!r}, and its file has none")
-        shut, _, opened = gripper.pads.gap
-        if not shut < self.cube < opened:
-            limits = f"it opens from {shut:g} to {opened:g} m"
-            raise ConfigError(f"gripper {gripper.name!r} cannot grasp a cube of {self.cube:g} m: {limits}")
-        hand = grasp.compile_hand(gripper, self.cube / 2.0, device)
-        height = max(hand.half, hand.tip + self.table_room)
-        return GraspWorld(**vars(world), hand=hand, held_driver=grasp.driver_of(hand, self.cube), grasp_height=height)
+    @property
+    def cube_side(self) -> float:
+        """See `Task.cube_side`."""
+        return self.cube
 
-    def layout(self, world: World) -> Layout:
+    def grasp_height(self, world: World) -> float:
+        """Of the TCP over the table where it grasps the cube that lies there [m]."""
+        return max(world.model.hand.half, world.model.hand.tip + self.table_room)
+
+    def columns(self, world: World) -> list[Column]:
         """See `observe`."""
-        n, drivers, k = len(world.model.qdlim), len(world.model.driver_mimic), world.model.position_joints
-        points = [(name, 3) for name in ("tcp", "approach", "closing", "goal", "object", "in_hand", "error", "way")]
-        rest = [("joint_way", k), ("joint_tilt", k - 1), ("room", 1), ("held", 1)]
-        return Layout([("q", n), ("drivers", drivers), ("qd", n), *points, *rest])
+        k = world.model.position_joints
+        told = {"goal", "error", "way", "joint_way"}
+        points = {name: 3 for name in ("tcp", "approach", "closing", "goal", "object", "in_hand", "error", "way")}
+        rest = {"joint_way": k, "joint_tilt": k - 1, "room": 1, "held": 1}
+        return [*arm_columns(world), *(Column(name, width, name in told) for name, width in (points | rest).items())]
 
     # Scenes -------------------------------------------------------------------------------------------------
 
-    def candidates(self, world: GraspWorld, count: int, generator: torch.Generator) -> Scene:
+    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Cubes and goals in the workspace that the hand, pointing down, can be at; found from home, within qlim."""
         count = min(count, CANDIDATES)
         draw = lambda *shape: torch.rand(count, *shape, generator=generator, device=world.device)  # noqa: E731
@@ -128,35 +118,18 @@ class PickPlace(Task):
         cube, goal = place(table), place(torch.where(draw() < 0.5, air, table))
         apart = torch.linalg.vector_norm(goal - cube, dim=1) >= self.least_way
         cube, goal = cube[apart], goal[apart]
-        lift = cube.new_tensor([0.0, 0.0, world.grasp_height - self.cube / 2.0])  # the hand's height over the cube's
-        q, reached = joints_pointing_down(world.model, world.hand, world.home.expand(len(cube), -1), cube + lift)
-        _, arrived = joints_pointing_down(world.model, world.hand, q, goal + lift)
+        over = self.grasp_height(world) - self.cube / 2.0  # the hand's height over the cube's
+        lift = cube.new_tensor([0.0, 0.0, over])
+        home = world.home.expand(len(cube), -1)
+        q, reached = joints_pointing_down(world.model, world.model.hand, home, cube + lift)
+        _, arrived = joints_pointing_down(world.model, world.model.hand, q, goal + lift)
         good = reached & arrived
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
         return {"goal": goal[good], "object": cube[good], "held": held[good]}
 
-    def advance(self, world: GraspWorld, before: Moment, after: Moment) -> Moment:
-        """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from shutting."""
-        hand, scene = world.hand, before.scene
-        free = after.state.gripper
-        gap_after = grasp.gap_of(hand, free)
-        cube, held, gap = grasp.move_cube(
-            hand,
-            before.T_be,
-            after.T_be,
-            scene["object"],
-            scene["held"],
-            grasp.gap_of(hand, before.state.gripper),
-            gap_after,
-        )
-        gripper = torch.where(gap > gap_after, world.held_driver, free)
-        return replace(
-            after, state=replace(after.state, gripper=gripper), scene={**scene, "object": cube, "held": held}
-        )
-
     # What the policy sees -----------------------------------------------------------------------------------
 
-    def observe(self, world: GraspWorld, moment: Moment) -> Tensor:
+    def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m]; approach and closing, the hand's directions in the base frame;
         goal and object [m]; in_hand, the cube from the TCP, across, closing and approach; error = goal - object; way,
         where the TCP is to go now, see `way` (these three in error_unit); joint_way = J_v^T way and joint_tilt, the
@@ -164,33 +137,34 @@ class PickPlace(Task):
         vertical; room between the pads beyond the cube's side, 1 when open; held, 0 or 1.
         """
         scene, state, model = moment.scene, moment.state, world.model
-        R_bg = grasp.hand_axes(world.hand, moment.T_be)
+        R_bg = grasp.hand_axes(world.model.hand, moment.T_be)
         approach, k = R_bg[:, :, 2], model.position_joints
         in_hand = grasp.in_hand(R_bg, moment.tcp, scene["object"]) / self.error_unit
         way = self.way(world, moment) / self.error_unit
         error = (scene["goal"] - scene["object"]) / self.error_unit
         J_v, J_w = moment.J[:, :3, :k], moment.J[:, 3:, :k]
-        joint_way = sum(J_v[:, axis] * way[:, axis, None] for axis in range(3))  # far faster than a strided sum
+        joint_way = transposed(J_v, way)
         tilt = J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2]  # J_w^T (approach x down)
-        room = (grasp.gap_of(world.hand, state.gripper) - self.cube) / world.hand.room
+        room = (grasp.gap_of(world.model.hand, state.gripper) - self.cube) / world.model.hand.room
         directions = (moment.tcp, approach, R_bg[:, :, 1], scene["goal"], scene["object"], in_hand, error, way)
         last = (joint_way, tilt[:, 1:], room[:, None], scene["held"][:, None].to(way.dtype))
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
 
-    def way(self, world: GraspWorld, moment: Moment) -> Tensor:
+    def way(self, world: World, moment: Moment) -> Tensor:
         """(B, 3) from the TCP to where it is to go now [m]: to the grasp, from above; with the cube, to the goal."""
         scene = moment.scene
         from_cube = moment.tcp - scene["object"]
         aside = torch.linalg.vector_norm(from_cube[:, :2], dim=1)
-        over = (self.descent * (aside - self.corridor)).clamp(0.0, self.hover) + world.grasp_height - self.cube / 2.0
+        over = (self.descent * (aside - self.corridor)).clamp(0.0, self.hover)
+        over = over + self.grasp_height(world) - self.cube / 2.0
         to_grasp = torch.cat((-from_cube[:, :2], (over - from_cube[:, 2])[:, None]), 1)
         return torch.where(scene["held"][:, None], scene["goal"] - scene["object"], to_grasp)
 
     # What it is paid for ------------------------------------------------------------------------------------
 
-    def outcome(self, world: GraspWorld, moment: Moment, action: Tensor) -> Outcome:
+    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`."""
-        scene, hand, driver = moment.scene, world.hand, moment.state.gripper
+        scene, hand, driver = moment.scene, world.model.hand, moment.state.gripper
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
         clearance = grasp.tip_height(hand, moment.T_be, driver)
         seen = Seen(
@@ -204,19 +178,13 @@ class PickPlace(Task):
         measures = {"object": scene["object"], "held": scene["held"], "table_clearance": clearance}
         return Outcome(distance < self.tolerance, distance, reward_terms(self, seen, action), measures)
 
-    # Hindsight ----------------------------------------------------------------------------------------------
+    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+        """The goal and the cube."""
+        return [*super().shapes(world, moment), cube_shape(moment.scene["object"][0], self.cube)]
 
-    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
+    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the cube is, (B, 3) [m]."""
-        return observation[:, self.layout(world)["object"]]
-
-    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
-        """See `Task.recall_scene`."""
-        held = observation[:, layout["held"]][:, 0] > 0.5
-        return super().recall_scene(world, layout, observation) | {
-            "object": observation[:, layout["object"]],
-            "held": held,
-        }
+        return moment.scene["object"]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.simulation.kinematic import batched_o
-from envs.tasks.layout import Layout
+from envs.simulation.engine import Command, batched_o
+from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 
 
+@register_task("reach")
 @dataclass(frozen=True)
 class Reach(Task):
     """The constants of the task; its values live in configs/tasks/reach.yaml.
@@ -39,20 +41,24 @@ class Reach(Task):
     stillness_scale: float
     error_unit: float
 
-    def layout(self, world: World) -> Layout:
+    @property
+    def criterion(self) -> str:
+        """See `Task.criterion`."""
+        return f"the TCP within {1000 * self.tolerance:g} mm of the goal at the end of the episode"
+
+    def columns(self, world: World) -> list[Column]:
         """See `observe`."""
-        n, drivers, k = len(world.model.qdlim), len(world.model.driver_mimic), world.model.position_joints
-        parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("goal", 3), ("error", 3), ("joint_error", k)]
-        return Layout(parts)
+        goal = [Column("goal", 3, True), Column("error", 3, True)]
+        return [*arm_columns(world), Column("tcp", 3), *goal, Column("joint_error", world.model.position_joints, True)]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Goals (k, 3) [m]: TCP positions of uniformly random joint positions, if they lie in the workspace."""
         tcp = kinematics.fkine(world.model.chain, world.random_q(count, generator))[:, :3, 3]
         return {"goal": tcp[world.in_workspace(tcp)]}
 
-    def grip(self, world: World, moment: Moment, action: Tensor) -> Tensor:
-        """Open on the way, shut at the goal, so that arrival can be seen."""
-        return (distance(moment) > self.tolerance).to(action.dtype)
+    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+        """The gripper is open on the way and shut at the goal, so that arrival can be seen."""
+        return Command(action, (distance(moment) > self.tolerance).to(action.dtype))
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; and
@@ -61,17 +67,17 @@ class Reach(Task):
         tcp, goal = moment.tcp, moment.scene["goal"]
         error = (goal - tcp) / self.error_unit
         J_v = moment.J[:, :3, : world.model.position_joints]
-        joint_error = sum(J_v[:, axis] * error[:, axis, None] for axis in range(3))  # far faster than a strided sum
-        return torch.cat((batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, joint_error), 1)
+        parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, transposed(J_v, error))
+        return torch.cat(parts, 1)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`."""
         d = distance(moment)
         return Outcome(d < self.tolerance, d, reward_terms(self, d, action))
 
-    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
+    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the TCP is, (B, 3) [m]."""
-        return observation[:, self.layout(world)["tcp"]]
+        return moment.tcp
 
 
 def distance(moment: Moment) -> Tensor:

@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import Nearest, Obstacles, nearest
+from envs.collision import Nearest, nearest
 from envs.controllers.reactive import reactive
 from envs.tasks import scenes
-from envs.tasks.layout import Layout
+from envs.tasks.layout import Column
+from envs.tasks.measures import Measure
 from envs.tasks.reach import Reach, distance, reward_terms
+from envs.tasks.registry import register_task
+from envs.tasks.shapes import Shape, obstacle_shapes
 from envs.tasks.task import Outcome
-from envs.world import GROUND, Moment, Scene, World, obstacles_of
+from envs.world import GROUND, Moment, Scene, World
 from td3_robot.errors import ConfigError
 
 ROUNDS = 20  # of drawing before giving up; for most arms one does
@@ -24,6 +27,7 @@ SELF_MARGIN = 0.005  # clearance of the arm from itself and the ground at start 
 AT_VIA = 0.15  # a teacher goes on to the solution when every joint is this near to via [rad]
 
 
+@register_task("reach_avoid")
 @dataclass(frozen=True)
 class ReachAvoid(Reach):
     """The constants of the task; its values live in configs/tasks/reach_avoid.yaml. Those of `Reach`, and:
@@ -53,16 +57,21 @@ class ReachAvoid(Reach):
 
     needs_collision = True
     fresh_scenes = 0.1  # a scene takes as long to draw as some ten steps of its arm
+    measures = (Measure("collision_free_rate", "contact", "none", "rate", "episodes without contact", "%"),)
+    kept = ("goal", "spheres", "boxes", "walls", "clearance", "gradient")
 
-    def layout(self, world: World) -> Layout:
+    @property
+    def criterion(self) -> str:
+        """See `Task.criterion`."""
+        return f"{super().criterion}, and no contact before"
+
+    def columns(self, world: World) -> list[Column]:
         """See `observe`."""
-        reach = super().layout(world)
-        parts = [(name, reach[name].stop - reach[name].start) for name in reach]
         moving, pushed = len(moving_links(world)), len(pushed_joints(world))
-        parts += [("nearness", len(world.collision.links) + 1), ("closing", moving), ("push", pushed)]
-        parts += [("reactive", len(world.model.qdlim))]
-        parts += [("spheres", 5 * scenes.SPHERES), ("boxes", 9 * scenes.BOXES), ("walls", 5 * scenes.WALLS)]
-        return Layout(parts)
+        sensed = [Column("nearness", len(world.collision.links) + 1), Column("closing", moving), Column("push", pushed)]
+        slots = {"spheres": 5 * scenes.SPHERES, "boxes": 9 * scenes.BOXES, "walls": 5 * scenes.WALLS}
+        shown = [Column(name, width) for name, width in slots.items()]
+        return [*super().columns(world), *sensed, Column("reactive", len(world.model.qdlim), True), *shown]
 
     # Scenes -------------------------------------------------------------------------------------------------
 
@@ -70,8 +79,7 @@ class ReachAvoid(Reach):
         """Scenes with a known free way.
 
         `solution` (k, n) is a configuration with the TCP at the goal and `via` (k, n) one on the way to it, both for
-        a teacher and not shown to the policy; `passed`, whether the latter is behind. `clearance` and the like are what
-        is nearest, as after every step.
+        a teacher and not shown to the policy; `passed`, whether the latter is behind.
 
         Raises:
             ConfigError: none was found.
@@ -93,9 +101,7 @@ class ReachAvoid(Reach):
         detour, obstacles = scenes.draw_obstacles(world, detour, self.margin, self.path_margin, self.spread, generator)
         scene = {**vars(detour), **vars(obstacles)}
         goal = kinematics.fkine(world.model.chain, scene["solution"])[:, :3, 3]
-        none = torch.zeros(len(goal), dtype=torch.bool, device=world.device)
-        at_rest = torch.zeros_like(scene["start"])
-        return {"goal": goal, **scene, **self._sense(world, scene["start"], at_rest, scene), "passed": none}
+        return {"goal": goal, **scene, "passed": torch.zeros(len(goal), dtype=torch.bool, device=world.device)}
 
     def _draw_detour(self, world: World, solution: Tensor, generator: torch.Generator) -> scenes.Detour:
         """Free ways from around home to those of the configurations (B, n) to which one was found."""
@@ -109,43 +115,43 @@ class ReachAvoid(Reach):
         detour = detour[scenes.free_space(world, torch.stack((detour.start, detour.solution))) > SELF_MARGIN]
         return detour[scenes.free_space(world, detour.points()) > SELF_MARGIN]
 
-    def _sense(self, world: World, q: Tensor, qd: Tensor, scene: Scene) -> Scene:
-        """What is near: clearance (B, L + 1) of each link and of the arm to itself [m], with its gradient (B, L + 1, n)
-        [m/rad]; nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `moving_links` closing (B, k),
-        how fast that rises [1/s], and push (B, m), the joint motion by which it falls fastest, times `repulsion`, of
-        the joints that move the link.
+    def sense(self, world: World, moment: Moment) -> Moment:
+        """Look for what is near: `clearance` (B, L + 1) of each link and of the arm to itself [m], and its `gradient`
+        (B, L + 1, n) [m/rad].
         """
-        found = nearest(world.collision, q, obstacles_of(scene), GROUND)
-        nearness = torch.exp(-found.distance.clamp(min=-self.repulsion) / self.repulsion)
-        push = nearness[:, :, None] * found.gradient
-        closing = -(push[:, moving_links(world)] @ qd[:, :, None])[:, :, 0] / self.repulsion
-        push = push.flatten(1)[:, pushed_joints(world)]
-        here = {"clearance": found.distance, "gradient": found.gradient}
-        return {**here, "nearness": nearness, "closing": closing, "push": push}
+        found = nearest(world.collision, moment.state.q, moment.obstacles, GROUND)
+        return replace(moment, scene={**moment.scene, "clearance": found.distance, "gradient": found.gradient})
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
-        """What was found as the latest step ended."""
+        """What was found as the moment began."""
         return Nearest(moment.scene["clearance"], moment.scene["gradient"])
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """Look for what is near."""
-        scene = after.scene
-        sensed = self._sense(world, after.state.q, after.state.qd, scene)
-        passed = scene["passed"] | ((after.state.q - scene["via"]).abs().amax(1) < AT_VIA)
-        return replace(after, scene={**scene, **sensed, "passed": passed})
+        """Whether the way's corner is behind."""
+        there = (after.state.q - after.scene["via"]).abs().amax(1) < AT_VIA
+        return replace(after, scene={**after.scene, "passed": after.scene["passed"] | there})
 
     # Observation --------------------------------------------------------------------------------------------
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_sense`; reactive, the action of the
+        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_near`; reactive, the action of the
         `reactive` controller; then the obstacles, zeros where there is none: spheres as centre - tcp and
         radius [sight], boxes as centre - tcp and half of each side [sight] and cosine and sine of twice the yaw, walls
         as normal and distance of the TCP [sight]; after each a 1, it is there.
         """
-        scene = moment.scene
-        sensed = (scene["nearness"], scene["closing"], scene["push"])
-        shown = (*sensed, self._reactive_action(world, moment), *self._show_obstacles(moment))
+        shown = (*self._near(world, moment), self._reactive_action(world, moment), *self._show_obstacles(moment))
         return torch.cat((super().observe(world, moment), *shown), 1)
+
+    def _near(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
+        """nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `moving_links` closing (B, k), how
+        fast that rises [1/s], and push (B, m), the joint motion by which it falls fastest, times `repulsion`, of the
+        joints that move the link.
+        """
+        near = self.nearest(world, moment)
+        nearness = torch.exp(-near.distance.clamp(min=-self.repulsion) / self.repulsion)
+        push = nearness[:, :, None] * near.gradient
+        closing = -(push[:, moving_links(world)] @ moment.state.qd[:, :, None])[:, :, 0] / self.repulsion
+        return nearness, closing, push.flatten(1)[:, pushed_joints(world)]
 
     def _reactive_action(self, world: World, moment: Moment) -> Tensor:
         """(B, n) in [-1, 1]."""
@@ -168,36 +174,9 @@ class ReachAvoid(Reach):
         there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.present(obstacles))
         return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, there)]
 
-    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
-        """The scene of `recall`: what `observe` made of it, undone; clearances are clamped as there."""
-        tcp = observation[:, layout["tcp"]][:, None]
-        shown = lambda name, size: observation[:, layout[name]].unflatten(1, (-1, size))  # noqa: E731
-        spheres, boxes, walls = shown("spheres", 5), shown("boxes", 9), shown("walls", 5)
-        half_yaw = torch.atan2(boxes[:, :, 7], boxes[:, :, 6])[:, :, None] / 4.0
-        none = torch.zeros_like(half_yaw)
-        turn = (half_yaw.cos(), none, none, half_yaw.sin())
-        heights = (walls[:, :, :3] * tcp).sum(2, keepdim=True)
-        obstacles = Obstacles(
-            torch.cat((spheres[:, :, :3] * self.sight + tcp, spheres[:, :, 3:4] * self.sight), 2),
-            torch.cat((boxes[:, :, :3] * self.sight + tcp, boxes[:, :, 3:6] * self.sight, *turn), 2),
-            torch.cat((walls[:, :, :3], heights - walls[:, :, 3:4] * self.sight), 2),
-        )
-        obstacles = scenes.park(obstacles, *(rows[:, :, -1] > 0.5 for rows in (spheres, boxes, walls)))
-        return {
-            **super().recall_scene(world, layout, observation),
-            **vars(obstacles),
-            **self._recall_sensed(world, layout, observation),
-        }
-
-    def _recall_sensed(self, world: World, layout: Layout, observation: Tensor) -> Scene:
-        """What `_sense` found, with the gradient of links that stand still left at nothing."""
-        sensed = {name: observation[:, layout[name]] for name in ("nearness", "closing", "push")}
-        nearness, push = sensed["nearness"].clamp_min(1e-6), sensed["push"]
-        links, moving = nearness.shape[1], pushed_joints(world)
-        gradient = push.new_zeros(len(push), links * len(world.model.qdlim))
-        gradient[:, moving] = push
-        gradient = gradient.unflatten(1, (links, -1)) / nearness[:, :, None]
-        return {"clearance": -self.repulsion * nearness.log(), "gradient": gradient, **sensed}
+    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+        """The goal and the obstacles."""
+        return [*super().shapes(world, moment), *obstacle_shapes(moment.obstacles, world.workspace)]
 
     # Reward -------------------------------------------------------------------------------------------------
 

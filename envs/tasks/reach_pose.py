@@ -13,14 +13,17 @@ from torch import Tensor
 from envs import kinematics
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
-from envs.simulation.kinematic import batched_o
-from envs.tasks.layout import Layout
+from envs.simulation.engine import Command, batched_o
+from envs.tasks.layout import Column, arm_columns
+from envs.tasks.measures import Measure
+from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 
 NEAR_LIMIT = 0.2  # distance from a position limit at which the observation's `room` has fallen to 1/e [rad or m]
 
 
+@register_task("reach_pose")
 @dataclass(frozen=True)
 class ReachPose(Task):
     """The constants of the task; its values live in configs/tasks/reach_pose.yaml.
@@ -53,11 +56,22 @@ class ReachPose(Task):
     rotation_unit: float
     damping: float
 
-    def layout(self, world: World) -> Layout:
+    measures = (
+        Measure("final_rotation_error_deg", "rotation_error", "last", "quantiles", "final rotation error", "deg"),
+    )
+
+    @property
+    def criterion(self) -> str:
+        """See `Task.criterion`."""
+        angle = math.degrees(self.rotation_tolerance)
+        return f"the TCP within {1000 * self.tolerance:g} mm and {angle:.3g} degrees of the goal at the end"
+
+    def columns(self, world: World) -> list[Column]:
         """See `observe`."""
-        n, drivers = len(world.model.qdlim), len(world.model.driver_mimic)
-        parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("axes", 6), ("goal", 7), ("goal_axes", 6)]
-        return Layout([*parts, ("error", 3), ("rotation_error", 3), ("joint_error", n), ("beyond", n), ("room", n)])
+        n = len(world.model.qdlim)
+        goal = [("goal", 7), ("goal_axes", 6), ("error", 3), ("rotation_error", 3), ("joint_error", n), ("beyond", n)]
+        of_the_goal = [Column(name, width, True) for name, width in goal]
+        return [*arm_columns(world), Column("tcp", 3), Column("axes", 6), *of_the_goal, Column("room", n)]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """TCP poses of uniformly random joint positions, if they lie in the workspace.
@@ -70,9 +84,9 @@ class ReachPose(Task):
         T_be = T_be[inside]
         return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1), "solution": q[inside]}
 
-    def grip(self, world: World, moment: Moment, action: Tensor) -> Tensor:
-        """Open on the way, shut at the goal, so that arrival can be seen."""
-        return 1.0 - self._met(*errors(moment)).to(action.dtype)
+    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+        """The gripper is open on the way and shut at the goal, so that arrival can be seen."""
+        return Command(action, 1.0 - self._met(*errors(moment)).to(action.dtype))
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m] and axes, the first two columns of its rotation matrix; goal
@@ -103,10 +117,9 @@ class ReachPose(Task):
     def _met(self, distance: Tensor, angle: Tensor) -> Tensor:
         return (distance < self.tolerance) & (angle < self.rotation_tolerance)
 
-    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
+    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """The TCP's pose, (B, 7)."""
-        T_be = kinematics.fkine(world.model.chain, observation[:, self.layout(world)["q"]])
-        return torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1)
+        return torch.cat((moment.tcp, to_quaternion(moment.T_be[:, :3, :3])), 1)
 
     def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
         """See `Task.goal_met`."""

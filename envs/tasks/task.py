@@ -1,20 +1,22 @@
 """What a task is: the episodes it draws, what the policy sees of them, and what it is paid for.
 
 A task holds constants and no state; its methods are pure functions of B arms at one moment. `ArmEnv` joins a task to
-the simulator.
+an engine. Adding one: docs/add_your_own_task.md.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from envs.collision import Nearest, compile_collision, nearest
 from envs.robots import Robot
-from envs.simulation.kinematic import SimState, compile_robot
-from envs.tasks.layout import Layout
-from envs.world import GROUND, Moment, Scene, World, moment_of
-from td3_robot.errors import ConfigError
+from envs.simulation.engine import Command, compile_robot
+from envs.tasks.layout import Column
+from envs.tasks.measures import Measure
+from envs.tasks.shapes import Shape, goal_shapes
+from envs.world import GROUND, Moment, Scene, World
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Task:
-    """What all tasks have in common; each is a subclass whose values live in configs/tasks/NAME.yaml.
+    """What all tasks have in common; each is a subclass whose values live in a YAML file.
 
     Attributes:
         dt: control period [s].
@@ -52,10 +54,28 @@ class Task:
     start_spread: float
     tolerance: float
 
-    # Class attributes that a subclass may override; not constants of a file.
-    moves_gripper = False  # whether the action has one more element, the wanted opening of the gripper
-    needs_collision = False  # whether `World.collision` has to be there
-    fresh_scenes = 1.0  # share of episodes with a scene that was never used before, see `ScenePool`
+    # What else there is to know of a kind of task; not constants of a file.
+    controllers: ClassVar[tuple[str, ...]] = ("rrmc", "neo", "reactive")  # those of envs/controllers that can do it
+    measures: ClassVar[tuple[Measure, ...]] = ()  # figures of its own
+    kept: ClassVar[tuple[str, ...]] = ("goal",)  # of the scene: what `observe` and `outcome` depend on
+    moves_gripper: ClassVar[bool] = False  # whether the action has one more element, the wanted opening of the gripper
+    needs_collision: ClassVar[bool] = False  # whether `World.collision` has to be there
+    fresh_scenes: ClassVar[float] = 1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
+
+    @property
+    def criterion(self) -> str:
+        """Of success, in words."""
+        return f"an error below {1000 * self.tolerance:g} mm at the end of the episode"
+
+    @property
+    def settle_steps(self) -> int:
+        """Control steps at the start of an episode whose errors do not count."""
+        return 0
+
+    @property
+    def cube_side(self) -> float | None:
+        """Side of the cube that is around [m]; None where there is none."""
+        return None
 
     def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:
         """The robot made ready for this task, with its capsules where the task or `collision` wants them.
@@ -63,14 +83,12 @@ class Task:
         Raises:
             ConfigError: the robot lacks what the task needs.
         """
-        if self.moves_gripper and robot._gripper is None:
-            raise ConfigError(f"this task needs a gripper, and robot {robot.name!r} has none")
         capsules = compile_collision(robot, device) if self.needs_collision or collision else None
         workspace = torch.as_tensor(robot.workspace, dtype=torch.float32, device=device)
-        return World(robot, compile_robot(robot, self.dt, device), workspace, capsules)
+        return World(robot, compile_robot(robot, self.dt, device, self.cube_side), workspace, capsules)
 
-    def layout(self, world: World) -> Layout:
-        """Names of the columns of `observe`: `o` first (`q`, `drivers`), then `qd`, and among the rest `goal`."""
+    def columns(self, world: World) -> list[Column]:
+        """Those of `observe`: `o` first (`q`, `drivers`), then `qd`, and among the rest `goal`."""
         raise NotImplementedError
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
@@ -80,31 +98,33 @@ class Task:
         """
         raise NotImplementedError
 
-    def grip(self, world: World, moment: Moment, action: Tensor) -> Tensor | None:
-        """(B,) wanted opening of the gripper during the next step in [0, 1], 1 is open; None leaves it as it is.
+    # A control step -----------------------------------------------------------------------------------------
+
+    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+        """What the arms are told by actions (B, a_dim) in [-1, 1]; by default the gripper's comes last, if any."""
+        if self.moves_gripper:
+            return Command(action[:, :-1], (action[:, -1] + 1.0) / 2.0)
+        return Command(action)
+
+    def advance(self, world: World, before: Moment, after: Moment) -> Moment:
+        """What a control step does to the scene beyond what the engine does, a goal's motion for one.
 
         Args:
-            action: (B, a_dim) in [-1, 1].
+            before: as the step began.
+            after: the engine has moved arms and objects; the rest of the scene is still the one of `before`.
         """
-        if self.moves_gripper:
-            return (action[:, -1] + 1.0) / 2.0
-        return None
+        return after
+
+    def sense(self, world: World, moment: Moment) -> Moment:
+        """A new moment with what is worked out of it once, for all that follows."""
+        return moment
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
         return nearest(world.collision, moment.state.q, moment.obstacles, GROUND)
 
-    def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """What a control step does beyond moving the arm: `after` with its scene, and perhaps its gripper, changed.
-
-        Args:
-            before: as the step began.
-            after: the arm has moved; the scene is still the one of `before`.
-        """
-        return after
-
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """What the policy sees, (B, o_dim); its columns are those of `layout`."""
+        """What the policy sees, (B, o_dim); see `columns`."""
         raise NotImplementedError
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
@@ -115,32 +135,19 @@ class Task:
         """
         raise NotImplementedError
 
-    # Hindsight ----------------------------------------------------------------------------------------------
+    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+        """What to draw around the first arm of a moment."""
+        return goal_shapes(moment.scene["goal"][0])
 
-    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
-        """The goal (B, g) that would have been met in these observations (B, o_dim)."""
+    # Other goals --------------------------------------------------------------------------------------------
+
+    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
+        """The goal (B, g) that a moment would have met."""
         raise NotImplementedError
 
     def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
         """Whether goals (B, g) count as reached by what was achieved (B, g), so far as goals alone tell; (B,) bool."""
         return torch.linalg.vector_norm(desired - achieved, dim=1) < self.tolerance
-
-    def recall(self, world: World, observation: Tensor) -> Moment:
-        """The moment that `observe` showed, as far as observation, reward and success depend on it."""
-        layout, model = self.layout(world), world.model
-        grip = observation[:, layout["drivers"]]
-        mimic = model.driver_mimic
-        state = SimState(
-            observation[:, layout["q"]],
-            observation[:, layout["qd"]],
-            grip[:, 0] / mimic[0] if len(mimic) else observation.new_zeros(len(observation)),
-        )
-        steps = torch.zeros(len(observation), dtype=torch.long, device=observation.device)
-        return moment_of(world, state, self.recall_scene(world, layout, observation), steps)
-
-    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
-        """The scene of `recall`."""
-        return {"goal": observation[:, layout["goal"]]}
 
     def goal_before(self, before: Moment, goal: Tensor) -> Tensor:
         """The goal (B, g) one step before it was `goal` (B, g), for goals that move; by default they stand still."""

@@ -11,8 +11,12 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.simulation.kinematic import batched_o
-from envs.tasks.layout import Layout
+from envs.simulation.engine import Command, batched_o
+from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.measures import Measure
+from envs.tasks.reach import distance
+from envs.tasks.registry import register_task
+from envs.tasks.shapes import Shape, path_shape
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
@@ -20,6 +24,7 @@ from td3_robot.errors import ConfigError
 COARSE, DENSE = 16, 128  # samples of a loop: to drop the hopeless ones early, and to measure its length
 
 
+@register_task("track")
 @dataclass(frozen=True)
 class Track(Task):
     """The constants of the task; its values live in configs/tasks/track.yaml.
@@ -50,6 +55,9 @@ class Track(Task):
     action_weight: float
     error_unit: float
 
+    measures = (Measure("tracking_error_m", "position_error", "steps", "quantiles", "tracking error", "mm"),)
+    kept = ("goal", "goal_velocity", "error_sum")
+
     def __post_init__(self):
         if self.settle_steps >= self.horizon:
             length = self.horizon * self.dt
@@ -60,11 +68,17 @@ class Track(Task):
         """Errors count after this many control steps."""
         return round(self.settle / self.dt)
 
-    def layout(self, world: World) -> Layout:
+    @property
+    def criterion(self) -> str:
+        """See `Task.criterion`."""
+        return f"a mean error of at most {1000 * self.tolerance:g} mm after the first {self.settle:g} s"
+
+    def columns(self, world: World) -> list[Column]:
         """See `observe`."""
-        n, drivers, k = len(world.model.qdlim), len(world.model.driver_mimic), world.model.position_joints
-        parts = [("q", n), ("drivers", drivers), ("qd", n), ("tcp", 3), ("goal", 3), ("error", 3)]
-        return Layout([*parts, ("goal_velocity", 3), ("joint_error", k), ("joint_goal_velocity", k)])
+        k = world.model.position_joints
+        goal = [Column("goal", 3, True), Column("error", 3, True), Column("goal_velocity", 3)]
+        along = [Column("joint_error", k, True), Column("joint_goal_velocity", k)]
+        return [*arm_columns(world), Column("tcp", 3), *goal, *along]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Loops that the arm can follow.
@@ -77,9 +91,9 @@ class Track(Task):
         goal, goal_velocity = path[:, 0], (path[:, 1] - path[:, 0]) / self.dt
         return {"path": path, "goal": goal, "goal_velocity": goal_velocity, "error_sum": path.new_zeros(len(path))}
 
-    def grip(self, world: World, moment: Moment, action: Tensor) -> Tensor:
-        """Shut on the goal, open elsewhere, so that it can be seen."""
-        return (distance(moment) > self.tolerance).to(action.dtype)
+    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+        """The gripper is shut on the goal and open elsewhere, so that it can be seen."""
+        return Command(action, (distance(moment) > self.tolerance).to(action.dtype))
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
         """The goal moves on, and the error before it did is added to the sum."""
@@ -104,7 +118,7 @@ class Track(Task):
         velocity = moment.scene["goal_velocity"] / self.error_unit
         J_v = moment.J[:, :3, : world.model.position_joints]
         parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, velocity)
-        return torch.cat((*parts, _transposed(J_v, error), _transposed(J_v, velocity)), 1)
+        return torch.cat((*parts, transposed(J_v, error), transposed(J_v, velocity)), 1)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0 before [m]."""
@@ -114,36 +128,24 @@ class Track(Task):
         success = (counted > 0) & (mean <= self.tolerance)
         return Outcome(success, d, reward_terms(self, d, action), {"tracking_error_mean": mean})
 
-    def achieved_goal(self, world: World, observation: Tensor) -> Tensor:
-        """Where the TCP is, (B, 3) [m]."""
-        return observation[:, self.layout(world)["tcp"]]
+    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+        """The goal and its loop."""
+        return [*super().shapes(world, moment), path_shape(moment.scene["path"][0].tolist())]
 
-    def recall(self, world: World, observation: Tensor) -> Moment:
-        """See `Task.recall`: as if this were the first step that counts, since earlier errors are not seen."""
-        moment = super().recall(world, observation)
-        return replace(moment, steps=torch.full_like(moment.steps, self.settle_steps + 1))
+    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
+        """Where the TCP is, (B, 3) [m]."""
+        return moment.tcp
 
     def goal_before(self, before: Moment, goal: Tensor) -> Tensor:
         """See `Task.goal_before`."""
         return goal - before.scene["goal_velocity"] * self.dt
 
-    def recall_scene(self, world: World, layout: Layout, observation: Tensor) -> Scene:
-        """See `Task.recall_scene`; with another goal the velocity stays, so the goal is one of a shifted loop."""
-        return {
-            "goal": observation[:, layout["goal"]],
-            "goal_velocity": observation[:, layout["goal_velocity"]] * self.error_unit,
-            "error_sum": observation.new_zeros(len(observation)),
-        }
-
-
-def distance(moment: Moment) -> Tensor:
-    """(B,) between TCP and goal [m]."""
-    return torch.linalg.vector_norm(moment.scene["goal"] - moment.tcp, dim=1)
-
-
-def _transposed(J_v: Tensor, x: Tensor) -> Tensor:
-    """J_v^T x, (B, k), of J_v (B, 3, k) and x (B, 3); far faster than a strided sum."""
-    return sum(J_v[:, axis] * x[:, axis, None] for axis in range(3))
+    def with_goal(self, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.with_goal`. The velocity stays, so the goal is one of a shifted loop; and as earlier errors are
+        those of another goal, this is as if the present step were the first that counts.
+        """
+        scene = {**moment.scene, "goal": goal, "error_sum": torch.zeros_like(goal[:, 0])}
+        return replace(moment, scene=scene, steps=torch.full_like(moment.steps, self.settle_steps + 1))
 
 
 def reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Tensor]:

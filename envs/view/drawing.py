@@ -10,7 +10,7 @@ from spatialmath import SE3
 from swift import DirectionalLight, HemisphereLight, Label
 
 from envs.robots import Robot
-from envs.view.scene import Shape, goal_shapes
+from envs.tasks.shapes import Shape, pose_shapes
 from envs.view.server import LocalSwift
 from td3_robot.errors import ViewerError
 
@@ -70,7 +70,7 @@ class Drawing:
             self._arms.append(_DrawnArm(self._swift, self._robot, GHOST))
         for drawn, arm in zip(self._arms, (Arm(frame.q, frame.gripper), *frame.ghosts)):
             drawn.place(arm)
-        self._place([*(() if frame.T_bt is None else goal_shapes(frame.T_bt)), *frame.shapes])
+        self._place([*(() if frame.T_bt is None else pose_shapes(frame.T_bt)), *frame.shapes])
         self._label.label = html.escape(frame.text)
         self._swift.step(frame.dt)
 

@@ -12,7 +12,6 @@ from envs.arm_env import ArmEnv
 from envs.view.drawing import GHOST, Arm, Frame
 from envs.view.live import SharedWeights
 from envs.view.recording import record
-from envs.view.scene import scene_shapes
 from envs.view.swift import SwiftViewer
 from envs.world import Moment
 
@@ -122,5 +121,5 @@ def _frame(env: ArmEnv, moment: Moment, number: int, error: Tensor, measures: di
     text = f"episode {number}, error {1000 * error.item():.1f} mm"
     if "rotation_error" in measures:
         text += f" and {math.degrees(measures['rotation_error'].item()):.1f} degrees"
-    state, shapes = moment.state, tuple(scene_shapes(env.task, env.world, moment))
+    state, shapes = moment.state, tuple(env.task.shapes(env.world, moment))
     return Frame(state.q[0].cpu().numpy(), state.gripper.item(), text=text, dt=env.task.dt, shapes=shapes)

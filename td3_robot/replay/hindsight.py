@@ -15,17 +15,20 @@ from td3_robot.replay.buffer import Batch, ReplayBuffer
 STRATEGIES = HINDSIGHT[1:]
 
 Relabel = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
+Look = Callable[[Tensor], Tensor]  # memories (B, memory_dim) -> observations or goals (B, ...)
 
 
 class Hindsight:
     """Replaces the goals of some rows of a batch by goals achieved in the same episode; a `Reader`.
+
+    In place of observations the buffer holds memories, see `GoalVecEnv`: they are observed when they are drawn.
 
     The new goal is what the episode had achieved after a row that the strategy chooses (paper, section 4.5):
     `future`, uniformly among the drawn row and the later ones; `final`, the last one; `episode`, uniformly among
     all. An episode still running has the rows stored so far; one whose beginning is overwritten, those left.
 
     Args:
-        relabel, achieved_goal: see `GoalVecEnv`.
+        relabel, achieved_goal, observe: see `GoalVecEnv`.
         strategy: one of STRATEGIES.
         ratio: share of a batch that gets another goal, rounded to whole rows. The paper's k goals for each
             transition are k / (k + 1): 0.8 is its k = 4.
@@ -34,13 +37,15 @@ class Hindsight:
     def __init__(
         self,
         relabel: Relabel,
-        achieved_goal: Callable[[Tensor], Tensor],
+        achieved_goal: Look,
+        observe: Look,
         strategy: str = "future",
         ratio: float = 0.8,
     ):
         require("strategy", strategy, STRATEGIES)
         require("ratio", ratio, SHARE)
-        self.relabel, self.achieved_goal, self.strategy, self.ratio = relabel, achieved_goal, strategy, ratio
+        self.relabel, self.achieved_goal, self.observe = relabel, achieved_goal, observe
+        self.strategy, self.ratio = strategy, ratio
 
     # Episodes of each environment are numbered. A row knows the number of its episode, and a table the
     # time step of each episode's newest row; an episode begins right after the one before it. The slots can hold
@@ -93,11 +98,13 @@ class Hindsight:
 
     def read(self, buffer: ReplayBuffer, index: Tensor) -> Batch:
         """See `Reader.read`; as rows are drawn independently, it does not matter that the first get the goals."""
-        rows, at = buffer.read(index), buffer.columns
-        if count := round(self.ratio * len(index)):
-            goal = self.achieved_goal(buffer.read(self.goal_rows(buffer, index[:count]), at.next_state))
-            old = buffer.batch(rows[:count])
-            state, next_state, reward, terminated = self.relabel(old.state, old.action, old.next_state, goal)
-            rows[:count, at.state], rows[:count, at.next_state] = state, next_state
-            rows[:count, at.reward.start], rows[:count, at.terminated.start] = reward, terminated.to(rows.dtype)
-        return buffer.batch(rows)
+        kept, count = buffer.batch(buffer.read(index)), round(self.ratio * len(index))
+        old = Batch(*(part[count:] for part in kept[:5]))
+        old = old._replace(state=self.observe(old.state), next_state=self.observe(old.next_state))
+        if not count:
+            return old
+        goal = self.achieved_goal(buffer.read(self.goal_rows(buffer, index[:count]), buffer.columns.next_state))
+        memory, action, next_memory = kept.state[:count], kept.action[:count], kept.next_state[:count]
+        state, next_state, reward, terminated = self.relabel(memory, action, next_memory, goal)
+        new = (state, action, reward[:, None], next_state, terminated[:, None].to(reward.dtype))
+        return Batch(*(torch.cat(parts) for parts in zip(new, old)))

@@ -47,6 +47,7 @@ def make_replay(
     reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
     if options.hindsight != "none":
         reader = _hindsight(config, env)
+        shape = (shape[0], env.memory_dim, shape[2])
     return ReplayBuffer(options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader)
 
 
@@ -54,11 +55,12 @@ def _hindsight(config: Config, env: VecEnv | None) -> Hindsight:
     if not isinstance(env, GoalVecEnv):
         raise ConfigError(f"replay.hindsight {config.replay.hindsight} needs an environment with goals; this has none")
 
-    def relabel(state: Tensor, action: Tensor, next_state: Tensor, goal: Tensor):
-        state, next_state, reward, terminated = env.relabel(state, action, next_state, goal)
+    def relabel(memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor):
+        state, next_state, reward, terminated = env.relabel(memory, action, next_memory, goal)
         return state, next_state, shaped(reward, config.reward), terminated
 
-    return Hindsight(relabel, env.achieved_goal, config.replay.hindsight, config.replay.hindsight_ratio)
+    options = config.replay
+    return Hindsight(relabel, env.achieved_goal, env.observe, options.hindsight, options.hindsight_ratio)
 
 
 def require_gamma(replay: ReplayBuffer, gamma: float) -> None:

@@ -24,10 +24,15 @@ def tensors(step) -> dict[str, torch.Tensor]:
 
 def leaves(env) -> dict[str, torch.Tensor]:
     """Everything the environment's next step depends on, copied, with one name for each tensor."""
-    flat = {}
-    for name, value in env.state_dict().items():
-        flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-    return copy.deepcopy(flat)
+    return copy.deepcopy(dict(_leaves("", env.state_dict())))
+
+
+def _leaves(prefix: str, tree: dict):
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(f"{prefix}{name}.", value)
+        else:
+            yield prefix + name, value
 
 
 def same(left: dict, right: dict) -> bool:

@@ -18,15 +18,18 @@ from envs.controllers import make_baseline
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.adapter import GOAL_KEYS
 from envs.gymnasium_ids import KINDS, NAMESPACE, id_of, register
-from envs.registry import TASKS
 from envs.robots import robot_names, shipped_robots
-from envs.tasks.pool import ScenePool
+from envs.tasks.episodes import ScenePool
+from envs.tasks.registry import task_class, task_names
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import GoalVecEnv
 
 REACH = "td3_robot/PandaReach-v0"
-EVERY = ["td3_robot/PandaReachSparse-v0", *(id_of("panda", task, kind) for task in TASKS for kind in ("", "goal"))]
-GOALS = [id_of("panda", task, "goal") for task in TASKS]
+EVERY = [
+    "td3_robot/PandaReachSparse-v0",
+    *(id_of("panda", task, kind) for task in task_names() for kind in ("", "goal")),
+]
+GOALS = [id_of("panda", task, "goal") for task in task_names()]
 every_id = pytest.mark.parametrize("env_id", EVERY)
 every_goal = pytest.mark.parametrize("env_id", GOALS)
 
@@ -44,7 +47,7 @@ def actions(steps: int, num_envs: int = 1) -> torch.Tensor:
 
 def test_every_robot_and_task_has_an_id_of_each_kind():
     ours = {env_id for env_id in gym.registry if env_id.startswith(f"{NAMESPACE}/")}
-    easy = [task for task in TASKS if not TASKS[task].moves_gripper]
+    easy = [task for task in task_names() if not task_class(task).moves_gripper]
     assert {id_of(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS} <= ours
     assert id_of("panda", "reach") == REACH and REACH in ours
     assert id_of("frankie_omni", "reach_pose", "sparse") == "td3_robot/FrankieOmniReachPoseSparse-v0"
@@ -53,7 +56,7 @@ def test_every_robot_and_task_has_an_id_of_each_kind():
 
 def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
     for robot in shipped_robots():
-        for task in (task for task in TASKS if TASKS[task].moves_gripper):
+        for task in (task for task in task_names() if task_class(task).moves_gripper):
             try:
                 can = envs.make(robot, task).a_dim > 0
             except ConfigError:
@@ -122,35 +125,37 @@ def test_stable_baselines3_learns_from_hindsight_on_it():
 # Goals ------------------------------------------------------------------------------------------------------
 
 
-def side_by_side(env, arms, steps: int) -> list[tuple]:
+def side_by_side(env, arms, steps: int):
     """What a vector environment and the arms of envs.make give for the same random actions."""
     env.reset(seed=3), arms.reset(3)
     drawn = torch.rand(steps, arms.num_envs, arms.a_dim, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    return [(env.step(action.numpy()), arms.step(action)) for action in drawn]
+    for action in drawn:
+        yield env.step(action.numpy()), arms.step(action)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", task_names())
 def test_goal_environments_show_the_arms_of_envs_make(task):
     env, arms = gym.make_vec(id_of("panda", task, "goal"), num_envs=3), envs.make("panda", task, 3)
     rule = gym.make(id_of("panda", task, "goal")).unwrapped.compute_reward
     for (shown, reward, _, truncated, infos), step in side_by_side(env, arms, arms.task.horizon + 5):
         assert shown in env.observation_space
-        for seen, observation in ((shown, step.observation), *ended(infos, step)):
-            assert np.array_equal(seen["achieved_goal"], arms.achieved_goal(observation))
+        now, arrived = (arms.achieved_goal(arms.memory(arrived)) for arrived in (False, True))
+        for seen, observation, achieved in ((shown, step.observation, now), *ended(infos, step, arrived)):
+            torch.testing.assert_close(torch.from_numpy(seen["achieved_goal"]), achieved, rtol=1e-5, atol=1e-6)
             assert np.array_equal(seen["desired_goal"], observation[:, arms.layout["goal"]])
-        achieved, desired = arms.achieved_goal(step.next_observation), step.next_observation[:, arms.layout["goal"]]
+        achieved, desired = arrived, step.next_observation[:, arms.layout["goal"]]
         assert np.array_equal(reward, rule(achieved.numpy(), desired.numpy(), {}))
         assert np.array_equal(truncated, step.truncated)
 
 
-def ended(infos: dict, step) -> list[tuple]:
-    """The last observations of the episodes that ended in this step, and what they show."""
+def ended(infos: dict, step, achieved: torch.Tensor) -> list[tuple]:
+    """The last observations of the episodes that ended in this step, what they show and what was achieved."""
     if "final_obs" not in infos:
         return []
     rows = np.flatnonzero(infos["_final_obs"])
     assert np.array_equal(rows, np.flatnonzero(step.terminated | step.truncated))
     shown = {key: np.stack([infos["final_obs"][row][key] for row in rows]) for key in GOAL_KEYS}
-    return [(shown, step.next_observation[rows])]
+    return [(shown, step.next_observation[rows], achieved[rows])]
 
 
 @every_goal
@@ -164,7 +169,7 @@ def test_the_reward_is_that_of_the_goals_alone_however_many_at_once(env_id):
     assert (env.compute_reward(achieved, achieved + 0.1, None) == -1).all()
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", task_names())
 def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_nothing_else(task):
     """Or else hindsight would leave the old goal to be seen. Along episodes in which things are grasped."""
     arms = envs.make("panda", task, 30)
@@ -173,8 +178,12 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
     columns, moved = set(range(arms.o_dim)), set()
     for _ in range(arms.task.horizon - 1):
         observation = arms.step(policy(observation)).observation
-        other = arms.task.observe(arms.world, arms.task.with_goal(arms.moment, arms.goal.roll(1, 0)))
-        assert np.array_equal(view.show(other)["observation"], view.show(observation)["observation"])
+        moved_on = arms.task.with_goal(arms.moment, arms.goal.roll(1, 0))
+        other = arms.task.observe(arms.world, moved_on)
+        shown = [
+            view.show(seen, moment)["observation"] for seen, moment in ((other, moved_on), (observation, arms.moment))
+        ]
+        assert np.array_equal(*shown)
         moved |= set((other != observation).any(0).nonzero().squeeze(1).tolist())
     assert set(view._rest) == columns - moved
 
@@ -182,10 +191,10 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
 def test_make_gymnasium_gives_hindsight_on_it():
     env = make_gymnasium("td3_robot/PandaReachGoal-v0", 3)
     assert isinstance(env, GoalVecEnv)
-    state = env.reset(0)
-    step = env.step(torch.zeros(3, 7))
-    goal = env.achieved_goal(step.next_observation)
-    _, after, reward, terminated = env.relabel(state, torch.zeros(3, 7), step.next_observation, goal)
+    env.reset(0)
+    before, step = env.memory(), env.step(torch.zeros(3, 7))
+    after, goal = env.memory(arrived=True), env.achieved_goal(env.memory(arrived=True))
+    _, after, reward, terminated = env.relabel(before, torch.zeros(3, 7), after, goal)
     assert (reward == 0).all() and not terminated.any() and (step.reward == -1).all()
     assert torch.equal(after[:, -3:], goal)
 

@@ -11,6 +11,7 @@ from td3_robot.config import Config, ExplorationConfig, ReplayConfig, RewardConf
 from td3_robot.errors import ConfigError
 from td3_robot.replay import NStep, ReplayBuffer
 from td3_robot.replay.make import shaped
+from tests.td3_robot.remembering import RemembersObservations
 
 CONFIG = Config(
     envs=4,
@@ -36,7 +37,7 @@ def collect(point_env):
     return build
 
 
-class Goals:
+class Goals(RemembersObservations):
     """Makes the point's place its goal, which hindsight may move: reward 10 at the goal, -1 elsewhere."""
 
     def achieved_goal(self, observation):

@@ -21,7 +21,7 @@ def achieved_goal(observation):
 
 
 def ring(slots: int, envs: int, strategy: str = "future", ratio: float = 1.0, sampler=None) -> ReplayBuffer:
-    reader = Hindsight(relabel, achieved_goal, strategy, ratio)
+    reader = Hindsight(relabel, achieved_goal, lambda memory: memory, strategy, ratio)
     return ReplayBuffer(slots * envs, envs, 3, 1, "cpu", torch.Generator().manual_seed(0), sampler, reader)
 
 
@@ -204,7 +204,7 @@ def test_bad_options_are_refused():
     with pytest.raises(
         ConfigError, match=r"strategy must be one of future, final, episode, got 'futur'; did you mean 'future'\?"
     ):
-        Hindsight(relabel, achieved_goal, "futur")
+        Hindsight(relabel, achieved_goal, lambda memory: memory, "futur")
     for ratio in (-0.1, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="^ratio must be in"):
-            Hindsight(relabel, achieved_goal, ratio=ratio)
+            Hindsight(relabel, achieved_goal, lambda memory: memory, ratio=ratio)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from td3_robot.config import EvaluationConfig, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
+from tests.td3_robot.remembering import RemembersObservations
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -39,7 +40,7 @@ OPTIONS = {
 def goals(point_env):
     """The toy environment with goals: where the point is to be is in the observation."""
 
-    class PointGoals(point_env):
+    class PointGoals(RemembersObservations, point_env):
         o_dim = 5
 
         def _fresh(self):
@@ -54,7 +55,7 @@ def goals(point_env):
             done = (step.terminated | step.truncated)[:, None]
             new = torch.rand(self.num_envs, 2, generator=self.generator) * 1.8 - 0.9 if done.any() else goal
             self.observation = torch.cat((step.observation, torch.where(done, new, goal)), 1)
-            successor = torch.cat((step.next_observation, goal), 1)
+            self.arrived = successor = torch.cat((step.next_observation, goal), 1)
             reward = -torch.linalg.vector_norm(successor[:, :2] - goal, dim=1)
             return step._replace(observation=self.observation, next_observation=successor, reward=reward)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from envs.evaluation.report.trajectories import Trajectories
-from envs.simulation.kinematic import SimModel
+from envs.simulation.engine import SimModel
 
 COLOURS = ("#3d7eea", "#e07b2a", "#2f9e6e", "#a35fd0", "#8a8f98")  # by controller; legible on white and on black
 _INK = "#808182"  # stands for the page's colour of text until the page is written

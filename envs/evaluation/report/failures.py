@@ -7,7 +7,7 @@ import torch
 
 from envs.evaluation.metrics import LIMIT_MARGIN
 from envs.evaluation.report.trajectories import Trajectories
-from envs.simulation.kinematic import SimModel
+from envs.simulation.engine import SimModel
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def test_batched_equals_looped(name, task):
     env, single = envs.make("panda", task, num_envs=5, seed=3), envs.make("panda", task)
     batched, policy = make_baseline(name, env)(None), make_baseline(name, single)
     for row in range(env.num_envs):
-        single.episode(row, env)
+        single.moment = env.moment.each(lambda x, row=row: x[row : row + 1])
         torch.testing.assert_close(policy(None)[0], batched[row], atol=1e-4, rtol=1e-4)
 
 
@@ -147,8 +147,8 @@ def test_names(env):
 
 def test_who_cannot_grasp_is_told_apart_from_who_only_grasps(env):
     with pytest.raises(
-        ConfigError, match="'pick' only grasps; valid choices for this task: random, rrmc, neo, reactive$"
+        ConfigError, match="'pick' cannot do this task; valid choices for it: random, rrmc, neo, reactive$"
     ):
         make_baseline("pick", env)
-    with pytest.raises(ConfigError, match="'neo' does not grasp; valid choices for this task: random, pick$"):
+    with pytest.raises(ConfigError, match="'neo' cannot do this task; valid choices for it: random, pick$"):
         make_baseline("neo", envs.make("panda", "pick_place"))

@@ -8,13 +8,15 @@ import torch
 from torch.testing import assert_close
 
 import envs
+from envs.arm_env import ArmEnv
 from envs.collision import Nearest, Obstacles, clearance, compile_collision, nearest
 from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.halfspaces import brakes
-from envs.evaluation.replay import Replay
-from envs.registry import make_task
 from envs.robots import make_robot
-from envs.simulation.kinematic import SimState, reachable, rest, step
+from envs.simulation.engine import SimState, rest
+from envs.simulation.kinematic import reachable, step
+from envs.tasks.episodes import OneEpisode
+from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -165,7 +167,7 @@ def test_every_task_can_have_a_guard_that_knows_the_ground_and_the_arm(task):
 def test_a_replayed_episode_has_the_guard_too():
     env = envs.make("panda", "reach_avoid", 2, seed=9, guard=True)
     env.reset(9)
-    again = Replay(env, 0)
+    again = ArmEnv(env.robot, env.task, 1, "cpu", 0, guard=env.guard, episodes=OneEpisode(env.moment, 0))
     action = torch.ones(2, 7)
     assert_close(again.step(action[:1]).info["q"], env.step(action).info["q"][:1])
 

@@ -20,9 +20,10 @@ from envs.evaluation.metrics import (
 )
 from envs.kinematics import compile_ets, jacob0
 from envs.kinematics.manipulability import manipulability
-from envs.registry import make_task
 from envs.robots import make_robot
-from envs.simulation.kinematic import SimModel, compile_robot, rest, step
+from envs.simulation.engine import SimModel, compile_robot, rest
+from envs.simulation.kinematic import step
+from envs.tasks.registry import make_task
 
 DT = 0.1
 

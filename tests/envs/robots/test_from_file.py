@@ -10,10 +10,10 @@ import torch
 
 from envs.arm_env import ArmEnv
 from envs.kinematics import fkine, jacob0
-from envs.registry import make_task
 from envs.robots import Robot
 from envs.robots.from_file import home_pose, robot_from_file, workspace_box
 from envs.robots.urdf import load_urdf
+from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
 
 GANTRY = Path(__file__).parents[1] / "data" / "gantry.urdf"

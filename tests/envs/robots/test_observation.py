@@ -9,8 +9,8 @@ import torch
 import envs
 from envs.robots import make_robot
 from envs.robots.observation import o
-from envs.simulation.kinematic import SimState, batched_o, compile_robot
-from envs.tasks.layout import Layout
+from envs.simulation.engine import SimState, batched_o, compile_robot
+from envs.tasks.layout import Column, Layout
 
 
 def test_a_gripper_that_names_no_drivers_is_taken_for_a_robotiq():
@@ -58,7 +58,7 @@ def test_the_batch_sees_what_each_robot_sees():
 
 
 def test_a_layout_gives_every_column_one_name():
-    layout = Layout([("q", 7), ("drivers", 2), ("nothing", 0), ("goal", 3)])
+    layout = Layout([Column("q", 7), Column("drivers", 2), Column("nothing", 0), Column("goal", 3)])
     assert layout.size == 12 and list(layout) == ["q", "drivers", "nothing", "goal"]
     assert [layout[name] for name in layout] == [slice(0, 7), slice(7, 9), slice(9, 9), slice(9, 12)]
     with pytest.raises(KeyError):

@@ -24,7 +24,7 @@ FREE, HELD = torch.tensor([False]), torch.tensor([True])
 @pytest.fixture(scope="module")
 def hand():
     """The Panda's, whose pads are 17 mm wide and fingers 14.4 mm thick, ending 8.9 mm beyond the TCP."""
-    return grasp.compile_hand(make_gripper("panda_hand"), HALF)
+    return grasp.compile_hand(make_gripper("panda_hand"), 2 * HALF)
 
 
 def pose(x: float = 0.0, y: float = 0.0, z: float = 0.02, R: torch.Tensor = DOWN) -> torch.Tensor:
@@ -53,7 +53,7 @@ def near(value: torch.Tensor, *numbers: float) -> None:
 @pytest.mark.parametrize("name", ["panda_hand", "robotiq_2f_85"])
 def test_driver_and_gap_are_each_others_inverse(name):
     gripper = make_gripper(name)
-    made = grasp.compile_hand(gripper, HALF)
+    made = grasp.compile_hand(gripper, 2 * HALF)
     for gap in np.linspace(0.001, made.gap[2], 7):
         driver = grasp.driver_of(made, gap)
         assert grasp.gap_of(made, torch.tensor([driver])).item() == pytest.approx(gap, abs=1e-6)
@@ -77,7 +77,7 @@ def test_the_pads_of_the_2f_85_are_as_far_apart_as_in_its_urdf():
             T, link = link.A(position[link.name] if link.isjoint else 0.0).A @ T, link.parent
         return T[:3, 3]
 
-    made = grasp.compile_hand(gripper, HALF)
+    made = grasp.compile_hand(gripper, 2 * HALF)
     for driver in np.linspace(gripper.closed, gripper.opened, 9):
         apart = place("right_inner_finger_pad", driver) - place("left_inner_finger_pad", driver)
         expected = abs(apart @ gripper.pads.closing) - 0.00635 - 0.001
@@ -157,7 +157,7 @@ def test_at_the_end_of_a_step_nothing_overlaps():
     """500 random hands, tilted, turned and opened at random, pass the cube, each on a straight line."""
     generator = torch.Generator().manual_seed(0)
     draw = lambda low, high: low + (high - low) * torch.rand(500, generator=generator)  # noqa: E731
-    hand, zero = grasp.compile_hand(make_gripper("panda_hand"), HALF), torch.zeros(500)
+    hand, zero = grasp.compile_hand(make_gripper("panda_hand"), 2 * HALF), torch.zeros(500)
     angle, aside, speed, gap = draw(0, 2 * math.pi), draw(-0.05, 0.05), draw(0.005, 0.08), draw(0, 0.08)
     turn = torch.stack((torch.cos(angle), zero, zero, torch.sin(angle)), 1)
     tilt = draw(-0.1, 0.1)  # half of it; more, and finger and palm touch at once
@@ -293,7 +293,7 @@ def test_hands_in_a_batch_do_not_know_each_other(hand):
 
 def test_the_axes_of_the_hand_are_right_handed_whichever_way_it_closes():
     for name, closing in (("panda_hand", 1), ("robotiq_2f_85", 0)):
-        axes = grasp.compile_hand(make_gripper(name), HALF).axes
+        axes = grasp.compile_hand(make_gripper(name), 2 * HALF).axes
         torch.testing.assert_close(axes.T @ axes, torch.eye(3))
         assert torch.linalg.det(axes).item() == pytest.approx(1.0)
         assert axes[closing, 1] == 1.0 and axes[2, 2] == 1.0

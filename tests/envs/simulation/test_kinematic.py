@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from envs.kinematics import compile_ets
 from envs.robots import make_robot
 from envs.simulation import kinematic
-from envs.simulation.kinematic import SimModel, SimState, compile_robot, rest, step, stopping_speed
+from envs.simulation.engine import SimModel, SimState, compile_robot, rest
+from envs.simulation.kinematic import step, stopping_speed
 from td3_robot.errors import ConfigError
 
 EPS = 2.0**-23  # of float32

@@ -12,19 +12,20 @@ import torch
 
 import envs
 from envs.controllers.teachers import make_teacher
-from envs.registry import TASKS
 from envs.robots import make_robot, shipped_robots
 from envs.robots.observation import o
-from envs.tasks.pool import ScenePool
+from envs.tasks.episodes import ScenePool
+from envs.tasks.registry import make_task, task_names
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import GoalVecEnv
 from tests.envs.playing import actions, leaves, play, same, tensors, to_goal
 
-CASES = [*((robot, "reach") for robot in shipped_robots()), *(("panda", task) for task in TASKS if task != "reach")]
+CASES = [*((robot, "reach") for robot in shipped_robots())]
+CASES += [("panda", task) for task in task_names() if task != "reach"]
 everywhere = pytest.mark.parametrize(("robot", "task"), CASES)
 # In reach_avoid: a link that turns in place comes near to nothing by that; only one scene in a hundred has a ceiling.
 RARELY_CHANGING = {"push", "walls"}
-every_task = pytest.mark.parametrize("task", TASKS)
+every_task = pytest.mark.parametrize("task", task_names())
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def robot_named(name: str):
 
 
 def make(robot="panda", task="reach", num_envs=4, seed=0, sparse=False):
-    return envs.arm_env.ArmEnv(robot_named(robot), envs.registry.make_task(task), num_envs, "cpu", seed, sparse)
+    return envs.arm_env.ArmEnv(robot_named(robot), make_task(task), num_envs, "cpu", seed, sparse)
 
 
 def demonstrated(env) -> list[torch.Tensor]:
@@ -99,7 +100,7 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
         keep(f"step {t}", tensors(env.step(action)))
         state = env.state_dict()
         keep(f"scene {t}", state.pop("scene"))
-        keep(f"pool {t}", {name: value[:8] for name, value in state.pop("pool").items()})
+        keep(f"pool {t}", {name: value[:8] for name, value in state.pop("episodes").pop("pool").items()})
         keep(f"state {t}", state)
     env.reset(), env.reset(3)
     assert [name for name, value, copy in handed if not torch.equal(value, copy)] == []
@@ -213,22 +214,6 @@ def test_a_state_dict_round_trip_goes_on_exactly(task):
     assert torch.equal(env.reset(), other.reset())
 
 
-@every_task
-def test_one_arm_can_play_what_another_of_many_plays(task):
-    many, one = make(task=task, num_envs=5, seed=1), make(task=task, num_envs=1, seed=2)
-    play(many, 7)
-    expected = many.step(actions(many, 1)[0]).observation[3]
-    torch.testing.assert_close(one.episode(3, many)[0], expected)
-    for action in actions(many, many.task.horizon, seed=4):
-        step, whole = one.step(action[3:4]), many.step(action)
-        torch.testing.assert_close(step.next_observation[0], whole.next_observation[3], rtol=1e-3, atol=1e-4)
-        torch.testing.assert_close(step.reward[0], whole.reward[3], rtol=1e-3, atol=1e-3)
-        assert step.terminated[0] == whole.terminated[3] and step.truncated[0] == whole.truncated[3]
-        if step.terminated[0] | step.truncated[0]:
-            return
-    pytest.fail("the episode has no end")
-
-
 # Refused actions --------------------------------------------------------------------------------------------
 
 
@@ -261,30 +246,40 @@ def test_more_than_full_speed_is_full_speed(task):
         action[:, :n] = 1.0
         faster = action.clone()
         faster[:, :n] = 3.0
-        assert torch.equal(env.step(faster).info["q"], other.step(action).info["q"])
+        assert same(tensors(env.step(faster)), tensors(other.step(action)))  # and it costs no more
 
 
 # Goals that hindsight changes -------------------------------------------------------------------------------
 
 
 def transitions(env, steps: int = 5) -> tuple[torch.Tensor, ...]:
-    """The last of some steps: observation, action, successor and reward."""
+    """The last of some steps: memory, observation, action, memory and observation of the successor, reward."""
     observation = env.reset(1)
     for action in actions(env, steps):
-        state, step = observation, env.step(action)
+        before, state, step = env.memory(), observation, env.step(action)
         observation = step.observation
-    return state, action, step.next_observation, step.reward
+    return before, state, action, env.memory(arrived=True), step.next_observation, step.reward
+
+
+@everywhere
+def test_what_is_remembered_is_observed_as_it_was(robot, task):
+    env = make(robot, task)
+    assert isinstance(env, GoalVecEnv)
+    before, state, _, after, next_state, _ = transitions(env)
+    for memory, observation in ((before, state), (after, next_state)):
+        assert memory.shape == (4, env.memory_dim)
+        torch.testing.assert_close(env.observe(memory), observation, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(env.observe(memory[2:3]), observation[2:3], rtol=1e-4, atol=1e-5)
 
 
 @everywhere
 def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(robot, task):
     env = make(robot, task)
-    assert isinstance(env, GoalVecEnv)
     observation = env.reset(1)
     for action in actions(env, 5):
-        step = env.step(action)
+        before, step = env.memory(), env.step(action)
         goal = step.next_observation[:, env.layout["goal"]]
-        again = env.relabel(observation, action, step.next_observation, goal)
+        again = env.relabel(before, action, env.memory(arrived=True), goal)
         for mine, given in zip(again, (observation, step.next_observation, step.reward)):
             torch.testing.assert_close(mine, given, rtol=1e-4, atol=1e-5)
         assert torch.equal(again[3], step.terminated)
@@ -294,8 +289,8 @@ def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(robot, task):
 @every_task
 def test_what_was_achieved_meets_itself_and_nothing_far_away(task):
     env = make(task=task)
-    _, _, observation, _ = transitions(env)
-    achieved = env.achieved_goal(observation)
+    *_, after, _, _ = transitions(env)
+    achieved = env.achieved_goal(after)
     assert achieved.shape == env.goal.shape
     assert env.task.goal_met(achieved, achieved).all()
     away = achieved.clone()
@@ -308,14 +303,18 @@ def test_what_was_achieved_meets_itself_and_nothing_far_away(task):
 @every_task
 def test_relabelled_with_what_it_achieved_a_transition_sees_that_goal(task):
     env = make(task=task, sparse=True)
-    state, action, next_state, _ = transitions(env)
-    goal = env.achieved_goal(next_state)
-    before, after, reward, _ = env.relabel(state, action, next_state, goal)
-    goal_before = env.task.goal_before(env.task.recall(env.world, state), goal)
-    for seen, original, wanted in ((before, state, goal_before), (after, next_state, goal)):
+    env.reset(1)
+    for action in actions(env, 5):
+        moment, before, step = env.moment, env.memory(), env.step(action)
+        state, next_state = env.observe(before), step.next_observation
+    after = env.memory(arrived=True)
+    goal = env.achieved_goal(after)
+    seen_before, seen_after, reward, _ = env.relabel(before, action, after, goal)
+    goal_before = env.task.goal_before(moment, goal)
+    for seen, original, wanted in ((seen_before, state, goal_before), (seen_after, next_state, goal)):
         torch.testing.assert_close(seen[:, env.layout["goal"]], wanted)
         for name in ("q", "drivers", "qd"):
             assert torch.equal(seen[:, env.layout[name]], original[:, env.layout[name]])
     assert ((reward == 0) | (reward == -1)).all()
     if task in ("reach", "reach_pose"):  # elsewhere the past of the episode counts as well
-        assert (reward == 0).all() and (env.relabel(state, action, next_state, goal + 0.1)[2] == -1).all()
+        assert (reward == 0).all() and (env.relabel(before, action, after, goal + 0.1)[2] == -1).all()

@@ -11,9 +11,10 @@ from scipy.optimize import least_squares
 import envs
 from envs import kinematics
 from envs.arm_env import ArmEnv
-from envs.registry import make_task
 from envs.robots import make_robot
+from envs.simulation import grasp
 from envs.tasks.pick_place import Seen, reward_terms
+from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
 
 TASK = make_task("pick_place")
@@ -201,7 +202,7 @@ def test_the_cube_keeps_the_gripper_open_and_goes_with_the_hand(make, robot):
     env = make(robot, num_envs=8)
     grasped(env)
     assert env.moment.scene["held"].all()
-    torch.testing.assert_close(env.state.gripper, torch.full((8,), env.world.held_driver))
+    torch.testing.assert_close(env.state.gripper, torch.full((8,), grasp.driver_of(env.model.hand, TASK.cube)))
     offset = env.moment.T_be[:, :3, :3].mT @ (env.moment.scene["object"] - env.tcp)[:, :, None]
     action = 0.3 * actions(env, 10)
     action[:, :, -1] = -1
@@ -284,23 +285,25 @@ def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(make, robot, h
         grasped(env)
     action = 0.2 * actions(env, 1)[0]
     action[:, -1] = -1
-    state = env.task.observe(env.world, env.moment)
+    state, before = env.task.observe(env.world, env.moment), env.memory()
     step = env.step(action)
-    again = env.relabel(state, action, step.next_observation, env.goal)
+    again = env.relabel(before, action, env.memory(arrived=True), env.goal)
     for name, mine, other in zip(("state", "next", "reward"), again, (state, step.next_observation, step.reward)):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
-    assert torch.equal(env.achieved_goal(step.next_observation), env.moment.scene["object"])
+    assert torch.equal(env.achieved_goal(env.memory()), env.moment.scene["object"])
     assert (step.next_observation[:, env.layout["held"]] == holding).all()
 
 
 def test_relabelled_with_where_the_cube_came_to_lie_it_is_a_success(make):
     env = make()
-    state, action = env.reset(0), actions(env, 1)[0]
-    following = env.step(action).next_observation
-    goal = env.achieved_goal(following)
-    before, after, _, _ = env.relabel(state, action, following, goal)
+    env.reset(0)
+    kept, action = env.memory(), actions(env, 1)[0]
+    env.step(action)
+    arrived = env.memory(arrived=True)
+    goal = env.achieved_goal(arrived)
+    before, after, _, _ = env.relabel(kept, action, arrived, goal)
     assert (after[:, env.layout["error"]] == 0).all() and torch.equal(before[:, env.layout["goal"]], goal)
-    assert env.task.goal_met(env.achieved_goal(after), goal).all()
+    assert env.task.goal_met(after[:, env.layout["object"]], goal).all()
 
 
 # Refused ----------------------------------------------------------------------------------------------------

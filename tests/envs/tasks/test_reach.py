@@ -9,8 +9,9 @@ import yaml
 
 from envs import kinematics
 from envs.robots import make_robot
-from envs.simulation.kinematic import SimState
+from envs.simulation.engine import SimState
 from envs.tasks import reach
+from envs.tasks.layout import Layout
 from envs.tasks.reach import Reach
 from envs.values import CONFIGS
 from envs.world import moment_of
@@ -64,7 +65,7 @@ def test_at_any_distance_less_effort_is_better():
 def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
     world, moment = scene
     state, tcp, goal = moment.state, moment.tcp, moment.scene["goal"]
-    seen, layout = TASK.observe(world, moment), TASK.layout(world)
+    seen, layout = TASK.observe(world, moment), Layout(TASK.columns(world))
     assert seen.shape == (5, layout.size)
     assert torch.equal(seen[:, layout["q"]], state.q)
     torch.testing.assert_close(seen[:, layout["drivers"]], state.gripper[:, None].expand(5, 2))
@@ -78,7 +79,7 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
 def test_joint_error_is_the_steepest_way_to_the_goal(scene):
     """The gradient of minus half the squared distance, here by differences in float64; joint 7 only turns the hand."""
     world, moment = scene
-    goal, joint_error = moment.scene["goal"], TASK.observe(world, moment)[:, TASK.layout(world)["joint_error"]]
+    goal, joint_error = moment.scene["goal"], TASK.observe(world, moment)[:, Layout(TASK.columns(world))["joint_error"]]
     chain, q, h = world.model.chain.to(dtype=torch.float64), moment.state.q.double(), 1e-6
 
     def half_square(q):
@@ -96,10 +97,10 @@ def test_the_gripper_shuts_at_the_goal_and_only_there(scene):
     world, moment = scene
     away = torch.tensor([0.0, 0.0099, 0.0101, 0.5, 1.0])[:, None] * torch.tensor([0.0, 0.6, 0.8])
     moment = TASK.with_goal(moment, moment.tcp + away)
-    assert TASK.grip(world, moment, torch.zeros(5, 7)).tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
+    assert TASK.command(world, moment, torch.zeros(5, 7)).grip.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
 
 
 def test_without_a_gripper_the_observation_has_no_drivers():
     world = TASK.world(dataclasses.replace(make_robot("panda"), _gripper=None), "cpu")
-    layout = TASK.layout(world)
+    layout = Layout(TASK.columns(world))
     assert layout["drivers"] == slice(7, 7) and layout.size == 7 + 7 + 9 + 6

@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 
-from envs import kinematics, registry
+from envs import kinematics
 from envs.arm_env import ArmEnv
-from envs.registry import make_task
 from envs.robots import make_robot
-from envs.simulation.kinematic import SimState
+from envs.simulation.engine import SimState
 from envs.tasks import track
+from envs.tasks.registry import make_task, task_class
 from td3_robot.errors import ConfigError
 
 TASK = make_task("track")
@@ -222,7 +222,7 @@ def test_the_gripper_shuts_on_the_goal_and_only_there(env):
     for away, grip in ((0.0099, 0.0), (0.0101, 1.0)):
         goal = env.tcp + away * torch.tensor([0.0, 1.0, 0.0])
         moment = env.task.with_goal(env.moment, goal)
-        assert env.task.grip(env.world, moment, torch.zeros(6, 7)).tolist() == [grip] * 6
+        assert env.task.command(env.world, moment, torch.zeros(6, 7)).grip.tolist() == [grip] * 6
 
 
 # Hindsight --------------------------------------------------------------------------------------------------
@@ -232,9 +232,9 @@ def test_relabelled_with_its_own_goal_a_transition_looks_and_pays_as_it_did(env)
     """The goal moves in the step, and the earlier observation holds where it was."""
     for _ in range(24):
         before = env.step(act(env)).observation
-    action = act(env)
+    kept, action = env.memory(), act(env)
     step = env.step(action)
-    first, again, reward, _ = env.relabel(before, action, step.next_observation, env.goal)
+    first, again, reward, _ = env.relabel(kept, action, env.memory(arrived=True), env.goal)
     torch.testing.assert_close(first, before, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(again, step.next_observation, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(reward, step.reward, rtol=1e-4, atol=1e-5)
@@ -243,13 +243,14 @@ def test_relabelled_with_its_own_goal_a_transition_looks_and_pays_as_it_did(env)
 def test_a_relabelled_goal_keeps_its_velocity_and_is_judged_by_this_step_alone(panda):
     env = ArmEnv(panda, TASK, 6, "cpu", seed=0, sparse=True)
     for _ in range(30):
-        action = act(env)
+        before, action = env.memory(), act(env)
         step = env.step(action)
-    achieved = env.achieved_goal(step.next_observation)
+    arrived = env.memory(arrived=True)
+    achieved = env.achieved_goal(arrived)
     assert torch.equal(achieved, env.tcp)
     for away, paid in ((0.0099, 0.0), (0.0101, -1.0)):
         goal = achieved + away * torch.tensor([0.0, 0.0, 1.0])
-        _, after, reward, terminated = env.relabel(step.observation, action, step.next_observation, goal)
+        _, after, reward, terminated = env.relabel(before, action, arrived, goal)
         assert torch.equal(after[:, env.layout["goal"]], goal) and not terminated.any()
         assert reward.tolist() == [paid] * 6 and step.reward.tolist() == [-1.0] * 6
         columns = env.layout["goal_velocity"]
@@ -257,4 +258,4 @@ def test_a_relabelled_goal_keeps_its_velocity_and_is_judged_by_this_step_alone(p
 
 
 def test_it_is_registered():
-    assert registry.TASKS["track"] is track.Track
+    assert task_class("track") is track.Track

@@ -15,9 +15,9 @@ import pytest
 from spatialmath import SE3
 
 from envs.robots import make_robot
+from envs.tasks.shapes import Shape
 from envs.view.drawing import GHOST, Arm
 from envs.view.recording import find_chromium
-from envs.view.scene import Shape
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError
 

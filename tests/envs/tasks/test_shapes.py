@@ -6,8 +6,9 @@ import torch
 from spatialmath import UnitQuaternion
 
 import envs
+from envs.collision import Obstacles
 from envs.collision.obstacles import FAR
-from envs.view.scene import scene_shapes
+from envs.tasks.shapes import obstacle_shapes
 
 
 @pytest.fixture(scope="module")
@@ -15,11 +16,9 @@ def env():
     return envs.make("panda", "reach", num_envs=2)
 
 
-def shapes(env, **scene) -> list:
-    """Those of the first arm beside its goal, with what is added to its scene."""
-    moment = env.moment
-    moment = type(moment)(moment.state, moment.T_be, moment.J, moment.scene | scene, moment.steps)
-    return scene_shapes(env.task, env.world, moment)[1:]
+def shapes(env, **obstacles) -> list:
+    """Those of the first arm's obstacles."""
+    return obstacle_shapes(Obstacles(**obstacles), env.world.workspace)
 
 
 def two(*first) -> torch.Tensor:
@@ -28,14 +27,14 @@ def two(*first) -> torch.Tensor:
 
 
 def test_a_position_goal_is_a_sphere(env):
-    (goal,) = scene_shapes(env.task, env.world, env.moment)
+    (goal,) = env.task.shapes(env.world, env.moment)
     assert goal.kind == "sphere"
     np.testing.assert_allclose(goal.T_bs[:3, 3], env.goal[0])
 
 
 def test_a_pose_goal_has_axes_along_its_orientation():
     env = envs.make("panda", "reach_pose", num_envs=2)
-    axes, sphere = scene_shapes(env.task, env.world, env.moment)
+    axes, sphere = env.task.shapes(env.world, env.moment)
     assert (axes.kind, sphere.kind) == ("axes", "sphere")
     goal = env.goal[0].double().numpy()
     np.testing.assert_allclose(axes.T_bs[:3, :3], UnitQuaternion(goal[3:]).R, atol=1e-6)
@@ -81,7 +80,14 @@ def test_only_what_looks_another_way_is_another_shape(env):
     here, there = (shapes(env, spheres=two(x, 0.1, 0.3, 0.07))[0] for x in (0.4, 0.5))
     larger = shapes(env, spheres=two(0.4, 0.1, 0.3, 0.08))[0]
     assert here.look == there.look != larger.look
-    path = torch.rand(2, 9, 3)
-    (line,) = shapes(env, path=path)
-    assert line.kind == "line" and line.look != shapes(env, path=path + 0.1)[0].look
-    np.testing.assert_allclose(line.points, path[0])
+
+
+def test_a_moving_goal_has_its_path_and_a_cube_is_where_it_is():
+    env = envs.make("panda", "track", num_envs=2)
+    goal, line = env.task.shapes(env.world, env.moment)
+    assert (goal.kind, line.kind) == ("sphere", "line")
+    np.testing.assert_allclose(line.points, env.moment.scene["path"][0])
+    env = envs.make("panda", "pick_place", num_envs=2)
+    goal, cube = env.task.shapes(env.world, env.moment)
+    assert (goal.kind, cube.kind, cube.size) == ("sphere", "box", (0.04,) * 3)
+    np.testing.assert_allclose(cube.T_bs[:3, 3], env.moment.scene["object"][0])

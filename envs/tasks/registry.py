@@ -1,0 +1,78 @@
+"""Tasks by name. A task's file names it, and its constants stand in a YAML file; nothing else needs to know it."""
+
+import dataclasses
+import functools
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+
+from envs.tasks.task import Task
+from envs.values import CONFIGS, read_values
+from td3_robot.errors import ConfigError, unknown
+
+_tasks: dict[str, tuple[type[Task], Path]] = {}
+
+
+def register_task(name: str, constants: Path | None = None) -> Callable[[type[Task]], type[Task]]:
+    """Make a class known as the task `name`; a decorator.
+
+    Args:
+        constants: the YAML file of its values; None is configs/tasks/NAME.yaml.
+    """
+
+    def register(cls: type[Task]) -> type[Task]:
+        _tasks[name] = cls, constants or CONFIGS / "tasks" / f"{name}.yaml"
+        return cls
+
+    return register
+
+
+def task_names() -> list[str]:
+    """Every registered task."""
+    _load_own()
+    return sorted(_tasks)
+
+
+@functools.cache
+def _load_own() -> None:
+    """Import the modules beside this one, in which the tasks of this package register themselves."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"envs.tasks.{module.name}")
+
+
+def task_class(name: str) -> type[Task]:
+    """The class of a task.
+
+    Raises:
+        ConfigError: no such task.
+    """
+    if name not in task_names():
+        raise unknown("task", name, task_names())
+    return _tasks[name][0]
+
+
+def make_task(name: str) -> Task:
+    """A task with the constants of its file: exactly its fields, all of them numbers and none negative.
+
+    Raises:
+        ConfigError: no such task, or a constant that is missing, unknown or not such a number.
+    """
+    cls = task_class(name)
+    values, fields = read_values(_tasks[name][1]), {field.name: field.type for field in dataclasses.fields(cls)}
+    for key in values:
+        if key not in fields:
+            raise unknown(f"constant of task {name!r}", key, fields)
+    constants = {key: _number(name, key, kind, values.get(key)) for key, kind in fields.items()}
+    for key in ("dt", "horizon", "tolerance"):
+        if constants[key] == 0:
+            raise ConfigError(f"task {name!r}: {key} must be positive, got 0")
+    return cls(**constants)
+
+
+def _number(task: str, key: str, kind: type, value: object) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < math.inf or (kind is int and value != int(value)):
+        raise ConfigError(f"task {task!r}: {key} must be a number and not negative, got {value!r}")
+    return kind(value)

@@ -1,0 +1,106 @@
+"""What a scene looks like: plain descriptions of shapes to draw."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.collision import Obstacles
+from envs.collision.obstacles import FAR
+from envs.kinematics.rotations import to_matrix
+
+Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
+
+GOAL = (1.0, 0.55, 0.1, 1.0)
+OBSTACLE = (0.75, 0.2, 0.25, 0.55)
+WALL = (0.75, 0.2, 0.25, 0.25)  # so large that all else is behind it
+CUBE = (0.15, 0.45, 0.85, 1.0)
+PATH = (1.0, 0.8, 0.45, 1.0)
+_WALL_THICKNESS = 0.01  # [m] of the sheet that stands for a half space
+_PATH_RADIUS = 0.002  # [m]
+
+
+class Shape(NamedTuple):
+    """One thing to draw.
+
+    `kind` and `size` [m] are "sphere" and its radius, "box" and its three sides, "axes" and their length, or "line"
+    and its radius.
+    """
+
+    kind: str
+    size: tuple[float, ...]
+    colour: Colour  # axes have their own
+    T_bs: np.ndarray  # (4, 4) pose in the base frame
+    points: tuple[tuple[float, float, float], ...] = ()  # of a line, in the shape's frame [m]
+
+    @property
+    def look(self) -> tuple:
+        """All but the pose: where it stays the same, a shape has only moved."""
+        return self.kind, self.size, self.colour, self.points
+
+    def see_through(self, opacity: float) -> "Shape":
+        """The same with less opacity, a share in [0, 1] of what it has."""
+        return self._replace(colour=(*self.colour[:3], opacity * self.colour[3]))
+
+    def same(self, other: "Shape") -> bool:
+        """Whether it looks like another and is where that is."""
+        return self.look == other.look and np.array_equal(self.T_bs, other.T_bs)
+
+
+def goal_shapes(goal: Tensor) -> list[Shape]:
+    """A goal: a position (3,) [m], or a pose (7,) with a quaternion wxyz after it; in the base frame."""
+    return pose_shapes(pose(goal[:3], goal[3:]))[0 if len(goal) == 7 else 1 :]
+
+
+def pose_shapes(T_bt: np.ndarray) -> list[Shape]:
+    """A goal pose (4, 4) in the base frame: its axes, and a ball at their origin."""
+    return [Shape("axes", (0.12,), GOAL, T_bt), Shape("sphere", (0.018,), GOAL, T_bt)]
+
+
+def obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
+    """The obstacles around the first arm, the spare ones that are parked at `FAR` left out."""
+    there = lambda rows, place: [] if rows is None else [row for row in rows[0] if _near(row[place])]  # noqa: E731
+    spheres = [Shape("sphere", (row[3].item(),), OBSTACLE, pose(row[:3])) for row in there(obstacles.spheres, slice(3))]
+    boxes = [
+        Shape("box", tuple((2.0 * row[3:6]).tolist()), OBSTACLE, pose(row[:3], row[6:]))
+        for row in there(obstacles.boxes, slice(3))
+    ]
+    corners = workspace.double().cpu().numpy()
+    walls = there(obstacles.walls, slice(3, 4))
+    return spheres + boxes + [_wall(row[:3].double().cpu().numpy(), row[3].item(), corners) for row in walls]
+
+
+def cube_shape(position: Tensor, side: float) -> Shape:
+    """A level cube with its centre at a position (3,) [m]."""
+    return Shape("box", (side,) * 3, CUBE, pose(position))
+
+
+def path_shape(points: Iterable[Iterable[float]]) -> Shape:
+    """A line through positions (K, 3) in the base frame [m]."""
+    return Shape("line", (_PATH_RADIUS,), PATH, np.eye(4), tuple(map(tuple, points)))
+
+
+def pose(position: Tensor, quaternion: Tensor = ()) -> np.ndarray:
+    """(4, 4) of a position (3,) [m] and a unit quaternion (4,), wxyz, or none."""
+    T = torch.eye(4, dtype=torch.float64)
+    T[:3, 3] = position
+    if len(quaternion):
+        T[:3, :3] = to_matrix(quaternion[None].double())[0]
+    return T.numpy()
+
+
+def _near(coordinates: Tensor) -> bool:
+    return coordinates.abs().max().item() < FAR / 2
+
+
+def _wall(normal: np.ndarray, offset: float, workspace: np.ndarray) -> Shape:
+    """A thin square sheet on the surface of a half space, as large as the workspace is wide, beside its middle."""
+    middle, side = workspace.mean(0), float(np.linalg.norm(workspace[1] - workspace[0]))
+    T = np.eye(4)
+    across = np.cross(normal, np.eye(3)[np.abs(normal).argmin()])
+    across /= np.linalg.norm(across)
+    T[:3, :3] = np.stack((across, np.cross(normal, across), normal), 1)
+    T[:3, 3] = middle - (normal @ middle - offset + _WALL_THICKNESS / 2) * normal  # its outer face is the surface
+    return Shape("box", (side, side, _WALL_THICKNESS), WALL, T)

@@ -1,0 +1,85 @@
+"""A task of one's own, as docs/add_your_own_task.md has it: one file and its constants, outside the package."""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import envs
+import envs.gymnasium_ids
+import evaluate
+import train
+from envs.tasks.registry import task_names
+from envs.view.playback import episodes
+from td3_robot.replay import Hindsight
+
+PAGE = Path(__file__).parent.parent / "docs" / "add_your_own_task.md"
+SMALL = ("--steps 3000 --envs 20 --td3.hidden 16 --exploration.start_steps 500 --evaluation.every 1500 "
+         "--evaluation.episodes 20 --replay.batch_size 32")  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hover(tmp_path_factory):
+    """The page's two files, and the first of them imported."""
+    folder, text = tmp_path_factory.mktemp("mine"), PAGE.read_text()
+    for kind, name in (("python", "hover.py"), ("yaml", "hover.yaml")):
+        (folder / name).write_text(re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)[1])
+    spec = importlib.util.spec_from_file_location("hover", folder / "hover.py")
+    module = sys.modules["hover"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["hover"]
+
+
+def test_it_is_known_by_its_name_beside_the_others():
+    assert {"hover", "reach", "pick_place"} <= set(task_names())
+    env = envs.make("panda", "hover", num_envs=8)
+    assert (env.goal[:, 2] == 0.15).all() and env.reset(0).shape == (8, env.o_dim)
+
+
+def test_classical_control_solves_it_and_it_is_drawn():
+    env = envs.make("panda", "hover", num_envs=1)
+    from envs.controllers import make_baseline
+
+    frames = next(episodes(make_baseline("rrmc", env), env, seed=0))
+    assert len(frames) == env.task.horizon + 1
+    goal, mark = frames[-1].shapes
+    np.testing.assert_allclose(mark.T_bs[:2, 3], goal.T_bs[:2, 3])
+    assert (goal.kind, mark.kind, mark.T_bs[2, 3]) == ("sphere", "box", 0.0)
+    assert float(re.search(r"error ([\d.]+) mm", frames[-1].text)[1]) < 10
+
+
+def test_hindsight_gives_it_goals_that_were_reached():
+    env = envs.make("panda", "hover", num_envs=8, sparse=True)
+    before = env.memory()
+    action = torch.full((8, env.a_dim), 0.3)
+    env.step(action)
+    after = env.memory(arrived=True)
+    *_, reward, _ = env.relabel(before, action, after, env.achieved_goal(after))
+    assert (reward == 0).all()
+    Hindsight(env.relabel, env.achieved_goal, env.observe)
+
+
+def test_it_has_gymnasium_ids():
+    envs.gymnasium_ids.register()
+    one = gymnasium.make("td3_robot/PandaHoverGoal-v0")
+    observation, _ = one.reset(seed=0)
+    assert observation["desired_goal"].shape == (3,) and observation["observation"].shape == (16,)
+    one.close()
+
+
+def test_it_is_trained_evaluated_and_reported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert train.main(f"--robot panda --task hover {SMALL} --run mine".split()) == 0
+    words = "--checkpoint mine --episodes 10 --baseline rrmc,reactive --report report --json result.json"
+    assert evaluate.main(words.split()) == 0
+    result = json.loads(Path("result.json").read_text())
+    assert result["task"] == "hover" and result["baselines"]["rrmc"]["success_rate"] == 1.0
+    page = Path("report/index.html").read_text()
+    assert "panda: hover" in page
