@@ -1,6 +1,7 @@
 """Measure a trained policy: `python evaluate.py --checkpoint checkpoints/run1`. See `python evaluate.py --help`."""
 
 import dataclasses
+import datetime
 import shlex
 
 from envs.command_line import EvaluateFlags, check_shown, listing
@@ -30,6 +31,7 @@ def main(argv: list[str]) -> int:
     from td3_robot.datasets import collect, save_dataset
     from td3_robot.memory import keep_freed_memory
     from td3_robot.plots import plot_rollout
+    from td3_robot.provenance import code
     from td3_robot.tracking import read_curve, write_json
 
     keep_freed_memory()
@@ -48,7 +50,8 @@ def main(argv: list[str]) -> int:
     if asked.json:  # before the table, whose reader may have left
         write_json(asked.json, about | evaluation.results())
     if asked.report:
-        about["command"] = shlex.join(["python", "evaluate.py", *argv])
+        about |= {"command": shlex.join(["python", "evaluate.py", *argv]), "code": code()}
+        about["date"] = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         asked.report.mkdir(exist_ok=True)
         page = evaluation.page(about, read_curve(asked.checkpoint), lambda episode: _replay(asked, episode))
         write_text(asked.report / "index.html", page)

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,13 +99,13 @@ def _origin(checkpoint: Path) -> dict:
     import hashlib
     from importlib.metadata import version
 
+    from td3_robot.provenance import commit
+
     actor = checkpoint / "actor" if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + "actor")
     names = ("td3-robot", "torch", "onnx", "numpy")
-    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or None
     return {
         "checkpoint": {"name": checkpoint.name, "actor_sha256": hashlib.sha256(actor.read_bytes()).hexdigest()},
-        "commit": commit,
+        "commit": commit(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
     }
 

@@ -5,8 +5,8 @@
     python benchmarks/tasks.py --table                        # only what is there
 
 A training is a cold `train.py --robot panda --task T --seed N` into checkpoints/bench-T-N; one that is finished is not
-repeated, one that was stopped goes on. Its policy and the baselines are then measured by evaluate.py on the same 1,000
-episodes that it never trained on (seed 12345), and benchmarks/results/tasks.csv gets a row for each.
+repeated, one that was stopped goes on. Its policy and the baselines are then measured on the same 1,000 episodes that
+it never trained on (seed 12345), and benchmarks/results/tasks.csv gets a row for each.
 """
 
 import argparse
@@ -17,22 +17,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
+from envs.evaluation import Evaluation
+from envs.options import EnvOptions
+from td3_robot import TD3
+from td3_robot.arguments import config_of
+from td3_robot.memory import keep_freed_memory
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
 EPISODES, UNSEEN_SEED = 1000, 12345
 BASELINES = {
-    "reach": "rrmc,neo",
-    "reach_pose": "rrmc,neo",
-    "reach_avoid": "rrmc,neo,rrmc+guard,neo+guard,reactive+guard",
-    "track": "rrmc,neo",
-    "pick_place": "pick",
+    "reach": ("rrmc", "neo"),
+    "reach_pose": ("rrmc", "neo"),
+    "reach_avoid": ("rrmc", "neo", "rrmc+guard", "neo+guard", "reactive+guard"),
+    "track": ("rrmc", "neo"),
+    "pick_place": ("pick",),
 }
 COLUMNS = ("task", "seed", "controller", "success", "error_mm", "error_p95_mm", "time_s", "train_s", "load")
-
-
-def run(*command: str) -> None:
-    """Run one of the two scripts in the repository."""
-    subprocess.run([sys.executable, *command], cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def train(task: str, seed: int) -> Path:
@@ -42,18 +45,20 @@ def train(task: str, seed: int) -> Path:
     if not summary.is_file():
         start = ("--resume", folder.name) if (folder / "last").is_dir() else ("--run", folder.name)
         named = () if start[0] == "--resume" else ("--robot", "panda", "--task", task, "--seed", str(seed))
-        run("train.py", *named, *start)
+        command = [sys.executable, "train.py", *named, *start]
+        subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     return folder
 
 
 def measure(task: str, seed: int, folder: Path) -> list[dict]:
     """The rows of a policy and of the baselines beside it."""
-    result = folder / "evaluation.json"
-    asked = ("--episodes", str(EPISODES), "--seed", str(UNSEEN_SEED), "--baseline", BASELINES[task])
-    run("evaluate.py", "--checkpoint", str(folder), *asked, "--json", str(result))
-    found = json.loads(result.read_text())
+    _, options = config_of(folder, EnvOptions)
+    agent, evaluation = TD3.from_checkpoint(folder), Evaluation(options, EPISODES, UNSEEN_SEED)
+    evaluation.add("policy", lambda env: agent.select_action)
+    for name in BASELINES[task]:
+        evaluation.add_baseline(name)
     rows = []
-    for name, values in {"policy": found, **found["baselines"]}.items():
+    for name, values in evaluation.play().items():
         error = values.get("tracking_error_m") or values["final_position_error_m"]
         seconds = json.loads((folder / "summary.json").read_text())["wall_s"] if name == "policy" else None
         rows.append(
@@ -112,6 +117,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if strangers := set(arguments.tasks) - set(BASELINES):
         parser.error(f"unknown task {min(strangers)!r}; valid choices: {', '.join(BASELINES)}")
+    keep_freed_memory()
+    torch.set_num_threads(1)
     for seed in () if arguments.table else arguments.seeds:
         for task in arguments.tasks or BASELINES:
             store(measure(task, seed, train(task, seed)))

@@ -80,7 +80,7 @@ def test_an_unknown_guide_or_one_that_cannot_do_the_task_is_one_line(tmp_path):
     for flags, message in (
         (("--exploration.guide", "solutoin"), "unknown exploration.guide 'solutoin'; did you mean 'solution'"),
         (("--exploration.guide", "solution"), "exploration.guide solution needs a task whose scenes hold one"),
-        (("--exploration.guide", "pick"), "baseline 'pick' only grasps"),
+        (("--exploration.guide", "pick"), "baseline 'pick' cannot do this task"),
     ):
         done = run(tmp_path, "train.py", *flags)
         assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1

@@ -6,12 +6,15 @@ from typing import NamedTuple
 
 from envs.arm_env import ArmEnv
 from envs.controllers import BASELINES, make_baseline
-from envs.evaluation import metrics
+from envs.evaluation.metrics import capsules, measure
+from envs.evaluation.metrics import join as join_figures
 from envs.evaluation.report import Report, Trajectories, Watched, join, page
+from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import print_table
 from envs.options import EnvOptions
 from envs.registry import of_config
 from envs.tasks.episodes import OneEpisode
+from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
 from td3_robot.evaluation import (
     Policy,
@@ -56,7 +59,7 @@ class Evaluation:
         env: where what is added acts unless it asks for another guard.
         controllers: by name, in the order in which they were added; the first is what the evaluation is of.
         summaries: after `play`, by controller: `td3_robot.evaluation.summarise`, and of our robots
-            `metrics.summarise`.
+            `summary.summarise`.
         played: after `play(keep=True)`, by controller: its trajectories.
     """
 
@@ -157,12 +160,26 @@ class Evaluation:
 
     def print_table(self) -> None:
         """Print the figures of all controllers beside each other."""
-        print_table(self.summaries)
+        print_table(self.summaries, self._measures)
 
     def page(self, facts: dict[str, str], curve: Sequence[dict[str, float]], replay: Callable[[int], str]) -> str:
-        """The report as one HTML page, after `play(keep=True)`; see `report.Report`."""
+        """The report as one HTML page, after `play(keep=True)`.
+
+        Args:
+            facts: what it is to say of how it was measured, beside what is known here.
+            curve, replay: see `report.Report`.
+        """
+        about = {
+            "episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}",
+            "guard": "on" if self.options.guard else "off",
+        }
+        about |= {"success": self.env.task.criterion}
         title = f"{self.options.robot}: {self.options.task}"
-        return page(Report(title, facts, self.env, self.summaries, self.played, curve, replay))
+        return page(Report(title, about | facts, self.env, self.summaries, self.played, curve, replay))
+
+    @property
+    def _measures(self) -> Sequence[Measure]:
+        return self.env.task.measures if self.options.env is None else ()
 
     # Playing ------------------------------------------------------------------------------------------------
 
@@ -191,13 +208,13 @@ class Evaluation:
         env, robots = controller.env, self.options.env is None
         episodes = self.episodes if self.episode is None else 1
         policy = Watched(controller.policy, env) if keep else controller.policy
-        collision = metrics.capsules(env.world) if robots else None
+        collision = capsules(env.world) if robots else None
         statistics, figures, kept = [], [], []
         for part in rollouts(policy, env, episodes, self.seed):
             statistics.append(episode_statistics(part))
-            figures += [metrics.measure(env.model, part.info, part.alive, collision)] if robots else []
+            figures += [measure(env.task, env.model, part.info, part.alive, collision)] if robots else []
             kept += [Trajectories.of_round(part.alive, part.info, policy)] if keep else []
         if keep:
             self.played[name] = join(kept, episodes)
-        arm = metrics.summarise(metrics.join(figures, episodes)) if robots else {}
+        arm = summarise_arm(join_figures(figures, episodes), env.task.measures) if robots else {}
         return summarise(statistics, episodes) | arm

@@ -1,23 +1,21 @@
 """An evaluation as a table on the terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-_ROWS = (  # label, where a summary has it, factor into the unit of the label, format
+from envs.tasks.measures import UNITS, Measure
+
+_OUTCOME = (  # label, where a summary has it, factor into the unit of the label, format
     ("success rate [%]", ("success_rate",), 100, ".1f"),
     ("return, mean", ("episode_return", "mean"), 1, ".2f"),
     ("return, standard deviation", ("episode_return", "std"), 1, ".2f"),
     ("episode length, mean [steps]", ("episode_length", "mean"), 1, ".1f"),
     ("final error, median [mm]", ("final_position_error_m", "median"), 1000, ".2f"),
     ("final error, 95th percentile [mm]", ("final_position_error_m", "p95"), 1000, ".2f"),
-    ("final rotation error, median [deg]", ("final_rotation_error_deg", "median"), 1, ".2f"),
-    ("final rotation error, 95th percentile [deg]", ("final_rotation_error_deg", "p95"), 1, ".2f"),
-    ("tracking error, median [mm]", ("tracking_error_m", "median"), 1000, ".2f"),
-    ("tracking error, 95th percentile [mm]", ("tracking_error_m", "p95"), 1000, ".2f"),
-    ("episodes without contact [%]", ("collision_free_rate",), 100, ".1f"),
-    ("episodes with a grasp [%]", ("grasp_rate",), 100, ".1f"),
+)
+_OF_THE_WAY = (
     ("time to goal, median [s]", ("time_to_goal_s", "median"), 1, ".2f"),
     ("path length, median [m]", ("path_length_m", "median"), 1, ".3f"),
     ("manipulability, median", ("manipulability", "median"), 1, ".4f"),
@@ -36,28 +34,45 @@ _ROWS = (  # label, where a summary has it, factor into the unit of the label, f
 )
 
 
-def table_rows(columns: dict[str, dict[str, object]]) -> Iterator[tuple[str, list[str]]]:
+# Of a task's measure: what its summary's keys are called in the label, and how many decimals its unit deserves.
+_PARTS = {
+    "quantiles": {"median": ", median", "p95": ", 95th percentile"},
+    "least": {"median": ", median", "min": ", least"},
+}
+_DECIMALS = {"mm": ".2f", "deg": ".2f", "%": ".1f"}
+
+
+def table_rows(
+    columns: dict[str, dict[str, object]], measures: Sequence[Measure] = ()
+) -> Iterator[tuple[str, list[str]]]:
     """Label and cells of each row; rows that no summary has are left out.
 
     Args:
         columns: heading -> summary.
+        measures: those of the task.
     """
-    for label, keys, factor, form in _ROWS:
+    own = [row for measure in measures for row in _rows_of(measure)]
+    for label, keys, factor, form in (*_OUTCOME, *own, *_OF_THE_WAY):
         if any(keys[0] in summary for summary in columns.values()):
             yield label, [_cell(summary, keys, factor, form) for summary in columns.values()]
 
 
-def print_table(columns: dict[str, dict[str, object]]) -> None:
-    """Print summaries beside each other.
+def _rows_of(measure: Measure) -> list[tuple[str, tuple[str, ...], float, str]]:
+    unit, shown = f" [{measure.unit}]", (UNITS[measure.unit][1], _DECIMALS[measure.unit])
+    if measure.summary == "rate":
+        return [(measure.label + unit, (measure.name,), *shown)]
+    return [
+        (measure.label + words + unit, (measure.name, key), *shown) for key, words in _PARTS[measure.summary].items()
+    ]
 
-    Args:
-        columns: heading -> summary.
-    """
+
+def print_table(columns: dict[str, dict[str, object]], measures: Sequence[Measure] = ()) -> None:
+    """Print summaries beside each other; arguments as of `table_rows`."""
     table = Table()
     table.add_column("")
     for heading in columns:
         table.add_column(heading, justify="right")
-    for label, cells in table_rows(columns):
+    for label, cells in table_rows(columns, measures):
         table.add_row(label, *cells)
     with (console := Console(highlight=False, markup=False)).capture() as text:
         console.print(table)

@@ -1,5 +1,6 @@
 """Figures that only some tasks have, as data: evaluations, tables and reports work them out and show them."""
 
+import math
 from typing import NamedTuple
 
 
@@ -14,6 +15,7 @@ class Measure(NamedTuple):
         summary: over episodes: "quantiles" (median and 95th percentile), "least" (median and least of all) or "rate".
         label: in tables and reports.
         unit: that the table shows it in: "mm", "deg" or "%".
+        within: the task's constant that success wants it below, in SI units; None where success has none.
     """
 
     name: str
@@ -22,3 +24,16 @@ class Measure(NamedTuple):
     summary: str
     label: str
     unit: str
+    within: str | None = None
+
+    def in_results(self, value):
+        """From SI into the unit that the name ends in."""
+        return value * UNITS[self.unit][0]
+
+    def shown(self, value):
+        """From SI into `unit`."""
+        return self.in_results(value) * UNITS[self.unit][1]
+
+
+# Unit of tables -> factors from SI into results, and from there into tables.
+UNITS = {"mm": (1.0, 1000.0), "deg": (math.degrees(1.0), 1.0), "%": (1.0, 100.0)}

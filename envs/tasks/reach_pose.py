@@ -57,7 +57,15 @@ class ReachPose(Task):
     damping: float
 
     measures = (
-        Measure("final_rotation_error_deg", "rotation_error", "last", "quantiles", "final rotation error", "deg"),
+        Measure(
+            "final_rotation_error_deg",
+            "rotation_error",
+            "last",
+            "quantiles",
+            "final rotation error",
+            "deg",
+            within="rotation_tolerance",
+        ),
     )
 
     @property

@@ -55,7 +55,9 @@ class Track(Task):
     action_weight: float
     error_unit: float
 
-    measures = (Measure("tracking_error_m", "position_error", "steps", "quantiles", "tracking error", "mm"),)
+    measures = (
+        Measure("tracking_error_m", "position_error", "steps", "quantiles", "tracking error", "mm", "tolerance"),
+    )
     kept = ("goal", "goal_velocity", "error_sum")
 
     def __post_init__(self):

@@ -3,14 +3,15 @@
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
+from envs.evaluation.report.errors import Error
 from envs.evaluation.report.trajectories import Trajectories
 from envs.simulation.engine import SimModel
 
 COLOURS = ("#3d7eea", "#e07b2a", "#2f9e6e", "#a35fd0", "#8a8f98")  # by controller; legible on white and on black
+FLOOR = 0.01  # least error drawn, in the unit shown: the axes are logarithmic
 _INK = "#808182"  # stands for the page's colour of text until the page is written
 _SIZE = (4.6, 3.0)  # inches: at this size text stays readable on a telephone
 _STYLE = {
@@ -27,28 +28,6 @@ _STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
-
-
-@dataclass(frozen=True)
-class Error:
-    """A kind of error that a task wants to be zero.
-
-    Attributes:
-        name: for titles.
-        series: its name among `Trajectories.series`.
-        final: the name there of what success is judged by, at the last step.
-        factor, unit: from SI into the unit shown.
-        floor: least value shown on a logarithmic axis, in that unit.
-        tolerance: below which `final` is a success, in that unit; None where there is none.
-    """
-
-    name: str
-    series: str
-    final: str
-    factor: float
-    unit: str
-    floor: float
-    tolerance: float | None
 
 
 def learning_curve(rows: Sequence[dict[str, float]]) -> str:
@@ -70,10 +49,10 @@ def learning_curve(rows: Sequence[dict[str, float]]) -> str:
 
 def error_over_time(error: Error, played: dict[str, Trajectories], dt: float) -> str:
     """Median over episodes, and the band from the 10th to the 90th percentile, a controller each."""
-    with _chart("time [s]", f"{error.name} [{error.unit}]") as chart:
+    with _chart("time [s]", f"{error.name} [{error.measure.unit}]") as chart:
         for (name, one), colour in zip(played.items(), _colours(len(played))):
-            values = np.where(one.alive, error.factor * one.series[error.series].double(), np.nan)
-            low, median, high = np.nanpercentile(values, (10, 50, 90), axis=1).clip(error.floor)
+            values = np.where(one.alive, error.series(one), np.nan)
+            low, median, high = np.nanpercentile(values, (10, 50, 90), axis=1).clip(FLOOR)
             time = dt * np.arange(1, len(values) + 1)
             chart.axes.fill_between(time, low, high, color=colour, alpha=0.18, linewidth=0)
             chart.axes.plot(time, median, color=colour, label=name)
@@ -85,14 +64,11 @@ def error_over_time(error: Error, played: dict[str, Trajectories], dt: float) ->
 
 def final_errors(error: Error, played: dict[str, Trajectories]) -> str:
     """Histogram of what success is judged by."""
-    finals = {
-        name: (error.factor * one.last(error.final).double()).clamp_min(error.floor).numpy()
-        for name, one in played.items()
-    }
+    finals = {name: error.finals(one).clamp_min(FLOOR).numpy() for name, one in played.items()}
     everything = np.concatenate(list(finals.values()))
     low, high = everything.min() / 1.1, everything.max() * 1.1
     bins = np.geomspace(low, high, 40)
-    with _chart(f"final {error.name} [{error.unit}]", "episodes") as chart:
+    with _chart(f"{error.final_name} [{error.measure.unit}]", "episodes") as chart:
         for (name, values), colour in zip(finals.items(), _colours(len(played))):
             chart.axes.hist(values, bins, histtype="stepfilled", color=colour, alpha=0.25)
             chart.axes.hist(values, bins, histtype="step", color=colour, label=name)

@@ -1,13 +1,15 @@
 """Which episodes failed, and what can be told of why."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 
-from envs.evaluation.metrics import LIMIT_MARGIN
+from envs.evaluation.motion import LIMIT_MARGIN
+from envs.evaluation.report.errors import Error, errors_of
 from envs.evaluation.report.trajectories import Trajectories
 from envs.simulation.engine import SimModel
+from envs.tasks.measures import Measure
+from envs.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -16,46 +18,40 @@ class Failure:
 
     Attributes:
         episode: its number, from 0.
-        position_error: after the last step [m].
-        rotation_error: the same [rad], where the task has one.
+        errors: of each kind that `errors_of` gives, what success is judged by, in the unit shown.
         why: what is known, in words.
     """
 
     episode: int
-    position_error: float
-    rotation_error: float | None
+    errors: tuple[float, ...]
     why: str
 
 
-def failures(model: SimModel, played: Trajectories, most: int) -> list[Failure]:
+def failures(task: Task, model: SimModel, played: Trajectories, most: int) -> list[Failure]:
     """The failed episodes in order, up to `most` of them."""
-    return [_failure(model, played, episode) for episode in played.failed.tolist()[:most]]
+    errors = errors_of(task)
+    finals = [error.finals(played) for error in errors]
+    return [
+        Failure(episode, tuple(values[episode].item() for values in finals), "; ".join(_reasons(errors, model, one)))
+        for episode in played.failed.tolist()[:most]
+        for one in [played.one(episode)]
+    ]
 
 
-def _failure(model: SimModel, played: Trajectories, episode: int) -> Failure:
-    alive = played.alive[:, episode]
-    own = {name: values[alive, episode] for name, values in played.series.items()}  # (K, ...)
-    turned = own["rotation_error"][-1].item() if "rotation_error" in own else None
-    return Failure(episode, own["position_error"][-1].item(), turned, "; ".join(_reasons(model, own)))
-
-
-def _reasons(model: SimModel, own: dict[str, torch.Tensor]) -> list[str]:
-    """What is known of one failed episode of K steps, its series (K, ...)."""
-    reasons, touched = [], "contact" in own and bool(own["contact"].any())
-    if touched:
-        reasons.append(f"contact after {_first(own['contact'], model):.2f} s")
-    if "held" in own:
-        if not own["held"].any():
-            reasons.append("never grasped")
-        elif not own["held"][-1]:
-            reasons.append(f"grasped after {_first(own['held'], model):.2f} s, let go")
-    if "tracking_error_mean" in own:  # success is not a place to be at
-        reasons.append(f"mean error {1000 * own['tracking_error_mean'][-1].item():.1f} mm")
+def _reasons(errors: list[Error], model: SimModel, played: Trajectories) -> list[str]:
+    """What is known of one failed episode."""
+    own = {name: values[:, 0] for name, values in played.series.items()}  # (K, ...)
+    measures = errors[0].task.measures
+    reasons = [words for measure in measures for words in _events(measure, own, model)]
+    spoilt = any(measure.reduction == "none" and own[measure.of].any() for measure in measures)
+    overall = [error for error in errors if error.measure.reduction == "steps"]  # success is not a place to be at
+    if overall:
+        reasons += [f"{error.final_name} {_value(error, error.finals(played))}" for error in overall]
     elif own["success"].any():
-        last = int(own["success"].nonzero().max()) + 1
-        reasons.append(f"was at the goal, left it after {last * model.dt:.2f} s")
-    elif not touched:  # after contact nothing counts as reached
-        reasons.append(f"never reached, nearest {_nearest(own)}")
+        reasons.append(f"was at the goal, left it after {_time(int(own['success'].nonzero().max()), model)}")
+    elif not spoilt:  # after that nothing counts as reached
+        nearest = ", ".join(_value(error, error.series(played).min()) for error in errors)
+        reasons.append(f"never reached, nearest {nearest}")
     lower, upper = model.qlim.cpu()
     room = torch.minimum(own["q"][-1] - lower, upper - own["q"][-1])
     if joints := [str(int(joint) + 1) for joint in (room <= LIMIT_MARGIN).nonzero()[:, 0]]:
@@ -63,14 +59,23 @@ def _reasons(model: SimModel, own: dict[str, torch.Tensor]) -> list[str]:
     return reasons
 
 
-def _nearest(own: dict[str, torch.Tensor]) -> str:
-    """The least distance on the way and the least angle, be it at another time."""
-    distance = f"{1000 * own['position_error'].min().item():.1f} mm"
-    if "rotation_error" not in own:
-        return distance
-    return f"{distance}, {math.degrees(own['rotation_error'].min().item()):.1f} deg"
+def _events(measure: Measure, own: dict[str, torch.Tensor], model: SimModel) -> list[str]:
+    """What is to happen, and did not or did not last; or what is not to happen, and did."""
+    if measure.reduction not in ("any", "none"):
+        return []
+    flags = own[measure.of] > 0
+    if not flags.any():
+        return [f"never {measure.of}"] if measure.reduction == "any" else []
+    first = f"{measure.of} after {_time(int(flags.nonzero().min()), model)}"
+    if measure.reduction == "none":
+        return [first]
+    return [] if flags[-1] else [f"{first}, not at the end"]
 
 
-def _first(flags: torch.Tensor, model: SimModel) -> float:
-    """Time after the first step that is true [s]."""
-    return (int(flags.nonzero().min()) + 1) * model.dt
+def _value(error: Error, value: torch.Tensor) -> str:
+    return f"{value.item():.1f} {error.measure.unit}"
+
+
+def _time(step: int, model: SimModel) -> str:
+    """After a step, counted from 0."""
+    return f"{(step + 1) * model.dt:.2f} s"

@@ -1,6 +1,5 @@
 """The page itself: text, table, charts, paths and failures, put together."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -8,9 +7,10 @@ from pathlib import Path
 
 from envs.arm_env import ArmEnv
 from envs.evaluation.report import charts
-from envs.evaluation.report.charts import Error
+from envs.evaluation.report.errors import Error, errors_of
 from envs.evaluation.report.failures import Failure, failures
 from envs.evaluation.report.paths import FAILURES, SUCCESSES, path_data
+from envs.evaluation.report.tiles import tiles
 from envs.evaluation.report.trajectories import Trajectories
 from envs.evaluation.table import table_rows
 
@@ -44,19 +44,21 @@ class Report:
 def page(report: Report) -> str:
     """The whole page as HTML that refers to no other file and no other machine."""
     policy = next(iter(report.played.values()))
-    known = failures(report.env.model, policy, LISTED)
+    known = failures(report.env.task, report.env.model, policy, LISTED)
     body = "\n".join(
         (
             f"<h1>{escape(report.title)}</h1>",
+            tiles(report.env.task, report.summaries),
+            "<h2>How it was measured</h2>",
             _facts(report.facts),
             "<h2>In numbers</h2>",
-            _table(report.summaries),
+            _table(list(table_rows(report.summaries, report.env.task.measures)), list(report.summaries)),
             "<h2>In pictures</h2>",
             f'<div class="charts">{"".join(_figures(report))}</div>',
             "<h2>Paths</h2>",
             _paths(policy, known, report.env),
             "<h2>Failures</h2>",
-            _failures(policy, known, report.replay),
+            _failures(policy, known, errors_of(report.env.task), report.replay),
         )
     )
     return (
@@ -76,40 +78,44 @@ def _facts(facts: dict[str, str]) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _table(summaries: dict[str, dict[str, object]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in summaries)
-    rows = (
+def _table(rows: list[tuple[str, list[str]]], headings: list[str]) -> str:
+    """The figures, those that are zero for all controllers folded away."""
+    zeros = [row for row in rows if all(_is_zero(cell) for cell in row[1])]
+    shown = _rows([row for row in rows if row not in zeros], headings)
+    if not zeros:
+        return shown
+    return f"{shown}<details><summary>{len(zeros)} more, zero for all</summary>{_rows(zeros, headings)}</details>"
+
+
+def _is_zero(cell: str) -> bool:
+    return not cell.strip("-0.")
+
+
+def _rows(rows: list[tuple[str, list[str]]], headings: list[str]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
+    body = "".join(
         f'<tr><th scope="row">{escape(label)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
-        for label, cells in table_rows(summaries)
+        for label, cells in rows
     )
-    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide numbers">{table}</div>'
-
-
-def errors_of(env: ArmEnv, played: Trajectories) -> list[Error]:
-    """The kinds of error that the episodes report."""
-    tolerance = 1000 * env.task.tolerance
-    if "tracking_error_mean" in played.series:
-        return [Error("error", "position_error", "tracking_error_mean", 1000, "mm", 0.01, tolerance)]
-    errors = [Error("error", "position_error", "position_error", 1000, "mm", 0.01, tolerance)]
-    if "rotation_error" in played.series:
-        limit = getattr(env.task, "rotation_tolerance", None)
-        within = None if limit is None else math.degrees(limit)
-        errors.append(Error("rotation error", *2 * ("rotation_error",), math.degrees(1), "deg", 0.01, within))
-    return errors
 
 
 def _figures(report: Report) -> Iterator[str]:
     env, played = report.env, report.played
     if report.curve:
         yield _figure("Learning curve: success on held-out episodes", charts.learning_curve(report.curve))
-    for error in errors_of(env, next(iter(played.values()))):
+    for error in errors_of(env.task):
         over_time = charts.error_over_time(error, played, env.task.dt)
-        title = error.name.capitalize()
-        yield _figure(f"{title} over time: median, and from the 10th to the 90th percentile", over_time)
-        yield _figure(f"Final {error.name}; success is left of the dashed line", charts.final_errors(error, played))
+        yield _figure(f"{_sentence(error.name)} over time: median, and from the 10th to the 90th percentile", over_time)
+        success = "" if error.tolerance is None else "; success is left of the dashed line"
+        yield _figure(f"{_sentence(error.final_name)}{success}", charts.final_errors(error, played))
     speeds = charts.joint_speeds(env.model, played)
     yield _figure("Joint speeds: 95th percentile (bar), median (line), greatest (mark); 1 is the limit", speeds)
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _figure(caption: str, svg: str) -> str:
@@ -136,13 +142,13 @@ def _paths(played: Trajectories, known: list[Failure], env: ArmEnv) -> str:
     )
 
 
-def _failures(played: Trajectories, known: list[Failure], replay: Callable[[int], str]) -> str:
+def _failures(played: Trajectories, known: list[Failure], errors: list[Error], replay: Callable[[int], str]) -> str:
     failed, episodes = len(played.failed), played.alive.shape[1]
     if not failed:
         return f"<p>None of {episodes:,} episodes.</p>"
-    turned = ("error [deg]",) if known[0].rotation_error is not None else ()
-    titles = ("episode", "error [mm]", *turned, "what is known, and the command to see it again")
-    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    kinds = (f"{error.final_name} [{error.measure.unit}]" for error in errors)
+    titles = ("episode", *kinds, "what is known, and the command to see it again")
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
     rows = "".join(_row(failure, replay) for failure in known)
     note = f", the first {len(known)} of them here" if len(known) < failed else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -150,8 +156,6 @@ def _failures(played: Trajectories, known: list[Failure], replay: Callable[[int]
 
 
 def _row(failure: Failure, replay: Callable[[int], str]) -> str:
-    cells = [str(failure.episode), f"{1000 * failure.position_error:.1f}"]
-    if failure.rotation_error is not None:
-        cells.append(f"{math.degrees(failure.rotation_error):.1f}")
+    cells = [str(failure.episode), *(f"{error:.1f}" for error in failure.errors)]
     known = f"<td>{escape(failure.why)}<code>{escape(replay(failure.episode))}</code></td>"
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}{known}</tr>"

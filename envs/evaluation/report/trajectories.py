@@ -8,8 +8,6 @@ from torch import Tensor
 
 from envs.arm_env import ArmEnv
 
-_ARM = ("success", "position_error", "q", "qd", "tcp")
-_OF_SOME_TASKS = ("rotation_error", "tracking_error_mean", "contact", "held", "object")
 OBSTACLES = ("spheres", "boxes", "walls")
 
 Policy = Callable[[Tensor], Tensor]  # observation (B, o_dim) -> action (B, a_dim)
@@ -48,7 +46,7 @@ class Trajectories:
 
     Attributes:
         alive: (T, E) bool, whether the step belongs to the episode.
-        series: (T, E, ...) what `ArmEnv.step` put into `info` after every step, as far as the report shows it; and
+        series: (T, E, ...) what `ArmEnv.step` put into `info` after every step, terms of the reward excepted; and
             `goal` (T, E, 3) [m] before it.
         obstacles: what stands around the arm, by its name in the scene, a row an episode.
     """
@@ -60,9 +58,16 @@ class Trajectories:
     @classmethod
     def of_round(cls, alive: Tensor, info: dict[str, Tensor], watched: Watched) -> "Trajectories":
         """What is worth keeping of a rollout of a watched policy."""
-        series = {name: info[name].cpu() for name in (*_ARM, *_OF_SOME_TASKS) if name in info}
+        series = {name: value.cpu() for name, value in info.items() if not name.startswith("reward/")}
         obstacles = {name: value.cpu() for name, value in watched.obstacles.items()}
         return cls(alive.cpu(), series | {"goal": watched.take_goals().cpu()}, obstacles)
+
+    def one(self, episode: int) -> "Trajectories":
+        """One of the episodes, without the steps after its end."""
+        alive = self.alive[:, episode]
+        cut = lambda values: values[alive][:, episode : episode + 1]  # noqa: E731
+        obstacles = {name: values[episode : episode + 1] for name, values in self.obstacles.items()}
+        return Trajectories(cut(self.alive), {name: cut(values) for name, values in self.series.items()}, obstacles)
 
     def last(self, name: str) -> Tensor:
         """(E, ...) a series after the last step of each episode."""

@@ -8,24 +8,26 @@ import roboticstoolbox as rtb
 import torch
 
 from envs.collision import compile_collision, ground_distance, self_distance
-from envs.evaluation.metrics import (
-    LIMIT_ROUNDING,
-    capsules,
-    join,
-    measure,
-    path_length,
-    rms_jerk,
-    summarise,
-    time_to_goal,
-)
+from envs.evaluation.metrics import capsules, join
+from envs.evaluation.metrics import measure as measure_of
+from envs.evaluation.motion import LIMIT_ROUNDING, path_length, rms_jerk, time_to_goal
+from envs.evaluation.summary import summarise
+from envs.evaluation.table import table_rows
 from envs.kinematics import compile_ets, jacob0
 from envs.kinematics.manipulability import manipulability
 from envs.robots import make_robot
 from envs.simulation.engine import SimModel, compile_robot, rest
 from envs.simulation.kinematic import step
+from envs.tasks.measures import Measure
+from envs.tasks.reach import Reach
 from envs.tasks.registry import make_task
 
 DT = 0.1
+REACH = make_task("reach")
+
+
+def measure(model, info, alive, collision=None, task=REACH):
+    return measure_of(task, model, info, alive, collision)
 
 
 @pytest.fixture
@@ -256,45 +258,79 @@ def test_manipulability_of_a_singular_arm_is_zero():
     assert manipulability(jacob0(straight, torch.zeros(1, 2, dtype=torch.float64))).tolist() == [0.0]
 
 
-def test_figures_of_some_tasks_are_there_where_their_info_is(gantry, trajectory):
+class Measuring(Reach):
+    """A task with a measure of each kind."""
+
+    settle_steps = 1
+    measures = (
+        Measure("turned_deg", "turned", "last", "quantiles", "turned", "deg"),
+        Measure("off_m", "position_error", "steps", "quantiles", "off", "mm"),
+        Measure("untouched_rate", "touched", "none", "rate", "untouched", "%"),
+        Measure("held_rate", "held", "any", "rate", "held", "%"),
+        Measure("height_m", "height", "least", "least", "height", "mm"),
+    )
+
+
+def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
+    """Three steps of A, two of B: whatever B's third row says is not part of its episode."""
     info, alive = trajectory
-    bare = measure(gantry, info, alive)
-    some = {
-        "rotation_error": torch.tensor([[1.0, 0.2], [0.5, 0.1], [math.pi / 6, 9.0]]),
-        "clearance": torch.tensor([[0.3, 0.2], [0.1, 0.25], [0.2, -5.0]]),
-        "contact": torch.tensor([[False, False], [True, False], [False, True]]),
+    own = {
+        "turned": torch.tensor([[1.0, 0.2], [0.5, 0.1], [math.pi / 6, 9.0]]),
+        "height": torch.tensor([[0.3, 0.2], [0.1, 0.25], [0.2, -5.0]]),
+        "touched": torch.tensor([[False, False], [True, False], [False, True]]),
         "held": torch.tensor([[True, False], [True, False], [False, True]]),
+        "clearance": torch.tensor([[0.4, 0.2], [0.1, 0.25], [0.2, -5.0]]),
     }
-    got = measure(gantry, info | some, alive)
-    assert got["final_rotation_error_deg"].tolist() == pytest.approx([30.0, math.degrees(0.1)], rel=1e-6)
-    assert got["minimum_clearance_m"].tolist() == pytest.approx([0.1, 0.2])
-    assert got["collision_free"].tolist() == [0.0, 1.0]  # B's third row is not part of its episode
-    assert got["grasped"].tolist() == [1.0, 0.0]
-    assert got.keys() - bare.keys() == {
-        "final_rotation_error_deg",
-        "minimum_clearance_m",
-        "collision_free",
-        "grasped",
+    task = Measuring(**vars(REACH))
+    bare, got = measure(gantry, info, alive), measure(gantry, info | own, alive, task=task)
+    assert got.keys() - bare.keys() == {one.name for one in task.measures} | {"minimum_clearance_m"}
+    assert got["turned_deg"].tolist() == pytest.approx([30.0, math.degrees(0.1)], rel=1e-6)
+    assert got["untouched_rate"].tolist() == [0.0, 1.0] and got["held_rate"].tolist() == [1.0, 0.0]
+    assert got["height_m"].tolist() == got["minimum_clearance_m"].tolist() == pytest.approx([0.1, 0.2])
+    steps = [row[~row.isnan()].tolist() for row in got["off_m"]]
+    assert steps == [pytest.approx([0.0, 0.0]), pytest.approx([0.4])]  # the first step has not settled
+
+    summary = summarise(got, task.measures)
+    assert summary["untouched_rate"] == summary["held_rate"] == 0.5
+    assert (
+        summary["height_m"]
+        == summary["minimum_clearance_m"]
+        == {
+            "median": pytest.approx(0.15),
+            "min": pytest.approx(0.1),
+        }
+    )
+    assert summary["turned_deg"]["median"] == pytest.approx((30 + math.degrees(0.1)) / 2)
+    assert summary["off_m"]["median"] == pytest.approx(0.0, abs=1e-7)
+    rows = dict(table_rows({"it": summary}, task.measures))
+    expected = {
+        "turned, median [deg]": "17.86",
+        "off, 95th percentile [mm]": "360.00",
+        "untouched [%]": "50.0",
+        "held [%]": "50.0",
+        "height, median [mm]": "150.00",
+        "height, least [mm]": "100.00",
     }
-    summary = summarise(got)
-    assert summary["collision_free_rate"] == summary["grasp_rate"] == 0.5
-    assert summary["minimum_clearance_m"] == {"median": pytest.approx(0.15), "min": pytest.approx(0.1)}
-    assert summary["final_rotation_error_deg"]["median"] == pytest.approx((30 + math.degrees(0.1)) / 2)
-    assert not {"collision_free_rate", "grasp_rate", "minimum_clearance_m"} & summarise(bare).keys()
+    assert {label: rows[label] for label in expected} == {label: [cell] for label, cell in expected.items()}
+    assert not {one.name for one in task.measures} & summarise(bare).keys()
 
 
-def test_tracking_errors_are_those_after_the_first_second(gantry):
-    """Twelve steps of 0.1 s: the tenth ends at 1.0 s, so the last two count; B ends with the eleventh."""
-    steps = 12
+@pytest.mark.parametrize("settle", [0.5, 1.0])
+def test_tracking_errors_are_those_after_the_tasks_own_time(gantry, settle):
+    """Twelve steps of 0.1 s; B ends with the eleventh."""
+    task = dataclasses.replace(make_task("track"), dt=DT, settle=settle)
+    steps, first = 12, round(settle / DT)
     error = torch.arange(1.0, 1 + steps)[:, None].expand(steps, 2)
     zeros = torch.zeros(steps, 2)
     info = {"q": torch.zeros(steps, 2, 2), "qd": torch.zeros(steps, 2, 2), "tcp": torch.zeros(steps, 2, 3)}
-    info |= {"position_error": error, "success": zeros.bool(), "tracking_error_mean": zeros}
+    info |= {"position_error": error, "success": zeros.bool()}
     alive = torch.ones(steps, 2, dtype=torch.bool)
     alive[11, 1] = False
-    got = measure(gantry, info, alive)
-    assert [row[~row.isnan()].tolist() for row in got["tracking_error_m"]] == [[11.0, 12.0], [11.0]]
-    assert summarise(got)["tracking_error_m"] == {"median": 11.0, "p95": pytest.approx(11.9)}
+    got = measure(gantry, info, alive, task=task)
+    counted = [row[~row.isnan()].tolist() for row in got["tracking_error_m"]]
+    assert counted == [list(range(first + 1, 13)), list(range(first + 1, 12))]
+    median = torch.tensor(counted[0] + counted[1]).median()
+    assert summarise(got, task.measures)["tracking_error_m"]["median"] == pytest.approx(median.item(), abs=0.5)
 
 
 def test_least_clearance_is_to_itself_and_the_ground_where_the_task_says_nothing():

@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import envs
-from envs.evaluation.metrics import measure, summarise
+from envs.evaluation.metrics import measure
 from envs.evaluation.report import Report, Trajectories, Watched, charts, join, page
+from envs.evaluation.report.errors import errors_of
 from envs.evaluation.report.failures import failures
-from envs.evaluation.report.page import errors_of
+from envs.evaluation.summary import summarise
+from envs.registry import make_task
 from envs.view.recording import find_chromium
 
 HORIZON = 60
@@ -45,11 +47,12 @@ def evaluation(env) -> Report:
     transpose = lambda o: torch.tanh(2 * torch.nn.functional.pad(o[:, columns], (0, 1))) * goes  # noqa: E731
     still = lambda o: torch.zeros(6, 7)  # noqa: E731
     played = {"policy": play(env, transpose, 1), "<b>still</b>": play(env, still, 1)}
+    figures = {name: measure(env.task, env.model, one.series, one.alive) for name, one in played.items()}
     return Report(
         title="a & b </script>",
         facts={"checkpoint": "checkpoints/<run>"},
         env=env,
-        summaries={name: summarise(measure(env.model, one.series, one.alive)) for name, one in played.items()},
+        summaries={name: summarise(one) for name, one in figures.items()},
         played=played,
         curve=CURVE,
         replay=lambda episode: f"replay {episode} <now>",
@@ -113,6 +116,26 @@ def test_the_table_is_the_terminals(html, evaluation):
     assert re.findall(r"<td>([^<]*)</td>", row) == shares
 
 
+def test_the_first_screen_tells_success_time_error_and_contact(html, evaluation):
+    policy = evaluation.summaries["policy"]
+    boxes = re.search(r'<div class="tiles">(.*?)</div>', html, re.DOTALL).group(1)
+    assert re.findall(r"<h2>(\w+)</h2>", boxes) == ["Success", "Time", "Error", "Contact"]
+    shown = re.findall(r"<strong>([^<]*)</strong>", boxes)
+    assert shown[0] == f"{100 * policy['success_rate']:.1f}%" and evaluation.env.task.criterion in boxes
+    assert shown[1] == f"{policy['time_to_goal_s']['median']:.2f} s"
+    assert shown[2] == f"{1000 * policy['final_position_error_m']['median']:.1f} mm"
+    assert boxes.count("&lt;b&gt;still&lt;/b&gt;") == 4  # the other controller's figures below each
+
+
+def test_rows_of_zeros_are_folded(html):
+    folded = re.search(r"<details><summary>(\d+) more, zero for all</summary>(.*?)</details>", html, re.DOTALL)
+    rows = re.findall(r"<tr><th scope=\"row\">[^<]*</th>(.*?)</tr>", folded.group(2))
+    assert len(rows) == int(folded.group(1)) > 0
+    assert all(float(cell.replace("-", "0")) == 0 for row in rows for cell in re.findall(r"<td>([^<]*)</td>", row))
+    shown = re.findall(r"<tr><th scope=\"row\">[^<]*</th>(.*?)</tr>", html.replace(folded.group(0), ""))
+    assert not any(re.fullmatch(r"(<td>[-0.]*</td>)+", row) for row in shown)
+
+
 def test_failures_of_the_policy_are_listed_each_with_its_command(html, evaluation):
     failed = evaluation.played["policy"].failed.tolist()
     assert {1, 3, 4} <= set(failed) < set(range(6))
@@ -160,43 +183,57 @@ def episode(env, steps: int = 4, **changed) -> Trajectories:
 
 
 def test_reasons_of_failures(env):
-    def why(**changed):
-        (failure,) = failures(env.model, episode(env, **changed), 10)
+    def why(task="reach", **changed):
+        (failure,) = failures(make_task(task), env.model, episode(env, **changed), 10)
         return failure.why
 
+    no, some = [False] * 4, [False, True, False, False]
     assert why(position_error=[0.3, 0.02, 0.1, 0.2]) == "never reached, nearest 20.0 mm"
     assert why(success=[False, True, True, False]) == "was at the goal, left it after 0.15 s"
-    assert why(contact=[False, True, True, True]) == "contact after 0.10 s"
-    assert why(held=[False] * 4) == "never grasped; never reached, nearest 100.0 mm"
-    assert why(held=[False, True, False, False]).startswith("grasped after 0.10 s, let go; ")
-    assert why(held=[False, True, True, True]) == "never reached, nearest 100.0 mm"
-    assert why(tracking_error_mean=[0.0, 0.0, 0.02, 0.03]) == "mean error 30.0 mm"
+    assert why("reach_avoid", contact=[False, True, True, True]) == "contact after 0.10 s"
+    assert why("reach_avoid", contact=no) == "never reached, nearest 100.0 mm"
+    assert why("pick_place", held=no, table_clearance=[0.1] * 4) == "never held; never reached, nearest 100.0 mm"
+    grasped = why("pick_place", held=some, table_clearance=[0.1] * 4)
+    assert grasped == "held after 0.10 s, not at the end; never reached, nearest 100.0 mm"
     turned = {"rotation_error": [1.0, math.radians(4), 0.2, 0.3], "position_error": [0.3, 0.1, 0.02, 0.1]}
-    assert why(**turned) == "never reached, nearest 20.0 mm, 4.0 deg"
+    assert why("reach_pose", **turned) == "never reached, nearest 20.0 mm, 4.0 deg"
     at_limit = env.world.home.repeat(4, 1)
     at_limit[3, 3], at_limit[3, 5] = env.model.qlim[0, 3], env.model.qlim[1, 5]
     assert why(q=at_limit) == "never reached, nearest 100.0 mm; ended at a limit of joint 4, 6"
 
 
+def test_a_goal_that_moves_is_judged_by_the_mean_of_the_steps_that_count(env):
+    track = make_task("track")
+    error = torch.full((track.settle_steps + 2,), 9.0)
+    error[-2:] = torch.tensor([0.02, 0.04])  # what came before is not counted
+    (failure,) = failures(track, env.model, episode(env, len(error), position_error=error), 10)
+    assert failure.why == "mean tracking error 30.0 mm" and failure.errors == (pytest.approx(30.0),)
+
+
 def test_only_what_belongs_to_the_episode_counts(env):
     played = episode(env, success=[False, False, True, True], position_error=[0.3, 0.2, 0.0, 0.0])
     cut = dataclasses.replace(played, alive=torch.tensor([[True], [True], [False], [False]]))
-    (failure,) = failures(env.model, cut, 10)
-    assert failure.position_error == pytest.approx(0.2) and failure.why == "never reached, nearest 200.0 mm"
-    assert failures(env.model, played, 10) == []
+    (failure,) = failures(env.task, env.model, cut, 10)
+    assert failure.errors == (pytest.approx(200.0),) and failure.why == "never reached, nearest 200.0 mm"
+    assert failures(env.task, env.model, played, 10) == []
 
 
-def test_errors_are_those_that_the_task_reports(env):
-    (position,) = errors_of(env, episode(env))
-    assert (position.final, position.tolerance, position.unit) == ("position_error", 10.0, "mm")
-    (mean,) = errors_of(env, episode(env, tracking_error_mean=[0.0] * 4))
-    assert mean.final == "tracking_error_mean" and mean.series == "position_error"
-    kinds = errors_of(env, episode(env, rotation_error=[0.0] * 4))
-    assert [kind.unit for kind in kinds] == ["mm", "deg"]
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        ("reach", [("error", "final error", "mm", 10.0)]),
+        ("track", [("tracking error", "mean tracking error", "mm", 10.0)]),
+        ("reach_pose", [("error", "final error", "mm", 10.0), ("rotation error", "final rotation error", "deg", 5.0)]),
+    ],
+)
+def test_errors_are_those_that_the_task_measures(task, told):
+    errors = errors_of(make_task(task))
+    names = [(error.name, error.final_name, error.measure.unit, pytest.approx(error.tolerance)) for error in errors]
+    assert names == told
 
 
 def test_charts_take_the_colour_of_the_page_and_name_the_controllers(env, evaluation):
-    (error,) = errors_of(env, evaluation.played["policy"])
+    (error,) = errors_of(env.task)
     played = evaluation.played
     drawn = [charts.error_over_time(error, played, 0.05), charts.final_errors(error, played)]
     drawn += [charts.joint_speeds(env.model, played)]
@@ -209,7 +246,7 @@ def test_charts_take_the_colour_of_the_page_and_name_the_controllers(env, evalua
 
 def test_errors_of_zero_do_not_break_a_logarithmic_axis(env):
     played = {"perfect": episode(env, position_error=[0.0] * 4)}
-    (error,) = errors_of(env, played["perfect"])
+    (error,) = errors_of(env.task)
     for svg in (charts.error_over_time(error, played, 0.05), charts.final_errors(error, played)):
         assert "nan" not in svg.lower().replace("dominant", "")
 
