@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from envs.robots import Robot
 from envs.view.browser import find_browser
-from envs.view.drawing import Frame
+from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import Td3RobotError, ViewerError
 

@@ -1,6 +1,5 @@
 """Episodes of controllers in the browser view and in recordings."""
 
-import math
 from collections.abc import Callable, Iterator
 from itertools import chain, count, islice, repeat
 from pathlib import Path
@@ -9,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from envs.arm_env import ArmEnv
-from envs.view.drawing import GHOST, Arm, Frame
 from envs.view.live import SharedWeights
 from envs.view.recording import record
+from envs.view.scene import GHOST, Arm, Frame
 from envs.view.swift import SwiftViewer
 from envs.world import Moment
 
@@ -117,9 +116,9 @@ def _episode(policy: Policy, env: ArmEnv, observation: Tensor, number: int) -> t
 
 
 def _frame(env: ArmEnv, moment: Moment, number: int, error: Tensor, measures: dict[str, Tensor]) -> Frame:
-    """What a moment looks like, with the error that its task wants to be zero."""
+    """What a moment looks like, with the errors that its task wants to be zero."""
     text = f"episode {number}, error {1000 * error.item():.1f} mm"
-    if "rotation_error" in measures:
-        text += f" and {math.degrees(measures['rotation_error'].item()):.1f} degrees"
+    also = [one for one in env.task.measures if one.reduction == "last" and one.of in measures]
+    text += "".join(f" and {one.shown(measures[one.of].item()):.1f} {one.unit}" for one in also)
     state, shapes = moment.state, tuple(env.task.shapes(env.world, moment))
     return Frame(state.q[0].cpu().numpy(), state.gripper.item(), text=text, dt=env.task.dt, shapes=shapes)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from envs.robots import Robot
-from envs.view.drawing import Frame
+from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError, unknown
 

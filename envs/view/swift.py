@@ -13,7 +13,7 @@ import numpy as np
 
 from envs.robots import Robot
 from envs.view.browser import HOW_TO_INSTALL, find_browser
-from envs.view.drawing import Drawing, Frame
+from envs.view.scene import Drawing, Frame
 from envs.view.server import LocalSwift
 from td3_robot.errors import ConfigError, ViewerError
 
@@ -68,13 +68,12 @@ class SwiftViewer:
             Whether the page is still there. False, from now on, once its tab was closed.
 
         Raises:
-            ConfigError: q or T_bt is not finite or not of this robot's shape.
+            ConfigError: q is not finite or not of this robot's shape.
             ViewerError: nobody opened the page, or the page could not load the robot's meshes.
         """
         frame = Frame(*frame, **named)
-        arms = [arm._replace(q=self._checked("q", arm.q, (self._robot.n,))) for arm in frame.ghosts]
-        T_bt = None if frame.T_bt is None else self._checked("T_bt", frame.T_bt, (4, 4))
-        frame = frame._replace(q=self._checked("q", frame.q, (self._robot.n,)), T_bt=T_bt, ghosts=tuple(arms))
+        ghosts = tuple(ghost._replace(q=self._checked(ghost.q)) for ghost in frame.ghosts)
+        frame = frame._replace(q=self._checked(frame.q), ghosts=ghosts)
         if self.closed:
             return False
         try:
@@ -104,10 +103,10 @@ class SwiftViewer:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._browser.pid, signal.SIGTERM)
 
-    def _checked(self, name: str, value, shape: tuple[int, ...]) -> np.ndarray:
-        array = np.asarray(value, dtype=float)
+    def _checked(self, q) -> np.ndarray:
+        array, shape = np.asarray(q, dtype=float), (self._robot.n,)
         if array.shape != shape or not np.isfinite(array).all():
-            raise ConfigError(f"{name} must be finite with shape {shape} for robot {self._robot.name!r}, got {value}")
+            raise ConfigError(f"q must be finite with shape {shape} for robot {self._robot.name!r}, got {q}")
         return array
 
     def _open(self, command: list[str] | None) -> None:

@@ -21,8 +21,8 @@ from torch import nn
 from websockets.sync.client import connect
 
 from envs.robots import make_robot
-from envs.view.drawing import Frame
 from envs.view.live import LiveView, SharedWeights
+from envs.view.scene import Frame
 from td3_robot.errors import ConfigError, ViewerError
 
 PANDA = functools.partial(make_robot, "panda")

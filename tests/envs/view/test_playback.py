@@ -65,7 +65,7 @@ def test_the_text_tells_the_angle_where_the_orientation_counts():
     env.reset(4)
     last = [env.step(torch.zeros(1, 7)) for _ in range(env.task.horizon)][-1].info
     angle = np.degrees(last["rotation_error"].item())
-    assert frames[-1].text == f"episode 1, error {1000 * last['position_error'].item():.1f} mm and {angle:.1f} degrees"
+    assert frames[-1].text == f"episode 1, error {1000 * last['position_error'].item():.1f} mm and {angle:.1f} deg"
     assert [shape.kind for shape in frames[0].shapes] == ["axes", "sphere"]
 
 

@@ -7,8 +7,9 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from envs.view.drawing import Frame
+from envs.tasks.shapes import pose_shapes
 from envs.view.recording import record
+from envs.view.scene import Frame
 from td3_robot.errors import ConfigError, ViewerError
 
 SIZE = (320, 240)
@@ -18,7 +19,8 @@ def frames(robot, count: int) -> list[Frame]:
     T_bt = np.eye(4)
     T_bt[:3, 3] = [0.5, 0.2, 0.4]
     turn = np.eye(robot.n)[0]
-    return [Frame(robot.home + 0.3 * k * turn, 0.04, T_bt, f"step {k}") for k in range(count)]
+    goal = tuple(pose_shapes(T_bt))
+    return [Frame(robot.home + 0.3 * k * turn, 0.04, f"step {k}", shapes=goal) for k in range(count)]
 
 
 def assert_shows_an_arm(picture: np.ndarray) -> None:

@@ -15,9 +15,9 @@ import pytest
 from spatialmath import SE3
 
 from envs.robots import make_robot
-from envs.tasks.shapes import Shape
-from envs.view.drawing import GHOST, Arm
+from envs.tasks.shapes import Shape, pose_shapes
 from envs.view.recording import find_chromium
+from envs.view.scene import GHOST, Arm
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError
 
@@ -122,7 +122,7 @@ def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
     assert axes_in(page) == []
     for shift in (0.0, 0.1):
         T_bt[1, 3] += shift
-        viewer.show(robot.home, OPEN, T_bt)
+        viewer.show(robot.home, OPEN, shapes=pose_shapes(T_bt))
         (shown,) = axes_in(page)
         np.testing.assert_allclose(shown, T_bt, atol=1e-6)
     assert (np.abs(picture(page) - without).max(-1) > 60).sum() > 30
@@ -161,12 +161,11 @@ def test_the_label_is_in_the_page_as_written(viewer, page, robot, text):
     page.wait_for_function("text => document.body.innerHTML.includes(text)", arg=html.escape(text), polling=50)
 
 
-@pytest.mark.parametrize(
-    ("q", "T_bt"), [(np.zeros(6), None), (np.full(7, np.nan), None), (np.zeros(7), np.eye(3)), (np.zeros(7), np.nan)]
-)
-def test_a_state_of_another_shape_or_not_finite_is_refused(viewer, q, T_bt):
-    with pytest.raises(ConfigError, match="must be finite with shape"):
-        viewer.show(q, OPEN, T_bt)
+@pytest.mark.parametrize("q", [np.zeros(6), np.full(7, np.nan), np.zeros((7, 7)), np.inf])
+def test_a_state_of_another_shape_or_not_finite_is_refused(viewer, robot, q):
+    for given in ({"q": q}, {"q": robot.home, "ghosts": (Arm(q),)}):
+        with pytest.raises(ConfigError, match="must be finite with shape"):
+            viewer.show(**given)
 
 
 def test_closing_the_tab_ends_the_show_quietly(robot, page):

@@ -10,7 +10,7 @@ from spatialmath import SE3
 from swift import DirectionalLight, HemisphereLight, Label
 
 from envs.robots import Robot
-from envs.tasks.shapes import Shape, pose_shapes
+from envs.tasks.shapes import Shape
 from envs.view.server import LocalSwift
 from td3_robot.errors import ViewerError
 
@@ -29,10 +29,9 @@ class Frame(NamedTuple):
 
     q: np.ndarray  # (n,) [rad or m]
     gripper: float = 0.0  # driver coordinate [rad or m]
-    T_bt: np.ndarray | None = None  # (4, 4) goal pose in the base frame
     text: str = ""
     dt: float = 0.05  # [s] until the next picture
-    shapes: tuple[Shape, ...] = ()  # what else is there to see
+    shapes: tuple[Shape, ...] = ()  # what is around the arm
     ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through
 
 
@@ -70,7 +69,7 @@ class Drawing:
             self._arms.append(_DrawnArm(self._swift, self._robot, GHOST))
         for drawn, arm in zip(self._arms, (Arm(frame.q, frame.gripper), *frame.ghosts)):
             drawn.place(arm)
-        self._place([*(() if frame.T_bt is None else pose_shapes(frame.T_bt)), *frame.shapes])
+        self._place(frame.shapes)
         self._label.label = html.escape(frame.text)
         self._swift.step(frame.dt)
 
