@@ -5,6 +5,7 @@ from torch import Tensor
 
 from envs.controllers.controlled import Controlled
 from envs.kinematics.least_squares import damped_least_squares
+from envs.kinematics.pointing_down import turn_down
 from envs.simulation import grasp
 
 
@@ -37,8 +38,7 @@ class ScriptedPick:
         shut = held | (torch.linalg.vector_norm(way, dim=1) < self._near) | self._closing(way)
         way = way + self._detour(way, held)
         approach = grasp.hand_axes(world.model.hand, moment.T_be)[:, :, 2]
-        turn = torch.stack((-approach[:, 1], approach[:, 0]), 1)  # the level part of approach x down
-        twist = self._gain * torch.cat((way, turn), 1)
+        twist = self._gain * torch.cat((way, turn_down(approach)), 1)
         qd = damped_least_squares(moment.J[:, :5], twist, self._damping)
         qd = qd / (qd.abs() / self._fastest).amax(1, keepdim=True).clamp_min(1.0) / env.model.qdlim
         return torch.cat((qd, torch.where(shut, -1.0, 1.0)[:, None]), 1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.controllers.pointing_down import joints_pointing_down
+from envs.kinematics.pointing_down import joints_pointing_down
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
 from envs.tasks.layout import Column, arm_columns, transposed
@@ -121,8 +121,9 @@ class PickPlace(Task):
         over = self.grasp_height(world) - self.cube / 2.0  # the hand's height over the cube's
         lift = cube.new_tensor([0.0, 0.0, over])
         home = world.home.expand(len(cube), -1)
-        q, reached = joints_pointing_down(world.model, world.model.hand, home, cube + lift)
-        _, arrived = joints_pointing_down(world.model, world.model.hand, q, goal + lift)
+        arm = (world.model.chain, world.model.qlim, world.model.hand.axes[:, 2])
+        q, reached = joints_pointing_down(*arm, home, cube + lift)
+        _, arrived = joints_pointing_down(*arm, q, goal + lift)
         good = reached & arrived
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
         return {"goal": goal[good], "object": cube[good], "held": held[good]}
