@@ -139,9 +139,9 @@ class Collector:
         }
         return {name: part for name, part in parts.items() if part is not None}
 
-    def reward_statistics(self) -> dict[str, float] | None:
-        """What the critics' rewards were divided by, as `RewardScaler.statistics`; None where they are as they come."""
-        return None if self._scaler is None else self._scaler.statistics()
+    def about(self) -> dict[str, object]:
+        """`rewards`: what the critics' rewards were divided by (`RewardScaler.statistics`), None if by nothing."""
+        return {"rewards": None if self._scaler is None else self._scaler.statistics()}
 
     def take_reward_statistics(self, statistics: dict[str, float] | None) -> None:
         """Go on with those of the run whose networks this one begins with, where both normalise rewards.

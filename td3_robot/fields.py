@@ -107,3 +107,15 @@ def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field
             yield from leaves(item.type, f"{prefix}{item.name}.")
         else:
             yield prefix + item.name, item
+
+
+def require_same(prefix: str, here: object, there: object) -> None:
+    """Hold the options of a configuration to those that an agent was made with.
+
+    Raises:
+        ConfigError: names the first that differs, with the prefix that its user writes.
+    """
+    for item in dataclasses.fields(here):
+        mine, other = getattr(here, item.name), getattr(there, item.name)
+        if mine != other:
+            raise ConfigError(f"{prefix}{item.name} is {mine!r} in the configuration and {other!r} in the agent")

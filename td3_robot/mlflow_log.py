@@ -18,11 +18,11 @@ from pathlib import Path
 from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
 from td3_robot.errors import ConfigError
 from td3_robot.files import replacing
+from td3_robot.summary import SUMMARY_NAME
 from td3_robot.tracking import CSV_NAME, CURVE_NAME, steps_of
 
 EXPERIMENT = "td3_robot"  # unless MLFLOW_EXPERIMENT_NAME names another
 ID_NAME = "mlflow_run_id"  # file in the run folder
-SUMMARY_NAME = "summary.json"
 ARTIFACTS = (  # together a checkpoint that evaluate.py takes
     *("config.yaml", CSV_NAME, SUMMARY_NAME, CURVE_NAME),
     *(ABOUT, *REQUIRED),

@@ -70,6 +70,10 @@ class Dataset:
         """Nothing: no episode is played."""
         return {}
 
+    def about(self) -> dict[str, object]:
+        """Nothing beside the configuration."""
+        return {}
+
     def state_dict(self, with_replay: bool) -> dict:
         """The generator and the priorities; the dataset itself stays in its file."""
         sampler = self.replay.sampler.state_dict(self.replay.oldest_first())

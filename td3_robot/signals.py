@@ -11,6 +11,10 @@ PATIENCE = 2.0  # [s] after the first signal, from which on another one interrup
 _NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
+class Stopped(Exception):
+    """The run is asked to stop."""
+
+
 @contextlib.contextmanager
 def stopping(stop: Callable[[], None]) -> Iterator[None]:
     """While the block runs the first signal calls `stop`; others interrupt at once, but for those that follow quickly.

@@ -28,6 +28,9 @@ class Source(Protocol):
     def metrics(self) -> dict[str, float]:
         """What happened since the last call, to be logged: the same names every time, NaN where nothing is known."""
 
+    def about(self) -> dict[str, object]:
+        """What a checkpoint is to say of where it learned, as plain values."""
+
     def state_dict(self, with_replay: bool) -> dict:
         """All that the next batches depend on, as tensors and plain values; `replay` of it is None without it."""
 

@@ -21,7 +21,7 @@ class Tracker(Protocol):
     """Takes the figures of each periodic evaluation; `steps_of` is their common axis."""
 
     def log(self, metrics: dict[str, float]) -> None:
-        """One evaluation; the metrics and their meaning are listed at `Trainer`."""
+        """One evaluation; docs/td3.md, "What is logged", lists the metrics and their meaning."""
 
     def close(self) -> None:
         """Finish what is open."""

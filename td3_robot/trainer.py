@@ -1,9 +1,6 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
 import copy
-import dataclasses
-import json
-import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,29 +8,22 @@ from pathlib import Path
 
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
+from td3_robot.best import Best
 from td3_robot.callbacks import Callback
-from td3_robot.collector import Collector
-from td3_robot.config import Config, TD3Config
-from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.config import Config
 from td3_robot.evaluation import evaluate
+from td3_robot.fields import require_same
 from td3_robot.finite import require_finite
 from td3_robot.interval import Interval
+from td3_robot.resume_point import LAST, read_resume_point, taking
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
-from td3_robot.signals import stopping
+from td3_robot.signals import Stopped, stopping
 from td3_robot.source import Source
+from td3_robot.summary import is_summarised, write_summary
 from td3_robot.trackers import Trackers
-from td3_robot.tracking import finite, scored, write_json
+from td3_robot.tracking import scored
 from td3_robot.vec_env import VecEnv, restore_generator
-
-LAST = "last"  # the resume point inside a run folder; the folder itself holds the best policy
-_TRAINER_STATE = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
-SUMMARY_NAME = "summary.json"
-_NO_SCORE = (-math.inf, -math.inf)  # success rate, return
-
-
-class _Stopped(Exception):
-    """The run is asked to stop."""
 
 
 class Trainer:
@@ -44,12 +34,7 @@ class Trainer:
     the best is judged by the training episodes that ended since the row before, exploration included; where nothing
     tells how good a policy is, the newest counts as the best.
 
-    Every evaluation logs: `env_steps`, `gradient_steps`; `episode_return` and, where the task knows success,
-    `success_rate` of the policy without noise on fixed held-out episodes; `train_return` and `train_success_rate`,
-    means over the training episodes that ended since the last evaluation (`EpisodeMeans`); `Q1_loss`, `Q2_loss`, `Q1`,
-    `actor_loss`, means since the last evaluation; `env_steps_per_s`, `updates_per_s` while collecting and learning
-    since then; `wall_s` since the process started, earlier sittings of a resumed run included; `left_s`, an estimate
-    of what remains.
+    What every evaluation logs, and what it means, is in docs/td3.md, "What is logged".
 
     Args:
         agent: who learns.
@@ -77,15 +62,14 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         about: Mapping[str, object] | None = None,
     ):
-        _agree(agent.config, config.td3)
+        require_same("td3.", config.td3, agent.config)
         self.agent, self.source, self.evaluation_env = agent, source, evaluation_env
         self.config, self.folder, self.callbacks = config, folder, callbacks
         self.about = dict(about or {})
         self.trackers = Trackers()
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
-        self.best = _NO_SCORE
-        self._score: dict[str, float] = {}  # of the best, by the names it was measured under
+        self.best = Best(folder, self.about)
         self._stop = threading.Event()
         self._asked = threading.Event()  # to stop as soon as may be
         self._complete = False  # stopped because it has what it was for
@@ -109,28 +93,28 @@ class Trainer:
         """
         checkpoint.check_plain(self.source.state_dict(with_replay=False), "source")  # not only when it is first saved
         if not self.steps:
-            self._save_best()  # from here on the folder is a whole checkpoint
+            self.best.save(self.agent, self.source.about())  # from here on the folder is a whole checkpoint
         with stopping(self.stop):
             try:
                 self._train()
                 self.save_resume_point(with_replay=False)
                 return self._summarise(self._final_scores(), finished=True)
-            except _Stopped:
+            except Stopped:
                 self.save_resume_point()
-                known = self._score if self.evaluation_env else self._final_scores()
+                known = self.best.figures if self.evaluation_env else self._final_scores()
                 return self._summarise(known, finished=False)
 
     def _train(self) -> None:
         """All steps and evaluations.
 
         Raises:
-            _Stopped: it is to end before.
+            Stopped: it is to end before.
         """
         self._evaluate_if_due()  # a stop may have cut that short
         while self.steps < self.config.steps and not self._stop.is_set():
             self._step()
         if not self._complete and self.steps < self.config.steps:
-            raise _Stopped
+            raise Stopped
         if self.steps > self._interval.steps:  # the last steps are not evaluated yet
             self._evaluate()
 
@@ -215,35 +199,24 @@ class Trainer:
         """The scores of a policy on episodes that seed and use fix, never trained on; none without an environment.
 
         Raises:
-            _Stopped: the run is to end before they are over.
+            Stopped: the run is to end before they are over.
         """
         if self.evaluation_env is None:
             return {}
 
         def policy(o):
             if self._asked.is_set():
-                raise _Stopped
+                raise Stopped
             return agent.select_action(o)
 
         return evaluate(policy, self.evaluation_env, seed_of(self.config.seed, use))
 
     def _judge(self, metrics: dict[str, float]) -> None:
-        """Keep the policy if it is the best so far; a return that is no number is worse than all others."""
-        success_rate = metrics.get("success_rate", 0.0)  # not every environment knows success
-        if success_rate >= 0.99 and self.solved_at_s is None:
+        """Keep the policy if it is the best so far."""
+        if metrics.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
-        known = math.isfinite(metrics.get("episode_return", math.nan))
-        score = (success_rate, metrics["episode_return"]) if known else _NO_SCORE
-        if score > self.best or self.best == _NO_SCORE:
-            self.best = score
-            names = ("success_rate", "episode_return") if known else ()
-            self._score = {name: metrics[name] for name in names if name in metrics}
-            self._save_best()
-
-    def _save_best(self) -> None:
-        """Make the policy the one that the run folder holds, with the score that made it so."""
-        rewards = {"rewards": self.source.reward_statistics()} if isinstance(self.source, Collector) else {}
-        self.agent.save(self.folder, {"trained_on": self.about, "score": self._score, **rewards})
+        if self.best.judge(metrics):
+            self.best.save(self.agent, self.source.about())
 
     @property
     def wall_s(self) -> float:
@@ -253,7 +226,7 @@ class Trainer:
     def _final_scores(self) -> dict[str, float]:
         """Those of the best policy on episodes used for nothing else."""
         if self.evaluation_env is None:
-            judged_by = {"train_success_rate": self.best[0], "train_return": self.best[1]}
+            judged_by = dict(zip(("train_success_rate", "train_return"), self.best.score))
             return {name: score for name, score in judged_by.items() if name in self.source.metrics()}
         best = copy.deepcopy(self.agent)
         best.load(self.folder)
@@ -261,29 +234,15 @@ class Trainer:
 
     @property
     def summarised(self) -> bool:
-        """Whether the run ended here and `summary.json` says so; a signal may have come between."""
-        try:
-            told = json.loads((self.folder / SUMMARY_NAME).read_text(encoding="utf-8"))
-            return told["finished"] and [told["env_steps"], told["gradient_steps"]] == list(self._counters[1:])
-        except (OSError, ValueError, LookupError, TypeError):
-            return False
+        """Whether the run ended here and its summary says so; a signal may have come between."""
+        return is_summarised(self.folder, self.env_steps, self.agent.gradient_steps)
 
     def _summarise(self, scores: dict[str, float], finished: bool) -> dict:
-        """Write `summary.json`."""
-        summary = finite(
-            {
-                **self.about,
-                "seed": self.config.seed,
-                **scores,
-                "env_steps": self.env_steps,
-                "gradient_steps": self.agent.gradient_steps,
-                "wall_s": self.wall_s,
-                "solved_at_s": self.solved_at_s,
-                "finished": finished,
-            }
-        )
-        write_json(self.folder / SUMMARY_NAME, summary)
-        return summary
+        """Write the summary and return it."""
+        counts = {"env_steps": self.env_steps, "gradient_steps": self.agent.gradient_steps}
+        times = {"wall_s": self.wall_s, "solved_at_s": self.solved_at_s}
+        seed = {"seed": self.config.seed}
+        return write_summary(self.folder, {**self.about, **seed, **scores, **counts, **times, "finished": finished})
 
     # Resuming ---------------------------------------------------------------------------------------------
 
@@ -298,7 +257,7 @@ class Trainer:
         require_finite(self.agent, self.folder, self._interval.totals | rows)
         state = {
             "gradient_steps": self.agent.gradient_steps,
-            "best": list(self.best),
+            "best": list(self.best.score),
             "solved_at_s": self.solved_at_s,
             "wall_s": self.wall_s,
             "interval": self._interval.state_dict(),
@@ -319,45 +278,19 @@ class Trainer:
             CheckpointError: there is no resume point, it is damaged, or its networks have other shapes.
             ConfigError: the run had another number of environments.
         """
-        if not (self.folder / LAST).is_dir():
-            raise CheckpointError(f"run {self.folder.name!r} has no resume point: {self.folder / LAST} does not exist")
-        states = checkpoint.read(self.folder / LAST)
-        state = states.get("trainer_state", {})
-        if missing := sorted(_TRAINER_STATE - state.keys()):
-            raise CheckpointError(f"{self.folder / LAST}: trainer_state lacks {', '.join(missing)}")
-        try:
+        states, state = read_resume_point(self.folder)
+        with taking(self.folder):
             return self._take(state, states)
-        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:100]  # a stranger's entries may be wrong in any way
-            raise CheckpointError(f"{self.folder / LAST}: trainer_state does not fit this run: {reason}") from error
 
     def _take(self, state: dict, states: dict[str, dict]) -> list[str]:
         """Be where a resume point was written."""
         lost = self.source.load_state_dict(state["source"])
         self.agent.load_state_dicts(states)
         self.agent.gradient_steps = state["gradient_steps"]
-        self.best, self.solved_at_s = self._score_of_best(state), state["solved_at_s"]
+        self.best.recall(state["best"])
+        self.solved_at_s = state["solved_at_s"]
         self._started -= state["wall_s"]
         restore_generator(self.agent.generator, state["target_generator"])
         interval = state.get("interval")  # older resume points have none
         self._interval = Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
         return lost
-
-    def _score_of_best(self, state: dict) -> tuple[float, float]:
-        """That of the policy in the run folder, which may have been found after the resume point was written."""
-        self._score = score = checkpoint.load(self.folder, names=()).about.get("score", {})
-        best = (score.get("success_rate", 0.0), score["episode_return"]) if score else state["best"]
-        success_rate, episode_return = map(float, best)
-        return success_rate, episode_return
-
-
-def _agree(agent: TD3Config, config: TD3Config) -> None:
-    """Hold a configuration to the options that the agent has.
-
-    Raises:
-        ConfigError: names the first that differs.
-    """
-    for field in dataclasses.fields(TD3Config):
-        mine, other = getattr(agent, field.name), getattr(config, field.name)
-        if mine != other:
-            raise ConfigError(f"td3.{field.name} is {other!r} in the configuration and {mine!r} in the agent")

@@ -13,7 +13,7 @@ from td3_robot.callbacks import Callback
 from td3_robot.config import EvaluationConfig, ReplayConfig, RewardConfig
 from td3_robot.errors import CheckpointError, ConfigError, NotFiniteError
 from td3_robot.interval import LOSSES
-from td3_robot.trainer import LAST
+from td3_robot.resume_point import LAST
 from td3_robot.vec_env import restore_generator
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -348,10 +348,10 @@ def test_a_run_that_begins_with_anothers_networks_takes_over_what_rewards_were_d
     first = train(tmp_path, **normalize, steps=120, evaluation=EvaluationConfig(120, 8))
     first.run()
     rewards = checkpoint.load(tmp_path, names=()).about["rewards"]
-    assert rewards == first.source.reward_statistics() and rewards["count"] == 120
+    assert rewards == first.source.about()["rewards"] and rewards["count"] == 120
     second = train(tmp_path / "next", **normalize)
     second.source.take_reward_statistics(rewards)
-    assert second.source.reward_statistics() == rewards
+    assert second.source.about()["rewards"] == rewards
     scale = lambda run: run.source._scaler.scale(torch.ones(1))  # noqa: E731
     assert torch.equal(scale(first), scale(second)) and scale(first) != 1
     train(tmp_path / "plain").source.take_reward_statistics(rewards)  # does not normalise

@@ -13,7 +13,8 @@ from td3_robot import checkpoint
 from td3_robot.config import EvaluationConfig, ExplorationConfig, ReplayConfig, ScheduleConfig, TD3Config
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation import evaluate
-from td3_robot.trainer import LAST, Trainer
+from td3_robot.resume_point import LAST
+from td3_robot.trainer import Trainer
 from td3_robot.vec_env import Step
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -258,7 +259,7 @@ def test_a_return_that_is_no_number_is_neither_the_best_nor_the_end_of_the_run(t
     trainer = train(tmp_path, evaluation_env=Poisoned(4), steps=180)
     summary = trainer.run()
     assert summary["finished"] and summary["episode_return"] is None
-    assert trainer.best == tuple(trainer.trackers[0][0][name] for name in ("success_rate", "episode_return"))
+    assert trainer.best.score == tuple(trainer.trackers[0][0][name] for name in ("success_rate", "episode_return"))
     json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
 
 

@@ -1,0 +1,53 @@
+"""The best policy of a run: the one that the run folder holds, and what made it the best."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from td3_robot import checkpoint
+from td3_robot.agent import TD3
+
+_NONE = (-math.inf, -math.inf)
+
+
+class Best:
+    """Which policy is the best so far.
+
+    Args:
+        folder: the run folder.
+        about: what a checkpoint says of where it learned.
+
+    Attributes:
+        score: success rate, 0 where the environment tells none, and return; minus infinity before the first.
+        figures: those of them that are known, by name.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, object]):
+        self._folder, self._about = folder, about
+        self.score = _NONE
+        self.figures: dict[str, float] = {}
+
+    def judge(self, metrics: dict[str, float]) -> bool:
+        """Whether these are the scores of a better policy than all before, which then counts as the best.
+
+        A return that is no number is worse than all others; where there is none at all, the newest policy is the best.
+        """
+        known = math.isfinite(metrics.get("episode_return", math.nan))
+        score = (metrics.get("success_rate", 0.0), metrics["episode_return"]) if known else _NONE
+        better = score > self.score or self.score == _NONE
+        if better:
+            names = ("success_rate", "episode_return") if known else ()
+            self.score, self.figures = score, {name: metrics[name] for name in names if name in metrics}
+        return better
+
+    def save(self, agent: TD3, more: dict[str, object]) -> None:
+        """Make the agent's policy the one that the folder holds, with its score and `more` to be known of it."""
+        agent.save(self._folder, {"trained_on": self._about, "score": self.figures, **more})
+
+    def recall(self, saved: list[float]) -> None:
+        """Take the score of what the folder holds, which may have been found after `saved` was, with a resume point."""
+        self.figures = checkpoint.load(self._folder, names=()).about.get("score", {})
+        if self.figures:
+            saved = [self.figures.get("success_rate", 0.0), self.figures["episode_return"]]
+        success_rate, episode_return = map(float, saved)
+        self.score = success_rate, episode_return

@@ -1,0 +1,40 @@
+"""Where a run can be taken up again: the folder `last` in the run folder, which itself holds the best policy."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from td3_robot import checkpoint
+from td3_robot.errors import CheckpointError
+
+LAST = "last"
+_ENTRIES = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
+
+
+def read_resume_point(folder: Path) -> tuple[dict[str, dict], dict]:
+    """The states of networks and optimizers, and that of the trainer.
+
+    Raises:
+        CheckpointError: there is no resume point, or it is damaged.
+    """
+    if not (folder / LAST).is_dir():
+        raise CheckpointError(f"run {folder.name!r} has no resume point: {folder / LAST} does not exist")
+    states = checkpoint.read(folder / LAST)
+    state = states.get("trainer_state", {})
+    if missing := sorted(_ENTRIES - state.keys()):
+        raise CheckpointError(f"{folder / LAST}: trainer_state lacks {', '.join(missing)}")
+    return states, state
+
+
+@contextlib.contextmanager
+def taking(folder: Path) -> Iterator[None]:
+    """Whatever the entries of a resume point, which may be a stranger's, make go wrong is one line.
+
+    Raises:
+        CheckpointError: they do not fit the run.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:100]
+        raise CheckpointError(f"{folder / LAST}: trainer_state does not fit this run: {reason}") from error
