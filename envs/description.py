@@ -11,6 +11,7 @@ from envs.collision import CollisionModel, compile_collision
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
+HAND = ("stroke", "gap", "tip", "half")  # what a policy that grasps is told of its hand
 STEPS = 20  # random ones before a test vector, so that it is no start
 DIGITS = 9  # significant ones: all that the simulator's 32-bit numbers have
 
@@ -77,9 +78,10 @@ def describe_task(name: str, env) -> dict:
         name: of the task.
         env: one that does it, an `ArmEnv`.
     """
-    layout, constants = env.layout, dataclasses.asdict(env.task)
+    layout, constants, hand = env.layout, dataclasses.asdict(env.task), env.model.hand
     return {
         "task": {"name": name, "constants": constants},
+        "hand": hand and {"axes": hand.axes.tolist()} | {part: getattr(hand, part) for part in HAND},
         "rate": 1.0 / env.task.dt,
         "observation": {
             "columns": [[part, layout[part].stop - layout[part].start] for part in layout],

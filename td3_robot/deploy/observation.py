@@ -12,6 +12,7 @@ import numpy as np
 
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.hand import Hand, way
 from td3_robot.deploy.rotations import rotation_vector, to_matrix
 
 NEAR_LIMIT = 0.2  # [rad or m] distance from a position limit at which `room` has fallen to 1/e
@@ -28,6 +29,7 @@ class Seen:
         gripper: its driver coordinate [rad or m].
         scene: what is around, by name: at least `goal`, in the base frame.
         joints: how many joints can move the TCP.
+        hand: the gripper, where the task is about what it grasps.
     """
 
     robot: Robot
@@ -37,6 +39,7 @@ class Seen:
     gripper: float
     scene: Mapping[str, np.ndarray]
     joints: int
+    hand: Hand | None = None
 
     @functools.cached_property
     def frames(self) -> np.ndarray:
@@ -80,6 +83,26 @@ class Seen:
         motion = self.J.T @ np.linalg.solve(damped, np.concatenate((self.missing, self.turn)))
         return np.minimum(np.maximum(motion, -np.pi), np.pi)
 
+    @functools.cached_property
+    def hand_axes(self) -> np.ndarray:
+        """(3, 3) the axes of the hand in the base frame: columns across, closing, approach."""
+        return self.T[:3, :3] @ self.hand.axes
+
+    @functools.cached_property
+    def way(self) -> np.ndarray:
+        """(3,) where a hand that picks is to go [error_unit]."""
+        return way(self.T[:3, 3], self.scene, self.hand, self.constants) / self.constants["error_unit"]
+
+    def from_object(self, point: np.ndarray) -> np.ndarray:
+        """(3,) from the object to a point [error_unit]."""
+        return (point - self.scene["object"]) / self.constants["error_unit"]
+
+
+def _tilt(seen: Seen) -> np.ndarray:
+    """The joint motion that turns the hand down fastest, without the first joint, whose axis is vertical."""
+    approach, J = seen.hand_axes[:, 2], seen.J[3:, : seen.joints]
+    return (J[1] * approach[0] - J[0] * approach[1])[1:]
+
 
 def _room(seen: Seen) -> np.ndarray:
     limits = seen.robot.limits
@@ -117,13 +140,27 @@ COLUMNS: dict[str, Column] = {
     "beyond": _beyond,
     "room": _room,
 }
-OWN: dict[str, dict[str, Column]] = {"reach_pose": {"joint_error": lambda seen: seen.joint_motion}}
-TRANSPOSED = "joint_error"  # its width says how many joints can move the TCP
+OWN: dict[str, dict[str, Column]] = {
+    "reach_pose": {"joint_error": lambda seen: seen.joint_motion},
+    "pick_place": {
+        "approach": lambda seen: seen.hand_axes[:, 2],
+        "closing": lambda seen: seen.hand_axes[:, 1],
+        "object": lambda seen: seen.scene["object"],
+        "in_hand": lambda seen: -seen.hand_axes.T @ seen.from_object(seen.T[:3, 3]),
+        "error": lambda seen: seen.from_object(seen.goal),
+        "way": lambda seen: seen.way,
+        "joint_way": lambda seen: _transposed(seen, seen.way),
+        "joint_tilt": _tilt,
+        "room": lambda seen: np.array([seen.hand.room_at(seen.gripper)]),
+        "held": lambda seen: seen.scene["held"],
+    },
+}
+TRANSPOSED = ("joint_error", "joint_way")  # the width of these says how many joints can move the TCP
 
 
 def scene_of(task: str) -> tuple[str, ...]:
     """What of a task's scene its policies are told."""
-    return {"track": ("goal", "goal_velocity")}.get(task, ("goal",))
+    return {"track": ("goal", "goal_velocity"), "pick_place": ("goal", "object", "held")}.get(task, ("goal",))
 
 
 class Observation:
@@ -152,9 +189,10 @@ class Observation:
         self.robot, self.constants = robot, about["task"]["constants"]
         self.scene = {name: self.columns[name] for name in scene_of(task)}
         self.size = sum(self.columns.values())
-        self._joints = self.columns.get(TRANSPOSED, robot.limits.n)
+        self._joints = next((self.columns[name] for name in TRANSPOSED if name in self.columns), robot.limits.n)
+        self._hand = Hand.of(about["hand"]) if about.get("hand") else None
 
     def __call__(self, q: np.ndarray, qd: np.ndarray, gripper: float, scene: Mapping[str, np.ndarray]) -> np.ndarray:
         """(o_dim,) what the policy sees."""
-        seen = Seen(self.robot, self.constants, q, qd, gripper, scene, self._joints)
+        seen = Seen(self.robot, self.constants, q, qd, gripper, scene, self._joints, self._hand)
         return np.concatenate([function(seen) for function in self._functions])

@@ -82,7 +82,7 @@ class Policy:
         shapes = {"q": self.robot.limits.n, "qd": self.robot.limits.n, **self.observation.scene}
         if set(scene) != set(self.observation.scene):
             raise DeployError(f"the scene must be {', '.join(self.observation.scene)}, got {', '.join(scene)}")
-        given = {name: np.asarray(value, float) for name, value in {"q": q, "qd": qd, **scene}.items()}
+        given = {name: np.atleast_1d(np.asarray(value, float)) for name, value in {"q": q, "qd": qd, **scene}.items()}
         for name, value in given.items():
             if value.shape != (shapes[name],) or not np.isfinite(value).all():
                 raise DeployError(f"{name} must be {shapes[name]} finite numbers, got {value.tolist()}")

@@ -24,7 +24,8 @@ def double(thing):
 
 
 @pytest.mark.parametrize(
-    ("name", "task"), [("panda", "reach"), ("panda", "reach_pose"), ("panda", "track"), ("ur5e", "reach")]
+    ("name", "task"),
+    [("panda", "reach"), ("panda", "reach_pose"), ("panda", "track"), ("panda", "pick_place"), ("ur5e", "reach")],
 )
 def test_it_is_the_simulators(name, task):
     """To 1e-6 of its formulas in double precision; beside that is what the simulator rounds to 32 bits itself."""
@@ -39,7 +40,7 @@ def test_it_is_the_simulators(name, task):
         state, scene = double(env.moment.state), double(env.moment.scene)
         exact = env.task.observe(world, moment_of(world, state, scene, env.moment.steps)).numpy()
         rows = zip(state.q.numpy(), state.qd.numpy(), state.gripper.numpy())
-        told = [{part: scene[part][i].numpy() for part in scene_of(task)} for i in range(ENVS)]
+        told = [{part: np.atleast_1d(scene[part][i].numpy()) for part in scene_of(task)} for i in range(ENVS)]
         seen = np.array([see(*row, told[i]) for i, row in enumerate(rows)])
         assert np.abs(seen - exact).max() < 1e-6 and np.abs(seen - rounded).max() < 3e-5
 
