@@ -78,13 +78,13 @@ def describe_task(name: str, env) -> dict:
         name: of the task.
         env: one that does it, an `ArmEnv`.
     """
-    layout, constants, hand = env.layout, dataclasses.asdict(env.task), env.model.hand
+    constants, hand = dataclasses.asdict(env.task), env.model.hand
     return {
         "task": {"name": name, "constants": constants},
         "hand": hand and {"axes": hand.axes.tolist()} | {part: getattr(hand, part) for part in HAND},
         "rate": 1.0 / env.task.dt,
         "observation": {
-            "columns": [[part, layout[part].stop - layout[part].start] for part in layout],
+            "columns": [[column.name, column.width] for column in env.layout.columns],
             "size": env.o_dim,
         },
         "units": "m, rad, s; poses and goals in the base frame of the robot, quaternions wxyz",

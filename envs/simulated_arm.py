@@ -3,7 +3,8 @@
 import torch
 
 from envs.robots import Robot
-from envs.simulation import kinematic
+from envs.simulation.engine import Command, compile_robot, rest
+from envs.simulation.kinematic import Kinematic
 
 
 class SimulatedArm:
@@ -18,14 +19,14 @@ class SimulatedArm:
     """
 
     def __init__(self, robot: Robot, period: float):
-        self.model = kinematic.compile_robot(robot, period)
-        self.state = kinematic.rest(self.model, torch.as_tensor(robot.home, dtype=torch.float32)[None])
-        self.n = robot.n
+        self.model, self.engine, self.n = compile_robot(robot, period), Kinematic(), robot.n
+        self.state = rest(self.model, torch.as_tensor(robot.home, dtype=torch.float32)[None])
 
     def step(self, qd) -> None:
         """One period on with velocities (n,) [rad/s or m/s]; None is no command for too long."""
         command = torch.zeros(self.n) if qd is None else torch.tensor(qd, dtype=torch.float32)
-        self.state = kinematic.step(self.model, self.state, command[None] / self.model.qdlim)
+        joints = Command(command[None] / self.model.qdlim)
+        self.state = self.engine.step(self.model, self.state, joints, {})[0]
 
     def reading(self) -> list[float]:
         """q, qd and the gripper's driver coordinate."""

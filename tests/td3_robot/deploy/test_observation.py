@@ -32,7 +32,8 @@ def test_it_is_the_simulators(name, task):
     env = envs.make(name, task, ENVS, "cpu", 0)
     about = describe_task(task, env)
     see = Observation(Robot.of(describe(env.robot)), about)
-    model = dataclasses.replace(double(env.model), chain=env.model.chain.to(dtype=torch.float64))
+    hand = double(env.model.hand) if env.model.hand else None
+    model = dataclasses.replace(double(env.model), chain=env.model.chain.to(dtype=torch.float64), hand=hand)
     world = dataclasses.replace(env.world, model=model)
     generator = torch.Generator().manual_seed(0)
     for _ in range(STATES // ENVS):
