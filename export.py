@@ -1,7 +1,6 @@
 """Make a policy ready for a robot: `python export.py --checkpoint checkpoints/run1`. See `python export.py --help`."""
 
 import json
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def main(argv: list[str]) -> int:
     from td3_robot.deploy import DeployError, Robot
     from td3_robot.deploy.observation import Observation
     from td3_robot.deploy.policy import FILE, FORMAT, Policy
-    from td3_robot.onnx_file import Commanded, write_onnx
+    from td3_robot.onnx_file import Commanded, origin, write_onnx
 
     path = asked.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
     agent = TD3.from_checkpoint(checkpoint)
@@ -65,7 +64,7 @@ def main(argv: list[str]) -> int:
         "format": FORMAT,
         "robot": describe(env.robot, asked.acceleration),
         **describe_task(options.task, env),
-        **_origin(checkpoint),
+        **origin(checkpoint),
     }
     try:
         see = Observation(Robot.of(about["robot"]), about)  # first: what cannot be shown on a robot is not written
@@ -92,22 +91,6 @@ def _describe(name: str, acceleration: float | None) -> int:
     write_text(path, json.dumps(values, separators=(",", ":")) + "\n")
     print(f"{path}: {len(values['joints'])} joints, {'no' if values['capsules'] is None else 'its'} capsules")
     return 0
-
-
-def _origin(checkpoint: Path) -> dict:
-    """Where it comes from: the checkpoint and its sum, the commit, the versions."""
-    import hashlib
-    from importlib.metadata import version
-
-    from td3_robot.provenance import commit
-
-    actor = checkpoint / "actor" if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + "actor")
-    names = ("td3-robot", "torch", "onnx", "numpy")
-    return {
-        "checkpoint": {"name": checkpoint.name, "actor_sha256": hashlib.sha256(actor.read_bytes()).hexdigest()},
-        "commit": commit(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
-    }
 
 
 if __name__ == "__main__":

@@ -5,12 +5,8 @@
 
 import contextlib
 import multiprocessing
-import os
-import select
 import signal
 import socket
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +18,7 @@ from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.drive import Log, calm_start, drive
+from td3_robot.deploy.operator import emergency_stop
 from td3_robot.deploy.policy_process import PolicyProcess
 from td3_robot.errors import ConfigError, unknown
 from td3_robot.fields import NOT_NEGATIVE, check, option
@@ -96,7 +93,7 @@ def _run(asked: Arguments) -> str:
     scene = {"goal": np.array(asked.goal)}
     policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
     with contextlib.ExitStack() as cleanup:
-        pressed = _emergency_stop()
+        pressed = emergency_stop()
         arm = _connect(asked, policy, cleanup)
         obstacles = None if asked.ground is None else Obstacles(ground=asked.ground)
         limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed, "obstacles": obstacles}
@@ -138,21 +135,6 @@ def simulate(robot: str, sock: socket.socket, faults: Faults) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which brakes
     serve(SimulatedArm(envs.make_robot(robot), PERIOD), sock, faults)
-
-
-def _emergency_stop() -> Callable[[], bool]:
-    """Whether Enter or Ctrl-C has been pressed since."""
-    state = {"pressed": False, "open": True}
-    signal.signal(signal.SIGINT, lambda *_: state.update(pressed=True))
-
-    def pressed() -> bool:
-        if state["open"] and select.select([sys.stdin], [], [], 0.0)[0]:
-            typed = os.read(sys.stdin.fileno(), 1024)
-            state["open"] = bool(typed)  # at its end there is nobody to press anything
-            state["pressed"] |= b"\n" in typed
-        return state["pressed"]
-
-    return pressed
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """A policy in one ONNX file: normalisation, actor, clamp and scaling to physical units, and what it says of itself."""
 
+import hashlib
 import json
 import logging
+import platform
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -67,3 +70,16 @@ def write_onnx(module: nn.Module, o_dim: int, about: dict, path: Path) -> None:
     onnx.checker.check_model(model, full_check=True)
     with replacing(path) as new:
         onnx.save(model, new)
+
+
+def origin(checkpoint: Path) -> dict:
+    """What a file says of where it comes from: the checkpoint and the sum of its actor, the commit, the versions."""
+    from td3_robot.provenance import commit
+
+    actor = checkpoint / "actor" if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + "actor")
+    names = ("td3-robot", "torch", "onnx", "numpy")
+    return {
+        "checkpoint": {"name": checkpoint.name, "actor_sha256": hashlib.sha256(actor.read_bytes()).hexdigest()},
+        "commit": commit(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
+    }

@@ -52,8 +52,8 @@ def test_it_drives_the_simulated_arm(path, runs):
 
 
 def test_enter_is_the_emergency_stop(runs):
-    printed, _, code = runs[0]["stopped"]
-    assert "stopped by the operator" in printed and code == 130
+    printed, error, code = runs[0]["stopped"]
+    assert "stopped by the operator" in printed and code == 130, error
 
 
 def test_a_dry_run_says_what_it_would_send(runs):

@@ -24,22 +24,24 @@ def calm_start(
 
     Args:
         home: (n,) where the policy starts; region: how far from there it may be, each joint [rad or m].
-        patience: for the first state [s]; calm: how long it has to be so [s].
+        patience: with silence [s]; calm: how long it has to be so [s].
 
     Raises:
         DeployError: it is not, in words.
     """
-    heard = time.monotonic()
+    begun = heard = time.monotonic()
     first = newest = None
     while newest is None or newest.stamp - first.stamp < calm:
         reading, now = arm.read(), time.monotonic()
-        if reading is None:
-            if now - heard > (patience if newest is None else watch.state_age):
-                raise DeployError(f"the arm has sent no state for {now - heard:.2f} s")
-            time.sleep(0.001)
+        if reading is not None:
+            _check(reading, newest, watch)
+            first, newest, heard = first or reading, reading, now
             continue
-        _check(reading, newest, watch)
-        first, newest, heard = first or reading, reading, now
+        if now - heard > patience or now - begun > 10 * patience:
+            raise DeployError(f"the arm has sent no state for {now - heard:.2f} s, or states with gaps all the time")
+        if now - heard > watch.state_age:
+            first = newest = None  # a gap: begin anew
+        time.sleep(0.001)
     far = np.abs(newest.q - home) - region
     if (far > 0).any():
         joint = int(far.argmax())

@@ -26,7 +26,8 @@ class SafetyFilter:
     Args:
         robot: the arm.
         rate: ticks a second [Hz].
-        command_rate: how often commands are expected to change [Hz]; a change is spread evenly over that period.
+        command_rate: how often commands change [Hz]; a change is spread evenly over that period. Give `rate` for
+            commands that are new in every tick.
         speed: share of the velocity limits that is used, in (0, 1].
         margin: kept before position limits [rad or m].
         clearance: least distance to anything that is kept [m]; needs the robot's shape.

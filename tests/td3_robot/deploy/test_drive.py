@@ -1,0 +1,142 @@
+"""The loop with an arm and a policy that are a few lines each: how it begins, and every way in which it ends."""
+
+import time
+
+import numpy as np
+import pytest
+
+from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
+from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.drive import Log, calm_start, drive
+from td3_robot.deploy.policy_process import PolicyProcess
+from tests import straight_policy
+
+PANDA = Robot.load("panda")
+
+
+class Arm:
+    """Goes exactly as fast as it was sent, since it was."""
+
+    rate = 250.0
+
+    def __init__(self, q=PANDA.home, qd=0.0):
+        self.q, self.qd, self.then, self.stopped, self.sent = q.copy(), np.full(7, qd), time.monotonic(), False, 0
+
+    def read(self):
+        now = time.monotonic()
+        self.q, self.then = self.q + (now - self.then) * self.qd, now
+        return Reading(self.q, self.qd, 0.04, now)
+
+    def send(self, qd):
+        self.read()
+        self.qd, self.sent = qd, self.sent + 1
+
+    def stop(self):
+        self.stopped = True
+
+
+class Mind:
+    """Answers at once with one velocity, until it fails."""
+
+    def __init__(self, qd=0.05, fails_after=10**9):
+        self.qd, self.left, self.failure, self.asked = np.full(7, qd), fails_after, "", None
+
+    def ask(self, reading, scene):
+        self.asked, self.left = time.monotonic(), self.left - 1
+        if self.left < 0:
+            self.failure = "the policy failed: ValueError: of itself"
+
+    def answer(self):
+        when, self.asked = self.asked, None
+        return None if when is None or self.failure else (when, self.qd)
+
+
+def started(arm, **options):
+    watch = Watchdog(SafetyFilter(PANDA, arm.rate, **options), state_age=1.0, command_age=1.0)
+    start = calm_start(arm, watch, PANDA.home, 0.4, patience=0.2, calm=0.02)
+    watch.reset(start.q, start.stamp)
+    return watch
+
+
+def ended(arm, mind, watch, tmp_path=None, **options) -> str:
+    log = Log(tmp_path and tmp_path / "log.csv", PANDA.joints)
+    how = {"policy_rate": 20.0, "speed": 1.0, "seconds": 0.3, "log": log} | options
+    reason = drive(arm, mind, watch, {"goal": np.zeros(3)}, **how)
+    log.close()
+    return reason
+
+
+def test_it_ends_at_rest_when_the_time_is_up(tmp_path):
+    arm = Arm()
+    assert ended(arm, Mind(), started(arm), tmp_path) == "the time is up"
+    assert arm.stopped and not arm.qd.any() and (arm.q > PANDA.home).all()
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert lines[0].startswith("time,q_panda_joint1") and lines[-1].endswith("the time is up")
+    assert len({line.count(",") for line in lines}) == 1
+
+
+def test_a_policy_that_fails_is_quoted():
+    arm = Arm()
+    assert ended(arm, Mind(fails_after=2), started(arm)) == "the policy failed: ValueError: of itself"
+    assert arm.stopped and not arm.qd.any()
+
+
+def test_a_command_that_is_no_number_ends_it():
+    arm = Arm()
+    assert "the policy's command is no number" in ended(arm, Mind(np.nan), started(arm))
+
+
+def test_the_operator_is_heard():
+    arm = Arm()
+    assert ended(arm, Mind(), started(arm), pressed=lambda: arm.sent > 20) == "stopped by the operator"
+
+
+def test_without_sending_nothing_moves():
+    arm = Arm()
+    ended(arm, Mind(), started(arm), send=False)
+    assert arm.sent == 0 and np.array_equal(arm.q, PANDA.home)
+
+
+class Silent(Arm):
+    def read(self):
+        return None
+
+
+class Jumping(Arm):
+    def read(self):
+        self.q = 0.1 - self.q + 2 * PANDA.home
+        return Reading(self.q, np.zeros(7), None, time.monotonic())
+
+
+@pytest.mark.parametrize(
+    ("arm", "why"),
+    [
+        (Silent(), "has sent no state"),
+        (Jumping(), "jumps between states"),
+        (Arm(qd=0.1), "moves already"),
+        (Arm(PANDA.home + 0.5), "joint 1 is at 0.500 and the policy starts within 0.4"),
+        (Arm(PANDA.home * np.nan), "position that is no number"),
+    ],
+)
+def test_it_does_not_start_unless_the_arm_is_calm_and_near(arm, why):
+    with pytest.raises(DeployError, match=why):
+        started(arm)
+
+
+def test_a_policy_process_answers_and_tells_of_its_end(tmp_path):
+    mind = PolicyProcess(str(straight_policy.write(tmp_path / "policy.onnx")))
+    reading = Reading(PANDA.home, np.zeros(7), 0.04, time.monotonic())
+
+    def answered(scene):
+        mind.ask(reading, scene)
+        until, answer = time.monotonic() + 30.0, None
+        while answer is None and not mind.failure and time.monotonic() < until:
+            answer = mind.answer()
+            time.sleep(0.01)
+        return answer
+
+    assert answered({"goal": np.array([0.4, 0.1, 0.4])})[1].shape == (7,)
+    assert answered({"goal": np.zeros(2)}) is None and "the policy failed: DeployError: goal must be" in mind.failure
+    mind.close()
+    with pytest.raises(DeployError, match="cannot be run: DeployError: no "):
+        PolicyProcess(str(tmp_path / "nothing.onnx"))
