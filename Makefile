@@ -6,7 +6,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # As many test files at once as there are cores, but no more than memory is likely to hold.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: train test test-all setup setup-test lint clean
+.PHONY: train test test-all setup setup-test lint api clean
 
 train: setup
 	$(BIN)/python train.py --robot panda
@@ -43,14 +43,18 @@ chromium:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "chromium is missing; the tests of the browser view need it: apt install chromium" >&2; fi
 
-# What README.md shows: the shipped run and its pictures.
+# docs/api.md, the public names, from the docstrings.
+api: setup-test
+	$(BIN)/python docs/make_api.py
+
+# What README.md and docs/results.md show: the shipped run, its pictures and a film.
 .PHONY: run1 figures
 run1: setup
 	rm -rf checkpoints/run1
 	$(BIN)/python train.py --robot panda --run run1
 
 figures: setup-test
-	$(BIN)/python evaluate.py --checkpoint checkpoints/run1 --record img/swift.png
+	$(BIN)/python evaluate.py --checkpoint checkpoints/reach_avoid --episodes 50 --record img/reach_avoid.gif
 	$(BIN)/python evaluate.py --checkpoint checkpoints/pick_place --episodes 50 --episode 3 --record img/pick_place.png
 	cp checkpoints/run1/learning_curve.png img/learning_curve.png
 

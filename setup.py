@@ -9,7 +9,7 @@ EXTRAS = {
     "collision": ["coal>=3", "trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision
     "neo": ["qpsolvers>=4.3", "quadprog>=0.1.11"],  # evaluate.py --baseline neo
     "deploy": ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"],  # export.py, td3_robot.deploy.Policy
-    "dev": ["ruff>=0.5"],
+    "dev": ["ruff>=0.5", "pyright[nodejs]>=1.1.400", "griffelib>=2", "pre-commit>=4", "pre-commit-hooks>=5"],
 }
 EXTRAS["bench"] = ["stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3", *EXTRAS["mujoco"]]  # benchmarks/
 EXTRAS["test"] = [
@@ -26,7 +26,7 @@ setup(
     license="MIT",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["td3_robot*", "envs*", "configs*"]),
-    package_data={"": ["*.yaml", "*.css", "*.js", "*.json"]},
+    package_data={"": ["*.yaml", "*.css", "*.js", "*.json", "py.typed"]},
     install_requires=[
         "torch>=2.6",
         "numpy>=1.26",
@@ -36,7 +36,7 @@ setup(
         "airo-models>=0.0.12",  # UR3e, UR5e and the Robotiq 2F-85
         "xacro>=2.0",  # robots from .xacro files
         "defusedxml>=0.7",  # robots from .urdf files
-        "websockets>=13",  # envs/swift_server.py
+        "websockets>=13",  # the server of the browser view
         "gymnasium>=1.1",
         "pyyaml>=6",
         "jsonargparse[signatures]>=4.35",
