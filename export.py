@@ -65,6 +65,7 @@ def main(argv: list[str]) -> int:
         "robot": describe(env.robot, asked.acceleration),
         **describe_task(options.task, env),
         **origin(checkpoint),
+        "simulator": {name: getattr(options, name) for name in ("robot", "gripper", "tcp")},
     }
     try:
         see = Observation(Robot.of(about["robot"]), about)  # first: what cannot be shown on a robot is not written

@@ -119,7 +119,7 @@ def _connect(asked: Arguments, policy: Policy, cleanup: contextlib.ExitStack):
     sock.bind(("127.0.0.1", 0))
     faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)
     process = multiprocessing.get_context("spawn").Process(
-        target=simulate, args=(policy.robot.name, sock, faults), daemon=True
+        target=simulate, args=(policy.about.get("simulator", {"robot": policy.robot.name}), sock, faults), daemon=True
     )
     process.start()
     cleanup.callback(process.kill)
@@ -128,13 +128,14 @@ def _connect(asked: Arguments, policy: Policy, cleanup: contextlib.ExitStack):
     return arm
 
 
-def simulate(robot: str, sock: socket.socket, faults: Faults) -> None:
-    """The simulated arm's process."""
+def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
+    """The simulated arm's process; `named` is what its robot is made from."""
     import envs
     from envs.simulated_arm import SimulatedArm
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which brakes
-    serve(SimulatedArm(envs.make_robot(robot), PERIOD), sock, faults)
+    robot = envs.make_robot(named["robot"], named.get("gripper"), named.get("tcp"))
+    serve(SimulatedArm(robot, PERIOD), sock, faults)
 
 
 if __name__ == "__main__":
