@@ -1,11 +1,10 @@
 """Measure a trained policy: `python evaluate.py --checkpoint checkpoints/run1`. See `python evaluate.py --help`."""
 
-import dataclasses
 import datetime
 import shlex
 
-from envs.command_line import EvaluateFlags, check_shown, listing
-from envs.options import EnvOptions
+from envs.command_line import EvaluateFlags, check_shown, import_plugins, listing, with_asked
+from envs.options import DISTURBANCES, EnvOptions
 from envs.view.browser import find_browser
 from td3_robot.arguments import config_of, parse_evaluate
 from td3_robot.cli import cli
@@ -15,13 +14,13 @@ from td3_robot.files import check_folder, check_writable, write_text
 def main(argv: list[str]) -> int:
     """Parse, build, measure, show. Returns the exit code."""
     asked = parse_evaluate(argv, EvaluateFlags)
+    import_plugins(asked.plugins)
     if asked.list:
         print("\n".join(listing(asked.list)))
         return 0
     config, options = config_of(asked.checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
     _check(asked, options)
-    if asked.guard is not None:
-        options = dataclasses.replace(options, guard=asked.guard)
+    options = with_asked(options, asked)
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
@@ -63,7 +62,7 @@ def main(argv: list[str]) -> int:
         plot_rollout(evaluation.beside_random(), asked.plot, evaluation.action_names)
         print(f"reward and actions of one episode are in {asked.plot}")
     if asked.dataset:
-        data = collect(agent.select_action, evaluation.env, asked.transitions, asked.seed, asked.noise)
+        data = collect(agent.select_action, evaluation.env, asked.transitions, asked.seed, asked.dataset_noise)
         save_dataset(asked.dataset, data)
         print(f"{asked.transitions} transitions are in {asked.dataset}")
     if asked.swift:
@@ -87,6 +86,8 @@ def _replay(asked: EvaluateFlags, episode: int) -> str:
     words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
     words += ["--episodes", str(asked.episodes)] + ["--device", asked.device] * (asked.device != "cpu")
     words += [] if asked.guard is None else ["--guard", str(asked.guard).lower()]
+    given = {name: value for name in DISTURBANCES if (value := getattr(asked, name)) is not None}
+    words += [word for name, value in given.items() for word in (f"--{name}", str(value))]
     return shlex.join([*words, "--episode", str(episode), "--swift"])
 
 

@@ -15,7 +15,7 @@ import dataclasses  # noqa: E402
 import functools  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from envs.command_line import TrainFlags, check_shown, listing  # noqa: E402
+from envs.command_line import TrainFlags, check_shown, import_plugins, listing, one_arm  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import find_browser  # noqa: E402
 from td3_robot.arguments import as_dict, parse_train, save_config  # noqa: E402
@@ -27,6 +27,7 @@ def main(argv: list[str]) -> int:
     """Parse, build, train. Returns the exit code."""
     arguments = parse_train(argv, EnvOptions, TrainFlags)
     config, options, flags = arguments.config, arguments.environment, arguments.flags
+    import_plugins(flags.plugins)
     if flags.list:
         print("\n".join(listing(flags.list)))
         return 0
@@ -70,7 +71,7 @@ def main(argv: list[str]) -> int:
         display = Display(config.steps)
         callbacks = [display, *make_callbacks(config)]
         if flags.swift:  # before the run folder is made: where there is no browser, nothing else happens
-            callbacks.append(_live_view(options, config.seed, agent.policy, cleanup))
+            callbacks.append(_live_view(flags.plugins, options, config.seed, agent.policy, cleanup))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
         cleanup.enter_context(held(folder))
@@ -106,7 +107,7 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _live_view(options: EnvOptions, seed: int, policy, cleanup: contextlib.ExitStack):
+def _live_view(plugins, options: EnvOptions, seed: int, policy, cleanup: contextlib.ExitStack):
     """Open the browser view; returns the callback that feeds it."""
     import envs
     from envs.view.live import LiveView
@@ -119,7 +120,7 @@ def _live_view(options: EnvOptions, seed: int, policy, cleanup: contextlib.ExitS
 
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
-    make_env = functools.partial(envs.of_config, options, seed=seed)
+    make_env = functools.partial(one_arm, plugins, options, seed)
     episodes = functools.partial(live_episodes, make_env, seed, shown)
     view = cleanup.enter_context(LiveView(make_robot, episodes, policy))
     return Publish()

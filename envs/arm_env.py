@@ -10,7 +10,8 @@ from envs import kinematics
 from envs.collision import Nearest, nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
-from envs.simulation.engine import Engine, SimState
+from envs.simulation.disturbances import Disturbances, Disturbed, known_by_hand
+from envs.simulation.engine import Command, Engine, SimState
 from envs.simulation.kinematic import Kinematic
 from envs.tasks.episodes import Episodes, RandomEpisodes
 from envs.tasks.layout import Layout
@@ -18,7 +19,7 @@ from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import GROUND, Moment, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.vec_env import Step
+from td3_robot.vec_env import Step, restore_generator
 
 
 class ArmEnv:
@@ -39,10 +40,12 @@ class ArmEnv:
         reuse_scenes: hand out scenes that are dear to draw more than once, as trainings do.
         episodes: where episodes begin, in place of random ones.
         engine: what moves arms and objects, in place of the kinematic engine.
+        disturbances: delay, lag and noise between the arms and whoever controls them.
 
     Attributes:
-        moment: the arms now, with their kinematics and scene.
-        arrived: the moment that the latest step led to, before any reset; what `info` tells of.
+        moment: the arms now, with their kinematics and scene, as far as their controller knows them: under
+            disturbances as they are measured, and foreseen to be when its next command begins to act.
+        arrived: the moment that the latest step really led to, before any reset; what `info` tells of.
         world: what stays the same.
         layout: the columns of an observation.
         a_dim: joints, and one more where the task's action moves the gripper.
@@ -61,6 +64,7 @@ class ArmEnv:
         reuse_scenes: bool = False,
         episodes: Episodes | None = None,
         engine: Engine | None = None,
+        disturbances: Disturbances | None = None,
     ):
         if num_envs < 1:
             raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
@@ -71,10 +75,22 @@ class ArmEnv:
         self.layout = Layout(task.columns(self.world))
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
         self._engine = engine or Kinematic()
+        self._plant = Disturbed(self._engine, disturbances, task.dt, self.device) if disturbances else None
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse_scenes)
         self.reset(seed)
         self._memory = Memory(self.world, self.moment, task.kept)
         self.memory_dim = self._memory.size
+
+    @property
+    def moment(self) -> Moment:
+        """See the class."""
+        return self._moment
+
+    @moment.setter
+    def moment(self, moment: Moment) -> None:
+        """Put the arms there."""
+        self._true = self.arrived = moment
+        self._moment = self._seen = self._known(moment)
 
     @property
     def state(self) -> SimState:
@@ -109,11 +125,16 @@ class ArmEnv:
         """Start B new episodes. Returns the observation (B, o_dim)."""
         if seed is not None:
             self._episodes.seed(seed)
-        self.moment = self.arrived = self._beginning(self.num_envs)
+            if self._plant is not None:
+                self._plant.generator.manual_seed(seed)
+        self._true = self.arrived = self._beginning(self.num_envs)
+        self._moment = self._seen = self._known(self._true)
         return self.task.observe(self.world, self.moment)
 
     def _beginning(self, count: int) -> Moment:
         state, scene = self._episodes.draw(count)
+        if self._plant is not None:
+            scene = {**scene, **self._plant.begin(state)}
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
         return self.task.sense(self.world, moment_of(self.world, state, scene, steps))
 
@@ -123,9 +144,11 @@ class ArmEnv:
         if len(rows) == 0:
             return observation
         begun = self._beginning(len(rows))
+        known = self._known(begun)
         put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
-        self.moment = self.moment.each(put, begun)
-        return put(observation, self.task.observe(self.world, begun))
+        self._moment = self.moment.each(put, known)
+        self._true = self.moment if known is begun else self._true.each(put, begun)
+        return put(observation, self.task.observe(self.world, known))
 
     # Stepping -----------------------------------------------------------------------------------------------
 
@@ -136,30 +159,46 @@ class ArmEnv:
         if not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
         action = action.clamp(-1.0, 1.0)
-        self.moment = self.arrived = self._advance(action)
+        self._true = self.arrived = self._advance(action)
+        self._moment = self._seen = self._known(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
-        outcome = self.task.outcome(self.world, self.moment, action)
+        outcome = self.task.outcome(self.world, self.arrived, action)
         reward, terms = self._reward(outcome)
         info = {
             "success": outcome.success,
             "position_error": outcome.position_error,
-            **vars(self.state),
-            "tcp": self.tcp,
+            **vars(self.arrived.state),
+            "tcp": self.arrived.tcp,
             **outcome.measures,
             **{f"reward/{name}": value for name, value in terms.items()},
         }
-        terminated, truncated = _terminated(outcome), self.moment.steps >= self.task.horizon
+        terminated, truncated = _terminated(outcome), self.arrived.steps >= self.task.horizon
         observation = self._reset_where(terminated | truncated, next_observation)
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
     def _advance(self, action: Tensor) -> Moment:
-        before, task, world = self.moment, self.task, self.world
-        command = task.command(world, before, action)
+        command = self.task.command(self.world, self.moment, action)
         if self.guard:
             command = replace(command, joints=self._guarded(command.joints))
-        state, scene = self._engine.step(self.model, before.state, command, before.scene)
-        after = moment_of(world, state, scene, before.steps + 1)
-        return task.sense(world, task.advance(world, before, after))
+        return self.task.sense(self.world, self._after(self._plant or self._engine, self._true, command))
+
+    def _after(self, engine: Engine, before: Moment, command: Command) -> Moment:
+        state, scene = engine.step(self.model, before.state, command, before.scene)
+        return self.task.advance(self.world, before, moment_of(self.world, state, scene, before.steps + 1))
+
+    def _known(self, true: Moment) -> Moment:
+        """What the controller knows of a moment."""
+        if self._plant is None:
+            return true
+        known = moment_of(self.world, self._plant.measured(self.model, true.state), true.scene, true.steps)
+        known = replace(known, scene=known_by_hand(true.scene, known.tcp - true.tcp))
+        for command, share in self._plant.on_their_way(true.scene):
+            after = self._after(self._engine, known, command)
+            if share < 1.0:
+                part = known.each(lambda now, then, share=share: _between(now, then, share), after)
+                after = moment_of(self.world, part.state, part.scene, part.steps)
+            known = after
+        return self.task.sense(self.world, known)
 
     def _guarded(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""
@@ -175,7 +214,7 @@ class ArmEnv:
 
     def memory(self, arrived: bool = False) -> Tensor:
         """See `GoalVecEnv.memory`."""
-        return self._memory.keep(self.arrived if arrived else self.moment)
+        return self._memory.keep(self._seen if arrived else self.moment)
 
     def observe(self, memory: Tensor) -> Tensor:
         """See `GoalVecEnv.observe`."""
@@ -200,17 +239,36 @@ class ArmEnv:
 
     def state_dict(self) -> dict:
         """Everything the next step depends on."""
-        moment = self.moment
-        arms = {**vars(moment.state), "T_be": moment.T_be, "J": moment.J, "steps": moment.steps}
-        return {**arms, "scene": dict(moment.scene), "episodes": self._episodes.state_dict()}
+        disturbed = {}
+        if self._plant is not None:
+            disturbed = {"known": _flat(self.moment), "noise": self._plant.generator.get_state()}
+        return {**_flat(self._true), "episodes": self._episodes.state_dict(), **disturbed}
 
     def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
         self._episodes.load_state_dict(state["episodes"])
-        arms = SimState(**{name: state[name] for name in ("q", "qd", "gripper")})
-        moment = Moment(arms, state["T_be"], state["J"], state["scene"], state["steps"])
-        self.moment = self.arrived = moment.each(lambda x: x.to(self.device))
+        self._true = self.arrived = self._moment = self._seen = self._unflat(state)
+        if self._plant is not None:
+            self._moment = self._seen = self._unflat(state["known"])
+            restore_generator(self._plant.generator, state["noise"])
         return self.task.observe(self.world, self.moment)
+
+    def _unflat(self, flat: dict) -> Moment:
+        """What `_flat` was made of, here."""
+        arms = SimState(**{name: flat[name] for name in ("q", "qd", "gripper")})
+        moment = Moment(arms, flat["T_be"], flat["J"], flat["scene"], flat["steps"])
+        return moment.each(lambda x: x.to(self.device))
+
+
+def _flat(moment: Moment) -> dict:
+    """A moment as tensors by name."""
+    arms = {**vars(moment.state), "T_be": moment.T_be, "J": moment.J, "steps": moment.steps}
+    return {**arms, "scene": dict(moment.scene)}
+
+
+def _between(now: Tensor, then: Tensor, share: float) -> Tensor:
+    """Numbers part of the way from now to then; what is no number stays as it is now."""
+    return torch.lerp(now, then, share) if now.is_floating_point() else now
 
 
 def _terminated(outcome: Outcome) -> Tensor:

@@ -3,17 +3,20 @@
 The keys of a field's metadata are those of td3_robot/fields.py.
 """
 
+import dataclasses
+import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envs.options import EnvOptions
+from envs.options import DISTURBANCES, EnvOptions
 from envs.values import CONFIGS
 from td3_robot.errors import ConfigError
 
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
-_SHOWS_ARMS = ("swift", "record", "report", "episode", "guard")  # what an environment of others has nothing for
+# What an environment of others has nothing for.
+_SHOWS_ARMS = ("swift", "record", "report", "episode", "guard", *DISTURBANCES)
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,13 @@ class TrainFlags:
     Attributes:
         swift: Show the robot in the browser while it learns.
         list: Print the robots, tasks, grippers or baselines that there are, and end.
+        plugins: Modules to import first, separated by commas, as they register tasks of one's own; they are looked for
+            on PYTHONPATH, and no checkpoint names any.
     """
 
     swift: bool = False
     list: str | None = field(default=None, metadata=_LISTS)
+    plugins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,11 @@ class EvaluateFlags:
         env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a module is never taken
             from the checkpoint itself.
         guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
+        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next three.
+        servo_lag: Time constant with which joints follow their commands, in seconds.
+        noise: Standard deviation of measured joint positions, in rad or m.
+        assumed_latency: Latency that the controllers are prepared for, in seconds; null is the truth, the servos' lag
+            included, and 0 is none.
         episodes: Episodes to roll out.
         seed: Seed of the starts and goals.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
@@ -53,13 +64,19 @@ class EvaluateFlags:
         plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
         transitions: Transitions of the dataset.
-        noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a fraction of a_max.
+        dataset_noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a fraction of a_max.
         list: Print the robots, tasks, grippers or baselines that there are, and end.
+        plugins: Modules to import first, separated by commas, as they register tasks of one's own; they are looked for
+            on PYTHONPATH, and no checkpoint names any.
     """
 
     checkpoint: Path | None = None
     env: str | None = None
     guard: bool | None = None
+    latency: float | None = None
+    servo_lag: float | None = None
+    noise: float | None = None
+    assumed_latency: float | None = None
     episodes: int = field(default=1000, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})
     seed: int = field(default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits")})
     device: str = "cpu"
@@ -72,15 +89,16 @@ class EvaluateFlags:
     plot: Path | None = None
     dataset: Path | None = None
     transitions: int = field(default=100_000, metadata={"range": (1, 10**9, "all are kept in memory")})
-    noise: float = field(default=0.0, metadata={"range": (0, 1e38, "float32 ends there")})
+    dataset_noise: float = field(default=0.0, metadata={"range": (0, 1e38, "float32 ends there")})
     list: str | None = field(default=None, metadata=_LISTS)
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self):
         if self.checkpoint is None and self.list is None:
             raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
         if self.episode is not None:
             self._check_episode()
-        for name in ("transitions", "noise"):
+        for name in ("transitions", "dataset_noise"):
             if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")
         outputs = [path for name in ("json", "report", "record", "plot", "dataset") if (path := getattr(self, name))]
@@ -94,6 +112,38 @@ class EvaluateFlags:
         for name in ("report", "dataset"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"episode and {name} exclude each other: {name} is about all episodes")
+
+
+def import_plugins(names: Iterable[str]) -> None:
+    """Import modules that a user names.
+
+    Raises:
+        ConfigError: there is none of that name, or it fails.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # code of others, which may fail in any way
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ConfigError(f"plugins: cannot import {name!r}: {reason}") from error
+
+
+def one_arm(plugins: tuple[str, ...], options: EnvOptions, seed: int):
+    """An environment of one arm in a process that has not imported the plugins yet."""
+    from envs.registry import of_config  # here: it takes over a second
+
+    import_plugins(plugins)
+    return of_config(options, seed=seed)
+
+
+def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
+    """What is measured in: as it was trained in, but for what the flags say.
+
+    Raises:
+        ConfigError: a disturbance is out of its range.
+    """
+    asked = {name: value for name in ("guard", *DISTURBANCES) if (value := getattr(flags, name)) is not None}
+    return dataclasses.replace(options, **asked)
 
 
 def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:

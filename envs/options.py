@@ -14,6 +14,8 @@ from td3_robot.errors import ConfigError
 VECTORS = ("sync", "async")
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
+_LATENCY = {**_STAYS, "range": (0, 0.5, "a loop with more is not closed")}
+DISTURBANCES = ("latency", "servo_lag", "noise", "assumed_latency")  # fields of `Disturbances`
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
 
@@ -34,6 +36,11 @@ class EnvOptions:
         tcp: Link of the robot's URDF to control; needs a robot given by its file.
         sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
+        latency: Seconds from the choice of a command to its effect, sensing included.
+        servo_lag: Time constant with which joints follow their commands, in seconds.
+        noise: Standard deviation of measured joint positions, in rad or m.
+        assumed_latency: Latency that controllers are prepared for, in seconds; null is the truth, the servos' lag
+            included.
         env: Gymnasium id to train on in place of a robot and its task; module:id imports the module first, which
             registers it and is looked for on PYTHONPATH.
         vector: Gymnasium environments step one after the other (sync) or each in a process of its own (async).
@@ -49,6 +56,10 @@ class EnvOptions:
     tcp: str | None = field(default=None, metadata=_STAYS)
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_STAYS)
+    latency: float = field(default=0.0, metadata=_LATENCY)
+    servo_lag: float = field(default=0.0, metadata={**_STAYS, "range": (0, 10, "no servo is slower")})
+    noise: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "all would be noise")})
+    assumed_latency: float | None = field(default=None, metadata=_LATENCY)
     env: str | None = field(default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")})
     vector: str = field(default="sync", metadata={"choices": VECTORS})
     time_limit: int | None = field(default=None, metadata={**_STAYS, "range": (1, 10**15, "no episode lasts longer")})
@@ -69,6 +80,12 @@ class EnvOptions:
     def about(self) -> dict[str, object]:
         """What a summary says of it."""
         return {"env": self.env} if self.env is not None else {"robot": self.robot, "task": self.task}
+
+    @property
+    def disturbances(self) -> dict[str, float]:
+        """Those that there are."""
+        named = {name: getattr(self, name) for name in DISTURBANCES}
+        return {name: value for name, value in named.items() if value or (name == "assumed_latency" and value == 0)}
 
     @property
     def bytes_each(self) -> int:

@@ -3,6 +3,7 @@
 from envs.arm_env import ArmEnv
 from envs.options import EnvOptions
 from envs.robots import make_robot
+from envs.simulation.disturbances import Disturbances
 from envs.tasks.registry import make_task
 from td3_robot.vec_env import VecEnv
 
@@ -19,6 +20,7 @@ def make(
     sparse: bool = False,
     guard: bool = False,
     reuse_scenes: bool = False,
+    disturbances: Disturbances | None = None,
 ) -> ArmEnv:
     """Build B environments of a robot and a task.
 
@@ -33,12 +35,14 @@ def make(
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
         guard: change actions under which the arm would run into something, see `envs.controllers.guard`.
         reuse_scenes: hand out scenes that are dear to draw more than once, as trainings do.
+        disturbances: delay, lag and noise between the arm and its controller.
 
     Raises:
         ConfigError: no such robot or task, values in their files that cannot be right, or num_envs below 1.
     """
     chosen = make_task(task)  # first: a mistyped task is answered at once
-    return ArmEnv(make_robot(robot, gripper, tcp), chosen, num_envs, device, seed, sparse, guard, reuse_scenes)
+    named = {"sparse": sparse, "guard": guard, "reuse_scenes": reuse_scenes, "disturbances": disturbances}
+    return ArmEnv(make_robot(robot, gripper, tcp), chosen, num_envs, device, seed, **named)
 
 
 def of_config(
@@ -56,7 +60,8 @@ def of_config(
     """
     if options.env is None:
         named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard")}
-        return make(options.robot, options.task, num_envs, device, seed, **named, reuse_scenes=training)
+        named |= {"reuse_scenes": training, "disturbances": Disturbances(**options.disturbances)}
+        return make(options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
     named = {"vector": options.vector, "time_limit": options.time_limit}

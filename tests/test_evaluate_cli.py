@@ -263,7 +263,7 @@ def test_a_picture_of_reward_and_actions(work, evaluate, capsys):
 
 
 def test_a_dataset_holds_what_the_policy_did(work, evaluate):
-    line = "--checkpoint transpose --episodes 2 --dataset data.npz --transitions 500 --noise 0.1"
+    line = "--checkpoint transpose --episodes 2 --dataset data.npz --transitions 500 --dataset_noise 0.1"
     assert evaluate.main(line.split()) == 0
     data = load_dataset("data.npz")
     assert data.state.shape == (500, 31) and data.action.shape == (500, 7)

@@ -57,7 +57,7 @@ def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
 
 def test_what_a_policy_did_can_be_learnt_from_offline(pendulum):
     result = script(
-        pendulum, "evaluate", "--checkpoint swing --episodes 1 --dataset d.npz --transitions 300 --noise 0.2"
+        pendulum, "evaluate", "--checkpoint swing --episodes 1 --dataset d.npz --transitions 300 --dataset_noise 0.2"
     )
     assert result.returncode == 0, result.stderr
     line = f"--env Pendulum-v1 --dataset d.npz --config {ROOT}/configs/td3_bc.yaml --steps 60 --evaluation.every 30"

@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -83,3 +85,21 @@ def test_it_is_trained_evaluated_and_reported(tmp_path, monkeypatch):
     assert result["task"] == "hover" and result["baselines"]["rrmc"]["success_rate"] == 1.0
     page = Path("report/index.html").read_text()
     assert "panda: hover" in page
+
+
+def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
+    """In processes of their own; without the name it is unknown, with a wrong one that is said."""
+    place = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(Path(hover.__file__).parent)}}
+    run = lambda *words: subprocess.run([sys.executable, *words], capture_output=True, text=True, **place)  # noqa: E731
+    train_py, evaluate_py = PAGE.parent.parent / "train.py", PAGE.parent.parent / "evaluate.py"
+    assert "hover" in run(train_py, "--list", "tasks", "--plugins", "hover").stdout
+    words = f"--robot panda --task hover {SMALL} --run mine".split()
+    unknown = run(train_py, *words)
+    assert unknown.returncode == 2 and unknown.stderr.startswith("error: unknown task 'hover'")
+    assert run(train_py, *words, "--plugins", "hover").returncode == 0
+    asked = ("--checkpoint", "mine", "--episodes", "3", "--baseline", "")
+    assert run(evaluate_py, *asked).stderr.startswith("error: unknown task 'hover'")
+    assert run(evaluate_py, *asked, "--plugins", "hover").returncode == 0
+    missing = run(evaluate_py, *asked, "--plugins", "hoover")
+    assert missing.returncode == 2
+    assert missing.stderr == "error: plugins: cannot import 'hoover': No module named 'hoover'\n"

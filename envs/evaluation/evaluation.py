@@ -148,13 +148,14 @@ class Evaluation:
     def __str__(self) -> str:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
         guard = ", guarded" if self.options.guard else ""
-        return f"{self.options.name}{guard}, {which}, seed {self.seed}"
+        disturbed = "".join(f", {name} {value:g}" for name, value in self.options.disturbances.items())
+        return f"{self.options.name}{guard}{disturbed}, {which}, seed {self.seed}"
 
     def results(self) -> dict[str, object]:
         """What was measured and what came out, as plain values for JSON; docs/evaluation.md names them."""
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
         about |= {} if self.episode is None else {"episode": self.episode}
-        about |= {"guard": True} if self.options.guard else {}
+        about |= ({"guard": True} if self.options.guard else {}) | self.options.disturbances
         first, *others = self.summaries
         return about | self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
 

@@ -102,10 +102,11 @@ class Track(Task):
         counted = torch.where(before.steps > self.settle_steps, distance(before), 0.0)
         path = after.scene["path"]
         rows = torch.arange(len(path), device=path.device)
-        goal = path[rows, after.steps]
+        now = after.steps.clamp_max(self.horizon)  # foresight looks beyond the end
+        goal = path[rows, now]
         moved = {
             "goal": goal,
-            "goal_velocity": (path[rows, after.steps + 1] - goal) / self.dt,
+            "goal_velocity": (path[rows, now + 1] - goal) / self.dt,
             "error_sum": after.scene["error_sum"] + counted,
         }
         return replace(after, scene={**after.scene, **moved})

@@ -107,7 +107,9 @@ def wall_in(roots: list[Path]) -> None:
         if event in READING and isinstance(args[0], str | bytes | os.PathLike):
             if (event == "open" and args[2] & WRITING) or not inside(args[0]):
                 package = ", ".join(map(str, roots))
-                raise Refused(f"xacro may not open {os.fsdecode(args[0])}: it is outside the package folders {package}")
+                raise Refused(
+                    f"outside the package folders xacro may not open {os.fsdecode(args[0])}; they are {package}"
+                )
         elif event.split(".")[0] in WALLED:
             raise Refused(f"xacro may not use {event} of Python")
 

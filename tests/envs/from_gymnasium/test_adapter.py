@@ -333,7 +333,8 @@ def test_action_spaces_that_cannot_be_acted_in_are_named(space, message):
 def test_observation_spaces_that_are_not_numbers_are_named(space):
     vector = SyncVectorEnv([Fixed], autoreset_mode=AutoresetMode.SAME_STEP)
     vector.single_observation_space = space
-    with pytest.raises(ConfigError, match=re.escape(f"env 'toy': observation space {space} is not supported")):
+    shown = " ".join(str(space).split())
+    with pytest.raises(ConfigError, match=re.escape(f"env 'toy': observation space {shown} is not supported")):
         GymnasiumEnv(vector, name="toy")
 
 

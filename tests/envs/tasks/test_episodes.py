@@ -5,8 +5,9 @@ import torch
 
 import envs
 from envs.arm_env import ArmEnv
-from envs.tasks.episodes import OneEpisode
-from envs.tasks.registry import task_names
+from envs.robots import make_robot
+from envs.tasks.episodes import OneEpisode, ScenePool
+from envs.tasks.registry import make_task, task_names
 
 
 def some_policy(env):
@@ -48,3 +49,13 @@ def test_a_replayed_episode_ends_as_it_did(task):
 def test_it_takes_over_what_the_environment_pays():
     many = envs.make("panda", "reach", num_envs=2, sparse=True)
     assert replay(many, 1).step(torch.zeros(1, 7)).reward.tolist() == [-1.0]
+
+
+def test_only_trainings_use_scenes_twice(monkeypatch):
+    """Of a task whose scenes are dear; evaluations and Gymnasium environments get new ones."""
+    monkeypatch.setattr(ScenePool, "BLOCK", 512)
+    panda, task = make_robot("panda"), make_task("reach_avoid")
+    for reuse in (False, True):
+        env = ArmEnv(panda, task, 100, "cpu", 0, reuse_scenes=reuse)
+        goals = torch.cat([env.goal, *(env.reset()[:, env.layout["goal"]] for _ in range(5))])
+        assert (len(goals.unique(dim=0)) == len(goals)) != reuse

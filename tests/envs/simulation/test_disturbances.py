@@ -1,0 +1,136 @@
+"""Delay, lag and noise: what they do to an arm, and that foresight sees what will be."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from envs.arm_env import ArmEnv
+from envs.robots import make_robot
+from envs.simulation.disturbances import SPEED_NOISE, Disturbances
+from envs.tasks.registry import make_task, task_names
+from td3_robot import TD3
+from td3_robot.errors import ConfigError
+from td3_robot.evaluation import evaluate
+from tests.envs.playing import actions, leaves, play, same, tensors
+
+DT = 0.05
+
+
+@pytest.fixture(scope="module")
+def make():
+    panda = make_robot("panda")
+
+    def make(task="reach", num_envs=6, **disturbances):
+        return ArmEnv(panda, make_task(task), num_envs, "cpu", 0, disturbances=Disturbances(**disturbances))
+
+    return make
+
+
+def test_without_any_nothing_stands_between(make):
+    env = make()
+    step = play(env, 3)[-1]
+    assert env.moment is env.arrived and not {"sent", "driven"} & env.moment.scene.keys()
+    assert torch.equal(step.observation, env.task.observe(env.world, env.arrived))
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
+    late, prompt = make(latency=steps * DT), make()
+    late.reset(3), prompt.reset(3)
+    seen = [step.info["q"] for step in play(late, 30)], [step.info["q"] for step in play(prompt, 30)]
+    for after, before in zip(seen[0][steps:], seen[1]):
+        assert_close(after, before, rtol=0, atol=1e-6)
+    assert_close(seen[0][0], prompt.reset(3)[:, prompt.layout["q"]], rtol=0, atol=0)  # nothing was sent yet
+
+
+@pytest.mark.parametrize(("latency", "lag"), [(0.013, 0.0), (0.05, 0.0), (0.087, 0.0), (0.0, 0.03), (0.061, 0.045)])
+def test_at_constant_speed_an_arm_is_behind_by_delay_and_lag_together(make, latency, lag):
+    late, prompt = make(latency=latency, servo_lag=lag), make()
+    late.reset(3), prompt.reset(3)
+    slow = torch.full((6, 7), 0.02)
+    for _ in range(40):
+        behind = prompt.step(slow).info["q"] - late.step(slow).info["q"]
+    speed = 0.02 * late.model.qdlim
+    assert_close(behind, (speed * (latency + lag)).expand(6, 7), rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_what_is_foreseen_is_what_will_be(make, task):
+    """Whatever is chosen from now on: arms, grippers and goals two steps ahead."""
+    env = make(task, latency=2 * DT)
+    env.reset(1)
+    foreseen = []
+    for action in actions(env, 25):
+        step = env.step(0.1 * action)
+        if (step.terminated | step.truncated).any():
+            break
+        foreseen.append(env.moment)
+        if len(foreseen) > 2:
+            then = foreseen[-3]
+            for name in ("q", "qd", "gripper"):
+                assert_close(getattr(then.state, name), getattr(env.arrived.state, name), rtol=0, atol=1e-5)
+            assert_close(then.scene["goal"], env.arrived.scene["goal"])
+            assert_close(then.tcp, env.arrived.tcp, rtol=0, atol=1e-5)
+    assert len(foreseen) > 4
+
+
+def test_part_of_a_step_is_foreseen_too(make):
+    """At constant speed the arm is seen where it is that much later."""
+    env = make(latency=0.02)
+    slow = torch.full((6, 7), 0.02)
+    for _ in range(20):
+        env.step(slow)
+    ahead = env.moment.state.q - env.arrived.state.q
+    assert_close(ahead, (0.02 * env.model.qdlim * 0.02).expand(6, 7), rtol=1e-3, atol=1e-6)
+
+
+def test_noise_is_in_what_is_measured_alone(make):
+    env = make(num_envs=2000, noise=0.003)
+    step = env.step(torch.zeros(2000, 7))
+    for name, deviation in (("q", 0.003), ("qd", 0.003 * SPEED_NOISE)):
+        error = step.observation[:, env.layout[name]] - step.info[name]
+        assert error.std().item() == pytest.approx(deviation, rel=0.05) and abs(error.mean().item()) < 0.1 * deviation
+    assert torch.equal(step.info["q"], env.arrived.state.q)
+
+
+def test_a_cube_in_the_hand_is_known_by_the_hand(make):
+    """Or noise of a millimetre would seem to open the fingers."""
+    env = make("pick_place", num_envs=50, latency=DT, noise=0.002)
+    there, held = env.arrived, torch.ones(50, dtype=torch.bool)
+    shut = replace(there.state, gripper=torch.full((50,), 0.02))  # a Panda hand's fingers on a cube of 4 cm
+    sent = torch.zeros_like(there.scene["sent"])  # and they were told to
+    env.moment = replace(there, state=shut, scene={**there.scene, "object": there.tcp, "held": held, "sent": sent})
+    hold = torch.zeros(50, 8)
+    hold[:, -1] = -1.0
+    for _ in range(10):
+        env.step(hold)
+        assert env.arrived.scene["held"].all() and env.moment.scene["held"].all()
+
+
+@pytest.mark.parametrize("task", ["reach", "pick_place"])
+def test_a_state_dict_round_trip_goes_on_exactly(make, task):
+    given = {"latency": 0.07, "servo_lag": 0.02, "noise": 0.001}
+    env, other = make(task, **given), make(task, **given)
+    env.reset(4), other.reset(5)
+    play(env, 12)
+    other.load_state_dict(env.state_dict())
+    assert same(leaves(env), leaves(other))
+    steps = env.task.horizon  # over an automatic reset
+    assert all(same(tensors(a), tensors(b)) for a, b in zip(play(env, steps, 3), play(other, steps, 3)))
+
+
+def test_foresight_makes_a_delayed_arm_as_good_as_a_prompt_one(make):
+    """The shipped policy has never met a delay."""
+    policy = TD3.from_checkpoint("checkpoints/run1").select_action
+    success = lambda **given: evaluate(policy, make(num_envs=200, **given), seed=11)["success_rate"]  # noqa: E731
+    assert success(latency=DT) >= 0.97 and success(latency=DT, servo_lag=0.02, noise=0.001) >= 0.95
+    assert success(latency=DT, assumed_latency=0.0) < 0.3
+
+
+@pytest.mark.parametrize("given", [{"latency": -0.1}, {"latency": 0.6}, {"noise": float("nan")}, {"servo_lag": 1e9}])
+def test_what_no_arm_has_is_refused(given):
+    (name,) = given
+    with pytest.raises(ConfigError, match=f"{name} must be from 0 to"):
+        Disturbances(**given)
