@@ -25,6 +25,7 @@ def main(argv: list[str]) -> int:
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     from envs.evaluation import Evaluation
+    from envs.evaluation.robustness import EPISODES
     from envs.view.playback import record_episodes, show_episodes
     from td3_robot import TD3
     from td3_robot.datasets import collect, save_dataset
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
 
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    evaluation = Evaluation(options, asked.episodes, asked.seed, asked.episode, asked.device)
+    evaluation = Evaluation(options, asked.count, asked.seed, asked.episode, asked.device)
     agent = TD3.from_checkpoint(asked.checkpoint, asked.device)
     agent.require(evaluation.env.o_dim, evaluation.env.a_dim, f"checkpoint {str(asked.checkpoint)!r}")
     evaluation.add("policy", lambda env: agent.select_action)
@@ -45,6 +46,8 @@ def main(argv: list[str]) -> int:
         record_episodes(evaluation.shown(), asked.seed, asked.record, asked.episode)
         print(f"recorded in {asked.record}")
     evaluation.play(keep=asked.report is not None)
+    if asked.robustness:
+        evaluation.play_robustness(asked.episodes or EPISODES)
     about = {"checkpoint": str(asked.checkpoint)}
     if asked.json:  # before the table, whose reader may have left
         write_json(asked.json, about | evaluation.results())
@@ -84,7 +87,7 @@ def _check(asked: EvaluateFlags, options: EnvOptions) -> None:
 def _replay(asked: EvaluateFlags, episode: int) -> str:
     """The command that shows an episode."""
     words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
-    words += ["--episodes", str(asked.episodes)] + ["--device", asked.device] * (asked.device != "cpu")
+    words += ["--episodes", str(asked.count)] + ["--device", asked.device] * (asked.device != "cpu")
     words += [] if asked.guard is None else ["--guard", str(asked.guard).lower()]
     given = {name: value for name in DISTURBANCES if (value := getattr(asked, name)) is not None}
     words += [word for name, value in given.items() for word in (f"--{name}", str(value))]

@@ -36,16 +36,13 @@ CONDITIONS = {
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def measure(task: str, given: dict[str, float], episodes: int) -> dict[str, float]:
-    """Success of the shipped policy and of a classical controller under some disturbances."""
+def evaluation_of(task: str, episodes: int) -> Evaluation:
+    """The shipped policy, and beside it a classical controller."""
     folder = ROOT / "checkpoints" / SHIPPED[task]
-    _, options = config_of(folder, EnvOptions)
-    evaluation = Evaluation(EnvOptions(robot=options.robot, task=task, guard=options.guard, **given), episodes)
-    agent = TD3.from_checkpoint(folder)
+    evaluation, agent = Evaluation(config_of(folder, EnvOptions)[1], episodes), TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
-    evaluation.add_baseline(classical := CLASSICAL.get(task, "rrmc"))
-    summaries = evaluation.play()
-    return {"policy": summaries["policy"]["success_rate"], "classical": summaries[classical]["success_rate"]}
+    evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
+    return evaluation
 
 
 def speed(arms: int = 256, steps: int = 300) -> None:
@@ -80,9 +77,11 @@ def main() -> None:
         writer = csv.DictWriter(file, ("task", "disturbances", "episodes", "policy", "classical"))
         writer.writeheader()
         for task in asked.tasks:
+            evaluation = evaluation_of(task, asked.episodes)
             for name, given in CONDITIONS.items():
+                policy, classical = evaluation.success_behind(given, asked.episodes).values()
                 row = {"task": task, "disturbances": name, "episodes": asked.episodes}
-                row |= {who: round(rate, 4) for who, rate in measure(task, given, asked.episodes).items()}
+                row |= {"policy": round(policy, 4), "classical": round(classical, 4)}
                 writer.writerow(row)
                 file.flush()
                 print(row, flush=True)

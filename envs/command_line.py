@@ -16,7 +16,7 @@ from td3_robot.errors import ConfigError
 
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
-_SHOWS_ARMS = ("swift", "record", "report", "episode", "guard", *DISTURBANCES)
+_SHOWS_ARMS = ("swift", "record", "report", "robustness", "episode", "guard", *DISTURBANCES)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class EvaluateFlags:
         noise: Standard deviation of measured joint positions, in rad or m.
         assumed_latency: Latency that the controllers are prepared for, in seconds; null is the truth, the servos' lag
             included, and 0 is none.
-        episodes: Episodes to roll out.
+        episodes: Episodes to roll out, by default 1,000; with robustness also behind each disturbance, by default 200.
         seed: Seed of the starts and goals.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
         json: File for the results; by default they are only printed.
@@ -57,6 +57,7 @@ class EvaluateFlags:
             actions) and, for robots, those of --list baselines; empty for none. They act without the guard that the
             policy may have, unless +guard is added to the name.
         report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
+        robustness: Measure success against latency, noise and servo lag too: 16 more evaluations; robots only.
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.
         swift: Show the robot in the browser.
@@ -77,12 +78,13 @@ class EvaluateFlags:
     servo_lag: float | None = None
     noise: float | None = None
     assumed_latency: float | None = None
-    episodes: int = field(default=1000, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})
+    episodes: int | None = field(default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})
     seed: int = field(default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits")})
     device: str = "cpu"
     json: Path | None = None
     baseline: tuple[str, ...] = ("random",)
     report: Path | None = None
+    robustness: bool = False
     episode: int | None = field(default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes")})
     swift: bool = False
     record: Path | None = None
@@ -105,12 +107,17 @@ class EvaluateFlags:
         if len({path.absolute() for path in outputs}) < len(outputs):
             raise ConfigError(f"two outputs have one name: {', '.join(map(str, outputs))}")
 
+    @property
+    def count(self) -> int:
+        """Episodes to roll out."""
+        return self.episodes or 1000
+
     def _check_episode(self) -> None:
         """Refuse a number that is none of the episodes, and what is about all of them."""
-        if not 0 <= self.episode < self.episodes:
-            raise ConfigError(f"episode must be from 0 to {self.episodes - 1}, one of the episodes, got {self.episode}")
-        for name in ("report", "dataset"):
-            if getattr(self, name) is not None:
+        if not 0 <= self.episode < self.count:
+            raise ConfigError(f"episode must be from 0 to {self.count - 1}, one of the episodes, got {self.episode}")
+        for name in ("report", "robustness", "dataset"):
+            if getattr(self, name):
                 raise ConfigError(f"episode and {name} exclude each other: {name} is about all episodes")
 
 

@@ -2,14 +2,14 @@
 
 from envs.arm_env import ArmEnv
 from envs.options import EnvOptions
-from envs.robots import make_robot
+from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.tasks.registry import make_task
 from td3_robot.vec_env import VecEnv
 
 
 def make(
-    robot: str,
+    robot: str | Robot,
     task: str,
     num_envs: int = 1,
     device: str = "cpu",
@@ -25,13 +25,13 @@ def make(
     """Build B environments of a robot and a task.
 
     Args:
-        robot: name of a registered robot, or path of a URDF or xacro file.
+        robot: name of a registered robot, path of a URDF or xacro file, or what `make_robot` made of one.
         task: name of a registered task.
         num_envs: B.
         device: where they are simulated.
         seed: of starts and goals.
-        gripper: a registered gripper in place of the robot's own, or "none"; None keeps its own.
-        tcp: link of the robot's file to control; None lets the file decide.
+        gripper: of a robot by name: a registered gripper in place of its own, or "none"; None keeps its own.
+        tcp: of a robot by name: link of the robot's file to control; None lets the file decide.
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
         guard: change actions under which the arm would run into something, see `envs.controllers.guard`.
         reuse_scenes: hand out scenes that are dear to draw more than once, as trainings do.
@@ -42,11 +42,17 @@ def make(
     """
     chosen = make_task(task)  # first: a mistyped task is answered at once
     named = {"sparse": sparse, "guard": guard, "reuse_scenes": reuse_scenes, "disturbances": disturbances}
-    return ArmEnv(make_robot(robot, gripper, tcp), chosen, num_envs, device, seed, **named)
+    made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
+    return ArmEnv(made, chosen, num_envs, device, seed, **named)
 
 
 def of_config(
-    options: EnvOptions, num_envs: int = 1, device: str = "cpu", seed: int = 0, training: bool = False
+    options: EnvOptions,
+    num_envs: int = 1,
+    device: str = "cpu",
+    seed: int = 0,
+    training: bool = False,
+    robot: Robot | None = None,
 ) -> VecEnv:
     """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
 
@@ -54,6 +60,7 @@ def of_config(
         options: what to make.
         num_envs, device, seed: as in `make`.
         training: they are to learn in, see `reuse_scenes` of `make`.
+        robot: that of the options, where it was made before.
 
     Raises:
         ConfigError: what they name cannot be built.
@@ -61,7 +68,7 @@ def of_config(
     if options.env is None:
         named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard")}
         named |= {"reuse_scenes": training, "disturbances": Disturbances(**options.disturbances)}
-        return make(options.robot, options.task, num_envs, device, seed, **named)
+        return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
     named = {"vector": options.vector, "time_limit": options.time_limit}

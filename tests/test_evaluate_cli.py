@@ -192,6 +192,7 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
         ("--episode 5 --episodes 5", "episode must be from 0 to 4, one of the episodes, got 5"),
         ("--episode -1", "episode must be from 0 to 999, one of the episodes, got -1"),
         ("--episode 1 --report out", "episode and report exclude each other: report is about all episodes"),
+        ("--episode 1 --robustness", "episode and robustness exclude each other: robustness is about all episodes"),
         ("--episode 1 --dataset a.npz", "episode and dataset exclude each other: dataset is about all episodes"),
     ],
 )
@@ -338,7 +339,22 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env
     assert Path("out/index.html").read_text() == before and os.listdir("out") == ["index.html"]
 
 
-@pytest.mark.parametrize("flag", ["--report out", "--episode 0"])
+def test_robustness_is_in_the_table_in_the_json_file_and_in_the_report(work, evaluate, capsys):
+    out = measured(evaluate, *"--checkpoint transpose --episodes 4 --robustness --report out".split())
+    told, page = out["robustness"], Path("out/index.html").read_text()
+    assert told.pop("episodes") == 4
+    rows = cells(capsys.readouterr().out)
+    assert rows["latency 100 ms"] == [f"{100 * told['latency'][-1]['success_rate']['policy']:.1f}"]
+    assert '<th scope="row">latency 100 ms</th>' in page and page.count("<figcaption>") > 3
+    described = (ROOT / "docs" / "evaluation.md").read_text()
+    keys = {*told, *(key for points in told.values() for point in points for key in point)}
+    assert all(f"`{key}`" in described for key in keys | {"robustness"})
+
+    assert "robustness" not in measured(evaluate, *"--checkpoint transpose --episodes 4 --report out".split())
+    assert "<h2>Robustness</h2>" in page and "<h2>Robustness</h2>" not in Path("out/index.html").read_text()
+
+
+@pytest.mark.parametrize("flag", ["--report out", "--episode 0", "--robustness"])
 def test_gymnasium_environments_have_no_report_and_no_replay(work, evaluate, flag):
     save_config(Config(), Path("checkpoints/still/config.yaml"), EnvOptions(env="Pendulum-v1"))
     with pytest.raises(ConfigError, match=f"^{flag[2:].split()[0]} is for our own robots"):

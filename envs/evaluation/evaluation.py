@@ -9,10 +9,13 @@ from envs.controllers import BASELINES, make_baseline
 from envs.evaluation.metrics import capsules, measure
 from envs.evaluation.metrics import join as join_figures
 from envs.evaluation.report import Report, Trajectories, Watched, join, page
+from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
-from envs.evaluation.table import print_table
-from envs.options import EnvOptions
+from envs.evaluation.table import print_rows, table_rows
+from envs.options import DISTURBANCES, EnvOptions
 from envs.registry import of_config
+from envs.robots import Robot
+from envs.simulation.disturbances import Disturbances
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
@@ -54,6 +57,7 @@ class Evaluation:
         seed: of starts, goals and obstacles.
         episode: number, from 0, of the one to play alone; None plays all.
         device: where it is simulated.
+        robot: that of the options, where it was made before.
 
     Attributes:
         env: where what is added acts unless it asks for another guard.
@@ -61,6 +65,7 @@ class Evaluation:
         summaries: after `play`, by controller: `td3_robot.evaluation.summarise`, and of our robots
             `summary.summarise`.
         played: after `play(keep=True)`, by controller: its trajectories.
+        robustness: after `play_robustness`, what it gave.
     """
 
     def __init__(
@@ -70,13 +75,16 @@ class Evaluation:
         seed: int = 12345,
         episode: int | None = None,
         device: str = "cpu",
+        robot: Robot | None = None,
     ):
         self.options, self.episodes, self.seed, self.episode, self.device = options, episodes, seed, episode, device
+        self._robot = robot
         self._made: dict[bool, VecEnv] = {}
         self.env = self._env(options.guard)
         self.controllers: dict[str, Controller] = {}
         self.summaries: dict[str, dict[str, object]] = {}
         self.played: dict[str, Trajectories] = {}
+        self.robustness: Robustness | None = None
 
     def add(self, name: str, make: Maker, guard: bool | None = None) -> None:
         """Take part in it.
@@ -120,9 +128,35 @@ class Evaluation:
             self.summaries[name] = self._play(name, controller, keep)
         return self.summaries
 
+    def play_robustness(self, episodes: int) -> Robustness:
+        """Measure success behind delay, noise and lag.
+
+        Args:
+            episodes: of each controller behind each disturbance.
+
+        Returns:
+            `robustness`, which the results, the table and the page have from then on.
+        """
+        self.robustness = sweep(lambda given: self.success_behind(given, episodes), episodes)
+        return self.robustness
+
+    def success_behind(self, disturbances: dict[str, float], episodes: int) -> Success:
+        """The success rates of all controllers but random actions, in other episodes.
+
+        Args:
+            disturbances: between controllers and arms, by field of `Disturbances`; there are no others.
+            episodes: as the class has it; all of them are played.
+        """
+        none = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
+        options = dataclasses.replace(self.options, **none | disturbances)
+        other = Evaluation(options, episodes, self.seed, device=self.device, robot=self.env.robot)
+        for name in self._acting:
+            other.add(name, self.controllers[name].make, self.controllers[name].guard)
+        return {name: other._statistics(one)["success_rate"] for name, one in other.controllers.items()}
+
     def shown(self) -> dict[str, tuple[Policy, VecEnv]]:
         """What there is to see: all controllers but random actions, each as `alone`."""
-        return {name: self.alone(name) for name in self.controllers if name.removesuffix(GUARDED) != RANDOM}
+        return {name: self.alone(name) for name in self._acting}
 
     def alone(self, name: str) -> tuple[Policy, VecEnv]:
         """A controller again, in an environment of its own with one arm: for the chosen episode, or for new ones."""
@@ -157,11 +191,15 @@ class Evaluation:
         about |= {} if self.episode is None else {"episode": self.episode}
         about |= ({"guard": True} if self.options.guard else {}) | self.options.disturbances
         first, *others = self.summaries
-        return about | self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
+        about |= self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
+        return about | ({} if self.robustness is None else {"robustness": self.robustness.results()})
 
     def print_table(self) -> None:
         """Print the figures of all controllers beside each other."""
-        print_table(self.summaries, self._measures)
+        print_rows("", list(self.summaries), table_rows(self.summaries, self._measures))
+        if self.robustness is not None:
+            of = f"success rate [%] of {self.robustness.episodes:,} episodes"
+            print_rows(of, self.robustness.controllers, self.robustness.rows())
 
     def page(self, facts: dict[str, str], curve: Sequence[dict[str, float]], replay: Callable[[int], str]) -> str:
         """The report as one HTML page, after `play(keep=True)`.
@@ -176,7 +214,13 @@ class Evaluation:
         }
         about |= {"success": self.env.task.criterion}
         title = f"{self.options.robot}: {self.options.task}"
-        return page(Report(title, about | facts, self.env, self.summaries, self.played, curve, replay))
+        shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness)
+        return page(shown)
+
+    @property
+    def _acting(self) -> list[str]:
+        """The controllers that look before they act: all but random actions."""
+        return [name for name in self.controllers if name.removesuffix(GUARDED) != RANDOM]
 
     @property
     def _measures(self) -> Sequence[Measure]:
@@ -187,22 +231,28 @@ class Evaluation:
     def _env(self, guard: bool) -> VecEnv:
         """Where all episodes are played, or the chosen one; one for each setting of the guard."""
         if guard not in self._made:
-            self._made[guard] = self._new_env(guard, self._arms)
+            self._made[guard] = self._new_env(guard, self._arms, self._robot)
         return self._made[guard]
 
     @property
     def _arms(self) -> int:
         return min(self.episodes, ROUND if self.options.env is None else GYMNASIUM_ROUND)
 
-    def _new_env(self, guard: bool, arms: int) -> VecEnv:
+    def _new_env(self, guard: bool, arms: int, robot: Robot | None = None) -> VecEnv:
         options = dataclasses.replace(self.options, guard=guard)
         if self.episode is None:
-            return of_config(options, arms, self.device, self.seed)
+            return of_config(options, arms, self.device, self.seed, robot=robot)
         many = of_config(options, self._arms, self.device, self.seed)
         number, row = divmod(self.episode, self._arms)
         many.reset(round_seeds(many, self.episodes, self.seed)[number])
-        one = OneEpisode(many.moment, row)
-        return ArmEnv(many.robot, many.task, 1, self.device, 0, many.sparse, guard, episodes=one)
+        one, disturbances = OneEpisode(many.arrived, row), Disturbances(**options.disturbances)
+        named = {"episodes": one, "disturbances": disturbances}
+        return ArmEnv(many.robot, many.task, 1, self.device, 0, many.sparse, guard, **named)
+
+    def _statistics(self, controller: Controller) -> dict[str, object]:
+        """What every task has in common to measure, of one controller: quicker than all that `_play` does."""
+        played = rollouts(controller.policy, controller.env, self.episodes, self.seed)
+        return summarise(map(episode_statistics, played), self.episodes)
 
     def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
         """The summary of one controller."""

@@ -1,6 +1,6 @@
 """An evaluation as a table on the terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -66,13 +66,13 @@ def _rows_of(measure: Measure) -> list[tuple[str, tuple[str, ...], float, str]]:
     ]
 
 
-def print_table(columns: dict[str, dict[str, object]], measures: Sequence[Measure] = ()) -> None:
-    """Print summaries beside each other; arguments as of `table_rows`."""
+def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> None:
+    """Print labelled rows of cells, a column each heading; the title is what the labels are headed by."""
     table = Table()
-    table.add_column("")
-    for heading in columns:
+    table.add_column(title)
+    for heading in headings:
         table.add_column(heading, justify="right")
-    for label, cells in table_rows(columns, measures):
+    for label, cells in rows:
         table.add_row(label, *cells)
     with (console := Console(highlight=False, markup=False)).capture() as text:
         console.print(table)

@@ -8,12 +8,14 @@ import numpy as np
 
 from envs.evaluation.report.errors import Error
 from envs.evaluation.report.trajectories import Trajectories
+from envs.evaluation.robustness import SWEEPS, Robustness
 from envs.simulation.engine import SimModel
 
 COLOURS = ("#3d7eea", "#e07b2a", "#2f9e6e", "#a35fd0", "#8a8f98")  # by controller; legible on white and on black
 FLOOR = 0.01  # least error drawn, in the unit shown: the axes are logarithmic
 _INK = "#808182"  # stands for the page's colour of text until the page is written
 _SIZE = (4.6, 3.0)  # inches: at this size text stays readable on a telephone
+_THIRD = (3.6, 2.7)  # of charts that stand three in a row
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "td3_robot",  # the same figures, the same file
@@ -95,6 +97,32 @@ def joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
     return chart.svg
 
 
+def success_against(varied: str, robustness: Robustness, controllers: Sequence[str]) -> str:
+    """Success rates over a disturbance, a controller each; dashed where the controller foresees nothing.
+
+    Args:
+        varied: field of `Disturbances`.
+        robustness: what came of it.
+        controllers: those of the other charts, in their order, whose colours they keep.
+    """
+    sweeps = {name: sweep for name, sweep in SWEEPS.items() if sweep.varied == varied}
+    shown = next(iter(sweeps.values()))
+    with _chart(f"{shown.name} [{shown.unit}]", "success rate [%]", _THIRD) as chart:
+        for name, sweep in sweeps.items():
+            values, rates = zip(*robustness.points(name))
+            for number, (controller, colour) in enumerate(zip(controllers, _colours(len(controllers)))):
+                if controller not in rates[0]:
+                    continue
+                style = {"label": controller} if sweep.foreseen else {"linestyle": "--"}
+                # the first above the others and thinner, so that all are seen where they meet
+                style |= {"color": colour, "marker": ".", "zorder": 3 - number / 10, "linewidth": 1.5 + 1.2 * number}
+                percent = [100 * rate[controller] for rate in rates]
+                chart.axes.plot([1000 * value for value in values], percent, **style)
+        chart.axes.set_ylim(-3, 103)
+        chart.legend()
+    return chart.svg
+
+
 def _colours(count: int) -> list[str]:
     return [COLOURS[number % len(COLOURS)] for number in range(count)]
 
@@ -121,12 +149,12 @@ class _Chart:
 
 
 @contextmanager
-def _chart(xlabel: str, ylabel: str) -> Iterator[_Chart]:
+def _chart(xlabel: str, ylabel: str, size: tuple[float, float] = _SIZE) -> Iterator[_Chart]:
     from matplotlib import rc_context  # here: an evaluation without a report does without
     from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
 
     with rc_context(_STYLE):
-        figure = Figure(figsize=_SIZE, layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
         chart = _Chart(figure, xlabel, ylabel)
         yield chart
         text = io.StringIO()

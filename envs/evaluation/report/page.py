@@ -12,6 +12,7 @@ from envs.evaluation.report.failures import Failure, failures
 from envs.evaluation.report.paths import FAILURES, SUCCESSES, path_data
 from envs.evaluation.report.tiles import tiles
 from envs.evaluation.report.trajectories import Trajectories
+from envs.evaluation.robustness import Robustness
 from envs.evaluation.table import table_rows
 
 LISTED = 500  # failures; a policy with more is not studied one episode at a time
@@ -30,6 +31,7 @@ class Report:
         played: controller -> its episodes; the first is the one whose paths and failures are shown.
         curve: rows of the run's metrics.csv; empty where there are none.
         replay: number of an episode -> the command that shows it.
+        robustness: success behind delay, noise and lag, where that was measured.
     """
 
     title: str
@@ -39,6 +41,7 @@ class Report:
     played: dict[str, Trajectories]
     curve: Sequence[dict[str, float]]
     replay: Callable[[int], str]
+    robustness: Robustness | None = None
 
 
 def page(report: Report) -> str:
@@ -55,6 +58,7 @@ def page(report: Report) -> str:
             _table(list(table_rows(report.summaries, report.env.task.measures)), list(report.summaries)),
             "<h2>In pictures</h2>",
             f'<div class="charts">{"".join(_figures(report))}</div>',
+            "" if report.robustness is None else _robustness(report.robustness, list(report.played)),
             "<h2>Paths</h2>",
             _paths(policy, known, report.env),
             "<h2>Failures</h2>",
@@ -112,6 +116,26 @@ def _figures(report: Report) -> Iterator[str]:
         yield _figure(f"{_sentence(error.final_name)}{success}", charts.final_errors(error, played))
     speeds = charts.joint_speeds(env.model, played)
     yield _figure("Joint speeds: 95th percentile (bar), median (line), greatest (mark); 1 is the limit", speeds)
+
+
+def _robustness(robustness: Robustness, controllers: list[str]) -> str:
+    captions = {
+        "latency": "Latency from a choice to its effect; dashed: without foresight",
+        "noise": "Noise of measured joint positions, deviation, at 50 ms of latency",
+        "servo_lag": "Lag of the servos: time constant with which joints follow",
+    }
+    drawn = (
+        _figure(caption, charts.success_against(varied, robustness, controllers))
+        for varied, caption in captions.items()
+    )
+    return (
+        f"<h2>Robustness</h2><p>Success rates behind delay, noise and lag, of {robustness.episodes:,} "
+        "episodes, the same at every point. A controller with foresight is shown the arm as it will be when its "
+        "command begins to act.</p>"
+        f'<div class="charts three">{"".join(drawn)}</div>'
+        f"<details><summary>success rates [%] in numbers</summary>"
+        f"{_rows(list(robustness.rows()), robustness.controllers)}</details>"
+    )
 
 
 def _sentence(words: str) -> str:
