@@ -25,7 +25,6 @@ def main(argv: list[str]) -> int:
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     from envs.evaluation import Evaluation
-    from envs.evaluation.robustness import EPISODES
     from envs.view.playback import record_episodes, show_episodes
     from td3_robot import TD3
     from td3_robot.datasets import collect, save_dataset
@@ -47,7 +46,7 @@ def main(argv: list[str]) -> int:
         print(f"recorded in {asked.record}")
     evaluation.play(keep=asked.report is not None)
     if asked.robustness:
-        evaluation.play_robustness(asked.episodes or EPISODES)
+        evaluation.play_robustness(asked.count_disturbed)
     about = {"checkpoint": str(asked.checkpoint)}
     if asked.json:  # before the table, whose reader may have left
         write_json(asked.json, about | evaluation.results())

@@ -112,6 +112,11 @@ class EvaluateFlags:
         """Episodes to roll out."""
         return self.episodes or 1000
 
+    @property
+    def count_disturbed(self) -> int:
+        """Episodes behind each disturbance."""
+        return self.episodes or 200
+
     def _check_episode(self) -> None:
         """Refuse a number that is none of the episodes, and what is about all of them."""
         if not 0 <= self.episode < self.count:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from envs.simulation.disturbances import Disturbances
 
-EPISODES = 200  # behind each of them: a share of 99% is then known to 0.7 points, one of 50% to 3.5 (one deviation)
 _LATENCIES = (0.0, 0.025, 0.05, 0.075, 0.1)
 _UNITS = {"latency": "ms", "noise": "mrad", "servo_lag": "ms"}  # a thousandth of the SI unit, all of them
 
