@@ -229,11 +229,13 @@ class ArmEnv:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """See `GoalVecEnv.relabel`."""
         task, world = self.task, self.world
-        before, after = self._memory.recall(memory), task.with_goal(self._memory.recall(next_memory), goal)
-        before = task.with_goal(before, task.goal_before(before, goal))
+        both = self._memory.recall(torch.cat((memory, next_memory)))  # once for both: most of it is calls
+        before, after = (both.each(lambda x, part=part: x.chunk(2)[part]) for part in (0, 1))
+        before, after = task.with_goal(before, task.goal_before(before, goal)), task.with_goal(after, goal)
         outcome = task.outcome(world, after, action)
         reward, _ = self._reward(outcome)
-        return task.observe(world, before), task.observe(world, after), reward, _terminated(outcome)
+        seen = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))
+        return *seen.chunk(2), reward, _terminated(outcome)
 
     # Resuming -----------------------------------------------------------------------------------------------
 

@@ -100,7 +100,8 @@ class Hindsight:
         """See `Reader.read`; as rows are drawn independently, it does not matter that the first get the goals."""
         kept, count = buffer.batch(buffer.read(index)), round(self.ratio * len(index))
         old = Batch(*(part[count:] for part in kept[:5]))
-        old = old._replace(state=self.observe(old.state), next_state=self.observe(old.next_state))
+        seen = self.observe(torch.cat((old.state, old.next_state))).chunk(2)
+        old = old._replace(state=seen[0], next_state=seen[1])
         if not count:
             return old
         goal = self.achieved_goal(buffer.read(self.goal_rows(buffer, index[:count]), buffer.columns.next_state))
