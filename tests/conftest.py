@@ -1,9 +1,13 @@
 """Shared by all tests: one thread, repeatable examples, and an environment to learn in that is no robot."""
 
+import importlib.util
+from pathlib import Path
+
 import hypothesis
 import pytest
 import torch
 
+from td3_robot.cli import exit_code
 from td3_robot.errors import NotFiniteError
 from td3_robot.vec_env import Step
 
@@ -69,3 +73,23 @@ def global_seed():
 def point_env():
     """The class above."""
     return PointEnv
+
+
+@pytest.fixture
+def in_process(monkeypatch, capsys):
+    """A script in this process, which saves its imports: `in_process(folder, "train", *words)`, run in the folder.
+
+    Returns its exit code, stdout and stderr. That a process of its own ends like that is held in test_train_cli.py.
+    """
+
+    def run(folder: Path, name: str, *words: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).resolve().parent.parent / f"{name}.py")
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        capsys.readouterr()
+        code = exit_code(script.main, list(words))
+        return code, *capsys.readouterr()
+
+    yield run
+    torch.set_num_threads(1)

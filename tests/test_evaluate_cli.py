@@ -167,12 +167,12 @@ def test_table_and_json_say_the_same(work):
         ),
     ],
 )
-def test_what_is_wrong_is_one_line_and_exit_code_2(work, arguments, message):
+def test_what_is_wrong_is_one_line_and_exit_code_2(work, in_process, arguments, message):
     TD3(20, 6, hidden=(14,)).save("checkpoints/other")
     save_config(Config(td3=TD3Config(hidden=(14,))), Path("checkpoints/other/config.yaml"))
-    result = run(*arguments.split(), "--json", "out.json")
-    assert result.returncode == 2 and result.stdout == ""
-    assert result.stderr.startswith(f"error: {message}") and result.stderr.count("\n") == 1
+    code, out, err = in_process(work, "evaluate", *arguments.split(), "--json", "out.json")
+    assert code == 2 and out == ""
+    assert err.startswith(f"error: {message}") and err.count("\n") == 1
     assert os.listdir() == ["checkpoints"]
 
 

@@ -88,11 +88,11 @@ def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
         ("--env Pendulum-v1 --dataset wrong.npz", "dataset 'wrong.npz': observations must have width 3, got 2"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_leaves_nothing_behind(tmp_path, line, message):
+def test_what_is_wrong_is_one_line_and_leaves_nothing_behind(tmp_path, in_process, line, message):
     ones = np.ones((3, 2))
     np.savez(tmp_path / "wrong.npz", observations=ones, next_observations=ones, actions=ones[:, :1], rewards=ones[:, 0],
              terminals=0 * ones[:, 0])  # fmt: skip
-    result = script(tmp_path, "train", line)
-    assert result.returncode == 2 and result.stdout == ""
-    assert message in result.stderr and result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    code, out, err = in_process(tmp_path, "train", *line.split())
+    assert code == 2 and out == ""
+    assert message in err and err.startswith("error: ") and err.count("\n") == 1
     assert not list(tmp_path.glob("checkpoints/*"))

@@ -76,12 +76,12 @@ def test_a_shipped_checkpoint_is_small(task):
     assert sum(path.stat().st_size for path in tracked) < 3e6
 
 
-def test_an_unknown_guide_or_one_that_cannot_do_the_task_is_one_line(tmp_path):
+def test_an_unknown_guide_or_one_that_cannot_do_the_task_is_one_line(tmp_path, in_process):
     for flags, message in (
         (("--exploration.guide", "solutoin"), "unknown exploration.guide 'solutoin'; did you mean 'solution'"),
         (("--exploration.guide", "solution"), "exploration.guide solution needs a task whose scenes hold one"),
         (("--exploration.guide", "pick"), "baseline 'pick' cannot do this task"),
     ):
-        done = run(tmp_path, "train.py", *flags)
-        assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
+        code, _, error = in_process(tmp_path, "train", *flags)
+        assert code == 2 and message in error and error.count("\n") == 1
         assert not (tmp_path / "checkpoints").exists()

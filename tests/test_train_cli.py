@@ -219,8 +219,8 @@ def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_is_said_in_one_line_and_nothing_is_made(tmp_path, flags, words):
-    code, out, err = train(tmp_path, *flags)
+def test_what_is_wrong_is_said_in_one_line_and_nothing_is_made(tmp_path, in_process, flags, words):
+    code, out, err = in_process(tmp_path, "train", *flags)
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and err.endswith("\n") and err.count("\n") == 1
     assert re.search(words, err), err
@@ -236,6 +236,11 @@ def test_a_run_that_exists_is_not_trained_over(tmp_path):
     assert re.search("run 'mine' exists.*--resume mine", err)
     assert [path.name for path in run.iterdir()] == ["notes.txt"] and (run / "notes.txt").read_text() == "do not touch"
     assert [path.name for path in run.parent.iterdir()] == ["mine"]
+
+
+def test_a_process_ends_like_that_too(tmp_path):
+    code, out, err = train(tmp_path, "--stepz", "10")
+    assert (code, out) == (2, "") and err == "error: unknown option 'stepz'; did you mean steps? --help lists all\n"
 
 
 def test_help_lists_the_options(tmp_path):
