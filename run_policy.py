@@ -18,10 +18,11 @@ from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.drive import Log, calm_start, drive
+from td3_robot.deploy.foresight import LONGEST
 from td3_robot.deploy.operator import emergency_stop
 from td3_robot.deploy.policy_process import PolicyProcess
 from td3_robot.errors import ConfigError, unknown
-from td3_robot.fields import NOT_NEGATIVE, check, option
+from td3_robot.fields import NOT_NEGATIVE, Range, check, option
 from td3_robot.options import Schema, build
 
 SIMULATED = "simulated"
@@ -42,6 +43,8 @@ class Arguments:
         host: Address of the arm, or the name of its ros2_control controller.
         speed: Share of the policy's velocities and of the arm's limits.
         seconds: After which the arm is stopped.
+        latency: Seconds from sending a velocity to a state that shows its effect, which the policy then foresees;
+            by default what the arm says, and 0 where nobody has measured it.
         tcp_speed: Largest speed of the TCP in m/s.
         ground: Height of the ground in the base frame in m; by default nothing is known of one.
         dry_run: Connect, read and compute, but send nothing; prints what would be sent.
@@ -59,6 +62,7 @@ class Arguments:
     host: str = "localhost"
     speed: float = 0.1
     seconds: float = option(10.0, NOT_NEGATIVE)
+    latency: float | None = option(None, Range(0.0, LONGEST))
     tcp_speed: float | None = None
     ground: float | None = None
     dry_run: bool = False
@@ -106,8 +110,10 @@ def _run(asked: Arguments) -> str:
         watch.reset(start.q, start.stamp)
         log = Log(asked.log, policy.robot.joints)
         cleanup.callback(log.close)
-        print(f"{policy.robot.name} moves at {asked.speed:.0%} of its speed; Enter or Ctrl-C stops it")
-        how = {"policy_rate": policy.rate, "speed": asked.speed, "seconds": asked.seconds}
+        latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
+        ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
+        print(f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; Enter or Ctrl-C stops it")
+        how = {"latency": latency, "policy_rate": policy.rate, "speed": asked.speed, "seconds": asked.seconds}
         return drive(arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run)
 
 
@@ -123,7 +129,7 @@ def _connect(asked: Arguments, policy: Policy, cleanup: contextlib.ExitStack):
     )
     process.start()
     cleanup.callback(process.kill)
-    arm = UdpArm(sock.getsockname(), policy.robot.limits.n)
+    arm = UdpArm(sock.getsockname(), policy.robot.limits.n, faults.latency)
     arm.send(np.zeros(policy.robot.limits.n))  # so that it knows where to send its states
     return arm
 

@@ -47,6 +47,7 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
         "gripper": {
             "drivers": hand.mimic[list(hand.drivers)].tolist() if hand else [],
             "stroke": [hand.closed, hand.opened] if hand else [0.0, 0.0],
+            "speed": hand.speed if hand else 0.0,
         },
         "capsules": capsules,
     }

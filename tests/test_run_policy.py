@@ -31,7 +31,7 @@ def runs(path, tmp_path_factory):
     """Three at once, since each takes its time to start: what they print, how they end, and a log."""
     log = tmp_path_factory.mktemp("log") / "log.csv"
     flags = {
-        "driven": ("--seconds", "1", "--log", str(log)),
+        "driven": ("--seconds", "1", "--log", str(log), "--delay", "0.01"),
         "stopped": ("--seconds", "60"),
         "dry": ("--seconds", "1.2", "--dry_run", "true"),
     }
@@ -45,6 +45,7 @@ def runs(path, tmp_path_factory):
 def test_it_drives_the_simulated_arm(path, runs):
     (printed, error, _), log = runs[0]["driven"], runs[1]
     assert printed.splitlines()[-1].startswith("the arm is at rest: "), error
+    assert "seen 25 ms ahead" in printed  # there and back, and a step of the simulated arm
     rows = np.genfromtxt(log, delimiter=",", skip_header=1, usecols=range(15))
     sent, limits = rows[:, 8:], Policy.load(path).robot.limits
     assert (np.abs(sent) <= 0.1 * limits.velocity).all() and not sent[-1].any()
@@ -66,6 +67,7 @@ def test_a_dry_run_says_what_it_would_send(runs):
     [
         (("--arm", "abb"), "unknown arm 'abb'"),
         (("--speed", "0"), "speed must be above 0"),
+        (("--latency", "2"), "latency must be in [0, 0.5]"),
         (("--arm", "ur_rtde", "--host", "192.0.2.1"), "needs ur_rtde, which is not installed"),
     ],
 )

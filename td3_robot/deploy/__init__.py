@@ -6,10 +6,22 @@ and this folder can be copied onto a robot's computer. docs/deploy.md is the way
 
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.foresight import Foresight
+from td3_robot.deploy.latency import measured_latency
 from td3_robot.deploy.limits import Limits
 from td3_robot.deploy.obstacles import Obstacles
 from td3_robot.deploy.policy import Policy
 from td3_robot.deploy.safety_filter import SafetyFilter
 from td3_robot.deploy.watchdog import Watchdog
 
-__all__ = ["DeployError", "Limits", "Obstacles", "Policy", "Robot", "SafetyFilter", "Watchdog"]
+__all__ = [
+    "DeployError",
+    "Foresight",
+    "Limits",
+    "Obstacles",
+    "Policy",
+    "Robot",
+    "SafetyFilter",
+    "Watchdog",
+    "measured_latency",
+]

@@ -23,10 +23,12 @@ class Reading(NamedTuple):
 class Arm(Protocol):
     """Read, send, stop; none of them waits.
 
-    `rate` is how often velocities are to be sent [Hz].
+    `rate` is how often velocities are to be sent [Hz], `latency` what passes from sending one to a state that shows its
+    effect [s]; 0 where nobody has measured it.
     """
 
     rate: float
+    latency: float
 
     def read(self) -> Reading | None:
         """The newest state, or None where none has come since the last call."""

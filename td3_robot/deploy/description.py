@@ -31,6 +31,7 @@ class Robot:
         drivers: position of the gripper's right and left driver joint as multiples of its driver coordinate; empty
             without a gripper.
         stroke: driver coordinate when closed and when open [rad or m].
+        gripper_speed: how fast it changes [rad/s or m/s]; 0 without a gripper.
         capsules: its shape; None where none is known.
     """
 
@@ -41,6 +42,7 @@ class Robot:
     chain: Chain
     drivers: np.ndarray
     stroke: tuple[float, float]
+    gripper_speed: float
     capsules: Capsules | None
 
     @classmethod
@@ -60,6 +62,7 @@ class Robot:
                 chain=chain,
                 drivers=np.array(values["gripper"]["drivers"]),
                 stroke=tuple(values["gripper"]["stroke"]),
+                gripper_speed=values["gripper"]["speed"],
                 capsules=_capsules(values["capsules"]),
             )
         except (KeyError, TypeError) as error:

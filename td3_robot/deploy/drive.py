@@ -9,6 +9,7 @@ import numpy as np
 
 from td3_robot.deploy.arm import Arm, Reading
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.foresight import Foresight
 from td3_robot.deploy.watchdog import FASTER, RESOLUTION, Watchdog
 
 CALM = 1.0  # [s] for which the arm has to be plausible and at rest before anything moves
@@ -98,6 +99,7 @@ def drive(
     speed: float,
     seconds: float,
     log: Log,
+    latency: float = 0.0,
     pressed: Callable[[], bool] = lambda: False,
     send: bool = True,
 ) -> str:
@@ -108,6 +110,8 @@ def drive(
         watch: reset to where the arm is.
         scene: the goal and what else the policy is told.
         speed: share of the policy's velocities that is commanded.
+        latency: from sending a velocity to a state that shows its effect [s]; the policy is asked about the state that
+            its answer will meet, which follows from what was sent.
         pressed: whether the operator wants it to stop.
         send: whether velocities really go to the arm.
 
@@ -116,6 +120,7 @@ def drive(
     """
     tick, asks = 1.0 / arm.rate, 1.0 / policy_rate
     newest, begun = None, time.monotonic()
+    came, foresight = begun, Foresight(watch.safe.robot, latency, arm.rate)
     due, ask_at, said = begun, begun, -np.inf
     try:
         while not (watch.reason and watch.at_rest):
@@ -125,9 +130,9 @@ def drive(
                 due = now - tick
             if reading := arm.read():
                 watch.see(reading.q, reading.qd, reading.stamp)
-                newest = reading
+                newest, came = reading, now
             if newest is not None and now >= ask_at and not watch.reason:
-                policy.ask(newest, scene)
+                policy.ask(_ahead(foresight, newest, now, now - came), scene)
                 ask_at = max(ask_at + asks, now)
             if answer := policy.answer():
                 watch.command(speed * answer[1], answer[0])
@@ -143,6 +148,7 @@ def drive(
                 log.step(due - begun, watch.safe.state.q, qd, watch.reason or watch.safe.refused)
             if send:
                 arm.send(qd)
+                foresight.sent(qd, now)
             elif now - said > 0.5:
                 said = now
                 print("would send", np.array2string(qd, precision=4, suppress_small=True))
@@ -150,3 +156,9 @@ def drive(
     finally:
         arm.stop()
     return watch.reason
+
+
+def _ahead(foresight: Foresight, reading: Reading, now: float, age: float) -> Reading:
+    """A state that came a while ago [s], as it will be when what is sent now begins to act."""
+    q, qd, gripper = foresight(reading.q, reading.qd, reading.gripper, now, age)
+    return Reading(q, qd, gripper, reading.stamp)

@@ -7,11 +7,12 @@ import numpy as np
 
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.foresight import Foresight, scene_ahead
 from td3_robot.deploy.observation import Observation
 
 FILE = "policy.onnx"  # in a run's folder
 KEY = "td3_robot"  # of the metadata, one JSON object; docs/deploy.md lists what is in it
-FORMAT = 1
+FORMAT = 2
 SEES_ALIKE, ACTS_ALIKE = 1e-4, 1e-3  # how closely the test vectors are to be met: parts of 1, and of full speed
 
 
@@ -23,6 +24,9 @@ class Policy:
         about: the file's metadata.
         rate: how often it is to be asked [Hz].
         opening: the gripper's opening that the latest call asked for, 1 is open; None where the task does not say.
+        latency: what passes from sending a velocity to a state that shows its effect [s]. Where it is not 0, calls work
+            on the state that their answer will meet: they take their answers for what the arm is sent, at `rate`. Say
+            `at` where calls are late or left out, `sent` where something else is sent, and `reset` before a motion.
     """
 
     def __init__(self, session, about: dict):
@@ -30,13 +34,18 @@ class Policy:
         self.observation = Observation(self.robot, about)
         self.opening: float | None = None
         self._run = session.run
+        self.latency = 0.0
 
     @classmethod
-    def load(cls, name: str | Path) -> "Policy":
+    def load(cls, name: str | Path, latency: float = 0.0) -> "Policy":
         """From a file that `export.py` wrote, or a run's folder that has one; its test vectors are replayed.
 
+        Args:
+            latency: see the class [s].
+
         Raises:
-            DeployError: there is no such file, it is of something else, or does not reproduce its test vectors.
+            DeployError: there is no such file, it is of something else, or does not reproduce its test vectors; or no
+                arm has that latency.
         """
         path = Path(name) / FILE if Path(name).is_dir() else Path(name)
         if not path.is_file():
@@ -58,15 +67,33 @@ class Policy:
             )
         policy = cls(session, about)
         policy._replay(path)
+        policy.latency = latency
         return policy
 
-    def __call__(self, q, qd, gripper, goal, **scene) -> np.ndarray:
+    @property
+    def latency(self) -> float:
+        """See the class."""
+        return self._foresight.latency
+
+    @latency.setter
+    def latency(self, seconds: float) -> None:
+        """Take another latency for true, and begin anew."""
+        self._foresight = Foresight(self.robot, seconds, self.rate)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a motion: the arm is at rest, and nothing is on its way to it."""
+        self._foresight.reset()
+        self._now = 0.0
+
+    def __call__(self, q, qd, gripper, goal, *, at: float | None = None, **scene) -> np.ndarray:
         """The velocities to command.
 
         Args:
             q, qd: (n,) joint positions [rad or m] and velocities [rad/s or m/s], in the order of `robot.joints`.
             gripper: its driver coordinate [rad or m]; None without a gripper.
             goal: what is wanted, in the base frame: (3,) a position [m], or (7,) that and a unit quaternion, wxyz.
+            at: the time, of a clock that does not jump [s]; left out, a period after the call before.
             scene: what else the task shows, by name; `observation.scene` lists it.
 
         Returns:
@@ -75,10 +102,37 @@ class Policy:
         Raises:
             DeployError: something is missing, of another shape or no number.
         """
-        return self.act(self.see(q, qd, gripper, goal=goal, **scene))
+        state = self._checked(q, qd, gripper, {"goal": goal, **scene})
+        if not self.latency:
+            return self.act(self.observation(*state))
+        self._now = self._now + 1.0 / self.rate if at is None else float(at)
+        command = self.act(self.observation(*self._foreseen(*state)))
+        self.sent(command, self.opening)
+        return command
+
+    def sent(self, qd, opening: float | None = None) -> None:
+        """Say what the arm was really told in place of the latest answer: slower, filtered, or to stand still.
+
+        Args:
+            qd: (n,) [rad/s or m/s].
+            opening: of the gripper, 1 is open; None where it is left as it is, or as it was asked for.
+        """
+        opening = self.opening if opening is None else opening
+        self._foresight.sent(np.asarray(qd, float) if opening is None else np.append(qd, opening), self._now)
+
+    def _foreseen(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> tuple:
+        """What `_checked` gave, as it will be."""
+        held = scene.get("held", np.zeros(1))[0] > 0.5
+        then, qd, moved = self._foresight(q, qd, driver, self._now)
+        poses = self.robot.chain.frames(np.stack((q, then)))[:, -1] if held else None
+        return then, qd, driver if held else moved, scene_ahead(scene, self.latency, poses)
 
     def see(self, q, qd, gripper, **scene) -> np.ndarray:
-        """(o_dim,) the observation; arguments as for a call."""
+        """(o_dim,) the observation of what is measured; arguments as for a call."""
+        return self.observation(*self._checked(q, qd, gripper, scene))
+
+    def _checked(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
+        """What a call was given, as numbers of the right shapes."""
         shapes = {"q": self.robot.limits.n, "qd": self.robot.limits.n, **self.observation.scene}
         if set(scene) != set(self.observation.scene):
             raise DeployError(f"the scene must be {', '.join(self.observation.scene)}, got {', '.join(scene)}")
@@ -89,7 +143,7 @@ class Policy:
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")
-        return self.observation(given.pop("q"), given.pop("qd"), driver, given)
+        return given.pop("q"), given.pop("qd"), driver, given
 
     def act(self, observation: np.ndarray) -> np.ndarray:
         """(n,) the velocities [rad/s or m/s] for an observation (o_dim,)."""

@@ -22,6 +22,8 @@ class FrankyArm:
         rate: at which motions are replaced [Hz]; franky goes from one to the next at 1 kHz itself.
     """
 
+    latency = 0.0  # not measured
+
     def __init__(self, host: str, rate: float = 100.0):
         self.rate = rate
         self._robot = Robot(host)

@@ -24,6 +24,8 @@ class Ros2Arm:
         rate: of sending [Hz].
     """
 
+    latency = 0.0  # not measured
+
     def __init__(self, controller: str, joints: tuple[str, ...], rate: float = 100.0):
         self.rate, self._joints, self._newest = rate, joints, None
         rclpy.init()

@@ -58,8 +58,9 @@ class UdpArm:
 
     RATE = 250.0  # [Hz]
 
-    def __init__(self, address: tuple[str, int], joints: int):
-        self.rate, self._n, self._inbox, self._number = self.RATE, joints, Inbox(2 * joints + 1), 0
+    def __init__(self, address: tuple[str, int], joints: int, latency: float = 0.0):
+        self.rate, self.latency = self.RATE, latency
+        self._n, self._inbox, self._number = joints, Inbox(2 * joints + 1), 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.connect(address)
         self._socket.setblocking(False)

@@ -44,6 +44,11 @@ class Faults:
     duplicate: float = 0.0
     corrupt: float = 0.0
 
+    @property
+    def latency(self) -> float:
+        """From sending a velocity to a state that shows its effect, on average [s]: there, a step, and back."""
+        return 2.0 * self.delay + self.jitter + PERIOD
+
 
 class Lossy:
     """A way through which packets go."""

@@ -24,6 +24,8 @@ class UrRtdeArm:
         rate: of the robot's real-time interface [Hz].
     """
 
+    latency = 0.0  # not measured
+
     def __init__(self, host: str, rate: float = 500.0):
         self.rate = rate
         self._receive = RTDEReceiveInterface(host, rate)

@@ -1,0 +1,141 @@
+"""What an arm will be when the next command begins to act: the commands that are still on their way are known.
+
+The measured state is rolled over the velocities that were sent in the last `latency` seconds, by the step of the
+simulator's kinematic engine (envs/simulation/kinematic.py); docs/robustness.md says what that is worth. Times are the
+caller's, in seconds of one clock that does not jump (`time.monotonic`).
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from td3_robot.deploy.description import Robot
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.stopping import stopping_speed
+
+LONGEST = 0.5  # [s] of latency
+KEPT = 0.1  # [s] beyond the latency for which velocities are remembered, for states that are not the newest
+BEFORE = 10.0  # [s] for which an arm has been at rest when it is sent its first velocity
+
+
+class Foresight:
+    """One for a motion: tell it what is sent, and ask it what will be.
+
+    Args:
+        robot: the arm.
+        latency: from sending a velocity to a state that shows its effect [s].
+        rate: of the steps in which the arm is rolled on [Hz]; that of the commands.
+
+    Raises:
+        DeployError: the latency is not from 0 to `LONGEST`.
+    """
+
+    def __init__(self, robot: Robot, latency: float, rate: float):
+        if not 0.0 <= latency <= LONGEST:
+            raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {latency:g}")
+        self.robot, self.latency, self.rate = robot, float(latency), rate
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a motion: the arm is at rest, and nothing is on its way."""
+        self._sent: deque[tuple[float, np.ndarray]] = deque()
+
+    def sent(self, command: np.ndarray, now: float) -> None:
+        """What the arm is told from now on, until the next.
+
+        What was said of this time, or of a later one, is forgotten: say again what was really sent in the end.
+
+        Args:
+            command: (n,) velocities [rad/s or m/s]; or (n + 1,), and the gripper's opening after them, 1 is open.
+
+        Raises:
+            DeployError: it is no such numbers.
+        """
+        command, n = np.array(command, float), self.robot.limits.n
+        if command.shape not in ((n,), (n + 1,)) or not np.isfinite(command).all():
+            raise DeployError(f"what was sent must be {n} finite numbers, got {command.tolist()}")
+        while self._sent and self._sent[-1][0] >= now:
+            self._sent.pop()
+        if not self._sent:
+            self._sent.append((now - BEFORE, np.where(np.arange(len(command)) < n, 0.0, 1.0)))
+        self._sent.append((now, command))
+        while self._sent[1][0] <= now - self.latency - KEPT:
+            self._sent.popleft()
+
+    def __call__(
+        self, q: np.ndarray, qd: np.ndarray, gripper: float | None, now: float, age: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray, float | None]:
+        """The state in which a velocity that is sent now begins to act.
+
+        Args:
+            q, qd: (n,) measured joint positions [rad or m] and velocities [rad/s or m/s].
+            gripper: its driver coordinate [rad or m]; None where nothing is known of it.
+            age: how long ago they came in [s].
+
+        Returns:
+            The same three, then.
+        """
+        if self._sent and self.latency + age > 0.0:
+            for command, share in self._on_their_way(now, self.latency + age):
+                then = self._stepped(q, qd, gripper, command)
+                q, qd, gripper = (
+                    old if old is None else old + share * (new - old) for old, new in zip((q, qd, gripper), then)
+                )
+        return q, qd, gripper
+
+    def _on_their_way(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
+        """The mean command of each step, with 1, and of the last with the share of a step that it is."""
+        steps = round(ahead * self.rate, 6)
+        ends = np.append(np.arange(int(steps) + 1.0), steps)[: 1 + int(np.ceil(steps))] / self.rate - ahead
+        means = np.diff(self._told(now, ends), axis=0) / np.diff(ends)[:, None]
+        return zip(means, np.diff(ends) * self.rate)
+
+    def _told(self, now: float, times: np.ndarray) -> np.ndarray:
+        """(m, n) or (m, n + 1) the integral of what was sent, up to times (m,) that count from now [s]."""
+        began = np.array([when for when, _ in self._sent]) - now
+        commands = np.array([command for _, command in self._sent])
+        whole = np.cumsum(commands[:-1] * np.diff(began)[:, None], axis=0)
+        which = np.maximum(np.searchsorted(began, times, "right") - 1, 0)
+        return (
+            np.concatenate((np.zeros_like(commands[:1]), whole))[which]
+            + commands[which] * (times - began[which])[:, None]
+        )
+
+    def _stepped(self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray):
+        """One step on: `step` of the engine, for one arm."""
+        limits, h, n = self.robot.limits, 1.0 / self.rate, len(q)
+        change = limits.acceleration * h
+        slowest = -stopping_speed(np.maximum(q - limits.lower, 0.0), change, h)
+        fastest = stopping_speed(np.maximum(limits.upper - q, 0.0), change, h)
+        low, high = (_between(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
+        qd = _between(_between(command[:n], -limits.velocity, limits.velocity), low, high)
+        q = _between(q + qd * h, limits.lower, limits.upper)
+        if gripper is not None and len(command) > n:
+            closed, opened = self.robot.stroke
+            missing = closed + float(command[n]) * (opened - closed) - gripper
+            most = self.robot.gripper_speed * h
+            gripper = gripper + min(max(missing, -most), most)
+        return q, qd, gripper
+
+
+def scene_ahead(scene: Mapping[str, np.ndarray], seconds: float, poses: np.ndarray | None) -> dict[str, np.ndarray]:
+    """What is around an arm, that much later [s].
+
+    A goal that has a velocity goes straight on. What is held stays in the hand; what is not, where it is.
+
+    Args:
+        poses: (2, 4, 4) of the TCP now and then, where it holds the object.
+    """
+    ahead = dict(scene)
+    if "goal_velocity" in scene:
+        ahead["goal"] = scene["goal"] + seconds * scene["goal_velocity"]
+    if poses is not None:
+        (R, R_then), (p, p_then) = poses[:, :3, :3], poses[:, :3, 3]
+        ahead["object"] = p_then + R_then @ (R.T @ (scene["object"] - p))
+    return ahead
+
+
+def _between(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """x, not below `low` nor above `high`; np.clip takes ten times as long on a few numbers."""
+    return np.minimum(np.maximum(x, low), high)
