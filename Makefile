@@ -18,7 +18,7 @@ test-all: setup-test
 	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: setup-test
-	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright
 
 setup: .venv/ready
 

@@ -8,6 +8,7 @@ from envs.options import DISTURBANCES, EnvOptions
 from envs.view.browser import find_browser
 from td3_robot.arguments import config_of, parse_evaluate
 from td3_robot.cli import cli
+from td3_robot.errors import need
 from td3_robot.files import check_folder, check_writable, write_text
 
 
@@ -18,7 +19,8 @@ def main(argv: list[str]) -> int:
     if asked.list:
         print("\n".join(listing(asked.list)))
         return 0
-    config, options = config_of(asked.checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
+    checkpoint = need(asked.checkpoint)
+    config, options = config_of(checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
     _check(asked, options)
     options = with_asked(options, asked)
 
@@ -36,8 +38,8 @@ def main(argv: list[str]) -> int:
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     evaluation = Evaluation(options, asked.count, asked.seed, asked.episode, asked.device)
-    agent = TD3.from_checkpoint(asked.checkpoint, asked.device)
-    agent.require(evaluation.env.o_dim, evaluation.env.a_dim, f"checkpoint {str(asked.checkpoint)!r}")
+    agent = TD3.from_checkpoint(checkpoint, asked.device)
+    agent.require(evaluation.env.o_dim, evaluation.env.a_dim, f"checkpoint {str(checkpoint)!r}")
     evaluation.add("policy", lambda env: agent.select_action)
     for name in asked.baseline:
         evaluation.add_baseline(name)
@@ -54,9 +56,9 @@ def main(argv: list[str]) -> int:
         about |= {"command": shlex.join(["python", "evaluate.py", *argv]), "code": code()}
         about["date"] = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         asked.report.mkdir(exist_ok=True)
-        page = evaluation.page(about, read_curve(asked.checkpoint), lambda episode: _replay(asked, episode))
+        page = evaluation.page(about, read_curve(checkpoint), lambda episode: _replay(asked, episode))
         write_text(asked.report / "index.html", page)
-    print(f"{asked.checkpoint}: {evaluation}")
+    print(f"{checkpoint}: {evaluation}")
     evaluation.print_table()
     if asked.report:
         print(f"the report is {asked.report / 'index.html'}")

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from envs.options import EnvOptions
 from td3_robot.arguments import config_of
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
 
     path = asked.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
     agent = TD3.from_checkpoint(checkpoint)
-    env = envs.of_config(options, VECTORS, seed=0)
+    env: Any = envs.of_config(options, VECTORS, seed=0)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     grip = env.a_dim - env.robot.n  # 1 where the task moves the gripper: [-1, 1] becomes its opening in [0, 1]
     scale = torch.cat((env.model.qdlim, torch.full((grip,), 0.5)))

@@ -21,7 +21,7 @@ from td3_robot.deploy.drive import Log, calm_start, drive
 from td3_robot.deploy.foresight import LONGEST
 from td3_robot.deploy.operator import emergency_stop
 from td3_robot.deploy.policy_process import PolicyProcess
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import ConfigError, need, unknown
 from td3_robot.fields import NOT_NEGATIVE, Range, check, option
 from td3_robot.options import Schema, build
 
@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(asked: Arguments) -> str:
-    policy = Policy.load(asked.policy)
+    policy = Policy.load(need(asked.policy))
     scene = {"goal": np.array(asked.goal)}
     policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
     with contextlib.ExitStack() as cleanup:

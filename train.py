@@ -14,6 +14,7 @@ import copy  # noqa: E402
 import dataclasses  # noqa: E402
 import functools  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any, cast  # noqa: E402
 
 from envs.command_line import TrainFlags, check_shown, import_plugins, listing, one_arm  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> int:
     for name, count in (("envs", config.envs), ("evaluation.episodes", config.evaluation.episodes)):
         require_memory(f"{name} {count}", count * options.bytes_each, config.device)
     make_envs = functools.partial(envs.of_config, options, device=config.device, seed=config.seed)
-    env = make_envs(config.envs, training=True)
+    env: Any = make_envs(config.envs, training=True)
     evaluation_env = make_envs(config.evaluation.episodes) if config.evaluation.episodes else None
     for note in arguments.notes:
         print(note)
@@ -75,9 +76,8 @@ def main(argv: list[str]) -> int:
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
         cleanup.enter_context(held(folder))
-        online = config.dataset is None
-        source = Collector(agent, env, config, guide) if online else Dataset(agent, env.device, config)
-        if online and config.start_from is not None and arguments.resume is None:
+        source = Collector(agent, env, config, guide) if config.dataset is None else Dataset(agent, env.device, config)
+        if isinstance(source, Collector) and config.start_from is not None and arguments.resume is None:
             source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
         trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
         if arguments.resume:
@@ -121,7 +121,7 @@ def _live_view(plugins, options: EnvOptions, seed: int, policy, cleanup: context
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
     make_env = functools.partial(one_arm, plugins, options, seed)
-    episodes = functools.partial(live_episodes, make_env, seed, shown)
+    episodes = functools.partial(live_episodes, cast(Any, make_env), seed, shown)
     view = cleanup.enter_context(LiveView(make_robot, episodes, policy))
     return Publish()
 

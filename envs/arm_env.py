@@ -202,13 +202,13 @@ class ArmEnv:
 
     def _guarded(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""
-        at = functools.partial(nearest, self.world.collision, obstacles=self.moment.obstacles, ground=GROUND)
+        at = functools.partial(nearest, self.world.capsules, obstacles=self.moment.obstacles, ground=GROUND)
         return guarded(self.model, self.state, joints, self.nearest(), at)
 
     def _reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
         """The reward (B,) and its named terms."""
         terms = {"sparse": outcome.success.float() - 1.0} if self.sparse else outcome.terms
-        return sum(terms.values()), terms
+        return functools.reduce(torch.add, terms.values()), terms
 
     # Hindsight ----------------------------------------------------------------------------------------------
 

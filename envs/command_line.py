@@ -99,7 +99,7 @@ class EvaluateFlags:
         if self.checkpoint is None and self.list is None:
             raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
         if self.episode is not None:
-            self._check_episode()
+            self._check_episode(self.episode)
         for name in ("transitions", "dataset_noise"):
             if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")
@@ -117,10 +117,10 @@ class EvaluateFlags:
         """Episodes behind each disturbance."""
         return self.episodes or 200
 
-    def _check_episode(self) -> None:
+    def _check_episode(self, episode: int) -> None:
         """Refuse a number that is none of the episodes, and what is about all of them."""
-        if not 0 <= self.episode < self.count:
-            raise ConfigError(f"episode must be from 0 to {self.count - 1}, one of the episodes, got {self.episode}")
+        if not 0 <= episode < self.count:
+            raise ConfigError(f"episode must be from 0 to {self.count - 1}, one of the episodes, got {episode}")
         for name in ("report", "robustness", "dataset"):
             if getattr(self, name):
                 raise ConfigError(f"episode and {name} exclude each other: {name} is about all episodes")
@@ -184,7 +184,7 @@ def listing(what: str) -> Iterator[str]:
         yield from (_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items())
     else:
         for name in task_names():
-            yield _line(name, sys.modules[task_class(name).__module__].__doc__.splitlines()[0])
+            yield _line(name, (sys.modules[task_class(name).__module__].__doc__ or "").splitlines()[0])
 
 
 def _line(name: str, text: str) -> str:

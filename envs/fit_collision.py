@@ -19,7 +19,7 @@ NEEDED = {"coal": "coal", "trimesh": "trimesh", "collada": "pycollada"}  # modul
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse, fit, write."""
-    parser = argparse.ArgumentParser(prog="python -m envs.fit_collision", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m envs.fit_collision", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("robot", help="a registered robot, or the path of a URDF or xacro file")
     parser.add_argument("--gripper", help="a registered gripper in place of the robot's own, or none")
     parser.add_argument("--tcp", help="for a URDF or xacro file, the link that is the TCP")

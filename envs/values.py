@@ -1,6 +1,7 @@
 """Files of values: YAML mappings that people write, so that everything in them is checked."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -11,7 +12,7 @@ from td3_robot.errors import ConfigError, unknown
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 
-def read_values(path: Path) -> dict[str, object]:
+def read_values(path: Path) -> dict[str, Any]:
     """The mapping in a robot's, gripper's or task's YAML file.
 
     Raises:

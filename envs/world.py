@@ -12,6 +12,7 @@ from envs.collision import CollisionModel, Obstacles
 from envs.kinematics.rotations import rotation_error, to_matrix
 from envs.robots import Robot
 from envs.simulation.engine import Scene, SimModel, SimState
+from td3_robot.errors import need
 
 GROUND = 0.0  # height of the ground in the base frame [m]
 
@@ -30,6 +31,11 @@ class World:
     model: SimModel
     workspace: Tensor
     collision: CollisionModel | None = None
+
+    @property
+    def capsules(self) -> CollisionModel:
+        """`collision`, where the task has asked for it."""
+        return need(self.collision)
 
     @property
     def device(self) -> torch.device:

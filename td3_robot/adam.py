@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch.nn import Parameter
@@ -16,7 +17,7 @@ _ELSE = ("amsgrad", "differentiable", "capturable", "decoupled_weight_decay")  #
 def fused_adam() -> Callable | None:
     """PyTorch's undocumented entry to the fused Adam steps of many tensors; None where it is not what it was."""
     weight, grad, mean, square, steps = torch.tensor([[1.0], [2.0], [0.0], [0.0], [1.0]])
-    options = {"lr": 0.5, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+    options: dict[str, Any] = {"lr": 0.5, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
     try:
         torch._fused_adam_([weight], [grad], [mean], [square], [], [steps], **options, amsgrad=False, maximize=False)
     except (AttributeError, TypeError, RuntimeError):
@@ -35,21 +36,21 @@ def adam_step(optimizers: Sequence[Optimizer]) -> None:
     Optimizers of another kind than plain fused Adam, that have taken no step yet or that differ in their options
     take their own step.
     """
-    rules = list(map(_rule, optimizers))
+    step, rules = fused_adam(), list(map(_rule, optimizers))
     weights = [p for optimizer in optimizers for p in optimizer.param_groups[0]["params"] if p.grad is not None]
     known = {p: state for optimizer in optimizers for p, state in optimizer.state.items()}
-    states = [known.get(p) for p in weights]
-    if None in rules or any(rule != rules[0] for rule in rules) or not all(states) or fused_adam() is None:
+    states = [known.get(p, {}) for p in weights]
+    if step is None or rules[0] is None or any(rule != rules[0] for rule in rules) or not all(states):
         for optimizer in optimizers:
             optimizer.step()
         return
     steps, means, squares = ([state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq"))
     with torch.no_grad():
         torch._foreach_add_(steps, 1)
-        fused_adam()(weights, [p.grad for p in weights], means, squares, [], steps, **rules[0])
+        step(weights, [p.grad for p in weights], means, squares, [], steps, **rules[0])
 
 
-def _rule(optimizer: Optimizer) -> dict | None:
+def _rule(optimizer: Optimizer) -> dict[str, Any] | None:
     """What `fused_adam` asks of an optimizer; None where it does something else, as Adam's subclasses do."""
     group, *more = optimizer.param_groups
     if type(optimizer) is not Adam or more or not group["fused"] or any(map(group.get, _ELSE)):

@@ -158,12 +158,12 @@ class TD3(Kept):
         with learning(*self._critics):
             outputs = [Q(x) for Q in self._critics]
         losses = [self.value.loss(output, y, batch.weight) for output in outputs]
-        self._descend(sum(losses), self._critics, self._critic_optimizers, self.config.critic_grad_clip)
+        self._descend(reduce(torch.add, losses), self._critics, self._critic_optimizers, self.config.critic_grad_clip)
         metrics = {f"Q{i}_loss": loss.detach() for i, loss in enumerate(losses, 1)}
         metrics["Q1"] = self.value.mean(outputs[0].detach()).mean()
         if batch.weight is not None:
             errors = [self.value.error(output.detach(), y) for output in outputs]
-            metrics["td_error"] = sum(errors) / len(errors)
+            metrics["td_error"] = reduce(torch.add, errors) / len(errors)
         return metrics
 
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:

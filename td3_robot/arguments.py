@@ -31,6 +31,7 @@ class Environment(Protocol):
     @staticmethod
     def preset(asked: dict[str, object]) -> tuple[str, Path | None]:
         """From what the user asked for: what it is called, and the file of options that suit it, or None."""
+        ...
 
 
 E = TypeVar("E", bound=Environment)
@@ -88,7 +89,7 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
     given = schema.read_flags(argv)
     start = build(_Start, given)
     file, own = _read_file(start.config, environment) if start.config else {}, _is_of_run(start.config)
-    if own and file.get("run") == start.config.absolute().parent.name:
+    if own and start.config and file.get("run") == start.config.absolute().parent.name:
         del file["run"]  # that run has its name already
     asked, notes = file | given, []
     resume = None if start.resume is None else _run_folder(start.resume)
@@ -193,7 +194,7 @@ def parse_evaluate(argv: list[str], flags: type[Flags]) -> Flags:
         ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
-    arguments = build(flags, Schema("evaluate.py", "Measure a trained policy.", flags).read_flags(argv))
+    arguments: Any = build(flags, Schema("evaluate.py", "Measure a trained policy.", flags).read_flags(argv))
     if arguments.checkpoint is None:
         return arguments
     checkpoint, device = find(arguments.checkpoint), resolve_device(arguments.device)
@@ -243,9 +244,9 @@ def save_config(config: Config, path: str | Path, *others: object) -> None:
     write_yaml(as_dict(*others, config), Path(path))
 
 
-def as_dict(*parts: object) -> dict[str, object]:
+def as_dict(*parts: Any) -> dict[str, object]:
     """The options of some dataclasses in one mapping, nested as in a file."""
-    return functools.reduce(operator.or_, map(dataclasses.asdict, parts))
+    return functools.reduce(operator.or_, (dataclasses.asdict(part) for part in parts))
 
 
 @functools.cache

@@ -16,9 +16,17 @@ class Run(Protocol):
     source: Source
     config: Config
     folder: Path
-    env_steps: int
-    steps: int  # what `config.steps` counts
     solved_at_s: float | None  # seconds at the first evaluation at or above 99% success, None before
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps of all environments together."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """What `config.steps` counts."""
+        ...
 
     def stop(self, finished: bool = False) -> None:
         """End the run after this step; `finished`: it has what it was for, so it need not be resumed."""
@@ -73,5 +81,5 @@ class KeepCheckpoints(Callback):
 
 def make_callbacks(config: Config) -> list[Callback]:
     """Those that a configuration asks for."""
-    stop = [StopWhenSolved()] if config.stop_when_solved else []
-    return stop + ([KeepCheckpoints(config.evaluation.keep)] if config.evaluation.keep else [])
+    stop: list[Callback] = [StopWhenSolved()] if config.stop_when_solved else []
+    return [*stop, *([KeepCheckpoints(config.evaluation.keep)] if config.evaluation.keep else [])]

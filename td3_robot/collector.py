@@ -1,5 +1,7 @@
 """Where the learner's batches come from: environments that are explored and a replay of what was seen."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,7 @@ from td3_robot.replay import Batch
 from td3_robot.replay.make import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
-from td3_robot.vec_env import VecEnv, restore_generator
+from td3_robot.vec_env import GoalVecEnv, VecEnv, restore_generator
 
 _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
 
@@ -50,6 +52,8 @@ class Collector:
     ):
         self._agent, self._env, self._config = agent, env, config
         self.generator = torch.Generator(env.device).manual_seed(seed_of(config.seed, "exploration"))
+        hindsight = config.replay.hindsight != "none"
+        self._goal_env = env if hindsight and isinstance(env, GoalVecEnv) else None
         self.replay = make_replay((env.num_envs, env.o_dim, env.a_dim), config, self.generator, env)
         require_gamma(self.replay, agent.config.gamma)
         exploration = config.exploration
@@ -97,7 +101,7 @@ class Collector:
 
     def _to_keep(self, observation: Tensor, arrived: bool = False) -> Tensor:
         """What the replay holds of an observation: itself or, with hindsight, the memory of its moment."""
-        return observation if self._config.replay.hindsight == "none" else self._env.memory(arrived)
+        return observation if self._goal_env is None else self._goal_env.memory(arrived)
 
     def _explore(self, progress: float) -> Tensor:
         """Uniformly random actions at first, then the policy's with noise; always inside [-1, 1]."""
@@ -128,7 +132,7 @@ class Collector:
         """Means over the episodes, those of the guide left out, that ended since the last call."""
         return self._episodes.take()
 
-    def _parts(self) -> dict[str, object]:
+    def _parts(self) -> dict[str, Any]:
         """What has a state of its own."""
         parts = {
             "noise": self.noise,

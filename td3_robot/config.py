@@ -103,7 +103,7 @@ class TD3Config:
         ends = (self.v_min, self.v_max)
         if self.atoms == 0 and ends != (None, None):
             raise ConfigError("v_min and v_max have no effect without atoms, for example 101")
-        if self.atoms and (self.atoms < 2 or None in ends or not self.v_min < self.v_max):
+        if self.atoms and (self.atoms < 2 or self.v_min is None or self.v_max is None or not self.v_min < self.v_max):
             raise ConfigError(f"atoms must be 0, or 2 and more with v_min below v_max, got {self.atoms}, {ends}")
 
 

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -65,7 +65,8 @@ def save_dataset(path: str | Path, transitions: Transitions) -> None:
     """
     path = Path(path)
     try:
-        arrays = _checked({_NAMES[name]: value.detach().cpu().numpy() for name, value in transitions._asdict().items()})
+        given = transitions._asdict().items()
+        arrays: dict[str, Any] = _checked({_NAMES[name]: value.detach().cpu().numpy() for name, value in given})
     except ConfigError as error:
         raise ConfigError(f"dataset {str(path)!r}: {error}") from error
     with replacing(path) as new, new.open("wb") as file:

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from td3_robot.checkpoint import Checkpoint
 from td3_robot.config import TD3Config
@@ -18,7 +18,7 @@ class Description(NamedTuple):
     o_dim: int
     a_dim: int
     a_max: float | list[float]
-    options: dict[str, object]  # of TD3Config
+    options: dict[str, Any]  # of TD3Config
 
 
 def describe(path: Path, found: Checkpoint) -> Description:

@@ -2,6 +2,9 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _LONGEST = 280  # of a message, in characters
 
@@ -40,6 +43,12 @@ class NotFiniteError(Td3RobotError):
     """A loss, action or observation became NaN or infinite; the run stops before it is stored."""
 
     exit_code = 1
+
+
+def need(value: T | None) -> T:
+    """A value that may be missing elsewhere, and is there by what has been checked before."""
+    assert value is not None
+    return value
 
 
 def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -113,7 +114,7 @@ def episode_statistics(played: Rollout) -> dict[str, Tensor]:
     return statistics | ({"success": played.last("success").bool()} if "success" in played.info else {})
 
 
-def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) -> dict[str, object]:
+def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) -> dict[str, Any]:
     """What `episode_statistics` gave of one or several rounds, over all episodes, as plain numbers for JSON.
 
     Args:

@@ -30,7 +30,7 @@ class Range(NamedTuple):
         ends = (f"{end:_}" if isinstance(end, int) and end < 10**13 else f"{end:g}" for end in self[:2])
         return f"in {'(' if self.above else '['}{', '.join(ends)}]"
 
-    def __contains__(self, value: object) -> bool:
+    def __contains__(self, value: Any) -> bool:
         """Whether a number lies inside; NaN and what is no number do not."""
         try:
             return self.least <= value <= self.most and not (self.above and value == self.least)
@@ -84,7 +84,7 @@ def require(name: str, value: object, rule: Range | tuple[str, ...]) -> None:
         raise ConfigError(f"{name} must be one of {', '.join(rule)}, got {reprlib.repr(value)}{hint}")
 
 
-def check(part: object) -> None:
+def check(part: Any) -> None:
     """Hold every field of a dataclass, null ones apart, to what it declares.
 
     Raises:
@@ -100,7 +100,7 @@ def check(part: object) -> None:
             require(item.name, value, item.metadata["choices"])
 
 
-def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
+def leaves(cls: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
     """The options of a tree of dataclasses, such as "td3.gamma", each with its field."""
     for item in dataclasses.fields(cls):
         if dataclasses.is_dataclass(item.type):
@@ -109,7 +109,7 @@ def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field
             yield prefix + item.name, item
 
 
-def require_same(prefix: str, here: object, there: object) -> None:
+def require_same(prefix: str, here: Any, there: Any) -> None:
     """Hold the options of a configuration to those that an agent was made with.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,14 +33,14 @@ class Interval:
             self.totals[name] = self.totals.get(name, 0.0) + value
             self._counts[name] = self._counts.get(name, 0) + 1
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> dict[str, Any]:
         """What the next figures depend on, as tensors and plain values."""
         counters = [self.steps, self._env_steps, self._gradient_steps]
         seconds = time.perf_counter() - self._began
         return {"from": counters, "seconds": seconds, "totals": dict(self.totals), "counts": dict(self._counts)}
 
     @classmethod
-    def of(cls, state: dict[str, object], device: torch.device) -> "Interval":
+    def of(cls, state: dict[str, Any], device: torch.device) -> "Interval":
         """The interval that `state_dict` was of, going on now."""
         interval = cls(*state["from"])
         interval._began -= state["seconds"]

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -105,8 +105,9 @@ class Kept:
         told = describe(Path(name), found)
         if networks is mlps:
             check_layers(Path(name), told, found)
+        make = cast(Any, cls)  # TD3, which says what it takes; this is a part of it
         parts = {"networks": networks, "optimizer": optimizer}
-        agent = cls(told.o_dim, told.a_dim, told.a_max, device, **parts, **told.options)
+        agent = make(told.o_dim, told.a_dim, told.a_max, device, **parts, **told.options)
         agent._take(name, found.states)
         return agent
 

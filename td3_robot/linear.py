@@ -1,7 +1,7 @@
 """Linear layers by oneDNN, where that is faster: on a CPU they are the larger part of an update."""
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ _SMALL = 1 << 21  # multiplications; below, the cost of the call itself makes to
 
 
 @functools.cache
-def onednn() -> Callable | None:
+def onednn() -> Any:
     """PyTorch's undocumented entry to oneDNN's `act(x W^T + b)`; None where it is not what it was."""
     x, weight, bias = torch.tensor([[3.0]]), torch.tensor([[2.0], [-2.0]]), torch.tensor([1.0, 1.0])
     try:
@@ -23,7 +23,7 @@ def onednn() -> Callable | None:
 
 
 @functools.cache
-def faster() -> Callable | None:
+def faster() -> Any:
     """oneDNN's entry, where the processor is one on which it is the faster one."""
     return onednn() if torch.backends.cpu.get_cpu_capability() == "AVX512" else None
 

@@ -5,6 +5,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
 from td3_robot.memory import require_memory
 
-_NORM_LAYERS = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
+_NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
 
 Networks = tuple[nn.Module, nn.Module, nn.Module]  # the actor, Q1 and Q2
 MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `mlps`
@@ -47,6 +48,9 @@ class MLP(nn.Module):
     Raises:
         ConfigError: no such norm or init, or final_bound is negative or beyond float32.
     """
+
+    out_max: Tensor
+    layers: Any  # an nn.ModuleList of nn.Linear, which does not say of what it is
 
     def __init__(
         self,
@@ -145,13 +149,13 @@ def learning(*nets: nn.Module) -> Iterator[None]:
     what learns stably: Wang et al., "An Investigation of Batch Normalization in Off-Policy Actor-Critic
     Algorithms", https://arxiv.org/abs/2509.23750. An MLP without batch norm knows no modes and is left as it is.
     """
-    nets = [net for net in nets if type(net) is not MLP or net.norm == "batch"]
-    for net in nets:
+    modal = [net for net in nets if type(net) is not MLP or net.norm == "batch"]
+    for net in modal:
         net.train()
     try:
         yield
     finally:
-        for net in nets:
+        for net in modal:
             net.eval()
 
 

@@ -3,6 +3,9 @@
 The deviation is constant, one an environment, or (`UncertaintyScale`) larger where the critics are unsure.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -219,7 +222,7 @@ class UncertaintyScale:
         self.mean = state["mean"].to(self.mean.device)
 
 
-_CLASSES = dict(zip(NOISES, (GaussianNoise, OrnsteinUhlenbeckNoise, PinkNoise)))
+_CLASSES: dict[str, Callable[..., Noise]] = dict(zip(NOISES, (GaussianNoise, OrnsteinUhlenbeckNoise, PinkNoise)))
 
 
 def make_noise(
@@ -238,5 +241,5 @@ def make_noise(
         ConfigError: there is no such kind, or its own option is out of range.
     """
     require("kind", kind, NOISES)
-    options = {"ou": {"theta": theta}, "pink": {"horizon": horizon}}.get(kind, {})
+    options: dict[str, Any] = {"ou": {"theta": theta}, "pink": {"horizon": horizon}}.get(kind, {})
     return _CLASSES[kind](shape, sigma, per_env, generator, **options)

@@ -27,6 +27,10 @@ class RunningMoments(nn.Module):
         mean, variance: (dim,) of all rows, the variance divided by `count`; 0 and 1 before the first.
     """
 
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
     def __init__(self, dim: int, device: torch.device | str = "cpu"):
         super().__init__()
         self.register_buffer("count", torch.zeros((), dtype=precision(device), device=device))
@@ -57,6 +61,8 @@ class RunningNormalizer(nn.Module):
     """
 
     unbounded = ("limit",)  # is infinite before the first update
+    scale: Tensor
+    limit: Tensor
 
     def __init__(self, dim: int, device: torch.device | str = "cpu", clip: float = 10.0, epsilon: float = 1e-8):
         super().__init__()
@@ -90,6 +96,9 @@ class RewardScaler(nn.Module):
         gamma: discount a step.
         epsilon: added to the variance.
     """
+
+    returns: Tensor
+    factor: Tensor
 
     def __init__(self, num_envs: int, gamma: float, device: torch.device | str = "cpu", epsilon: float = 1e-8):
         super().__init__()

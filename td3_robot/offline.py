@@ -35,6 +35,8 @@ class Dataset:
     ready = True
 
     def __init__(self, agent: TD3, device: torch.device, config: Config, make_replay: MakeReplay = make_replay):
+        if config.dataset is None:
+            raise ConfigError("dataset must name a file to learn from")
         data = load_dataset(config.dataset, device)
         for name, width, needed in (
             ("observations", data.state.shape[1], agent.o_dim),

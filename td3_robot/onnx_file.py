@@ -65,6 +65,7 @@ def write_onnx(module: nn.Module, o_dim: int, about: dict, path: Path) -> None:
             external_data=False,
             verbose=False,
         )
+    assert program is not None  # as it is with dynamo
     model = program.model_proto
     onnx.helper.set_model_props(model, {KEY: json.dumps(about)})
     onnx.checker.check_model(model, full_check=True)

@@ -10,14 +10,18 @@ import types
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import docstring_parser
 import jsonargparse
 import yaml
+from yaml.scanner import ScannerError
 
 from td3_robot.errors import ConfigError
 from td3_robot.fields import check
 from td3_robot.files import replacing
+
+T = TypeVar("T")
 
 HELP = frozenset(("-h", "--help"))
 
@@ -28,7 +32,7 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = {}  # not PyYAML's: dates, octals, base 60, yes and no
 
     def fetch_tag(self):
-        raise yaml.scanner.ScannerError(None, None, "tags, which begin with !, are not taken", self.get_mark())
+        raise ScannerError(None, None, "tags, which begin with !, are not taken", self.get_mark())
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -75,10 +79,10 @@ class Schema:
         for cls in classes:
             self._add(cls)
 
-    def _add(self, cls: type, prefix: str = "") -> None:
+    def _add(self, cls: Any, prefix: str = "") -> None:
         doc = docstring_parser.parse(cls.__doc__)
         texts = {item.arg_name: item.description for item in doc.params}
-        group = self.parser.add_argument_group(doc.short_description.rstrip("."))
+        group = self.parser.add_argument_group((doc.short_description or "").rstrip("."))
         for item in dataclasses.fields(cls):
             option = prefix + item.name
             if dataclasses.is_dataclass(item.type):
@@ -86,12 +90,13 @@ class Schema:
                 continue
             self.options[option] = item.type
             choices = ",".join(item.metadata.get("choices", ()))
+            shown: dict[str, Any] = {"metavar": f"{{{choices}}}"} if choices else {}
             group.add_argument(
                 f"--{option}",
                 type={Path: str, Path | None: str | None}.get(item.type, item.type),
                 default=item.default,
                 help=texts[item.name],
-                **({"metavar": f"{{{choices}}}"} if choices else {}),
+                **shown,
             )
 
     def read_flags(self, argv: list[str]) -> dict[str, object]:
@@ -211,12 +216,12 @@ def _unknown(name: str, options: Iterable[str]) -> ConfigError:
     return ConfigError(f"unknown option {reprlib.repr(name)}; {hint}--help lists all")
 
 
-def build(cls: type, values: dict[str, object], prefix: str = "") -> object:
+def build(cls: type[T], values: dict[str, Any], prefix: str = "") -> T:
     """An instance of a dataclass tree from {option: value}; the others keep their defaults."""
     chosen = {}
-    for item in dataclasses.fields(cls):
+    for item in dataclasses.fields(cast(Any, cls)):
         option = prefix + item.name
-        if dataclasses.is_dataclass(item.type):
+        if isinstance(item.type, type) and dataclasses.is_dataclass(item.type):
             chosen[item.name] = build(item.type, values, f"{option}.")
         elif option in values:
             chosen[item.name] = values[option]

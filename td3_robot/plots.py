@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,8 @@ def plot_rollout(
     width = max(2, math.ceil(math.sqrt(a_dim / 2)))  # panels beside each other, half as many as below
     height = math.ceil(a_dim / width)
     figure = Figure(figsize=(max(9, 3 * width), 3 + 1.4 * height), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(3, 1.4 * height))
+    parts: Any = figure.subfigures(2, 1, height_ratios=(3, 1.4 * height))
+    top, bottom = parts
     rewards = top.subplots(1, 2, sharex=True)
     actions = bottom.subplots(height, width, sharex=True, sharey=True, squeeze=False)
     for number, (label, played) in reversed(list(enumerate(rollouts.items()))):  # the policy last, on top

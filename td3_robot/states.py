@@ -4,6 +4,8 @@ PyTorch checks the shapes of networks alone. The moments of an optimizer with ot
 span them, would make the fused Adam write beyond their end.
 """
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
@@ -48,7 +50,9 @@ def _of_optimizer(part: Optimizer, state: dict) -> dict:
     if not isinstance(moments, dict) or moments.keys() not in (set(), set(range(len(weights)))):
         raise Unfit(f"its moments are not of {len(weights)} weights")
     strict = isinstance(part, Adam)
-    taken = {number: _moments(f"state {number}", moments[number], *weights[number], strict) for number in moments}
+    taken = {
+        number: _moments(f"state {number}", moments[number], *weights[number], strict=strict) for number in moments
+    }
     return {"state": taken, "param_groups": part.state_dict()["param_groups"]}
 
 
@@ -70,7 +74,7 @@ def _moments(name: str, entry: object, weight: Tensor, group: dict, strict: bool
     return {key: copied(value) if isinstance(value, Tensor) else value for key, value in entry.items()}
 
 
-def _check_names(state: dict, expected: object, what: str, hint: str = "") -> None:
+def _check_names(state: dict, expected: Collection[str], what: str, hint: str = "") -> None:
     for name in expected:
         if name not in state:
             raise Unfit(f"{what} {name!r} is missing{hint}")

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from td3_robot.errors import ConfigError
 from td3_robot.files import replacing, write_text
@@ -134,7 +134,7 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: Path, steps: int = 0):
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
         self._path = folder / "tensorboard" / f"events.out.tfevents.{time.time_ns() / 1e9:.6f}.{os.getpid()}"
         self._waiting = [Event(wall_time=time.time(), file_version="brain.Event:2")]  # not written yet
@@ -144,8 +144,8 @@ class TensorBoardLog:
 
     def log(self, metrics: dict[str, float]) -> None:
         """Every metric as a scalar over the steps; what could not be written before comes first."""
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         scalars = [Summary.Value(tag=name, simple_value=metrics[name]) for name in metrics if name != "env_steps"]
         self._waiting.append(Event(wall_time=time.time(), step=steps_of(metrics), summary=Summary(value=scalars)))
@@ -219,7 +219,7 @@ def write_json(path: Path, results: dict[str, object]) -> None:
     write_text(path, json.dumps(finite(results), indent=2, allow_nan=False) + "\n")
 
 
-def finite(value: object) -> object:
+def finite(value: Any) -> Any:
     """Nested results with None for every number that is NaN or infinite."""
     if isinstance(value, dict):
         return {name: finite(item) for name, item in value.items()}

@@ -14,7 +14,10 @@ from td3_robot.losses import categorical_loss, categorical_projection, clipped_d
 
 def value_head(config: TD3Config, device: torch.device) -> "ScalarValue | CategoricalValue":
     """What the options make of a critic's output."""
-    return CategoricalValue(config.v_min, config.v_max, config.atoms, device) if config.atoms else ScalarValue()
+    if not config.atoms:
+        return ScalarValue()
+    assert config.v_min is not None and config.v_max is not None  # TD3Config asks for both
+    return CategoricalValue(config.v_min, config.v_max, config.atoms, device)
 
 
 class ScalarValue:

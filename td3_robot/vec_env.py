@@ -40,6 +40,7 @@ class VecEnv(Protocol):
 
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes; a seed makes all that follows repeatable. Returns (B, o_dim)."""
+        ...
 
     def step(self, action: Tensor) -> Step:
         """Apply actions (B, a_dim) in [-1, 1] for one control period.
@@ -47,9 +48,11 @@ class VecEnv(Protocol):
         Raises:
             NotFiniteError: an action is NaN or infinite.
         """
+        ...
 
     def state_dict(self) -> dict:
         """Everything the next step depends on, random generators included, for an exact resume."""
+        ...
 
     def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` gave.
@@ -58,6 +61,7 @@ class VecEnv(Protocol):
             The observation to act on (B, o_dim). An environment that cannot restore itself starts new episodes
             and gives their first observations.
         """
+        ...
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> None:
@@ -84,12 +88,15 @@ class GoalVecEnv(VecEnv, Protocol):
 
     def memory(self, arrived: bool = False) -> Tensor:
         """(B, memory_dim) of now, or of what the latest step led to, before any reset."""
+        ...
 
     def observe(self, memory: Tensor) -> Tensor:
         """The observations (N, o_dim) of memories (N, memory_dim)."""
+        ...
 
     def achieved_goal(self, memory: Tensor) -> Tensor:
         """The goal (N, g) that each memory (N, memory_dim) would have reached, in the units of the goal."""
+        ...
 
     def relabel(
         self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
@@ -105,3 +112,4 @@ class GoalVecEnv(VecEnv, Protocol):
             state, next_state (N, o_dim), observations that hold the goal, reward (N,) and terminated (N,) bool,
             computed anew.
         """
+        ...

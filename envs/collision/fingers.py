@@ -7,6 +7,7 @@ from envs.collision.capsules import Fingers
 from envs.collision.files import BASE, Shapes
 from envs.collision.links import link_pose, short_name
 from envs.robots import Robot
+from td3_robot.errors import need
 
 OPENINGS = 33  # between two of them a finger tip leaves its chord by less than 0.01 mm
 
@@ -19,7 +20,7 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
         base: (4, 4) pose of its base in the arm's last body.
         bearer: see `Fingers`.
     """
-    model, hand = robot.rtb.grippers[0], robot._gripper
+    model, hand = robot.rtb.grippers[0], need(robot._gripper)
     links = {short_name(link, hand): link for link in model.links}
     openings = [hand.model_q(model, driver) for driver in np.linspace(hand.closed, hand.opened, OPENINGS)]
     poses = np.array(

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from td3_robot.errors import need
+
 FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fewer than the others
 
 
@@ -29,6 +31,11 @@ class Obstacles:
             value = getattr(self, name)
             if value is not None and (value.ndim != 3 or value.shape[2] != size):
                 raise ValueError(f"{name} must have shape (B, count, {size}), got {tuple(value.shape)}")
+
+    @property
+    def kinds(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Spheres, boxes and walls, where there are all three."""
+        return need(self.spheres), need(self.boxes), need(self.walls)
 
     def rows(self, rows: slice | Tensor) -> "Obstacles":
         """Those of some of the environments."""

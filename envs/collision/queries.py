@@ -14,7 +14,7 @@ from envs.collision.geometry import box_distance, dot, plane_distance, point_dis
 from envs.collision.obstacles import Obstacles, component_first
 from envs.kinematics import link_frames
 from envs.kinematics.rotations import rotations
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, need
 
 CACHE_ROWS = 2048  # configurations at a time: with fewer, starting the operations takes longer than doing them
 
@@ -49,7 +49,7 @@ def body_frames(model: CollisionModel, q: Tensor, gripper: Tensor | None = None)
     if fingers is None:
         return frames
     steps = fingers.poses.shape[3] - 1
-    at = ((gripper - fingers.shut) / (fingers.opened - fingers.shut)).clamp(0, 1).to(q.dtype) * steps
+    at = ((need(gripper) - fingers.shut) / (fingers.opened - fingers.shut)).clamp(0, 1).to(q.dtype) * steps
     low = at.long().clamp(max=steps - 1)
     poses = torch.lerp(fingers.poses[..., low], fingers.poses[..., low + 1], at - low)  # (3, 4, G, B)
     turn, place = frames[-1][:, :3, None, None], frames[-1][:, 3, None]

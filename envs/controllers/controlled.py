@@ -1,6 +1,6 @@
 """What a controller needs of an environment; `ArmEnv` is one."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -33,10 +33,11 @@ class Controlled(Protocol):
     world: World
     model: SimModel
     moment: Moment
-    task: Assignment
+    task: Any
 
     def nearest(self) -> Nearest:
         """What the arms are near to. Needs `World.collision`."""
+        ...
 
 
 class Surroundings:

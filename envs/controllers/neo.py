@@ -86,7 +86,7 @@ class Neo:
     def _bounds(self) -> Bounds:
         """The speed limits, and dampers to the position limits."""
         model, q = self._env.model, self._env.moment.state.q
-        return joint_dampers(*map(_double, (q, model.qlim, model.qdlim)), self._constants.joint_damper)
+        return joint_dampers(_double(q), _double(model.qlim), _double(model.qdlim), self._constants.joint_damper)
 
     def _dampers(self) -> HalfSpaces:
         """Dampers to what may be hit."""

@@ -7,6 +7,7 @@ from envs.controllers.controlled import Controlled
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.pointing_down import turn_down
 from envs.simulation import grasp
+from td3_robot.errors import need
 
 
 class ScriptedPick:
@@ -37,7 +38,7 @@ class ScriptedPick:
         way = task.way(world, moment)
         shut = held | (torch.linalg.vector_norm(way, dim=1) < self._near) | self._closing(way)
         way = way + self._detour(way, held)
-        approach = grasp.hand_axes(world.model.hand, moment.T_be)[:, :, 2]
+        approach = grasp.hand_axes(need(world.model.hand), moment.T_be)[:, :, 2]
         twist = self._gain * torch.cat((way, turn_down(approach)), 1)
         qd = damped_least_squares(moment.J[:, :5], twist, self._damping)
         qd = qd / (qd.abs() / self._fastest).amax(1, keepdim=True).clamp_min(1.0) / env.model.qdlim
@@ -45,9 +46,9 @@ class ScriptedPick:
 
     def _closing(self, way: Tensor) -> Tensor:
         """Whether the gripper has begun to shut around the cube; then a little more distance does not open it."""
-        world, moment = self._env.world, self._env.moment
-        gap = grasp.gap_of(world.model.hand, moment.state.gripper)
-        return (gap < 0.95 * world.model.hand.gap[2]) & (torch.linalg.vector_norm(way, dim=1) < 2.0 * self._near)
+        hand = need(self._env.world.model.hand)
+        gap = grasp.gap_of(hand, self._env.moment.state.gripper)
+        return (gap < 0.95 * hand.gap[2]) & (torch.linalg.vector_norm(way, dim=1) < 2.0 * self._near)
 
     def _detour(self, way: Tensor, held: Tensor) -> Tensor:
         """(B, 3) up, as long as the held cube is not over its goal [m]."""

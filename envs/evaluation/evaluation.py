@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envs.arm_env import ArmEnv
 from envs.controllers import BASELINES, make_baseline
@@ -45,7 +45,7 @@ class Controller(NamedTuple):
     make: Maker
     guard: bool
     policy: Policy
-    env: VecEnv
+    env: Any
 
 
 class Evaluation:
@@ -79,7 +79,7 @@ class Evaluation:
     ):
         self.options, self.episodes, self.seed, self.episode, self.device = options, episodes, seed, episode, device
         self._robot = robot
-        self._made: dict[bool, VecEnv] = {}
+        self._made: dict[bool, Any] = {}  # ArmEnv, or of Gymnasium where the options say so
         self.env = self._env(options.guard)
         self.controllers: dict[str, Controller] = {}
         self.summaries: dict[str, dict[str, object]] = {}
@@ -154,11 +154,11 @@ class Evaluation:
             other.add(name, self.controllers[name].make, self.controllers[name].guard)
         return {name: other._statistics(one)["success_rate"] for name, one in other.controllers.items()}
 
-    def shown(self) -> dict[str, tuple[Policy, VecEnv]]:
+    def shown(self) -> dict[str, tuple[Policy, Any]]:
         """What there is to see: all controllers but random actions, each as `alone`."""
         return {name: self.alone(name) for name in self._acting}
 
-    def alone(self, name: str) -> tuple[Policy, VecEnv]:
+    def alone(self, name: str) -> tuple[Policy, Any]:
         """A controller again, in an environment of its own with one arm: for the chosen episode, or for new ones."""
         make, guard, *_ = self.controllers[name]
         env = self._new_env(guard, arms=1)
@@ -228,7 +228,7 @@ class Evaluation:
 
     # Playing ------------------------------------------------------------------------------------------------
 
-    def _env(self, guard: bool) -> VecEnv:
+    def _env(self, guard: bool) -> Any:
         """Where all episodes are played, or the chosen one; one for each setting of the guard."""
         if guard not in self._made:
             self._made[guard] = self._new_env(guard, self._arms, self._robot)
@@ -238,18 +238,18 @@ class Evaluation:
     def _arms(self) -> int:
         return min(self.episodes, ROUND if self.options.env is None else GYMNASIUM_ROUND)
 
-    def _new_env(self, guard: bool, arms: int, robot: Robot | None = None) -> VecEnv:
+    def _new_env(self, guard: bool, arms: int, robot: Robot | None = None) -> Any:
         options = dataclasses.replace(self.options, guard=guard)
         if self.episode is None:
             return of_config(options, arms, self.device, self.seed, robot=robot)
-        many = of_config(options, self._arms, self.device, self.seed)
+        many: Any = of_config(options, self._arms, self.device, self.seed)
         number, row = divmod(self.episode, self._arms)
         many.reset(round_seeds(many, self.episodes, self.seed)[number])
         one, disturbances = OneEpisode(many.arrived, row), Disturbances(**options.disturbances)
         named = {"episodes": one, "disturbances": disturbances}
         return ArmEnv(many.robot, many.task, 1, self.device, 0, many.sparse, guard, **named)
 
-    def _statistics(self, controller: Controller) -> dict[str, object]:
+    def _statistics(self, controller: Controller) -> dict[str, Any]:
         """What every task has in common to measure, of one controller: quicker than all that `_play` does."""
         played = rollouts(controller.policy, controller.env, self.episodes, self.seed)
         return summarise(map(episode_statistics, played), self.episodes)
@@ -258,13 +258,13 @@ class Evaluation:
         """The summary of one controller."""
         env, robots = controller.env, self.options.env is None
         episodes = self.episodes if self.episode is None else 1
-        policy = Watched(controller.policy, env) if keep else controller.policy
+        watched = Watched(controller.policy, env) if keep else None
         collision = capsules(env.world) if robots else None
         statistics, figures, kept = [], [], []
-        for part in rollouts(policy, env, episodes, self.seed):
+        for part in rollouts(watched or controller.policy, env, episodes, self.seed):
             statistics.append(episode_statistics(part))
             figures += [measure(env.task, env.model, part.info, part.alive, collision)] if robots else []
-            kept += [Trajectories.of_round(part.alive, part.info, policy)] if keep else []
+            kept += [Trajectories.of_round(part.alive, part.info, watched)] if watched else []
         if keep:
             self.played[name] = join(kept, episodes)
         arm = summarise_arm(join_figures(figures, episodes), env.task.measures) if robots else {}

@@ -9,6 +9,7 @@ from envs.simulation.engine import SimModel
 from envs.tasks.measures import Measure
 from envs.tasks.task import Task
 from envs.world import World
+from td3_robot.errors import need
 
 _EVERY_TASK = ("success", "position_error", "q", "qd", "tcp")
 _CLEARANCE = "clearance"  # of tasks that know what is around the arm
@@ -34,7 +35,7 @@ def measure(
     alive = alive.cpu()
     figures = arm_figures(model, info, alive) | task_figures(task, info, alive)
     if _CLEARANCE in info or collision is not None:
-        distance = info[_CLEARANCE] if _CLEARANCE in info else _own_clearance(collision, info["q"])
+        distance = info[_CLEARANCE] if _CLEARANCE in info else _own_clearance(need(collision), info["q"])
         figures["minimum_clearance_m"] = distance.masked_fill(~alive, torch.inf).amin(0)
     return figures
 

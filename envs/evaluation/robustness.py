@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from envs.simulation.disturbances import Disturbances
 
@@ -73,7 +74,7 @@ class Robustness:
         """Their names, in order."""
         return list(self.success["latency"][0])
 
-    def results(self) -> dict[str, object]:
+    def results(self) -> dict[str, Any]:
         """All of it as plain values for JSON; docs/evaluation.md names them."""
         return {"episodes": self.episodes} | {
             name: [{**SWEEPS[name].given(value), "success_rate": rates} for value, rates in self.points(name)]

@@ -1,6 +1,7 @@
 """An evaluation as a table on the terminal."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -79,7 +80,7 @@ def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, li
     print(text.get(), end="")  # rich would end the process at a closed pipe
 
 
-def _cell(summary: dict[str, object], keys: tuple[str, ...], factor: float, form: str) -> str:
+def _cell(summary: Any, keys: tuple[str, ...], factor: float, form: str) -> str:
     value = summary
     for key in keys:
         value = value.get(key) if value else None

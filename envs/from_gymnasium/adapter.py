@@ -4,6 +4,7 @@ Autoreset modes: https://farama.org/Vector-Autoreset-Mode
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,13 +69,14 @@ class GymnasiumEnv:
         self._probe()
         self.reset(seed)
 
-    def _observation_size(self, space: spaces.Space) -> int:
+    def _observation_size(self, space: Any) -> int:
         if not self._is_goal and not isinstance(space, spaces.Box):
             raise ConfigError(
                 f"env {self.name!r}: observation space {space} is not supported; it must be a Box, a goal dictionary "
                 "of Boxes, or what gymnasium.wrappers.FlattenObservation makes of it"
             )
-        return sum(int(np.prod(box.shape)) for box in (space.values() if self._is_goal else (space,)))
+        boxes = [space] if isinstance(space, spaces.Box) else space.values()
+        return sum(int(np.prod(box.shape)) for box in boxes)
 
     def _read_bounds(self, space: spaces.Space) -> None:
         """Take the middle and half width of every action dimension."""
@@ -179,7 +181,7 @@ class GymnasiumEnv:
         scaled = np.clip(scaled, self._low, self._high)
         return scaled.astype(self._action_space.dtype).reshape(self.num_envs, *self._action_space.shape)
 
-    def _flat(self, observed: np.ndarray | dict[str, np.ndarray], count: int | None = None) -> np.ndarray:
+    def _flat(self, observed: Any, count: int | None = None) -> np.ndarray:
         """Observations of `count` (by default all) environments as a new float32 array (count, o_dim)."""
         count = self.num_envs if count is None else count
         parts = [observed[key] for key in GOAL_KEYS] if self._is_goal else [observed]

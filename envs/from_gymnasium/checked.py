@@ -51,8 +51,8 @@ class Checked(gym.Wrapper):
         observation, reward, terminated, truncated, info = self._parts("step", returned, names)
         self._require_observation(observation)
         self._require_info(info)
-        ends = [self._number(name, value) for name, value in (("terminated", terminated), ("truncated", truncated))]
-        return observation, float(self._number("reward", reward)), *map(bool, ends), info
+        ended, cut = self._number("terminated", terminated), self._number("truncated", truncated)
+        return observation, float(self._number("reward", reward)), bool(ended), bool(cut), info
 
     def _call(self, what: str, method: Callable, *args, **kwargs) -> object:
         try:
@@ -64,11 +64,10 @@ class Checked(gym.Wrapper):
 
     def _parts(self, what: str, returned: object, names: tuple[str, ...]) -> tuple:
         """What a call returned, taken apart."""
-        right = isinstance(returned, tuple) and len(returned) == len(names)
+        if isinstance(returned, tuple) and len(returned) == len(names):
+            return returned
         got = f"{len(returned)} values" if isinstance(returned, tuple) else _described(returned)
-        if not right:
-            raise self._error(f"{what} must return ({', '.join(names)}), got {got}")
-        return returned
+        raise self._error(f"{what} must return ({', '.join(names)}), got {got}")
 
     def _require_observation(self, observation: object) -> None:
         space = self.env.observation_space
@@ -99,11 +98,13 @@ def fits(space: spaces.Space, value: object) -> bool:
         array = _array(value)
         return array is not None and array.shape == space.shape
     if isinstance(space, spaces.Dict):
-        known = isinstance(value, Mapping) and value.keys() == space.spaces.keys()
-        return known and all(fits(part, value[key]) for key, part in space.spaces.items())
+        if not isinstance(value, Mapping) or value.keys() != space.spaces.keys():
+            return False
+        return all(fits(part, value[key]) for key, part in space.spaces.items())
     if isinstance(space, spaces.Tuple):
-        long = isinstance(value, tuple | list) and len(value) == len(space.spaces)
-        return long and all(map(fits, space.spaces, value))
+        if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+            return False
+        return all(map(fits, space.spaces, value))
     return space.contains(value)
 
 

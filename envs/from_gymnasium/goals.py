@@ -6,8 +6,8 @@ The interface is that of gymnasium_robotics.core.GoalEnv: `compute_reward` and `
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
@@ -32,7 +32,7 @@ class GoalRules:
         Exception: whatever `compute_reward` raises, called with an empty info.
     """
 
-    def __init__(self, env: gym.Env):
+    def __init__(self, env: Any):
         self.close = env.close
         task, space = env.unwrapped, env.observation_space["desired_goal"]
         observed, _ = env.reset(seed=0)
@@ -93,7 +93,7 @@ class GoalGymnasiumEnv(GymnasiumEnv):
     ):
         super().__init__(vector_env, device, seed, name)
         self.memory_dim = self.o_dim
-        space = vector_env.single_observation_space
+        space: Any = vector_env.single_observation_space
         o, g, _ = (int(np.prod(space[key].shape)) for key in GOAL_KEYS)
         self._achieved, self._desired = slice(o, o + g), slice(o + g, None)
         self._rules = rules
@@ -117,8 +117,8 @@ class GoalGymnasiumEnv(GymnasiumEnv):
         state, next_state = memory.clone(), next_memory.clone()
         state[:, self._desired] = next_state[:, self._desired] = goal
         reward, terminated = self._rules(self.achieved_goal(next_state).cpu().numpy(), goal.cpu().numpy())
-        paid = (torch.tensor(values, device=state.device) for values in (reward, terminated))
-        return state, next_state, *paid
+        paid, ended = (torch.tensor(values, device=state.device) for values in (reward, terminated))
+        return state, next_state, paid, ended
 
     def _start(self, stream: int | None) -> Tensor:
         self._now = self._arrived = super()._start(stream)

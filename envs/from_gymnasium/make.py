@@ -4,6 +4,7 @@ import difflib
 import functools
 import importlib
 import importlib.util
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -40,11 +41,12 @@ class DiscreteAsBox(gym.ActionWrapper):
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
-        self.action_space = spaces.Box(-1.0, 1.0, (int(env.action_space.n),), np.float32)
+        self._discrete: Any = env.action_space
+        self.action_space = spaces.Box(-1.0, 1.0, (int(self._discrete.n),), np.float32)
 
     def action(self, action: np.ndarray) -> np.int64:
         """Scores (n,) -> the chosen action."""
-        return self.env.action_space.start + np.argmax(action)
+        return self._discrete.start + np.argmax(action)
 
 
 def make_gymnasium(

@@ -1,5 +1,7 @@
 """One arm as a Gymnasium environment."""
 
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import torch
@@ -95,4 +97,5 @@ class ArmGoalGymnasiumEnv(ArmGymnasiumEnv):
         Args:
             info: not used.
         """
-        return self._shown.reward_of(achieved_goal, desired_goal)[()]
+        shown: Any = self._shown  # Goals
+        return shown.reward_of(achieved_goal, desired_goal)[()]

@@ -66,7 +66,7 @@ class ArmVectorEnv(VectorEnv):
         if done.any():
             finals = np.full(self.num_envs, None, object)
             for i in np.flatnonzero(done):
-                finals[i] = row_of(successor, i)
+                finals[i] = row_of(successor, int(i))
             final_info = measured | {f"_{name}": done for name in measured}
             infos |= {"final_obs": finals, "_final_obs": done, "final_info": final_info, "_final_info": done}
         reward = self._shown.reward(step, successor)

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import roboticstoolbox as rtb
@@ -15,12 +16,12 @@ from roboticstoolbox import Link
 from spatialmath import SE3
 
 from envs.robots.gripper import Gripper
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, need
 
 _PROBE_TIMEOUT = 5.0  # [s] for a git server to answer; git's own limit is minutes
 
 
-def load_model(owner: str, source: object) -> rtb.Robot:
+def load_model(owner: str, source: Any) -> rtb.Robot:
     """Build the roboticstoolbox model that a robot's or gripper's file names.
 
     Args:
@@ -45,7 +46,7 @@ def load_model(owner: str, source: object) -> rtb.Robot:
     )
 
 
-def _rtb_model(owner: str, name: object, repository: str | None) -> rtb.Robot:
+def _rtb_model(owner: str, name: str, repository: str | None) -> rtb.Robot:
     if not isinstance(getattr(rtb.models, str(name), None), type):
         raise ConfigError(f"{owner}: roboticstoolbox.models has no {name!r}")
     if repository is None:
@@ -144,10 +145,10 @@ def assemble(name: str, arm: rtb.Robot, flange: str, hand: Gripper | None, mount
         for index, link in enumerate(link for link in body if link.isjoint):
             link.jindex = index
     for link in kept + held:
-        link._children = []  # roboticstoolbox fills them anew
+        link._children = []  # pyright: ignore[reportAttributeAccessIssue]  roboticstoolbox fills them anew
     model = rtb.Robot(kept + held, name=name, gripper_links=root)
     if root is not None:
-        model.grippers[0].tool = SE3(hand.tcp)
+        model.grippers[0].tool = SE3(need(hand).tcp)
     return model
 
 

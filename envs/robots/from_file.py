@@ -82,9 +82,8 @@ def home_pose(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
     score = speeds[:, max(rank - 1, 0)] * (1.0 - 0.1 * unit.square().mean(1))
     center, extent = box.mean(0), np.ptp(box, axis=0)
     off_center = ((T_be[:, :3, 3] - torch.as_tensor(center)).abs() / torch.as_tensor(extent)).amax(1)
-    for margin in (0.25, 0.5, torch.inf):
-        if (near := off_center <= margin).any():
-            return q[torch.where(near, score, -1.0).argmax()].numpy()
+    near = next(near for margin in (0.25, 0.5, torch.inf) if (near := off_center <= margin).any())
+    return q[torch.where(near, score, -1.0).argmax()].numpy()
 
 
 def workspace_box(chain: Chain, qlim: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Grippers: their joints, which of them are drivers, and how the others follow."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -116,7 +117,7 @@ def make_gripper(name: str) -> Gripper:
     gripper = Gripper(
         name=name,
         joints=tuple(joints),
-        drivers=tuple(list(joints).index(driver) for driver in drivers),
+        drivers=(list(joints).index(drivers[0]), list(joints).index(drivers[1])),
         mimic=numbers(owner, "joints", [multiple for _, multiple in joints.values()], (len(joints),)),
         closed=number("closed"),
         opened=number("opened"),
@@ -137,10 +138,11 @@ def _pads(owner: str, name: str, values: object) -> Pads:
         raise ConfigError(f"{owner}: pads must be a mapping with {', '.join(_PADS)}, got {values!r}")
     check_keys(f"pads of {owner}", values, f"configs/grippers/{name}.yaml", needed=_PADS, optional=())
     shapes = {"closing": (3,), "approach": (3,), "gap": (3,), "size": (2,), "tip": (), "finger": (), "palm": (3,)}
-    read = {key: numbers(f"{owner}, pads", key, values[key], shape) for key, shape in shapes.items()}
+    read: dict[str, Any] = {key: numbers(f"{owner}, pads", key, values[key], shape) for key, shape in shapes.items()}
     frame = np.stack((read["closing"], read["approach"]))
     if not np.allclose(frame @ frame.T, np.eye(2), atol=1e-6):
         raise ConfigError(f"{owner}, pads: closing and approach must be unit vectors at a right angle")
     if not (np.diff(read["gap"]) > 0).all() or read["gap"][0] < 0:
         raise ConfigError(f"{owner}, pads: gap must rise from shut to open, got {read['gap'].tolist()}")
-    return Pads(**read | {key: float(read[key]) for key in ("tip", "finger")})
+    read |= {key: float(read[key]) for key in ("tip", "finger")}
+    return Pads(**read)

@@ -3,6 +3,7 @@
 import atexit
 import functools
 import os
+from typing import Any
 
 from envs.kinematics import compile_ets
 from envs.robots.gripper import make_gripper
@@ -68,7 +69,7 @@ def _registered(name: str, gripper: str | None) -> Robot:
     _release_models_at_exit()
     model = assemble(name, load_model(owner, values["model"]), str(values["flange"]), hand, mount)
     chain = compile_ets(model.ets(end=None if hand else values["flange"]))
-    arrays = {key: values.get(key) for key in _ARRAYS}
+    arrays: dict[str, Any] = {key: values.get(key) for key in _ARRAYS}
     return Robot(name=name, rtb=model, chain=chain, _gripper=hand, **arrays)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Robot:
     """
 
     name: str
-    rtb: object
+    rtb: Any
     chain: Chain
     home: np.ndarray
     qlim: np.ndarray

@@ -13,7 +13,7 @@ from envs import kinematics
 from envs.kinematics import Chain
 from envs.robots import Robot
 from envs.simulation.grasp import Hand, compile_hand
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, need
 
 # What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a step depends on.
 Scene = dict[str, Tensor]
@@ -82,6 +82,7 @@ class Engine(Protocol):
         Returns:
             The state and the scene one period later; what was given stays as it was.
         """
+        ...
 
 
 def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu", cube: float | None = None) -> SimModel:
@@ -98,7 +99,7 @@ def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu", c
     Raises:
         ConfigError: dt is so short that the jerk limit could be exceeded, or the gripper cannot grasp the cube.
     """
-    if robot.qdddlim is not None and dt < (shortest := float((2 * robot.qddlim / robot.qdddlim).max())):
+    if robot.qdddlim is not None and dt < (shortest := float((2 * need(robot.qddlim) / robot.qdddlim).max())):
         limits = "the simulator holds speed and acceleration, not jerk, which they bound only over longer periods"
         raise ConfigError(f"dt must be at least {shortest:g} s for robot {robot.name!r}, got {dt:g}: {limits}")
     tensor = lambda x: torch.as_tensor(x, dtype=torch.float32, device=device)  # noqa: E731
@@ -116,7 +117,7 @@ def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu", c
         driver_mimic=tensor(hand.mimic[list(hand.drivers)] if hand else []),
         position_joints=_position_joints(robot),
         qdddlim=tensor(robot.qdddlim) if robot.qdddlim is not None else None,
-        hand=compile_hand(hand, cube, device) if cube is not None else None,
+        hand=compile_hand(need(hand), cube, device) if cube is not None else None,
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from envs import kinematics
 from envs.simulation import grasp
 from envs.simulation.engine import Command, Scene, SimModel, SimState
+from td3_robot.errors import need
 
 
 class Kinematic:
@@ -24,7 +25,7 @@ class Kinematic:
 
 def _with_cube(model: SimModel, before: SimState, after: SimState, scene: Scene) -> tuple[SimState, Scene]:
     """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from shutting."""
-    hand, (T_before, T_after) = model.hand, (kinematics.fkine(model.chain, state.q) for state in (before, after))
+    hand, (T_before, T_after) = need(model.hand), (kinematics.fkine(model.chain, state.q) for state in (before, after))
     gap_before, gap_after = (grasp.gap_of(hand, state.gripper) for state in (before, after))
     cube, held, gap = grasp.move_cube(hand, T_before, T_after, scene["object"], scene["held"], gap_before, gap_after)
     gripper = torch.where(gap > gap_after, grasp.driver_of(hand, 2.0 * hand.half), after.gripper)

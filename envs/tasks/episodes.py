@@ -19,9 +19,11 @@ class Episodes(Protocol):
 
     def draw(self, count: int) -> tuple[SimState, Scene]:
         """How `count` episodes begin."""
+        ...
 
     def state_dict(self) -> dict:
         """All that what is drawn next depends on."""
+        ...
 
     def load_state_dict(self, state: dict) -> None:
         """Take back what `state_dict` gave, on any device."""

@@ -1,8 +1,10 @@
 """What the policy sees, column by column."""
 
+import functools
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from envs.world import World
@@ -51,4 +53,5 @@ def arm_columns(world: World) -> list[Column]:
 
 def transposed(J: Tensor, x: Tensor) -> Tensor:
     """J^T x, (B, n), of J (B, m, n) and x (B, m): the joint motion along which x shrinks fastest."""
-    return sum(J[:, row] * x[:, row, None] for row in range(J.shape[1]))  # far faster than a strided sum
+    rows = (J[:, row] * x[:, row, None] for row in range(J.shape[1]))
+    return functools.reduce(torch.add, rows)  # far faster than a strided sum

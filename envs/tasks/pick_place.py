@@ -18,6 +18,7 @@ from envs.tasks.registry import register_task
 from envs.tasks.shapes import Shape, cube_shape
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
+from td3_robot.errors import need
 
 CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
 
@@ -95,7 +96,8 @@ class PickPlace(Task):
 
     def grasp_height(self, world: World) -> float:
         """Of the TCP over the table where it grasps the cube that lies there [m]."""
-        return max(world.model.hand.half, world.model.hand.tip + self.table_room)
+        hand = need(world.model.hand)
+        return max(hand.half, hand.tip + self.table_room)
 
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
@@ -121,7 +123,7 @@ class PickPlace(Task):
         over = self.grasp_height(world) - self.cube / 2.0  # the hand's height over the cube's
         lift = cube.new_tensor([0.0, 0.0, over])
         home = world.home.expand(len(cube), -1)
-        arm = (world.model.chain, world.model.qlim, world.model.hand.axes[:, 2])
+        arm = (world.model.chain, world.model.qlim, need(world.model.hand).axes[:, 2])
         q, reached = joints_pointing_down(*arm, home, cube + lift)
         _, arrived = joints_pointing_down(*arm, q, goal + lift)
         good = reached & arrived
@@ -137,8 +139,8 @@ class PickPlace(Task):
         joint motions that go there, and turn the hand down, fastest, the latter without the first joint, whose axis is
         vertical; room between the pads beyond the cube's side, 1 when open; held, 0 or 1.
         """
-        scene, state, model = moment.scene, moment.state, world.model
-        R_bg = grasp.hand_axes(world.model.hand, moment.T_be)
+        scene, state, model, hand = moment.scene, moment.state, world.model, need(world.model.hand)
+        R_bg = grasp.hand_axes(hand, moment.T_be)
         approach, k = R_bg[:, :, 2], model.position_joints
         in_hand = grasp.in_hand(R_bg, moment.tcp, scene["object"]) / self.error_unit
         way = self.way(world, moment) / self.error_unit
@@ -146,7 +148,7 @@ class PickPlace(Task):
         J_v, J_w = moment.J[:, :3, :k], moment.J[:, 3:, :k]
         joint_way = transposed(J_v, way)
         tilt = J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2]  # J_w^T (approach x down)
-        room = (grasp.gap_of(world.model.hand, state.gripper) - self.cube) / world.model.hand.room
+        room = (grasp.gap_of(hand, state.gripper) - self.cube) / hand.room
         directions = (moment.tcp, approach, R_bg[:, :, 1], scene["goal"], scene["object"], in_hand, error, way)
         last = (joint_way, tilt[:, 1:], room[:, None], scene["held"][:, None].to(way.dtype))
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
@@ -165,7 +167,7 @@ class PickPlace(Task):
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`."""
-        scene, hand, driver = moment.scene, world.model.hand, moment.state.gripper
+        scene, hand, driver = moment.scene, need(world.model.hand), moment.state.gripper
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
         clearance = grasp.tip_height(hand, moment.T_be, driver)
         seen = Seen(

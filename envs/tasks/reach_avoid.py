@@ -68,7 +68,7 @@ class ReachAvoid(Reach):
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
         moving, pushed = len(moving_links(world)), len(pushed_joints(world))
-        sensed = [Column("nearness", len(world.collision.links) + 1), Column("closing", moving), Column("push", pushed)]
+        sensed = [Column("nearness", len(world.capsules.links) + 1), Column("closing", moving), Column("push", pushed)]
         slots = {"spheres": 5 * scenes.SPHERES, "boxes": 9 * scenes.BOXES, "walls": 5 * scenes.WALLS}
         shown = [Column(name, width) for name, width in slots.items()]
         return [*super().columns(world), *sensed, Column("reactive", len(world.model.qdlim), True), *shown]
@@ -119,7 +119,7 @@ class ReachAvoid(Reach):
         """Look for what is near: `clearance` (B, L + 1) of each link and of the arm to itself [m], and its `gradient`
         (B, L + 1, n) [m/rad].
         """
-        found = nearest(world.collision, moment.state.q, moment.obstacles, GROUND)
+        found = nearest(world.capsules, moment.state.q, moment.obstacles, GROUND)
         return replace(moment, scene={**moment.scene, "clearance": found.distance, "gradient": found.gradient})
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
@@ -161,7 +161,7 @@ class ReachAvoid(Reach):
 
     def _show_obstacles(self, moment: Moment) -> list[Tensor]:
         obstacles, tcp = moment.obstacles, moment.tcp[:, None]
-        spheres, boxes, walls = obstacles.spheres, obstacles.boxes, obstacles.walls
+        spheres, boxes, walls = obstacles.kinds
         cos, sin = boxes[:, :, 6:7], boxes[:, :, 9:]  # of half the yaw
         cos, sin = cos * cos - sin * sin, 2.0 * cos * sin  # of the yaw
         turn = torch.cat((cos * cos - sin * sin, 2.0 * cos * sin), 2)
@@ -191,13 +191,13 @@ class ReachAvoid(Reach):
 
 def moving_links(world: World) -> list[int]:
     """Which columns of a clearance (B, L + 1) change by the arm's motion: all but links that stand or turn in place."""
-    return [link for link, body in enumerate((*world.collision.link_bodies, world.model.position_joints)) if body > 1]
+    return [link for link, body in enumerate((*world.capsules.link_bodies, world.model.position_joints)) if body > 1]
 
 
 def pushed_joints(world: World) -> list[int]:
     """Which of the (L + 1) n elements of a clearance's gradient, link by link, are not always zero."""
     n = len(world.model.qdlim)
-    bodies = (*world.collision.link_bodies, n)  # the last is the arm against itself
+    bodies = (*world.capsules.link_bodies, n)  # the last is the arm against itself
     return [link * n + joint for link in moving_links(world) for joint in range(bodies[link])]
 
 

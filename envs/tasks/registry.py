@@ -7,22 +7,25 @@ import math
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from envs.tasks.task import Task
 from envs.values import CONFIGS, read_values
 from td3_robot.errors import ConfigError, unknown
 
+Kind = TypeVar("Kind", bound=Task)
+
 _tasks: dict[str, tuple[type[Task], Path]] = {}
 
 
-def register_task(name: str, constants: Path | None = None) -> Callable[[type[Task]], type[Task]]:
+def register_task(name: str, constants: Path | None = None) -> Callable[[type[Kind]], type[Kind]]:
     """Make a class known as the task `name`; a decorator.
 
     Args:
         constants: the YAML file of its values; None is configs/tasks/NAME.yaml.
     """
 
-    def register(cls: type[Task]) -> type[Task]:
+    def register(cls: type[Kind]) -> type[Kind]:
         _tasks[name] = cls, constants or CONFIGS / "tasks" / f"{name}.yaml"
         return cls
 
@@ -71,8 +74,12 @@ def make_task(name: str) -> Task:
     return cls(**constants)
 
 
-def _number(task: str, key: str, kind: type, value: object) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf or (kind is int and value != int(value)):
+def _number(task: str, key: str, kind: Any, value: object) -> Any:
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 <= value < math.inf
+        or (kind is int and value != int(value))
+    ):
         raise ConfigError(f"task {task!r}: {key} must be a number and not negative, got {value!r}")
     return kind(value)

@@ -69,7 +69,7 @@ def uniform(bounds: tuple[float, float], *shape: int, like: Tensor, generator: t
 
 def free_space(world: World, q: Tensor) -> Tensor:
     """(B,) the least clearance of the arm from itself and the ground at q (P, B, n) [m]."""
-    return clearance(world.collision, q.flatten(0, 1), ground=GROUND).view(q.shape[:2]).amin(0)
+    return clearance(world.capsules, q.flatten(0, 1), ground=GROUND).view(q.shape[:2]).amin(0)
 
 
 def draw_obstacles(
@@ -113,10 +113,10 @@ def _straight(world: World, detour: Detour) -> Tensor:
 
 def _seem_to_fit(world: World, detour: Detour, proposed: Obstacles, path_margin: float) -> Tensor:
     """(B, M) bool: whether a detour avoids the proposals, judged by the middle of each capsule."""
-    radius = world.collision.radius[:, None]  # (K, 1, 1)
-    fits = True
+    radius = world.capsules.radius[:, None]  # (K, 1, 1)
+    fits = torch.ones((), dtype=torch.bool, device=radius.device)
     for q in detour.points(COARSE).unbind(0):
-        p, d = capsule_segments(world.collision, q)
+        p, d = capsule_segments(world.capsules, q)
         fits = fits & ((point_distances(p + d / 2, proposed) - radius).amin(0).T > path_margin)
     return fits
 
@@ -128,7 +128,8 @@ def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles,
     score = -point_distances(line, proposed).amin(0).T
     chosen, there = [], []
     counts = [PROPOSALS * slots for slots in (SPHERES, WALLS, BOXES)]
-    kinds = (proposed.spheres, proposed.walls, proposed.boxes)
+    spheres, boxes, walls = proposed.kinds
+    kinds = (spheres, walls, boxes)
     for value, fit, way in zip(kinds, fits.split(counts, 1), score.split(counts, 1)):
         fit, way = fit.unflatten(1, (-1, PROPOSALS)), way.unflatten(1, (-1, PROPOSALS))
         way = torch.cat((way[:, :1], torch.zeros_like(way[:, 1:])), 1)
@@ -140,8 +141,7 @@ def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles,
 
 def point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
     """Signed distances of points (3, N, B) to every obstacle, in the order of `obstacle_distances`, (N, M, B) [m]."""
-    kinds = (obstacles.spheres, obstacles.walls, obstacles.boxes)
-    sphere, wall, box = map(component_first, kinds)
+    sphere, box, wall = map(component_first, obstacles.kinds)
     x = points[:, :, None]
     r = x - sphere[:3]
     axes, offset = rotations(box[6:]).unbind(1), x - box[:3]
@@ -157,7 +157,7 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
     start, solution = detour.start, detour.solution
     B, here = len(start), {"like": start, "generator": generator}
     first, last = (kinematics.fkine(world.model.chain, q)[:, :3, 3] for q in (start, solution))
-    p, d = capsule_segments(world.collision, (start + solution) / 2)
+    p, d = capsule_segments(world.capsules, (start + solution) / 2)
     middles = (p + d / 2).permute(2, 1, 0)  # (B, K, 3)
 
     def places(count: int) -> Tensor:
@@ -207,8 +207,8 @@ def _apart(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
     least = []
     for some in q.split(max(1, CACHE_ROWS // max(1, q.shape[1]))):
         everywhere = Obstacles(*(value.repeat(len(some), 1, 1) for value in vars(obstacles).values()))
-        p, d = capsule_segments(world.collision, some.flatten(0, 1))
-        found = obstacle_distances(world.collision, p, d, everywhere).amin(0)  # (M, P' B)
+        p, d = capsule_segments(world.capsules, some.flatten(0, 1))
+        found = obstacle_distances(world.capsules, p, d, everywhere).amin(0)  # (M, P' B)
         least.append(found.unflatten(1, (len(some), -1)).amin(1).T)
     return torch.stack(least).amin(0)
 
@@ -216,18 +216,16 @@ def _apart(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
 def park(obstacles: Obstacles, spheres: Tensor, boxes: Tensor, walls: Tensor) -> Obstacles:
     """The obstacles that are to stay, (B, count) bool for each kind, and the others where nothing reaches."""
     centre = lambda value, stays: torch.where(stays[:, :, None], value[:, :, :3], FAR)  # noqa: E731
-    offset = torch.where(walls[:, :, None], obstacles.walls[:, :, 3:], -FAR)
+    balls, blocks, planes = obstacles.kinds
+    offset = torch.where(walls[:, :, None], planes[:, :, 3:], -FAR)
     return Obstacles(
-        torch.cat((centre(obstacles.spheres, spheres), obstacles.spheres[:, :, 3:]), 2),
-        torch.cat((centre(obstacles.boxes, boxes), obstacles.boxes[:, :, 3:]), 2),
-        torch.cat((obstacles.walls[:, :, :3], offset), 2),
+        torch.cat((centre(balls, spheres), balls[:, :, 3:]), 2),
+        torch.cat((centre(blocks, boxes), blocks[:, :, 3:]), 2),
+        torch.cat((planes[:, :, :3], offset), 2),
     )
 
 
 def present(obstacles: Obstacles) -> tuple[Tensor, Tensor, Tensor]:
     """Which spheres, boxes and walls are not parked, (B, count) bool each."""
-    return (
-        obstacles.spheres[:, :, 0] < FAR / 2,
-        obstacles.boxes[:, :, 0] < FAR / 2,
-        obstacles.walls[:, :, 3] > -FAR / 2,
-    )
+    spheres, boxes, walls = obstacles.kinds
+    return spheres[:, :, 0] < FAR / 2, boxes[:, :, 0] < FAR / 2, walls[:, :, 3] > -FAR / 2

@@ -1,7 +1,7 @@
 """What a scene looks like: plain descriptions of shapes to draw."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -77,16 +77,16 @@ def cube_shape(position: Tensor, side: float) -> Shape:
     return Shape("box", (side,) * 3, CUBE, pose(position))
 
 
-def path_shape(points: Iterable[Iterable[float]]) -> Shape:
+def path_shape(points: Iterable[Any]) -> Shape:
     """A line through positions (K, 3) in the base frame [m]."""
     return Shape("line", (_PATH_RADIUS,), PATH, np.eye(4), tuple(map(tuple, points)))
 
 
-def pose(position: Tensor, quaternion: Tensor = ()) -> np.ndarray:
+def pose(position: Tensor, quaternion: Tensor | None = None) -> np.ndarray:
     """(4, 4) of a position (3,) [m] and a unit quaternion (4,), wxyz, or none."""
     T = torch.eye(4, dtype=torch.float64)
     T[:3, 3] = position
-    if len(quaternion):
+    if quaternion is not None and len(quaternion):
         T[:3, :3] = to_matrix(quaternion[None].double())[0]
     return T.numpy()
 

@@ -121,7 +121,7 @@ class Task:
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
-        return nearest(world.collision, moment.state.q, moment.obstacles, GROUND)
+        return nearest(world.capsules, moment.state.q, moment.obstacles, GROUND)
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """What the policy sees, (B, o_dim); see `columns`."""

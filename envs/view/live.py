@@ -21,7 +21,7 @@ from envs.robots import Robot
 from envs.view.browser import find_browser
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
-from td3_robot.errors import Td3RobotError, ViewerError
+from td3_robot.errors import Td3RobotError, ViewerError, need
 
 _NICENESS = 10  # the learner comes first where there are fewer cores than processes
 _PUBLISH_PERIOD = 0.2  # [s] the eye does not tell more policies a second apart
@@ -201,7 +201,7 @@ def _end(signum: int, frame: object) -> None:
 
 def _end_with_parent() -> None:
     """A killed parent cannot end its daemons; this one sees it go."""
-    torch.multiprocessing.parent_process().join()
+    need(torch.multiprocessing.parent_process()).join()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_PATIENCE)
     os._exit(0)

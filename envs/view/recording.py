@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -170,8 +171,9 @@ def _write_mp4(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
 
     options = ["-crf", str(_CRF)]
     with imageio.get_writer(path, fps=1.0 / dt, macro_block_size=2, output_params=options, quality=None) as video:
+        writer: Any = video
         for picture in pictures:
-            video.append_data(picture)
+            writer.append_data(picture)
 
 
 _WRITERS = {".png": _write_png, ".gif": _write_gif, ".mp4": _write_mp4}

@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import spatialgeometry as sg
@@ -12,7 +12,7 @@ from swift import DirectionalLight, HemisphereLight, Label
 from envs.robots import Robot
 from envs.tasks.shapes import Shape
 from envs.view.server import LocalSwift
-from td3_robot.errors import ViewerError
+from td3_robot.errors import ViewerError, need
 
 GHOST = 0.3  # opacity of all that is another controller's
 
@@ -59,7 +59,7 @@ class Drawing:
         reach = float(np.linalg.norm(np.abs([low, high]).max(0)))
         look_at = np.array([0.25, 0.0, 0.33]) * reach  # from here and there, all of the workspace is in view
         swift.set_camera_pose(look_at + np.array([0.97, -1.33, 0.51]) * reach, look_at)
-        self._label = swift.add_ui(Label())
+        self._label: Any = swift.add_ui(Label())
         self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
         self._shapes: list[tuple[tuple, sg.Shape]] = []  # what each thing around the arm looks like, and the thing
 
@@ -108,9 +108,9 @@ class _DrawnArm:
         """Be there from the next picture on."""
         self._at = arm
 
-    def _poses(self, q: np.ndarray) -> list[SE3]:
+    def _poses(self, q: Any) -> list[SE3]:
         for drawn in self._rtb.grippers if self._hand else ():
-            drawn.q = self._hand.model_q(drawn, float(self._at.gripper))
+            drawn.q = need(self._hand).model_q(drawn, float(self._at.gripper))
         return self._rtb.fkine_geometry(self._at.q)
 
 

@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Empty, Queue
 from socketserver import ThreadingTCPServer
+from typing import Any
 from urllib.parse import unquote
 
 import swift
@@ -50,6 +51,8 @@ _ANSWERS: dict[str, Callable[[object], bool]] = {
 
 class _FileHandler(BaseHTTPRequestHandler):
     """GET of a file in the server's table; 403 for a foreign host name, 404 for anything else."""
+
+    server: Any  # the one that has the table
 
     def do_GET(self):  # noqa: N802 (the name http.server calls)
         if (self.headers.get("Host") or "").rsplit(":", 1)[0] not in _LOCAL_NAMES:
@@ -84,7 +87,7 @@ class _FileServer(ThreadingTCPServer):
 
     def __init__(self):
         super().__init__((_LOCAL, 0), _FileHandler)
-        self.files = page_files()
+        self.files: dict[str, Path | bytes] = {**page_files()}
 
     def handle_error(self, request, client_address):
         """A tab that goes away while it loads is no error; there is nobody to tell about any other."""

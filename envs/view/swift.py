@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 import webbrowser
+from typing import Any
 
 import numpy as np
 
@@ -124,14 +125,15 @@ class SwiftViewer:
         except TimeoutError:
             raise ViewerError("the browser tab was closed before the robot was loaded") from None
 
-    def _wait_for_page(self, complaints=None) -> None:
+    def _wait_for_page(self, complaints: Any = ()) -> None:
         """Wait until the page says hello, or until the browser that was to show it has failed."""
         give_up, browser = time.monotonic() + _PAGE_TIMEOUT, self._browser
         while not self._swift.connected(timeout=0.1):
             if browser is not None and browser.poll():
                 complaints.seek(0)
                 last = ([line.strip() for line in complaints if line.strip()] or ["it said nothing"])[-1]
-                ended = f"the browser {browser.args[0]!r} stopped with exit code {browser.returncode}"
+                command: Any = browser.args
+                ended = f"the browser {command[0]!r} stopped with exit code {browser.returncode}"
                 raise ViewerError(f"{ended}: {last}")
             if time.monotonic() > give_up:
                 raise ViewerError(f"no browser showed {self.url} within {_PAGE_TIMEOUT:.0f} s")

@@ -1,12 +1,12 @@
 """One state file: tensors and plain Python values, written down to the disk and read without running anything."""
 
 import hashlib
+import io
 import os
 import re
 import warnings
 import zipfile
 from pathlib import Path
-from typing import BinaryIO
 
 from td3_robot.errors import CheckpointError
 
@@ -46,7 +46,7 @@ def read_state(path: Path, sums: dict[str, str] | None = None) -> dict:
     return state
 
 
-def _check_whole(file: BinaryIO, path: Path, sums: dict[str, str] | None) -> None:
+def _check_whole(file: io.BufferedReader, path: Path, sums: dict[str, str] | None) -> None:
     """Hold a file to its SHA-256; without one, to the checksums inside."""
     if sums is not None:
         if hashlib.file_digest(file, "sha256").hexdigest() != sums.get(path.name):
@@ -61,7 +61,7 @@ def _check_whole(file: BinaryIO, path: Path, sums: dict[str, str] | None) -> Non
     file.seek(0)
 
 
-def _unpickled(file: BinaryIO, path: Path) -> object:
+def _unpickled(file: io.BufferedReader, path: Path) -> object:
     """What torch finds in a file, of tensors and plain values."""
     import torch
 
@@ -84,7 +84,7 @@ def check_plain(value: object, where: str) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             check_plain(item, f"{where}[{key!r}]")
-    elif type(value) in (list, tuple):
+    elif isinstance(value, list | tuple) and type(value) in (list, tuple):
         for index, item in enumerate(value):
             check_plain(item, f"{where}[{index}]")
     elif not isinstance(value, torch.Tensor) and type(value) not in (type(None), bool, int, float, str):

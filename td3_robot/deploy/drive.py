@@ -32,7 +32,7 @@ def calm_start(
     """
     begun = heard = time.monotonic()
     first = newest = None
-    while newest is None or newest.stamp - first.stamp < calm:
+    while newest is None or first is None or newest.stamp - first.stamp < calm:
         reading, now = arm.read(), time.monotonic()
         if reading is not None:
             _check(reading, newest, watch)

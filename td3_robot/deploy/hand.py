@@ -3,6 +3,7 @@
 The frame of the hand is at the TCP: x across, y along the direction in which the pads close, z along the approach.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,7 @@ class Hand:
         return (self.gap_at(driver) - 2.0 * self.half) / (self.gap[2] - 2.0 * self.half)
 
 
-def way(tcp: np.ndarray, scene: dict, hand: Hand, constants: dict) -> np.ndarray:
+def way(tcp: np.ndarray, scene: Mapping[str, np.ndarray], hand: Hand, constants: Mapping[str, float]) -> np.ndarray:
     """(3,) from the TCP to where it is to go now [m]: to the grasp, from above; with the cube, to the goal."""
     if scene["held"][0] > 0.5:
         return scene["goal"] - scene["object"]

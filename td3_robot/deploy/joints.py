@@ -60,7 +60,7 @@ def steered(course: Course, target: np.ndarray, h: float, limits: Limits) -> Cou
     less = Course(
         Plan(State(*map(take, tried.now)), *map(take, tried.plan[1:])), found.age, State(*map(take, tried.now))
     )
-    return chosen(kept, found, chosen(held.any(0), less, planned))
+    return chosen(kept, found, chosen(np.logical_or.reduce(held), less, planned))
 
 
 def chosen(which: np.ndarray, course: Course, other: Course) -> Course:

@@ -49,7 +49,8 @@ class Limits:
         number = {key: np.array(value, float) for key, value in values.items() if value is not None}
         acceleration = number["acceleration"]
         jerk = number.get("jerk", acceleration / RAMP)
-        return cls(*number["position"], number["velocity"], acceleration, jerk, number.get("curve"))
+        lower, upper = number["position"]
+        return cls(lower, upper, number["velocity"], acceleration, jerk, number.get("curve"))
 
     @property
     def n(self) -> int:

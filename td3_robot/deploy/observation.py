@@ -83,15 +83,21 @@ class Seen:
         motion = self.J.T @ np.linalg.solve(damped, np.concatenate((self.missing, self.turn)))
         return np.minimum(np.maximum(motion, -np.pi), np.pi)
 
+    @property
+    def picking(self) -> Hand:
+        """The hand; columns that need one are those of robots that have one."""
+        assert self.hand is not None
+        return self.hand
+
     @functools.cached_property
     def hand_axes(self) -> np.ndarray:
         """(3, 3) the axes of the hand in the base frame: columns across, closing, approach."""
-        return self.T[:3, :3] @ self.hand.axes
+        return self.T[:3, :3] @ self.picking.axes
 
     @functools.cached_property
     def way(self) -> np.ndarray:
         """(3,) where a hand that picks is to go [error_unit]."""
-        return way(self.T[:3, 3], self.scene, self.hand, self.constants) / self.constants["error_unit"]
+        return way(self.T[:3, 3], self.scene, self.picking, self.constants) / self.constants["error_unit"]
 
     def from_object(self, point: np.ndarray) -> np.ndarray:
         """(3,) from the object to a point [error_unit]."""
@@ -151,7 +157,7 @@ OWN: dict[str, dict[str, Column]] = {
         "way": lambda seen: seen.way,
         "joint_way": lambda seen: _transposed(seen, seen.way),
         "joint_tilt": _tilt,
-        "room": lambda seen: np.array([seen.hand.room_at(seen.gripper)]),
+        "room": lambda seen: np.array([seen.picking.room_at(seen.gripper)]),
         "held": lambda seen: seen.scene["held"],
     },
 }

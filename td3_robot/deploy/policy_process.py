@@ -7,6 +7,7 @@ that does not answer, and the watchdog's limit on the age of commands sees to th
 import multiprocessing
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class PolicyProcess:
     """
 
     def __init__(self, path: str, method: str = "spawn"):
-        context = multiprocessing.get_context(method)
+        context: Any = multiprocessing.get_context(method)
         self._connection, other = context.Pipe()
         self.process = context.Process(target=_answer, args=(other, path), daemon=True)
         self.process.start()

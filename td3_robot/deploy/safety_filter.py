@@ -175,7 +175,7 @@ class SafetyFilter:
             if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
                 return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False
             self._J = J[0]  # where the step leads, which is where the next one begins
-        if self._reach is None:
+        if self._reach is None or self.robot.capsules is None:
             return "", np.inf, False
         distance = self.robot.capsules.clearance(frames, self.obstacles)
         travelled = np.abs(np.diff(q, axis=0)) @ self._reach  # by which distances change at most between samples

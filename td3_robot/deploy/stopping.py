@@ -118,7 +118,7 @@ def _below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     ticks = np.round(np.concatenate((np.zeros_like(share[:1] * plan.ramp), *phases)))
     q, v, _ = along(plan, ticks, h)
     slowest, fastest = limits.velocity_at(q)
-    return ((v >= CURVE_MARGIN * slowest - TINY) & (v <= CURVE_MARGIN * fastest + TINY)).all(0)
+    return np.logical_and.reduce((v >= CURVE_MARGIN * slowest - TINY) & (v <= CURVE_MARGIN * fastest + TINY))
 
 
 def stopping_speed(distance: np.ndarray, step: np.ndarray, h: float) -> np.ndarray:

@@ -99,7 +99,7 @@ class Watchdog:
         ):
             if age > most:
                 self.trip(f"{what} for more than {most * 1e3:.0f} ms")
-        return self.safe.brake() if self.reason else self.safe(self._command)
+        return self.safe.brake() if self.reason or self._command is None else self.safe(self._command)
 
     @property
     def at_rest(self) -> bool:

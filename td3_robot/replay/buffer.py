@@ -46,6 +46,7 @@ class Reader(Protocol):
 
     def read(self, buffer: "ReplayBuffer", index: Tensor) -> Batch:
         """The batch of the rows at index (B,)."""
+        ...
 
 
 class OneStep:

@@ -108,4 +108,4 @@ class Hindsight:
         memory, action, next_memory = kept.state[:count], kept.action[:count], kept.next_state[:count]
         state, next_state, reward, terminated = self.relabel(memory, action, next_memory, goal)
         new = (state, action, reward[:, None], next_state, terminated[:, None].to(reward.dtype))
-        return Batch(*(torch.cat(parts) for parts in zip(new, old)))
+        return Batch(*(torch.cat(parts) for parts in zip(new, old[:5])))

@@ -21,6 +21,7 @@ class MakeReplay(Protocol):
         self, shape: tuple[int, int, int], config: Config, generator: torch.Generator, env: VecEnv | None
     ) -> ReplayBuffer:
         """See `make_replay`."""
+        ...
 
 
 def shaped(reward: Tensor, config: RewardConfig) -> Tensor:
@@ -46,15 +47,14 @@ def make_replay(
     sampler = Prioritized(options.priority_alpha, options.priority_beta) if options.prioritized else None
     reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
     if options.hindsight != "none":
+        if not isinstance(env, GoalVecEnv):
+            raise ConfigError(f"replay.hindsight {options.hindsight} needs an environment with goals; this has none")
         reader = _hindsight(config, env)
         shape = (shape[0], env.memory_dim, shape[2])
     return ReplayBuffer(options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader)
 
 
-def _hindsight(config: Config, env: VecEnv | None) -> Hindsight:
-    if not isinstance(env, GoalVecEnv):
-        raise ConfigError(f"replay.hindsight {config.replay.hindsight} needs an environment with goals; this has none")
-
+def _hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
     def relabel(memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor):
         state, next_state, reward, terminated = env.relabel(memory, action, next_memory, goal)
         return state, next_state, shaped(reward, config.reward), terminated

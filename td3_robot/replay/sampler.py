@@ -19,6 +19,7 @@ class Sampler(Protocol):
 
     def draw(self, batch_size: int) -> tuple[Tensor, Tensor | None]:
         """Indices (batch_size,) of rows, with replacement, and importance weights (batch_size, 1) or None."""
+        ...
 
     def update(self, index: Tensor, error: Tensor) -> None:
         """Learn how wrong the critics were, error (B,), about the rows of a draw, index (B,)."""
@@ -28,6 +29,7 @@ class Sampler(Protocol):
 
     def state_dict(self, index: Tensor) -> dict:
         """What the sampler knows of the rows at `index`, oldest first."""
+        ...
 
     def load_state_dict(self, state: dict, index: Tensor) -> None:
         """Take back what any sampler knew of the newest rows of its time, which now are at `index`, oldest first."""
@@ -51,14 +53,14 @@ class Uniform:
         self._count = max(self._count, first + count)
         if valid is None and self._tree is None:
             return
-        if self._tree is None:
-            self._draw_by_weight()
-        self._tree.set_range(first, torch.ones(count, device=self._device) if valid is None else valid)
+        tree = self._tree or self._draw_by_weight()
+        tree.set_range(first, torch.ones(count, device=self._device) if valid is None else valid)
 
-    def _draw_by_weight(self) -> None:
+    def _draw_by_weight(self) -> SumTree:
         """From now on rows have weights, 1 for all so far."""
         self._tree = SumTree(self._size, self._device)
         self._tree.set_range(0, torch.ones(self._count, device=self._device))
+        return self._tree
 
     def draw(self, batch_size: int) -> tuple[Tensor, None]:
         """See `Sampler.draw`."""

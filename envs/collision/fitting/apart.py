@@ -25,7 +25,7 @@ def never_close(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list[tuple[st
     """
     meshes, own, rng = Meshes(robot), {link.name for link in robot.rtb.links}, np.random.default_rng(0)
     left = {pair for pair in pairs if own >= set(pair)}
-    for q in rng.uniform(*robot.qlim, (SAMPLES, robot.n)):
+    for q in rng.uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n)):
         placed = meshes.place(q)
         left = {(a, b) for a, b in left if not touch(placed[a], placed[b], MARGIN)}
     return [pair for pair in sorted(left) if _closest(meshes, *pair, rng) > MARGIN]

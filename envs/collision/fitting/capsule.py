@@ -52,7 +52,7 @@ def fit_capsule(centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: 
         (7,) both ends and the radius [m], on the grid of a file. It holds every ball.
     """
     outer = _outermost(centres, radii)  # these decide, or nearly
-    balls = centres[outer], radii if np.isscalar(radii) else radii[outer]
+    balls = centres[outer], radii[outer] if isinstance(radii, np.ndarray) else radii
 
     def cost(ends: np.ndarray) -> float:
         ends = ends.reshape(2, 3)

@@ -6,10 +6,11 @@ import trimesh
 from envs.collision.files import BASE, FINGERS, Shapes
 from envs.collision.fingers import OPENINGS
 from envs.collision.fitting.capsule import directions, fit_capsule, fit_mesh
-from envs.collision.fitting.shapes import drawn, link_capsules, shape_mesh
+from envs.collision.fitting.shapes import drawn, joined, link_capsules, shape_mesh
 from envs.collision.links import carrier, link_pose, short_name
 from envs.robots import Robot
 from envs.robots.gripper import Gripper
+from td3_robot.errors import need
 
 FLAT = 5e-4  # [m] by which a plane may touch a gripper before its corners
 
@@ -18,7 +19,7 @@ def gripper_shapes(robot: Robot, most: int) -> Shapes:
     """Capsules of each rigid link and around all that the fingers sweep, in the frame of the gripper's base; one
     around each moving link, in its frame; and the corners of both.
     """
-    model, hand = robot.rtb.grippers[0], robot._gripper
+    model, hand = robot.rtb.grippers[0], need(robot._gripper)
     root, links, base = model.links[0], {}, []
     for link in model.links:
         if drawn(link) and carrier(link, root) is root:
@@ -26,11 +27,11 @@ def gripper_shapes(robot: Robot, most: int) -> Shapes:
             links[short_name(link, hand)] = [_moved(capsule, T) for capsule in link_capsules(drawn(link), most)]
             base += [shape_mesh(shape).apply_transform(T) for shape in drawn(link)]
     if swept := finger_meshes(model, hand):
-        links[FINGERS] = fit_mesh(trimesh.util.concatenate(swept), most)
+        links[FINGERS] = fit_mesh(joined(swept), most)
     groups = moving_meshes(model, hand)
     corners = {name: outermost(mesh.vertices) for name, mesh in groups.items()}
     if base:
-        corners |= {BASE: outermost(trimesh.util.concatenate(base).vertices)}
+        corners |= {BASE: outermost(joined(base).vertices)}
     return Shapes(links, (), {name: [fit_capsule(mesh.vertices)] for name, mesh in groups.items()}, corners)
 
 
@@ -47,7 +48,7 @@ def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
             found.setdefault(short_name(moved, hand), []).extend(
                 shape_mesh(shape).apply_transform(T) for shape in drawn(link)
             )
-    return {name: trimesh.util.concatenate(meshes) for name, meshes in found.items()}
+    return {name: joined(meshes) for name, meshes in found.items()}
 
 
 def finger_meshes(model, hand: Gripper) -> list[trimesh.Trimesh]:

@@ -1,10 +1,10 @@
 """What is drawn of an arm and its gripper, as coal sees it: what capsules are judged by."""
 
-import coal
+import coal  # pyright: ignore[reportMissingImports]  # its wheel puts it where only Python looks
 import numpy as np
 import trimesh
 
-from envs.collision.fitting.shapes import drawn, shape_mesh
+from envs.collision.fitting.shapes import drawn, joined, shape_mesh
 from envs.collision.links import joints_to, link_pose
 from envs.robots import Robot
 
@@ -68,7 +68,7 @@ def transform(T: np.ndarray) -> coal.Transform3s:
 
 def coal_mesh(meshes: list[trimesh.Trimesh]) -> coal.BVHModelOBBRSS:
     """Surfaces as one of coal's."""
-    mesh, bvh = trimesh.util.concatenate(meshes), coal.BVHModelOBBRSS()
+    mesh, bvh = joined(meshes), coal.BVHModelOBBRSS()
     bvh.beginModel(len(mesh.faces), len(mesh.vertices))
     bvh.addVertices(np.array(mesh.vertices, order="C"))
     bvh.addTriangles(np.array(mesh.faces, np.int64, order="C"))

@@ -65,11 +65,11 @@ def bare_links(robot: Robot) -> list[str]:
 def false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
     """The checked pairs whose capsules touch, and whose meshes do not, in more than `ALARMS` of the configurations."""
     model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
-    q = np.random.default_rng(0).uniform(*robot.qlim, (SAMPLES, robot.n))
+    q = np.random.default_rng(0).uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n))
     alarms = (pair_distances(model, torch.tensor(q, dtype=torch.float32)) <= 0).numpy()
     meshes, count = Meshes(robot), Counter()
     opened = robot._gripper.opened if robot._gripper else 0.0
-    for row in alarms.any(1).nonzero()[0]:
+    for row in np.flatnonzero(alarms.any(1)):
         placed = meshes.place(q[row], opened)
         pairs = {model.pairs[pair] for pair in alarms[row].nonzero()[0]}
         count.update((a, b) for a, b in pairs if not touch(placed[a], placed[b]))

@@ -1,5 +1,7 @@
 """Capsules around the shapes that a roboticstoolbox model carries: exact where they are capsules already."""
 
+from typing import cast
+
 import numpy as np
 import trimesh
 
@@ -9,6 +11,11 @@ from td3_robot.errors import ConfigError
 RIM = 64  # points in place of a circle
 MERGE = 0.8  # two capsules become one whose volume is less than this part of theirs
 SAME = 1e-4  # [m] what is nearer counts as the same place
+
+
+def joined(meshes: list[trimesh.Trimesh]) -> trimesh.Trimesh:
+    """Meshes as one."""
+    return cast(trimesh.Trimesh, trimesh.util.concatenate(meshes))
 
 
 def drawn(link) -> list:
@@ -29,7 +36,7 @@ def link_capsules(shapes: list, most: int, worth: float = WORTH) -> list[np.ndar
     if others := {shape.stype for shape in shapes} - {"mesh", "cuboid", "sphere", "cylinder"}:
         raise ConfigError(f"no capsules for a collision shape of kind {', '.join(sorted(others))}")
     if meshes:
-        capsules += fit_mesh(trimesh.util.concatenate(meshes), most, worth)
+        capsules += fit_mesh(joined(meshes), most, worth)
     return merged(capsules)
 
 

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ FLOOR = 0.01  # least error drawn, in the unit shown: the axes are logarithmic
 _INK = "#808182"  # stands for the page's colour of text until the page is written
 _SIZE = (4.6, 3.0)  # inches: at this size text stays readable on a telephone
 _THIRD = (3.6, 2.7)  # of charts that stand three in a row
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "td3_robot",  # the same figures, the same file
     "font.family": "sans-serif",

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from html import escape
+from typing import Any
 
 from envs.evaluation.report.errors import errors_of
 from envs.tasks.task import Task
 
-Summary = dict[str, object]
+Summary = dict[str, Any]
 
 
 def tiles(task: Task, summaries: dict[str, Summary]) -> str:

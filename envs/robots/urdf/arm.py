@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from envs.robots.urdf.read import read_urdf
 from envs.robots.urdf.rtb_model import build_model, frame_on
 from envs.robots.urdf.tcp import default_tcp, moving_joints
 from envs.robots.urdf.tree import FAR, Joint, Tree, listed
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import ConfigError, need, unknown
 
 CONTINUOUS_LIMIT = 2.0 * math.pi  # [rad] either way: what makers of arms with endless joints commonly allow
 FASTEST = {True: 20.0, False: 100.0}  # prismatic or not: [m/s], [rad/s] no arm has more; files put 1000 for "any"
@@ -37,7 +38,7 @@ class UrdfArm:
         tree: the whole file.
     """
 
-    model: object
+    model: Any
     chain: Chain
     joint_names: tuple[str, ...]
     qlim: np.ndarray
@@ -71,13 +72,12 @@ def load_urdf(
         raise unknown(f"TCP link of {tree.source}", tcp, tree.links)
     joints = moving_joints(tree, tcp)
     names = tuple(joint.name for joint in joints)
-    qlim, qdlim = position_limits(tree, joints), velocity_limits(tree, joints, qdlim)
     return UrdfArm(
         model=build_model(tree, names),
         chain=compile_path(tree.path(tcp)),
         joint_names=names,
-        qlim=qlim,
-        qdlim=qdlim,
+        qlim=position_limits(tree, joints),
+        qdlim=velocity_limits(tree, joints, qdlim),
         qddlim=None,
         tcp_link=tcp,
         tree=tree,
@@ -91,12 +91,14 @@ def position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
         ConfigError: a revolute or prismatic joint has none, no room between them, or very much.
     """
     for joint in joints:
-        if joint.kind != "continuous" and joint.lower is None:
+        if joint.kind == "continuous":
+            continue
+        if joint.lower is None or joint.upper is None:
             wanted = '<limit lower="..." upper="..." velocity="..."/>'
             raise ConfigError(f"{tree.source}: {joint.kind} joint {joint.name!r} has no position limits; add {wanted}")
-        if joint.kind != "continuous" and joint.upper - joint.lower < LEAST_RANGE:
+        if joint.upper - joint.lower < LEAST_RANGE:
             raise ConfigError(f"{tree.source}: joint {joint.name!r} has both limits at {joint.lower:g} and cannot move")
-        if joint.kind != "continuous" and max(-joint.lower, joint.upper) > FAR:
+        if max(-joint.lower, joint.upper) > FAR:
             far = f"{joint.lower:g} to {joint.upper:g}, beyond the ±{FAR:g} [rad or m] that can be resolved"
             raise ConfigError(f"{tree.source}: joint {joint.name!r} has the limits {far}")
     wide = (-CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
@@ -119,7 +121,7 @@ def velocity_limits(tree: Tree, joints: list[Joint], given: Sequence[float] | No
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
         raise ConfigError(f"{tree.source}: no velocity limit for {listed(missing)}; {add}, {how}")
-    if odd := [joint for joint in joints if not SLOWEST <= joint.velocity <= FASTEST[joint.kind == "prismatic"]]:
+    if odd := [joint for joint in joints if not SLOWEST <= need(joint.velocity) <= FASTEST[joint.kind == "prismatic"]]:
         limits = listed(f"{joint.name} ({joint.velocity:g})" for joint in odd)
         arms = f"{SLOWEST:g} to {FASTEST[False]:g} rad/s or {FASTEST[True]:g} m/s that arms have"
         raise ConfigError(f"{tree.source}: velocity limits outside the {arms}: {limits}; write the arm's own, {how}")

@@ -7,7 +7,7 @@ from xml.parsers.expat import ExpatError
 from defusedxml.common import DefusedXmlException
 from defusedxml.expatbuilder import DefusedExpatBuilder
 
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, need
 
 _MAX_DEPTH = 100  # a robot description has about 6
 _MAX_ELEMENTS = 100_000  # 100 for each of the most links that are taken
@@ -46,7 +46,7 @@ def root_element(content: bytes, source: str) -> Element:
     """
     error = lambda what: ConfigError(f"{source}: {what}")  # noqa: E731
     try:
-        return _Builder(forbid_dtd=True).parseString(content).documentElement
+        return need(_Builder(forbid_dtd=True).parseString(content).documentElement)
     except ExpatError as reason:
         raise error(f"is not well-formed XML: {reason}") from None
     except DefusedXmlException:

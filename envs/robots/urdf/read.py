@@ -5,13 +5,14 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.dom.minidom import Element
 
 from envs.robots.urdf.elements import child, children, elements, root_element
 from envs.robots.urdf.ros_packages import RosPackages
 from envs.robots.urdf.tree import FAR, MOVING, Joint, Link, Mimic, Pose, Shape, Tree, make_tree
 from envs.robots.urdf.xacro_files import expand_xacro
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import ConfigError, need, unknown
 
 _MAX_BYTES = 10_000_000
 _MESHES = (".stl", ".dae", ".obj", ".ply", ".glb", ".gltf")
@@ -119,7 +120,7 @@ class _Reader:
                 return Shape("mesh", scale, pose, self._mesh(body.getAttribute("filename"), where), color)
         raise self.error(str(unknown(f"shape in {where}", body.tagName, ("box", "cylinder", "sphere", "mesh"))))
 
-    def _size(self, element: Element, key: str, count: int, where: str) -> tuple[float, ...]:
+    def _size(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
         size = self._numbers(element, key, count, where)
         if min(size) < 0.0 or max(size) > LARGEST:
             limits = f"must not be negative and at most {LARGEST:g} m"
@@ -161,7 +162,7 @@ class _Reader:
         ends = {role: child(element, role) for role in ("parent", "child")}
         if missing := [role for role, end in ends.items() if end is None or not end.getAttribute("link")]:
             raise self.error(f"{where} has no <{missing[0]} link=...>")
-        names = {role: end.getAttribute("link") for role, end in ends.items()}
+        names: dict[str, Any] = {role: need(end).getAttribute("link") for role, end in ends.items()}
         if kind == "fixed":
             return Joint(name, kind, **names, pose=self._pose(element, where))
         limit, mimic = child(element, "limit"), child(element, "mimic")
@@ -169,7 +170,7 @@ class _Reader:
         lower, upper = get("lower"), get("upper")
         if limit and (lower is None) != (upper is None):  # the format's default for the one left out
             lower, upper = lower or 0.0, upper or 0.0
-        if kind != "continuous" and lower is not None and lower > upper:
+        if kind != "continuous" and lower is not None and upper is not None and lower > upper:
             raise self.error(f"{where}: lower limit {lower:g} is above upper limit {upper:g}")
         return Joint(
             name,
@@ -183,15 +184,15 @@ class _Reader:
             mimic=self._mimic(mimic, where) if mimic else None,
         )
 
-    def _axis(self, element: Element | None, where: str) -> tuple[float, ...]:
+    def _axis(self, element: Element | None, where: str) -> tuple[float, float, float]:
         if element is None:
             return (1.0, 0.0, 0.0)  # the format's default
-        axis = self._numbers(element, "xyz", 3, where)
+        x, y, z = axis = self._numbers(element, "xyz", 3, where)
         length = math.hypot(*axis)
         if abs(length - 1.0) > _AXIS_ROUNDING:
             unit = "" if length == 0 else f", here {' '.join(f'{x / length:.6g}' for x in axis)}"
             raise self.error(f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not 1{unit}")
-        return tuple(x / length for x in axis)
+        return x / length, y / length, z / length
 
     def _mimic(self, element: Element, where: str) -> Mimic:
         get = lambda key, default: self._number(element, key, where) if element.hasAttribute(key) else default  # noqa: E731
@@ -201,8 +202,10 @@ class _Reader:
         origin = child(element, "origin")
         if origin is None:
             return Pose()
-        get = lambda key: self._numbers(origin, key, 3, where) if origin.hasAttribute(key) else (0.0,) * 3  # noqa: E731
-        pose = Pose(get("xyz"), get("rpy"))
+        given: dict[str, Any] = {
+            key: self._numbers(origin, key, 3, where) for key in ("xyz", "rpy") if origin.hasAttribute(key)
+        }
+        pose = Pose(**given)
         if max(map(abs, pose.xyz)) > FAR:
             far = f"{origin.getAttribute('xyz')!r}, farther than the {FAR:g} m that can be resolved"
             raise self.error(f"{where}: xyz of <origin> is {far}")
@@ -216,7 +219,7 @@ class _Reader:
     def _number(self, element: Element, key: str, where: str) -> float:
         return self._numbers(element, key, 1, where)[0]
 
-    def _numbers(self, element: Element, key: str, count: int, where: str) -> tuple[float, ...]:
+    def _numbers(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
         text = element.getAttribute(key)
         try:
             values = tuple(map(_float, text.split()))

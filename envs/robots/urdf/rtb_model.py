@@ -5,10 +5,12 @@ unguarded, ignores mimic, and turns the frame of a link whose joint has a skew a
 """
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
 from envs.robots.urdf.tree import Joint, Shape, Tree
+from td3_robot.errors import need
 
 _AXES = ("x", "y", "z")
 
@@ -85,10 +87,10 @@ def resting_position(tree: Tree, joint: Joint) -> float:
         return joint.mimic.multiplier * resting_position(tree, tree.joints[joint.mimic.joint]) + joint.mimic.offset
     if joint.lower is None or joint.kind == "continuous":
         return 0.0
-    return min(max(0.0, joint.lower), joint.upper)
+    return min(max(0.0, joint.lower), need(joint.upper))
 
 
-def _shapes(tree: Tree, link: str) -> dict[str, list]:
+def _shapes(tree: Tree, link: str) -> dict[str, Any]:
     """A link's shapes as roboticstoolbox wants them."""
     body = tree.links[link]
     return {
@@ -100,7 +102,7 @@ def _shapes(tree: Tree, link: str) -> dict[str, list]:
 def _spatial(shape: Shape):
     import spatialgeometry as sg
 
-    common = {"pose": shape.pose.T} | ({"color": shape.color} if shape.color else {})
+    common: dict[str, Any] = {"pose": shape.pose.T} | ({"color": shape.color} if shape.color else {})
     match shape.kind:
         case "box":
             return sg.Cuboid(shape.size, **common)

@@ -17,6 +17,7 @@ import math
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import xacro
 import xacro.substitution_args as substitution
@@ -93,14 +94,14 @@ def parse(text, filename: str):
         raise xacro.XacroException("cannot include a file:", exc=error) from None
     if len(text) > MAX_BYTES:
         raise Refused(f"{filename} has more than {MAX_BYTES // 1_000_000} MB")
-    return parseString(text, namespaces=False, forbid_dtd=True)
+    return parseString(text, namespaces=False, forbid_dtd=True)  # pyright: ignore[reportArgumentType]  bytes do too
 
 
 def wall_in(roots: list[Path]) -> None:
     """Let Python, from now on, only read files under `roots`, a list that may grow."""
 
-    def inside(path: object) -> bool:
-        path = Path(os.path.realpath(os.fsdecode(path)))
+    def inside(name: Any) -> bool:
+        path = Path(os.path.realpath(os.fsdecode(name)))
         return any(path.is_relative_to(root) for root in roots)
 
     def hook(event: str, args: tuple) -> None:
@@ -138,7 +139,8 @@ def expand(file: str, packages: dict[str, str], arguments: dict[str, str]) -> st
     substitution._eval_optenv = lambda name, default="": default
     limit_memory()
     wall_in(roots)
-    text = xacro.process_file(file, mappings=arguments, verbosity=0).toxml()
+    document: Any = xacro.process_file(file, mappings=arguments, verbosity=0)
+    text = document.toxml()
     if len(text) > MAX_BYTES:
         raise Refused(f"it expands to more than {MAX_BYTES // 1_000_000} MB")
     return text
@@ -153,7 +155,7 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
 
 
-def reason(error: BaseException) -> str:
+def reason(error: Any) -> str:
     """What an exception says, in one line; xacro wraps those of expressions and of nested files in its own."""
     cause = error
     while getattr(cause, "exc", None) is not None:

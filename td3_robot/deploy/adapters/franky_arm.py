@@ -4,6 +4,8 @@ The calls: https://github.com/timschneider42/franky, "Joint Velocity Control". E
 `HOLD`, so that an arm whose process dies stops; franky keeps to the robot's limits as well. Not tried on hardware yet.
 """
 
+# the vendor's package is on the computer beside the arm
+# pyright: reportMissingImports=false
 import time
 
 import numpy as np

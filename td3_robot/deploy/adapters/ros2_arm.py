@@ -5,6 +5,8 @@ last command for ever. What makes the arm stop is that this process sends zeros;
 or a hardware interface that stops by itself has to be there. Not tried on hardware yet.
 """
 
+# ROS 2 is on the computer beside the arm
+# pyright: reportMissingImports=false
 import time
 
 import numpy as np

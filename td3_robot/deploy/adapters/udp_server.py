@@ -27,6 +27,7 @@ class Steppable(Protocol):
 
     def reading(self) -> list[float]:
         """Positions, velocities and the gripper's driver coordinate, 2 n + 1 numbers."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 The calls and their defaults: https://sdurobotics.gitlab.io/ur_rtde/api/api.html. Not tried on hardware yet.
 """
 
+# the vendor's package is on the computer beside the arm
+# pyright: reportMissingImports=false
 import time
 
 import numpy as np
