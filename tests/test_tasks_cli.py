@@ -1,9 +1,6 @@
 """Every task as its user meets it: trained with its preset, resumed, evaluated; and the policies that are shipped."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,24 +12,16 @@ from td3_robot.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = {"reach": "run1"} | {task: task for task in task_names() if task != "reach"}
-SMALL = ("--steps", "7000", "--evaluation.every", "3000", "--evaluation.episodes", "5", "--replay.capacity", "20000")
-
-
-def run(cwd: Path, script: str, *flags: str) -> subprocess.CompletedProcess:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(ROOT / script), *flags]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
+SMALL = ("--steps", "4000", "--evaluation.every", "2000", "--evaluation.episodes", "5", "--replay.capacity", "20000")
 
 
 @pytest.mark.parametrize("task", sorted(set(task_names()) - {"reach"}))
-def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_path):
+def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_path, in_process):
     """A guide acts, where the preset has one, in the resumed part too."""
-    first = run(tmp_path, "train.py", "--task", task, "--run", "mine", *SMALL)
-    assert (first.returncode, first.stderr) == (0, "")
-    more = run(tmp_path, "train.py", "--resume", "mine", "--steps", "9000")
-    assert (more.returncode, more.stderr) == (0, "")
+    assert in_process(tmp_path, "train", "--task", task, "--run", "mine", *SMALL)[::2] == (0, "")
+    assert in_process(tmp_path, "train", "--resume", "mine", "--steps", "5000")[::2] == (0, "")
     metrics = read_metrics(tmp_path / "checkpoints" / "mine")
-    assert metrics[-1]["env_steps"] >= 9000 and metrics[-1]["gradient_steps"] > metrics[0]["gradient_steps"]
+    assert metrics[-1]["env_steps"] >= 5000 and metrics[-1]["gradient_steps"] > metrics[0]["gradient_steps"]
     summary = json.loads((tmp_path / "checkpoints" / "mine" / "summary.json").read_text())
     assert summary["task"] == task and summary["finished"]
 
@@ -42,31 +31,30 @@ LEAST = {"reach": 0.97, "reach_pose": 0.88, "reach_avoid": 0.81, "track": 0.91, 
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_path):
+def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_path, in_process):
     folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
     assert config_of(folder, EnvOptions)[1].task == task
     flags = ("--checkpoint", str(folder), "--episodes", "200", "--seed", "4321", "--json", str(result))
-    done = run(tmp_path, "evaluate.py", *flags)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert in_process(tmp_path, "evaluate", *flags)[::2] == (0, "")
     measured = json.loads(result.read_text())
     assert measured["success_rate"] >= LEAST[task] > measured["baselines"]["random"]["success_rate"] + 0.5
     assert not any(count for count in measured["limit_violations"].values() if count)
 
 
-def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path):
+def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path, in_process):
     """Of 100 episodes among obstacles resolved rates end one or two in the goal, and behind the guard every other."""
     for task, unguarded in (("reach_avoid", "rrmc"), ("reach", "random")):
         result = tmp_path / f"{task}.json"
         names = f"{unguarded},{unguarded}+guard"
         flags = ("--checkpoint", str(ROOT / "checkpoints" / SHIPPED[task]), "--baseline", names, "--json", str(result))
-        done = run(tmp_path, "evaluate.py", *flags, "--episodes", "100")
-        assert (done.returncode, done.stderr) == (0, "")
+        assert in_process(tmp_path, "evaluate", *flags, "--episodes", "100")[::2] == (0, "")
         bare, guarded = json.loads(result.read_text())["baselines"].values()
         if task == "reach_avoid":
             assert bare["success_rate"] < 0.1 and guarded["success_rate"] > 0.3
         assert guarded["minimum_clearance_m"]["min"] > bare["minimum_clearance_m"]["min"]
-    wrong = run(tmp_path, "evaluate.py", "--checkpoint", str(ROOT / "checkpoints" / "run1"), "--baseline", "rmc+guard")
-    assert wrong.returncode == 2 and wrong.stderr.startswith("error: unknown baseline 'rmc+guard'")
+    shipped = str(ROOT / "checkpoints" / "run1")
+    code, _, error = in_process(tmp_path, "evaluate", "--checkpoint", shipped, "--baseline", "rmc+guard")
+    assert code == 2 and error.startswith("error: unknown baseline 'rmc+guard'")
 
 
 @pytest.mark.parametrize("task", task_names())
