@@ -1,8 +1,6 @@
 """train.py and evaluate.py on a robot given by its file."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,23 +10,19 @@ GANTRY = ROOT / "tests/envs/data/gantry.urdf"
 SMALL = "--envs 8 --steps 400 --exploration.start_steps 80 --evaluation.every 200 --evaluation.episodes 8 --run mine"
 
 
-def script(cwd: Path, name: str, line: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(ROOT / f"{name}.py"), *line.split()]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
-
-
-def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path):
+def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path, in_process):
     (tmp_path / "gantry.urdf").write_text(GANTRY.read_text())
-    result = script(tmp_path, "train", f"--robot gantry.urdf --gripper robotiq_2f_85 {SMALL}")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("gantry.urdf learns reach (seed 0) in checkpoints/mine\n")
-    assert script(tmp_path, "train", "--resume mine --steps 800").returncode == 0
-    result = script(tmp_path, "evaluate", "--checkpoint mine --episodes 10 --baseline rrmc --json out.json")
-    assert result.returncode == 0, result.stderr
+    script = lambda name, line: in_process(tmp_path, name, *line.split())  # noqa: E731
+    code, out, err = script("train", f"--robot gantry.urdf --gripper robotiq_2f_85 {SMALL}")
+    assert code == 0, err
+    assert out.startswith("gantry.urdf learns reach (seed 0) in checkpoints/mine\n")
+    assert script("train", "--resume mine --steps 800")[0] == 0
+    code, _, err = script("evaluate", "--checkpoint mine --episodes 10 --baseline rrmc --json out.json")
+    assert code == 0, err
     out = json.loads((tmp_path / "out.json").read_text())
     assert out["robot"] == "gantry.urdf" and not any(out["limit_violations"].values())
-    result = script(tmp_path, "train", "--resume mine --steps 900 --gripper none")
-    assert result.returncode == 2 and "gripper of run 'mine' is 'robotiq_2f_85' and stays so" in result.stderr
+    code, _, err = script("train", "--resume mine --steps 900 --gripper none")
+    assert code == 2 and "gripper of run 'mine' is 'robotiq_2f_85' and stays so" in err
 
 
 @pytest.mark.parametrize(
