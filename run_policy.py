@@ -9,6 +9,7 @@ import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def main(argv: list[str]) -> int:
 
 def _run(asked: Arguments) -> str:
     policy = Policy.load(need(asked.policy))
-    scene = {"goal": np.array(asked.goal)}
+    scene: dict[str, Any] = {"goal": np.array(asked.goal)}
     policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()

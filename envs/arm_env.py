@@ -235,7 +235,8 @@ class ArmEnv:
         outcome = task.outcome(world, after, action)
         reward, _ = self._reward(outcome)
         seen = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))
-        return *seen.chunk(2), reward, _terminated(outcome)
+        state, next_state = seen.chunk(2)
+        return state, next_state, reward, _terminated(outcome)
 
     # Resuming -----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ caller's, in seconds of one clock that does not jump (`time.monotonic`).
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -78,10 +79,9 @@ class Foresight:
         """
         if self._sent and self.latency + age > 0.0:
             for command, share in self._on_their_way(now, self.latency + age):
-                then = self._stepped(q, qd, gripper, command)
-                q, qd, gripper = (
-                    old if old is None else old + share * (new - old) for old, new in zip((q, qd, gripper), then)
-                )
+                then: Any = self._stepped(q, qd, gripper, command)
+                q, qd = q + share * (then[0] - q), qd + share * (then[1] - qd)
+                gripper = None if gripper is None else gripper + share * (then[2] - gripper)
         return q, qd, gripper
 
     def _on_their_way(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:

@@ -39,7 +39,7 @@ def _answer(connection, path: str) -> None:
         connection.send(("failed", f"{type(error).__name__}: {error}"))
 
 
-def _anything(policy: Policy) -> dict[str, np.ndarray]:
+def _anything(policy: Policy) -> dict[str, Any]:
     return {name: np.eye(1, width, min(3, width - 1))[0] for name, width in policy.observation.scene.items()}
 
 
