@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import envs
+from envs.arm_env import ArmEnv
 from envs.controllers.teachers import make_teacher
 from envs.robots import make_robot, shipped_robots
 from envs.robots.observation import o
@@ -41,7 +41,7 @@ def robot_named(name: str):
 
 
 def make(robot="panda", task="reach", num_envs=4, seed=0, sparse=False):
-    return envs.arm_env.ArmEnv(robot_named(robot), make_task(task), num_envs, "cpu", seed, sparse)
+    return ArmEnv(robot_named(robot), make_task(task), num_envs, "cpu", seed, sparse)
 
 
 def demonstrated(env) -> list[torch.Tensor]:
