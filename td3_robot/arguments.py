@@ -20,7 +20,8 @@ from td3_robot.config import Config
 from td3_robot.devices import resolve_device
 from td3_robot.errors import ConfigError, Td3RobotError, unknown
 from td3_robot.fields import leaves
-from td3_robot.options import HELP, Schema, build, write_yaml
+from td3_robot.options import HELP, Schema, build
+from td3_robot.yaml_files import write_yaml
 
 CONFIG_NAME = "config.yaml"  # in a run folder
 

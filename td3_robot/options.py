@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import difflib
 import math
-import re
 import reprlib
 import types
 import typing
@@ -15,49 +14,14 @@ from typing import Any, TypeVar, cast
 import docstring_parser
 import jsonargparse
 import yaml
-from yaml.scanner import ScannerError
 
 from td3_robot.errors import ConfigError
 from td3_robot.fields import check
-from td3_robot.files import replacing
+from td3_robot.yaml_files import parse, read_mapping
 
 T = TypeVar("T")
 
 HELP = frozenset(("-h", "--help"))
-
-
-class _Loader(yaml.SafeLoader):
-    """Plain values only, no tag, no key twice, and numbers as in YAML 1.2: 1e6 and 3e-4 are some, 010 is ten."""
-
-    yaml_implicit_resolvers = {}  # not PyYAML's: dates, octals, base 60, yes and no
-
-    def fetch_tag(self):
-        raise ScannerError(None, None, "tags, which begin with !, are not taken", self.get_mark())
-
-    def construct_mapping(self, node, deep=False):
-        seen = set()
-        for key, _ in node.value:
-            if (name := str(key.value)) in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is there twice", key.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes any text that `_Loader`, or PyYAML's own loader, would take for something else."""
-
-
-_Dumper.add_representer(tuple, _Dumper.represent_list)
-_Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str(path)))
-for _tag, _pattern, _first in (
-    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", "[-+]?(0|[1-9][0-9_]*)", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
-    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
-):
-    for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 class Schema:
@@ -132,7 +96,7 @@ class Schema:
         elif _takes_text(hint):
             return None if text == "null" and types.NoneType in typing.get_args(hint) else text
         try:
-            return yaml.load(text, _Loader)
+            return parse(text)
         except (yaml.YAMLError, ValueError, RecursionError):
             return text  # which the check refuses, quoting it
 
@@ -178,7 +142,7 @@ class Schema:
             ConfigError: it is missing, does not parse, is no mapping, or has an unknown option or a wrong value.
         """
         try:
-            content = _load(path)
+            content = read_mapping(path)
             if not whole:
                 content = {key: content[key] for key in content if any(o.split(".")[0] == key for o in self.options)}
             return self.check_all(content)
@@ -240,7 +204,7 @@ def read_part(path: Path, name: str, cls: type) -> dict[str, object]:
         ConfigError: the file does not parse, or that part has an unknown option or a wrong value.
     """
     try:
-        part = _load(path).get(name, {})
+        part = read_mapping(path).get(name, {})
         return Schema("", "", cls).check_all(part if isinstance(part, dict) else {name: part})
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from error
@@ -274,29 +238,3 @@ def _whole(value: object) -> object:
     if isinstance(value, list):
         return [_whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _load(path: Path) -> dict:
-    """The mapping that a YAML file holds; an empty file is an empty one."""
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}") from error
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(f"{line}{error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"is no YAML: {' '.join(str(error).split())}") from error
-    if content is not None and not isinstance(content, dict):
-        raise ConfigError(f"must be a mapping of options to values, got {_shown(content)}")
-    return content or {}
-
-
-def write_yaml(content: dict, path: Path) -> None:
-    """Write nested options as plain YAML, complete or not at all; `Schema.read_file` gives them back.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    with replacing(path) as new:
-        new.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False), encoding="utf-8")

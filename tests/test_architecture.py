@@ -184,8 +184,10 @@ def written_files(*suffixes: str) -> list[Path]:
 
 
 def test_no_file_of_code_is_long():
-    lengths = {path.name: len(path.read_text().splitlines()) for path in written_files(".py")}
-    assert {name: count for name, count in lengths.items() if count > 400} == {}
+    """300 lines at most, of tests 400."""
+    lengths = {path: len(path.read_text().splitlines()) for path in written_files(".py")}
+    most = lambda path: 400 if "tests" in path.parts else 300  # noqa: E731
+    assert {path.name: count for path, count in lengths.items() if count > most(path.relative_to(ROOT))} == {}
 
 
 def test_nothing_is_left_to_do():

@@ -274,7 +274,7 @@ configs = st.builds(
 @given(config=configs)
 @example(config=Config(run="a\x85b"))  # YAML takes it for the end of a line
 def test_a_saved_configuration_reads_back_equal(config, tmp_path_factory):
-    path = tmp_path_factory.getbasetemp() / "config.yaml"
+    path = tmp_path_factory.mktemp("saved") / "config.yaml"
     save_config(config, path)
     assert load_config(path) == config
 
@@ -301,7 +301,7 @@ def test_evaluation_arguments():
     Path("checkpoints/run1/actor").touch()
     arguments = parse_evaluate("--checkpoint run1".split())
     assert arguments.checkpoint == Path("checkpoints/run1")
-    assert (arguments.episodes, arguments.seed, arguments.device) == (1000, 12345, "cpu")
+    assert (arguments.count, arguments.seed, arguments.device) == (1000, 12345, "cpu")
     assert (arguments.json, arguments.baseline, arguments.swift, arguments.record) == (None, ("random",), False, None)
     line = "--checkpoint checkpoints/run1 --baseline rrmc,pd --json a/b.json --record c.gif --swift --episodes 1e2"
     arguments = parse_evaluate(line.split())
