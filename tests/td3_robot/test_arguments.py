@@ -310,7 +310,8 @@ def test_evaluation_arguments():
     assert arguments.episodes == 100
     assert "--checkpoint is missing" in refusal(parse_evaluate, [])
     assert parse_evaluate(["--checkpoint", "run1", "--baseline", ""]).baseline == ()
-    assert "noise has no effect without dataset" in refusal(parse_evaluate, ["--checkpoint", "run1", "--noise", "0.1"])
+    alone = ["--checkpoint", "run1", "--dataset_noise", "0.1"]
+    assert "dataset_noise has no effect without dataset" in refusal(parse_evaluate, alone)
     assert "episodes must be in [1" in refusal(parse_evaluate, ["--checkpoint", "run1", "--episodes", "0"])
     with pytest.raises(CheckpointError, match="valid choices: checkpoints/run1"):
         parse_evaluate(["--checkpoint", "run2"])
