@@ -11,7 +11,7 @@ from envs.collision import CollisionModel, compile_collision
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
-HAND = ("stroke", "gap", "tip", "half")  # what a policy that grasps is told of its hand
+HAND = ("stroke", "gap", "tip", "pad", "pad_height", "half")  # what a policy that grasps is told of its hand
 STEPS = 20  # random ones before a test vector, so that it is no start
 DIGITS = 9  # significant ones: all that the simulator's 32-bit numbers have
 

@@ -6,8 +6,7 @@ caller's, in seconds of one clock that does not jump (`time.monotonic`).
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -18,6 +17,14 @@ from td3_robot.deploy.stopping import stopping_speed
 LONGEST = 0.5  # [s] of latency
 KEPT = 0.1  # [s] beyond the latency for which velocities are remembered, for states that are not the newest
 BEFORE = 10.0  # [s] for which an arm has been at rest when it is sent its first velocity
+
+# (q before, driver coordinate before, q after, driver coordinate after with nothing between its fingers) -> the latter
+Grip = Callable[[np.ndarray, float, np.ndarray, float], float]
+
+
+def shut(q: np.ndarray, gripper: float, q_after: np.ndarray, after: float) -> float:
+    """A gripper with nothing between its fingers; a `Grip`."""
+    return after
 
 
 class Foresight:
@@ -65,7 +72,7 @@ class Foresight:
             self._sent.popleft()
 
     def __call__(
-        self, q: np.ndarray, qd: np.ndarray, gripper: float | None, now: float, age: float = 0.0
+        self, q: np.ndarray, qd: np.ndarray, gripper: float | None, now: float, age: float = 0.0, grip: Grip = shut
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
         """The state in which a velocity that is sent now begins to act.
 
@@ -73,15 +80,17 @@ class Foresight:
             q, qd: (n,) measured joint positions [rad or m] and velocities [rad/s or m/s].
             gripper: its driver coordinate [rad or m]; None where nothing is known of it.
             age: how long ago they came in [s].
+            grip: told of each step, says what the gripper comes to in it.
 
         Returns:
             The same three, then.
         """
         if self._sent and self.latency + age > 0.0:
             for command, share in self._on_their_way(now, self.latency + age):
-                then: Any = self._stepped(q, qd, gripper, command)
-                q, qd = q + share * (then[0] - q), qd + share * (then[1] - qd)
-                gripper = None if gripper is None else gripper + share * (then[2] - gripper)
+                before, (q_then, qd_then, moved) = q, self._stepped(q, qd, gripper, command)
+                q, qd = q + share * (q_then - q), qd + share * (qd_then - qd)
+                if gripper is not None and moved is not None:
+                    gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
         return q, qd, gripper
 
     def _on_their_way(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
@@ -102,7 +111,9 @@ class Foresight:
             + commands[which] * (times - began[which])[:, None]
         )
 
-    def _stepped(self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray):
+    def _stepped(
+        self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float | None]:
         """One step on: `step` of the engine, for one arm."""
         limits, h, n = self.robot.limits, 1.0 / self.rate, len(q)
         change = limits.acceleration * h
@@ -117,23 +128,6 @@ class Foresight:
             most = self.robot.gripper_speed * h
             gripper = gripper + min(max(missing, -most), most)
         return q, qd, gripper
-
-
-def scene_ahead(scene: Mapping[str, np.ndarray], seconds: float, poses: np.ndarray | None) -> dict[str, np.ndarray]:
-    """What is around an arm, that much later [s].
-
-    A goal that has a velocity goes straight on. What is held stays in the hand; what is not, where it is.
-
-    Args:
-        poses: (2, 4, 4) of the TCP now and then, where it holds the object.
-    """
-    ahead = dict(scene)
-    if "goal_velocity" in scene:
-        ahead["goal"] = scene["goal"] + seconds * scene["goal_velocity"]
-    if poses is not None:
-        (R, R_then), (p, p_then) = poses[:, :3, :3], poses[:, :3, 3]
-        ahead["object"] = p_then + R_then @ (R.T @ (scene["object"] - p))
-    return ahead
 
 
 def _between(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+OVERLAP, LEVEL, SOFTNESS = (
+    0.01,
+    0.5,
+    1e-3,
+)  # [m], sine, [m]: when a cube counts as grasped, see envs/simulation/grasp.py
+
 
 @dataclass(frozen=True)
 class Hand:
@@ -18,6 +24,7 @@ class Hand:
         stroke: driver coordinate when shut and when open [rad or m].
         gap: distance between the pads when shut, half way, and when open [m].
         tip: of the fingers, beyond the TCP [m].
+        pad: half of a pad's width across [m]; pad_height: its size along the approach, which ends at the tip [m].
         half: of a side of the cube [m].
     """
 
@@ -25,23 +32,73 @@ class Hand:
     stroke: tuple[float, float]
     gap: tuple[float, float, float]
     tip: float
+    pad: float
+    pad_height: float
     half: float
 
     @classmethod
     def of(cls, values: dict) -> "Hand":
         """From a policy's metadata."""
-        return cls(np.array(values["axes"]), *(values[name] for name in ("stroke", "gap", "tip", "half")))
+        return cls(
+            np.array(values["axes"]), *(values[name] for name in ("stroke", "gap", "tip", "pad", "pad_height", "half"))
+        )
 
     def gap_at(self, driver: float) -> float:
         """Distance between the pads [m]: the parabola through the three known ones."""
         closed, opened = self.stroke
-        shut, half_way, wide = self.gap
+        slope, bend = self._parabola
         u = (driver - closed) / (opened - closed)
-        return shut + u * (4.0 * half_way - 3.0 * shut - wide + u * (2.0 * (shut + wide) - 4.0 * half_way))
+        return self.gap[0] + u * (slope + bend * u)
+
+    def driver_at(self, gap: float) -> float:
+        """The driver coordinate at which the pads are `gap` apart [rad or m]."""
+        closed, opened = self.stroke
+        slope, bend = self._parabola
+        rise = gap - self.gap[0]
+        return closed + 2.0 * rise / (slope + (slope**2 + 4.0 * bend * rise) ** 0.5) * (opened - closed)
+
+    @property
+    def _parabola(self) -> tuple[float, float]:
+        shut, half_way, wide = self.gap
+        return 4.0 * half_way - 3.0 * shut - wide, 2.0 * (shut + wide) - 4.0 * half_way
 
     def room_at(self, driver: float) -> float:
         """By how much the pads are wider than the cube, 1 when open."""
         return (self.gap_at(driver) - 2.0 * self.half) / (self.gap[2] - 2.0 * self.half)
+
+
+def carried(
+    hand: Hand, poses: np.ndarray, cube: np.ndarray, held: bool, before: float, after: float
+) -> tuple[np.ndarray, bool, float]:
+    """What becomes of a cube while a hand moves from one pose to another: it is held, carried or let go.
+
+    It is the simulator's `grasp.move_cube` but for pushing: a cube that the pads meet ends between them, others stay.
+
+    Args:
+        poses: (2, 4, 4) of the TCP before and after.
+        cube: (3,) centre in the base frame [m].
+        before, after: driver coordinates, the second as it would be without the cube.
+
+    Returns:
+        The cube, whether it is held, and the driver coordinate after.
+    """
+    (R, R_after), (p, tcp) = poses[:, :3, :3] @ hand.axes, poses[:, :3, 3]
+    if held:
+        cube = tcp + R_after @ (R.T @ (cube - p))
+        cube[2] = max(cube[2], hand.half)  # the table lets it slip in the pads
+    x, y, z = R_after.T @ (cube - tcp)
+    across, below = hand.half + hand.pad - abs(x), hand.tip + hand.half - z
+    above = z + hand.half - (hand.tip - hand.pad_height)
+    room = hand.gap_at(before) / 2.0 - hand.half
+    if across <= 0.0 or below <= 0.0 or abs(y) > room + hand.half:
+        return np.array((*cube[:2], hand.half)) if held else cube, False, after
+    gap = max(wanted := hand.gap_at(after), 2.0 * hand.half)
+    room = gap / 2.0 - hand.half
+    cube = cube + (min(max(y, -room), room) - y) * R_after[:, 1]
+    grasp = min(across, below, above) >= OVERLAP and (held or abs(R_after[2, 1]) <= LEVEL)
+    holds = bool(grasp and gap <= 2.0 * hand.half + SOFTNESS)
+    cube[2] = max(cube[2], hand.half) if holds else hand.half
+    return cube, holds, hand.driver_at(gap) if gap > wanted else after
 
 
 def way(tcp: np.ndarray, scene: Mapping[str, np.ndarray], hand: Hand, constants: Mapping[str, float]) -> np.ndarray:

@@ -180,6 +180,7 @@ class Observation:
         columns: (name, width) of each, in order.
         scene: the width of each thing around that the task shows, by name; `goal` for one.
         size: of all columns together.
+        hand: the gripper, where the task is about what it grasps.
 
     Raises:
         DeployError: a column is none that can be worked out here.
@@ -196,9 +197,9 @@ class Observation:
         self.scene = {name: self.columns[name] for name in scene_of(task)}
         self.size = sum(self.columns.values())
         self._joints = next((self.columns[name] for name in TRANSPOSED if name in self.columns), robot.limits.n)
-        self._hand = Hand.of(about["hand"]) if about.get("hand") else None
+        self.hand = Hand.of(about["hand"]) if about.get("hand") else None
 
     def __call__(self, q: np.ndarray, qd: np.ndarray, gripper: float, scene: Mapping[str, np.ndarray]) -> np.ndarray:
         """(o_dim,) what the policy sees."""
-        seen = Seen(self.robot, self.constants, q, qd, gripper, scene, self._joints, self._hand)
+        seen = Seen(self.robot, self.constants, q, qd, gripper, scene, self._joints, self.hand)
         return np.concatenate([function(seen) for function in self._functions])

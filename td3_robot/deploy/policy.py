@@ -7,7 +7,8 @@ import numpy as np
 
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.foresight import Foresight, scene_ahead
+from td3_robot.deploy.foresight import Foresight
+from td3_robot.deploy.hand import carried
 from td3_robot.deploy.observation import Observation
 
 FILE = "policy.onnx"  # in a run's folder
@@ -122,10 +123,19 @@ class Policy:
 
     def _foreseen(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> tuple:
         """What `_checked` gave, as it will be."""
-        held = scene.get("held", np.zeros(1))[0] > 0.5
-        then, qd, moved = self._foresight(q, qd, driver, self._now)
-        poses = self.robot.chain.frames(np.stack((q, then)))[:, -1] if held else None
-        return then, qd, driver if held else moved, scene_ahead(scene, self.latency, poses)
+        ahead, hand = dict(scene), self.observation.hand
+        if "goal_velocity" in scene:
+            ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
+        if hand is None:
+            return *self._foresight(q, qd, driver, self._now), ahead
+
+        def grip(q, before, q_after, after):
+            poses = self.robot.chain.frames(np.stack((q, q_after)))[:, -1]
+            cube, held, after = carried(hand, poses, ahead["object"], ahead["held"][0] > 0.5, before, after)
+            ahead.update(object=cube, held=np.array([float(held)]))
+            return after
+
+        return *self._foresight(q, qd, driver, self._now, grip=grip), ahead
 
     def see(self, q, qd, gripper, **scene) -> np.ndarray:
         """(o_dim,) the observation of what is measured; arguments as for a call."""
