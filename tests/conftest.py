@@ -1,6 +1,7 @@
 """Shared by all tests: one thread, repeatable examples, and an environment to learn in that is no robot."""
 
 import importlib.util
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +13,8 @@ from td3_robot.errors import NotFiniteError
 from td3_robot.vec_env import Step
 
 torch.set_num_threads(1)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that were started by nohup, and their processes, heed it too
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
 

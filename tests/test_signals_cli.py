@@ -27,7 +27,6 @@ def heeds(process: subprocess.Popen, number: int) -> bool:
 def test_a_signal_ends_a_training_without_a_traceback(tmp_path, number, learns):
     command = [sys.executable, str(ROOT / "train.py"), *LINE.split()]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    pipes |= {"preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)}  # the tests may have been started by nohup
     process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes)
     try:
         until = time.monotonic() + 60
