@@ -74,8 +74,10 @@ class ArmEnv:
         self.model = self.world.model
         self.layout = Layout(task.columns(self.world))
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
-        self._engine = engine or Kinematic()
-        self._plant = Disturbed(self._engine, disturbances, task.dt, self.device) if disturbances else None
+        self._nominal = Kinematic()  # what the controller takes the arms for
+        plant: Engine = engine or Kinematic(disturbances.servo_lag if disturbances else 0.0)
+        self._disturbed = Disturbed(plant, disturbances, task.dt, self.device) if disturbances else None
+        self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse_scenes)
         self.reset(seed)
         self._memory = Memory(self.world, self.moment, task.kept)
@@ -125,16 +127,15 @@ class ArmEnv:
         """Start B new episodes. Returns the observation (B, o_dim)."""
         if seed is not None:
             self._episodes.seed(seed)
-            if self._plant is not None:
-                self._plant.generator.manual_seed(seed)
+            if self._disturbed is not None:
+                self._disturbed.generator.manual_seed(seed)
         self._true = self.arrived = self._beginning(self.num_envs)
         self._moment = self._seen = self._known(self._true)
         return self.task.observe(self.world, self.moment)
 
     def _beginning(self, count: int) -> Moment:
         state, scene = self._episodes.draw(count)
-        if self._plant is not None:
-            scene = {**scene, **self._plant.begin(state)}
+        scene = self._plant.begin(self.model, state, scene)
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
         return self.task.sense(self.world, moment_of(self.world, state, scene, steps))
 
@@ -180,7 +181,7 @@ class ArmEnv:
         command = self.task.command(self.world, self.moment, action)
         if self.guard:
             command = replace(command, joints=self._guarded(command.joints))
-        return self.task.sense(self.world, self._after(self._plant or self._engine, self._true, command))
+        return self.task.sense(self.world, self._after(self._plant, self._true, command))
 
     def _after(self, engine: Engine, before: Moment, command: Command) -> Moment:
         state, scene = engine.step(self.model, before.state, command, before.scene)
@@ -188,17 +189,22 @@ class ArmEnv:
 
     def _known(self, true: Moment) -> Moment:
         """What the controller knows of a moment."""
-        if self._plant is None:
+        if self._disturbed is None:
             return true
-        known = moment_of(self.world, self._plant.measured(self.model, true.state), true.scene, true.steps)
+        measured = self._disturbed.measured(self.model, true.state, true.scene)
+        known = moment_of(self.world, measured, true.scene, true.steps)
         known = replace(known, scene=known_by_hand(true.scene, known.tcp - true.tcp))
-        for command, share in self._plant.on_their_way(true.scene):
-            after = self._after(self._engine, known, command)
-            if share < 1.0:
-                part = known.each(lambda now, then, share=share: _between(now, then, share), after)
-                after = moment_of(self.world, part.state, part.scene, part.steps)
-            known = after
+        for command, share in self._disturbed.on_their_way(true.scene):
+            after = self._after(self._nominal, known, command)
+            known = after if share == 1.0 else self._part_way(known, after, share)
+        if "tcp_offset" in true.scene:
+            known = replace(known, T_be=_moved(known.T_be, true.scene["tcp_offset"]))
         return self.task.sense(self.world, known)
+
+    def _part_way(self, now: Moment, then: Moment, share: float) -> Moment:
+        """What comes a share of a control step after `now`; the speed that is told is reached by then."""
+        part = now.each(lambda a, b: _between(a, b, share), then)
+        return moment_of(self.world, replace(part.state, qd=then.state.qd), part.scene, part.steps)
 
     def _guarded(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""
@@ -243,17 +249,17 @@ class ArmEnv:
     def state_dict(self) -> dict:
         """Everything the next step depends on."""
         disturbed = {}
-        if self._plant is not None:
-            disturbed = {"known": _flat(self.moment), "noise": self._plant.generator.get_state()}
+        if self._disturbed is not None:
+            disturbed = {"known": _flat(self.moment), "noise": self._disturbed.generator.get_state()}
         return {**_flat(self._true), "episodes": self._episodes.state_dict(), **disturbed}
 
     def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
         self._episodes.load_state_dict(state["episodes"])
         self._true = self.arrived = self._moment = self._seen = self._unflat(state)
-        if self._plant is not None:
+        if self._disturbed is not None:
             self._moment = self._seen = self._unflat(state["known"])
-            restore_generator(self._plant.generator, state["noise"])
+            restore_generator(self._disturbed.generator, state["noise"])
         return self.task.observe(self.world, self.moment)
 
     def _unflat(self, flat: dict) -> Moment:
@@ -272,6 +278,13 @@ def _flat(moment: Moment) -> dict:
 def _between(now: Tensor, then: Tensor, share: float) -> Tensor:
     """Numbers part of the way from now to then; what is no number stays as it is now."""
     return torch.lerp(now, then, share) if now.is_floating_point() else now
+
+
+def _moved(T: Tensor, offset: Tensor) -> Tensor:
+    """Poses T (B, 4, 4) with their origins moved by offsets (B, 3) in their own frames."""
+    moved = T.clone()
+    moved[:, :3, 3] += (T[:, :3, :3] @ offset[:, :, None])[:, :, 0]
+    return moved
 
 
 def _terminated(outcome: Outcome) -> Tensor:

@@ -62,7 +62,7 @@ def guarded(
     within, k = reachable(model, state), constants
     weight = torch.where(model.dqd.isinf(), model.qdlim, model.dqd).square()
     qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
-    spaces = brakes(model, near, k.stop, k.share)
+    spaces = brakes(model, near, state.qd, k.stop, k.share)
     qd = agmon(spaces, qd, weight, within, k.sweeps)
-    spaces &= kept_ahead(nearest_at(state.q + qd * model.dt), qd, k.least, model.dt)
+    spaces &= kept_ahead(nearest_at(state.q + 0.5 * model.dt * (state.qd + qd)), qd, k.least, model.dt)
     return agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim

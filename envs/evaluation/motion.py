@@ -1,7 +1,7 @@
 """How an arm moved in each of many episodes, whatever its task.
 
 An episode has K control steps of dt; step k (1 to K) ends at time k dt. Every episode starts at rest, and the
-start itself is not among the steps: it is q_0 = q_1 - dt qd_1, since qd_1 is held during the first step.
+start itself is not among the steps: it is q_0 = q_1 - dt qd_1 / 2, since speed rises evenly over a step.
 All is computed on the CPU in float64, so that differences of float32 positions add no error of their own.
 """
 
@@ -47,7 +47,7 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
     lower, upper = model.qlim.cpu().double()
     room = torch.minimum(q - lower, upper - q)  # (T, B, n) to the nearer limit
     chain = model.chain.to("cpu", torch.float64)
-    start_tcp = kinematics.fkine(chain, q[0] - model.dt * qd[0])[:, :3, 3]
+    start_tcp = kinematics.fkine(chain, q[0] - 0.5 * model.dt * qd[0])[:, :3, 3]
     dexterity = manipulability(kinematics.jacob0(chain, q.flatten(0, 1))).view_as(alive)
     dqd = model.dqd.cpu().double()
     qdddlim = torch.full_like(dqd, torch.nan) if model.qdddlim is None else model.qdddlim.cpu().double()

@@ -18,8 +18,9 @@ from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
 from td3_robot.errors import ConfigError
 
 LONGEST = 0.5  # [s] of latency: ten control steps of 20 Hz
-_ROUNDING = 1e-9  # of a control step
 SPEED_NOISE = 10.0  # [1/s] deviation of the noise of measured speeds, over that of positions
+_ROUNDING = 1e-9  # of a control step
+_MOST = {"latency": LONGEST, "latency_spread": LONGEST, "assumed_latency": LONGEST, "servo_lag": 10.0}  # others: 1
 
 
 @dataclass(frozen=True)
@@ -28,40 +29,53 @@ class Disturbances:
 
     Attributes:
         latency: from the choice of a command to its effect, sensing included [s].
-        servo_lag: time constant with which joints follow their commands, of first order [s].
+        latency_spread: each episode has a latency of its own, uniform up to this below and above, 0 or more [s].
+        servo_lag: time constant with which joints follow what the limits make of their commands, of first order [s].
         noise: standard deviation of measured joint positions [rad or m], and `SPEED_NOISE` times that of speeds.
-        assumed_latency: what the controller takes for the latency [s], in seeing the arm as it will be; None is the
-            truth, the lag of the servos included, and 0 shows the arm as it is measured.
+        joint_offset: standard deviation over episodes of what each encoder is off by [rad or m].
+        tcp_offset: the same of where the TCP is in the hand, each axis [m].
+        assumed_latency: what the controller takes for the latency [s], in seeing the arm as it will be; it then takes
+            the servos for ideal. None is the truth, the lag of the servos included, but for `latency_spread`; and 0
+            shows the arm as it is measured.
 
     Raises:
-        ConfigError: one of them is negative, above 10 or not finite, or a latency above `LONGEST`.
+        ConfigError: one of them is negative, not finite or beyond what an arm has.
     """
 
     latency: float = 0.0
+    latency_spread: float = 0.0
     servo_lag: float = 0.0
     noise: float = 0.0
+    joint_offset: float = 0.0
+    tcp_offset: float = 0.0
     assumed_latency: float | None = None
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            most = LONGEST if "latency" in name else 10.0
+            most = _MOST.get(name, 1.0)
             if value is not None and not 0 <= value <= most:
                 raise ConfigError(f"{name} must be from 0 to {most:g}, got {value!r}")
 
     @property
     def foresight(self) -> float:
         """How far ahead of its measurement the controller sees the arm [s]."""
-        return self.latency + self.servo_lag if self.assumed_latency is None else self.assumed_latency
+        return self.latency if self.assumed_latency is None else self.assumed_latency
+
+    @property
+    def known_lag(self) -> float:
+        """What the controller takes for the servos' lag [s]."""
+        return self.servo_lag if self.assumed_latency is None else 0.0
 
     def __bool__(self) -> bool:
-        return any((self.latency, self.servo_lag, self.noise, self.assumed_latency))
+        return any(vars(self).values()) or self.assumed_latency is not None
 
 
 class Disturbed:
-    """An engine behind delay and lag; an `Engine`.
+    """An engine behind a delay, and what is measured of it; an `Engine`.
 
-    What is on its way is part of the scene: `sent` (B, K, a) the latest K commands, oldest first, joints [-1, 1] and
-    the gripper's opening, and `driven` (B, n) what the servos have made of them as the period begins.
+    In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the gripper's opening;
+    `late` (B,), by how many control steps they act later; and what is off by how much, `joint_offset` (B, n)
+    [rad or m] and `tcp_offset` (B, 3), in the TCP's frame [m].
 
     Args:
         engine: what moves the arms.
@@ -70,42 +84,48 @@ class Disturbed:
         device: where the arms are.
 
     Attributes:
-        generator: of the noise.
+        generator: of all that is drawn.
     """
 
     def __init__(self, engine: Engine, disturbances: Disturbances, dt: float, device: torch.device | str):
-        self._engine, self._noise = engine, disturbances.noise
+        self._engine, self._given = engine, disturbances
         self.generator = torch.Generator(device)
-        self._late, self._ahead = (round(seconds / dt, 9) for seconds in (disturbances.latency, disturbances.foresight))
-        self._kept = 1 + math.floor(max(self._late, self._ahead))
-        lag = disturbances.servo_lag
-        self._decay = math.exp(-dt / lag) if lag else 0.0  # over a period, and on average during it
-        self._mean_decay = lag / dt * (1.0 - self._decay)
+        late = disturbances.latency - disturbances.latency_spread, disturbances.latency + disturbances.latency_spread
+        self._late = [round(min(max(seconds, 0.0), LONGEST) / dt, 9) for seconds in late]  # least and most
+        self._ahead = round(disturbances.foresight / dt, 9)
+        self._kept = 1 + math.floor(max(self._late[1], self._ahead))
 
-    def begin(self, state: SimState) -> Scene:
-        """The scene of arms at rest, to which nothing was sent yet: their grippers stay open."""
+    def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
+        """See `Engine.begin`. Nothing was sent yet: grippers stay open."""
+        (B, n), (least, most), given = state.q.shape, self._late, self._given
         none = torch.zeros_like(state.q)
         sent = torch.cat((none, torch.ones_like(none[:, :1])), 1)
-        return {"sent": sent[:, None].repeat(1, self._kept, 1), "driven": none}
+        share = torch.rand(B, generator=self.generator, device=none.device) if most > least else none[:, 0]
+        disturbed = {"sent": sent[:, None].repeat(1, self._kept, 1), "late": least + (most - least) * share}
+        disturbed |= {"joint_offset": self._normal(given.joint_offset, B, n)} if given.joint_offset else {}
+        disturbed |= {"tcp_offset": self._normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
+        return {**self._engine.begin(model, state, scene), **disturbed}
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
         """See `Engine.step`."""
         grip = torch.ones_like(state.gripper) if command.grip is None else command.grip
         sent = torch.cat((scene["sent"], torch.cat((command.joints, grip[:, None]), 1)[:, None]), 1)
-        acting = _mixed(sent, self._late)
-        missing = scene["driven"] - acting[:, :-1]  # as the period begins; it decays exponentially
-        scene = {**scene, "sent": sent[:, 1:], "driven": acting[:, :-1] + self._decay * missing}
-        joints = acting[:, :-1] + self._mean_decay * missing
-        return self._engine.step(model, state, Command(joints, acting[:, -1]), scene)
+        acting = _mixed(sent, scene["late"])
+        scene = {**scene, "sent": sent[:, 1:]}
+        return self._engine.step(model, state, Command(acting[:, :-1], acting[:, -1]), scene)
 
-    def measured(self, model: SimModel, state: SimState) -> SimState:
-        """The arms as they are measured; what is beyond a position limit is known to be at it."""
-        if not self._noise:
-            return state
-        draw = lambda x: torch.randn(x.shape, generator=self.generator, device=x.device)  # noqa: E731
-        q = torch.clamp(state.q + self._noise * draw(state.q), *model.qlim)
-        qd = state.qd + SPEED_NOISE * self._noise * draw(state.qd)
-        return dataclasses.replace(state, q=q, qd=qd)
+    def measured(self, model: SimModel, state: SimState, scene: Scene) -> SimState:
+        """The arms as their controller takes them to be now: measured, and led to where their servos are bound for.
+
+        What is beyond a position limit is known to be at it; and a controller knows the speed that it has told.
+        """
+        q, qd, noise, lag = state.q, state.qd, self._given.noise, self._given.known_lag
+        if noise:
+            q, qd = q + self._normal(noise, *q.shape), qd + self._normal(SPEED_NOISE * noise, *q.shape)
+        q = q + scene["joint_offset"] if "joint_offset" in scene else q
+        if lag:
+            q, qd = q + lag * qd, scene["reference"][:, 1]
+        return state if q is state.q else dataclasses.replace(state, q=torch.clamp(q, *model.qlim), qd=qd)
 
     def on_their_way(self, scene: Scene) -> Iterator[tuple[Command, float]]:
         """The commands that act until one that is chosen now begins to: for one control step each, with 1, and the
@@ -119,6 +139,9 @@ class Disturbed:
         if part > _ROUNDING:
             yield Command(sent[:, -1, :-1], sent[:, -1, -1]), part
 
+    def _normal(self, deviation: float, *shape: int) -> Tensor:
+        return deviation * torch.randn(shape, generator=self.generator, device=self.generator.device)
+
 
 def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
     """The scene of hands that are measured off by `shift` (B, 3) [m]: what they hold is known to be in them."""
@@ -127,8 +150,12 @@ def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
     return {**scene, "object": torch.where(scene["held"][:, None], scene["object"] + shift, scene["object"])}
 
 
-def _mixed(sent: Tensor, late: float) -> Tensor:
-    """The command (B, a) that acts on average over the period that begins as the last of `sent` (B, K, a) is sent."""
-    whole, part = int(late), late - int(late)
-    newer = sent[:, -1 - whole]
-    return newer if part <= _ROUNDING else torch.lerp(newer, sent[:, -2 - whole], part)
+def _mixed(sent: Tensor, late: Tensor) -> Tensor:
+    """The command (B, a) that acts on average over the period that begins as the last of `sent` (B, K, a) is sent.
+
+    Args:
+        late: (B,) control steps, at most K - 2.
+    """
+    rows, whole = torch.arange(len(sent), device=sent.device), late.long()
+    newer, older = (sent[rows, sent.shape[1] - 1 - back] for back in (whole, whole + 1))
+    return torch.lerp(newer, older, (late - whole)[:, None])

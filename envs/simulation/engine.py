@@ -56,7 +56,7 @@ class SimState:
     """What changes: one row an arm."""
 
     q: Tensor  # (B, n) [rad or m]
-    qd: Tensor  # (B, n) [rad/s or m/s]
+    qd: Tensor  # (B, n) now [rad/s or m/s]
     gripper: Tensor  # (B,) driver coordinate [rad or m]
 
 
@@ -75,6 +75,10 @@ class Command:
 
 class Engine(Protocol):
     """Advances the world by one control period; tasks do not know which engine it is."""
+
+    def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
+        """The scene of arms at rest, and in it what the engine keeps of an episode, one row an arm."""
+        ...
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
         """Move the arms, and of the scene what they can move: a cube, `object` (B, 3) [m] and `held` (B,) bool.

@@ -4,6 +4,7 @@ State in, state out: nothing here keeps or draws anything.
 """
 
 import dataclasses
+import math
 
 import torch
 from torch import Tensor
@@ -15,12 +16,37 @@ from td3_robot.errors import need
 
 
 class Kinematic:
-    """See `step` and `grasp.move_cube`; an `Engine`."""
+    """See `step` and `grasp.move_cube`; an `Engine`.
+
+    Args:
+        servo_lag: time constant with which joints follow what `step` makes of the commands, of first order [s]. What
+            they follow is kept in the scene: `reference` (B, 2, n), its q and qd.
+    """
+
+    def __init__(self, servo_lag: float = 0.0):
+        self._lag = servo_lag
+
+    def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
+        """See `Engine.begin`."""
+        return {**scene, "reference": torch.stack((state.q, state.qd), 1)} if self._lag else scene
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
         """See `Engine.step`."""
-        after = step(model, state, command.joints, command.grip)
+        if self._lag:
+            after, scene = self._following(model, state, command, scene)
+        else:
+            after = step(model, state, command.joints, command.grip)
         return (after, scene) if "object" not in scene else _with_cube(model, state, after, scene)
+
+    def _following(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
+        """What T dqd/dt + qd = qd_ref comes to over a period in which qd_ref rises evenly; q_ref - q = T qd always."""
+        q_ref, qd_ref = scene["reference"].unbind(1)
+        ahead = step(model, SimState(q_ref, qd_ref, state.gripper), command.joints, command.grip)
+        lag, rise = self._lag, (ahead.qd - qd_ref) / model.dt
+        start = state.qd - qd_ref + lag * rise  # what decays
+        qd = ahead.qd - lag * rise + math.exp(-model.dt / lag) * start
+        q = torch.clamp(ahead.q - lag * qd, *model.qlim)  # the clamp only removes rounding
+        return SimState(q, qd, ahead.gripper), {**scene, "reference": torch.stack((ahead.q, ahead.qd), 1)}
 
 
 def _with_cube(model: SimModel, before: SimState, after: SimState, scene: Scene) -> tuple[SimState, Scene]:
@@ -37,39 +63,42 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
 
     The velocity command is action * qdlim. It is held to what the acceleration limit lets the joint
     reach in one period, and to what still lets it brake to rest inside its position limits, so that no
-    limit is ever traded for another.
+    limit is ever traded for another. Velocity rises or falls evenly over the period.
 
     Args:
         action: (B, n), clipped to [-1, 1]: the commanded fraction of each joint's velocity limit.
         grip: (B,) wanted opening in [0, 1], 1 is open; None leaves the gripper where it is.
 
     Returns:
-        The state one period later; `qd` is the velocity held during that period.
+        The state one period later; `qd` is the velocity that is reached at its end.
     """
     command = action.clamp(-1.0, 1.0) * model.qdlim
     qd = torch.clamp(command, *reachable(model, state))
     lower, upper = model.qlim
-    q = torch.clamp(state.q + qd * model.dt, lower, upper)  # the clamp only removes rounding
+    q = torch.clamp(state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper)  # the clamp only removes rounding
     return SimState(q, qd, _move_gripper(model, state.gripper, grip))
 
 
 def reachable(model: SimModel, state: SimState) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can take in the next period."""
+    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can reach by the end of a period."""
     lower, upper = model.qlim
-    slowest = -stopping_speed(state.q - lower, model.dqd, model.dt)
-    fastest = stopping_speed(upper - state.q, model.dqd, model.dt)
+    on = (0.5 * model.dt) * state.qd  # the part of the period's way that is no longer to be chosen
+    slowest = -stopping_speed((state.q + on - lower).clamp_min(0.0), model.dqd, model.dt)
+    fastest = stopping_speed((upper - state.q - on).clamp_min(0.0), model.dqd, model.dt)
     return torch.clamp(state.qd - model.dqd, slowest, fastest), torch.clamp(state.qd + model.dqd, slowest, fastest)
 
 
 def stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
     """The greatest speed from which a joint, or what else moves, can still stop within `distance`.
 
-    Held for one period and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) covers
-    u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times dqd * dt before it is zero. Set equal to
-    the distance and solved for u; m is the smallest count whose full sum m (m + 1) / 2 reaches it.
+    Reached evenly from rest in one period and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m)
+    covers u / 2 on the way up and u / 2 + (u - 1) + ... + (u - m + 1) on the way down, m u - m (m - 1) / 2 together,
+    times dqd * dt. Set equal to the distance and solved for u; m is the smallest count whose full sum m (m + 1) / 2
+    reaches it. From a speed that is not zero, half a period of it more is covered on the way up.
 
     Args:
-        distance: (B, n) room up to the limit, not negative [rad or m].
+        distance: (B, n) room up to the limit, not negative; without what the present speed covers in half a period
+            [rad or m].
         dqd: (n,) or (B, n) by how much the speed can fall in one period [rad/s or m/s].
         dt: the period [s].
 

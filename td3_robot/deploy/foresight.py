@@ -88,7 +88,7 @@ class Foresight:
         if self._sent and self.latency + age > 0.0:
             for command, share in self._on_their_way(now, self.latency + age):
                 before, (q_then, qd_then, moved) = q, self._stepped(q, qd, gripper, command)
-                q, qd = q + share * (q_then - q), qd + share * (qd_then - qd)
+                q, qd = q + share * (q_then - q), qd_then
                 if gripper is not None and moved is not None:
                     gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
         return q, qd, gripper
@@ -117,11 +117,12 @@ class Foresight:
         """One step on: `step` of the engine, for one arm."""
         limits, h, n = self.robot.limits, 1.0 / self.rate, len(q)
         change = limits.acceleration * h
-        slowest = -stopping_speed(np.maximum(q - limits.lower, 0.0), change, h)
-        fastest = stopping_speed(np.maximum(limits.upper - q, 0.0), change, h)
+        on = 0.5 * h * qd
+        slowest = -stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
+        fastest = stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
         low, high = (_between(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
-        qd = _between(_between(command[:n], -limits.velocity, limits.velocity), low, high)
-        q = _between(q + qd * h, limits.lower, limits.upper)
+        before, qd = qd, _between(_between(command[:n], -limits.velocity, limits.velocity), low, high)
+        q = _between(q + 0.5 * h * (before + qd), limits.lower, limits.upper)
         if gripper is not None and len(command) > n:
             closed, opened = self.robot.stroke
             missing = closed + float(command[n]) * (opened - closed) - gripper

@@ -61,7 +61,7 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     gradient = torch.randn(40, 1, 7, generator=generator)
     near = Nearest(torch.full((40, 1), 0.011), gradient)
     action = 0.1 * random_actions(40, 3)
-    rate = brakes(model, near, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
+    rate = brakes(model, near, state.qd, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
 
     x, g, W = (action * model.qdlim).double(), gradient[:, 0].double(), model.dqd.double() ** 2
     beyond = (-rate.double() - (g * x).sum(1)).clamp(min=0)
@@ -105,21 +105,22 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
 def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
     near = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[1.0, 0, 0, 0, 0, 0, 0]]]))
     constants = GuardConstants(stop=0.005)
-    rate = brakes(world.model, near, constants.stop, constants.share).h
+    rate = brakes(world.model, near, torch.zeros(1, 7), constants.stop, constants.share).h
     assert_close(rate, torch.tensor([[-0.3]]))  # 15 mm in 50 ms
-    action = guarded(world.model, rest(world.model, world.home[None]), torch.zeros(1, 7), near, nothing, constants)
+    model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
+    action = guarded(model, rest(model, world.home[None]), torch.zeros(1, 7), near, nothing, constants)
     assert_close(action[0, 0] * world.model.qdlim[0], torch.tensor(0.3))
     assert_close(action[0, 1:], torch.zeros(6))
 
 
 def test_the_end_of_the_period_counts_too(world):
-    """What is far now and would be 1 cm deep at its end is kept at `least`: 15 mm in 50 ms, 0.3 m/s less."""
+    """What is far now and would be 1 cm deep at its end is kept at `least`: 15 mm in 50 ms, 0.6 m/s less at its end."""
     ahead = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[-1.0, 0, 0, 0, 0, 0, 0]]]))
     model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
     action = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]])
     state = rest(model, world.home[None])
     safe = guarded(model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005))
-    assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.3))
+    assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.6))
     assert_close(safe[0, 1:], torch.zeros(6))
 
 

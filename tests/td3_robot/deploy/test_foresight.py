@@ -282,7 +282,7 @@ def test_an_arm_is_as_late_as_it_is_measured_to_be(arms, monkeypatch, delay):
     arm = Late(arms(count=1).robot, PANDA.home, delay)
     monkeypatch.setattr(latency, "time", arm)
     measured = measured_latency(arm, replace(PANDA, capsules=None), joint=3)
-    assert measured == pytest.approx(delay + arm.period, abs=0.003) and not arm.there[-1][1].any()
+    assert measured == pytest.approx(delay + 1.5 * arm.period, abs=0.003) and not arm.there[-1][1].any()
 
 
 def test_an_arm_that_says_nothing_is_told_of(arms, monkeypatch):
