@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     import envs
     from envs.controllers.teachers import make_teacher
     from td3_robot import TD3
-    from td3_robot.callbacks import make_callbacks
+    from td3_robot.callbacks import StopAt, make_callbacks
     from td3_robot.collector import Collector
     from td3_robot.display import Display
     from td3_robot.memory import keep_freed_memory, require_memory
@@ -87,6 +87,8 @@ def main(argv: list[str]) -> int:
                 return 0
             for sentence in lost:
                 say(sentence)
+        if flags.stop_at is not None:
+            callbacks.append(StopAt(flags.stop_at, trainer.steps, config.steps))
         cleanup.enter_context(stopping(trainer.stop))  # from here on there is something to resume
         save_config(config, folder / "config.yaml", options)
         trackers = trainer.trackers
@@ -98,7 +100,15 @@ def main(argv: list[str]) -> int:
         what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
         say(f"{what} (seed {config.seed}) in {folder}")
         summary = trainer.run()
-    return _report(summary, folder) or (UNWRITTEN if trackers.failed else 0)
+    if summary["finished"]:
+        _report(summary, folder)
+        return UNWRITTEN if trackers.failed else 0
+    saved = trainer.saved_steps == trainer.steps
+    lost = "" if saved else f", of which {trainer.saved_steps} are saved"
+    unit = "env steps" if config.dataset is None else "updates"
+    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: python train.py --resume {folder.name}")
+    asked = flags.stop_at is not None and trainer.steps >= flags.stop_at
+    return UNWRITTEN if not saved else 0 if asked else 130
 
 
 def _remove_if_empty(folder: Path) -> None:
@@ -126,11 +136,8 @@ def _live_view(plugins, options: EnvOptions, seed: int, policy, cleanup: context
     return Publish()
 
 
-def _report(summary: dict, folder: Path) -> int:
-    if not summary["finished"]:
-        steps = f"{summary['env_steps']} env steps" if summary["env_steps"] else f"{summary['gradient_steps']} updates"
-        say(f"stopped at {steps}; go on with: python train.py --resume {folder.name}")
-        return 130
+def _report(summary: dict, folder: Path) -> None:
+    """Say how good the policy is and what to do next."""
     from td3_robot.tracking import scored
 
     scores = scored(summary)
@@ -138,7 +145,6 @@ def _report(summary: dict, folder: Path) -> int:
     outcome = f"{success}return {scores['episode_return']:.2f}" if scores.get("episode_return") is not None else "done"
     say(f"{outcome} after {summary['wall_s']:.1f} s; the curve is in {folder}")
     say(f"see how good it is: python evaluate.py --checkpoint {folder}")
-    return 0
 
 
 if __name__ == "__main__":

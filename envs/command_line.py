@@ -28,11 +28,14 @@ class TrainFlags:
         list: Print the robots, tasks, grippers or baselines that there are, and end.
         plugins: Modules to import first, separated by commas, as they register tasks of one's own; they are looked for
             on PYTHONPATH, and no checkpoint names any.
+        stop_at: Steps after which to stop and save, to be resumed; schedules go by steps, so that the run is in the
+            end as in one go.
     """
 
     swift: bool = False
     list: str | None = field(default=None, metadata=_LISTS)
     plugins: tuple[str, ...] = ()
+    stop_at: int | None = field(default=None, metadata={"range": (1, 10**15, "no run is longer")})
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """The best policy of a run: the one that the run folder holds, and what made it the best."""
 
+import copy
 import math
 from collections.abc import Mapping
 from pathlib import Path
 
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
+from td3_robot.errors import CheckpointError
 
 _NONE = (-math.inf, -math.inf)
 
@@ -26,6 +28,7 @@ class Best:
         self._folder, self._about = folder, about
         self.score = _NONE
         self.figures: dict[str, float] = {}
+        self._waiting: tuple[dict[str, dict], dict[str, object]] | None = None  # to be written
 
     def judge(self, metrics: dict[str, float]) -> bool:
         """Whether these are the scores of a better policy than all before, which then counts as the best.
@@ -41,8 +44,28 @@ class Best:
         return better
 
     def save(self, agent: TD3, more: dict[str, object]) -> None:
-        """Make the agent's policy the one that the folder holds, with its score and `more` to be known of it."""
-        agent.save(self._folder, {"trained_on": self._about, "score": self.figures, **more})
+        """Make the agent's policy the one that the folder holds, with its score and `more` to be known of it.
+
+        Raises:
+            CheckpointError: it cannot be written; it waits for `catch_up`.
+        """
+        about = {"agent": agent.about(), "trained_on": self._about, "score": self.figures, **more}
+        self._waiting = agent.state_dicts(), about
+        try:
+            self.catch_up()
+        except CheckpointError:
+            self._waiting = copy.deepcopy(self._waiting)  # the agent learns on
+            raise
+
+    def catch_up(self) -> None:
+        """Write what could not be written before.
+
+        Raises:
+            CheckpointError: it still cannot be.
+        """
+        if self._waiting is not None:
+            checkpoint.write(self._folder, *self._waiting)
+            self._waiting = None
 
     def recall(self, saved: list[float]) -> None:
         """Take the score of what the folder holds, which may have been found after `saved` was, with a resume point."""

@@ -1,5 +1,6 @@
 """What follows a training and may act on it: look at the agent, add metrics, stop the run, keep checkpoints."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -28,8 +29,16 @@ class Run(Protocol):
         """What `config.steps` counts."""
         ...
 
-    def stop(self, finished: bool = False) -> None:
-        """End the run after this step; `finished`: it has what it was for, so it need not be resumed."""
+    def stop(self, finished: bool = False, at_once: bool = True) -> None:
+        """End the run after this step.
+
+        Args:
+            finished: it has what it was for, so it need not be resumed.
+            at_once: an evaluation that is due is left to the resume.
+        """
+
+    def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
+        """Save a checkpoint in the run folder; one that cannot be written is told, by `what`, and ends no run."""
 
 
 class Callback:
@@ -63,6 +72,31 @@ class StopWhenSolved(Callback):
             run.stop(finished=True)
 
 
+class StopAt(Callback):
+    """Stops the run after so many steps, to be resumed: what is left of it is as in one go.
+
+    Args:
+        steps: how many, those of earlier sittings included.
+        made: where the run is.
+        total: the steps of the whole run.
+
+    Raises:
+        ConfigError: the stop is not between the two.
+    """
+
+    def __init__(self, steps: int, made: int, total: int):
+        if not made < steps < total:
+            raise ConfigError(
+                f"stop_at must be above {made} steps, made already, and below steps, {total}, got {steps}"
+            )
+        self._steps = steps
+
+    def on_step(self, run: Run) -> None:
+        """See `Callback.on_step`."""
+        if run.steps >= self._steps:
+            run.stop(at_once=False)
+
+
 class KeepCheckpoints(Callback):
     """Keeps the policy of every so many evaluations, in the folder `step_N` of the run folder, for good.
 
@@ -76,7 +110,7 @@ class KeepCheckpoints(Callback):
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
         """See `Callback.on_evaluation`."""
         if run.steps // run.config.evaluation.every % self._every == 0:
-            run.agent.save(run.folder / f"step_{run.steps}")
+            run.keep(f"step_{run.steps}", run.agent.save, run.folder / f"step_{run.steps}")
 
 
 def make_callbacks(config: Config) -> list[Callback]:

@@ -3,16 +3,14 @@
 import json
 from pathlib import Path
 
-from td3_robot.tracking import finite, write_json
+from td3_robot.tracking import write_json
 
 SUMMARY_NAME = "summary.json"
 
 
-def write_summary(folder: Path, outcome: dict[str, object]) -> dict[str, object]:
-    """Write the outcome into a run folder, and return it as written: numbers that are none are null."""
-    summary = finite(outcome)
-    write_json(folder / SUMMARY_NAME, summary)
-    return summary
+def write_summary(folder: Path, outcome: dict[str, object]) -> None:
+    """Write the outcome into a run folder."""
+    write_json(folder / SUMMARY_NAME, outcome)
 
 
 def is_summarised(folder: Path, env_steps: int, gradient_steps: int) -> bool:

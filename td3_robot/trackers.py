@@ -38,8 +38,15 @@ class Trackers(list[Tracker]):
         try:
             write(*arguments)
         except Exception as error:  # a full disk, a deleted folder, a bug in a tracker: none is worth a training
-            if name not in self._told:
-                self._told.add(name)
-                reason = " ".join(str(error).split()) or type(error).__name__
-                with contextlib.suppress(OSError):  # stderr may be as full
-                    print(f"warning: {name} cannot be written ({reason[:200]}); the run goes on", file=sys.stderr)
+            self.tell(name, error)
+
+    def tell(self, name: str, error: Exception) -> None:
+        """Say on stderr, the first time, that something cannot be written, and count it as failed."""
+        if name not in self._told:
+            self._told.add(name)
+            system = getattr(
+                error.__cause__, "strerror", None
+            )  # its own words for why, where an error of ours wraps it
+            reason = system or " ".join(str(error).split()) or type(error).__name__
+            with contextlib.suppress(OSError):  # stderr may be as full
+                print(f"warning: {name} cannot be written ({reason[:200]}); the run goes on", file=sys.stderr)

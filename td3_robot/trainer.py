@@ -3,7 +3,7 @@
 import copy
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from td3_robot import checkpoint
@@ -11,18 +11,18 @@ from td3_robot.agent import TD3
 from td3_robot.best import Best
 from td3_robot.callbacks import Callback
 from td3_robot.config import Config
-from td3_robot.evaluation import evaluate
+from td3_robot.errors import CheckpointError
+from td3_robot.examination import Examination
 from td3_robot.fields import require_same
 from td3_robot.finite import require_finite
 from td3_robot.interval import Interval
 from td3_robot.resume_point import LAST, read_resume_point, taking
 from td3_robot.schedules import schedule_factor
-from td3_robot.seeds import seed_of
 from td3_robot.signals import Stopped, stopping
 from td3_robot.source import Source
 from td3_robot.summary import is_summarised, write_summary
 from td3_robot.trackers import Trackers
-from td3_robot.tracking import scored
+from td3_robot.tracking import finite, scored
 from td3_robot.vec_env import VecEnv, restore_generator
 
 
@@ -49,6 +49,7 @@ class Trainer:
     Attributes:
         trackers: what takes the metrics; whatever they raise costs no training.
         solved_at_s: seconds at the first evaluation at or above 99% success; None before.
+        saved_steps: `steps` of the newest resume point.
     """
 
     def __init__(
@@ -63,17 +64,17 @@ class Trainer:
         about: Mapping[str, object] | None = None,
     ):
         require_same("td3.", config.td3, agent.config)
-        self.agent, self.source, self.evaluation_env = agent, source, evaluation_env
-        self.config, self.folder, self.callbacks = config, folder, callbacks
+        self.agent, self.source, self.config = agent, source, config
+        self.folder, self.callbacks = folder, callbacks
+        self.evaluation_env = evaluation_env
         self.about = dict(about or {})
         self.trackers = Trackers()
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
         self.best = Best(folder, self.about)
-        self._stop = threading.Event()
-        self._asked = threading.Event()  # to stop as soon as may be
+        self._stop, self._examination = threading.Event(), Examination(evaluation_env, config.seed)
         self._complete = False  # stopped because it has what it was for
-        self._saved_at = time.perf_counter()
+        self._saved_at, self.saved_steps = time.perf_counter(), 0
         self._interval = Interval(*self._counters)
 
     # The loop ---------------------------------------------------------------------------------------------
@@ -85,11 +86,12 @@ class Trainer:
         thread; in another one the run is stopped with `stop`.
 
         Returns:
-            The summary, as written to `summary.json`; its key `finished` says which of the two it was.
+            The summary, as `summary.json` has it; its key `finished` says which of the two it was.
 
         Raises:
             NotFiniteError: a loss became NaN or infinite; checkpoints stay as they last were good.
             TypeError: the state of the source, or of its environments, is not of tensors and plain values.
+            CheckpointError: the first checkpoint cannot be written; a later one is told, and the former stays.
         """
         checkpoint.check_plain(self.source.state_dict(with_replay=False), "source")  # not only when it is first saved
         if not self.steps:
@@ -97,10 +99,10 @@ class Trainer:
         with stopping(self.stop):
             try:
                 self._train()
-                self.save_resume_point(with_replay=False)
+                self._save(with_replay=False)
                 return self._summarise(self._final_scores(), finished=True)
             except Stopped:
-                self.save_resume_point()
+                self._save()
                 known = self.best.figures if self.evaluation_env else self._final_scores()
                 return self._summarise(known, finished=False)
 
@@ -118,12 +120,17 @@ class Trainer:
         if self.steps > self._interval.steps:  # the last steps are not evaluated yet
             self._evaluate()
 
-    def stop(self, finished: bool = False) -> None:
-        """End the run after the step it is at, from whatever thread; `finished`: it has what it was for."""
+    def stop(self, finished: bool = False, at_once: bool = True) -> None:
+        """End the run after the step it is at, from whatever thread.
+
+        Args:
+            finished: it has what it was for.
+            at_once: an evaluation that is due is left to the resume.
+        """
         self._complete |= finished
         self._stop.set()
-        if not finished:
-            self._asked.set()
+        if at_once and not finished:
+            self._examination.asked.set()
 
     def _step(self) -> None:
         """One step of the environments and all that follows from it."""
@@ -134,7 +141,7 @@ class Trainer:
             callback.on_step(self)
         self._evaluate_if_due()
         if time.perf_counter() - self._saved_at > self.config.save_every:
-            self.save_resume_point()
+            self._save()
 
     @property
     def env_steps(self) -> int:
@@ -176,7 +183,11 @@ class Trainer:
         """Measure the policy, keep it if it is the best so far, and log."""
         require_finite(self.agent, self.folder, self._interval.totals)
         metrics = self._measure()
-        self._judge(scored(metrics))
+        scores = scored(metrics)
+        if scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
+            self.solved_at_s = self.wall_s
+        if self.best.judge(scores):
+            self.keep("the best policy", self.best.save, self.agent, self.source.about())
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)
         self.trackers.log(metrics)
@@ -188,35 +199,12 @@ class Trainer:
         return {
             "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
-            **self._play(self.agent, "evaluation"),
+            **self._examination.scores(self.agent, "evaluation"),
             **self.source.metrics(),
             **self._interval.losses(),
             **speeds,
             "wall_s": self.wall_s,
         }
-
-    def _play(self, agent: TD3, use: str) -> dict[str, float]:
-        """The scores of a policy on episodes that seed and use fix, never trained on; none without an environment.
-
-        Raises:
-            Stopped: the run is to end before they are over.
-        """
-        if self.evaluation_env is None:
-            return {}
-
-        def policy(o):
-            if self._asked.is_set():
-                raise Stopped
-            return agent.select_action(o)
-
-        return evaluate(policy, self.evaluation_env, seed_of(self.config.seed, use))
-
-    def _judge(self, metrics: dict[str, float]) -> None:
-        """Keep the policy if it is the best so far."""
-        if metrics.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
-            self.solved_at_s = self.wall_s
-        if self.best.judge(metrics):
-            self.best.save(self.agent, self.source.about())
 
     @property
     def wall_s(self) -> float:
@@ -230,7 +218,7 @@ class Trainer:
             return {name: score for name, score in judged_by.items() if name in self.source.metrics()}
         best = copy.deepcopy(self.agent)
         best.load(self.folder)
-        return self._play(best, "final evaluation")
+        return self._examination.scores(best, "final evaluation")
 
     @property
     def summarised(self) -> bool:
@@ -239,12 +227,29 @@ class Trainer:
 
     def _summarise(self, scores: dict[str, float], finished: bool) -> dict:
         """Write the summary and return it."""
+        told = {**self.about, "seed": self.config.seed, **scores}
         counts = {"env_steps": self.env_steps, "gradient_steps": self.agent.gradient_steps}
         times = {"wall_s": self.wall_s, "solved_at_s": self.solved_at_s}
-        seed = {"seed": self.config.seed}
-        return write_summary(self.folder, {**self.about, **seed, **scores, **counts, **times, "finished": finished})
+        summary = finite({**told, **counts, **times, "finished": finished})
+        self.trackers.attempt("the summary", write_summary, self.folder, summary)
+        return summary
 
     # Resuming ---------------------------------------------------------------------------------------------
+
+    def _save(self, with_replay: bool = True) -> None:
+        """Write the resume point, after a best policy that could not be written before."""
+        self.keep("the best policy", self.best.catch_up)
+        self.keep("the resume point", self.save_resume_point, with_replay)
+        self._saved_at = time.perf_counter()  # a full disk is not tried again at every step
+
+    def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
+        """Save a part of the run; where that fails, as on a full disk, the former one stays and the run goes on."""
+        try:
+            if not self.folder.is_dir():
+                raise CheckpointError(f"there is no folder {str(self.folder)!r} any more")
+            save(*arguments)
+        except CheckpointError as error:
+            self.trackers.tell(what, error)
 
     def save_resume_point(self, with_replay: bool = True) -> None:
         """Write `last`: networks, optimizers and everything else the next step depends on.
@@ -266,7 +271,7 @@ class Trainer:
         }
         about = {"agent": self.agent.about(), "trained_on": self.about}
         checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state}, about)
-        self._saved_at = time.perf_counter()
+        self.saved_steps = self.steps
 
     def resume(self) -> list[str]:
         """Take up where `last` left off. Without a saved replay the policy first collects a new one.
@@ -280,17 +285,14 @@ class Trainer:
         """
         states, state = read_resume_point(self.folder)
         with taking(self.folder):
-            return self._take(state, states)
-
-    def _take(self, state: dict, states: dict[str, dict]) -> list[str]:
-        """Be where a resume point was written."""
-        lost = self.source.load_state_dict(state["source"])
-        self.agent.load_state_dicts(states)
-        self.agent.gradient_steps = state["gradient_steps"]
-        self.best.recall(state["best"])
-        self.solved_at_s = state["solved_at_s"]
-        self._started -= state["wall_s"]
-        restore_generator(self.agent.generator, state["target_generator"])
-        interval = state.get("interval")  # older resume points have none
-        self._interval = Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
+            lost = self.source.load_state_dict(state["source"])
+            self.agent.load_state_dicts(states)
+            self.agent.gradient_steps = state["gradient_steps"]
+            self.best.recall(state["best"])
+            self.solved_at_s = state["solved_at_s"]
+            self._started -= state["wall_s"]
+            restore_generator(self.agent.generator, state["target_generator"])
+            interval = state.get("interval")  # older resume points have none
+            self._interval = Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
+        self.saved_steps = self.steps
         return lost

@@ -173,6 +173,19 @@ def test_ctrl_c_loses_nothing(tmp_path):
         assert all(torch.equal(value, expected[name]) for name, value in weights(cut / folder).items())
 
 
+def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
+    code, out, err = in_process(tmp_path, "train", *SMALL, "--run", "half", "--stop_at", "8_000")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "stopped at 8000 env steps; go on with: python train.py --resume half"
+    code, out, err = in_process(tmp_path, "train", "--resume", "half", "--stop_at", "8_000")
+    assert (code, err) == (
+        2,
+        "error: stop_at must be above 8000 steps, made already, and below steps, 16000, got 8000\n",
+    )
+    assert in_process(tmp_path, "train", "--resume", "half", "--steps", "16_000")[::2] == (0, "")
+    assert [row["env_steps"] for row in read_metrics(tmp_path / "checkpoints/half")] == [8_000, 16_000]
+
+
 def test_a_run_may_begin_with_the_networks_of_another(tmp_path):
     """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one it began with."""
     ddpg = ("--td3.twin_critics", "false", "--td3.policy_delay", "1", "--td3.policy_noise", "0")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from td3_robot import checkpoint
-from td3_robot.callbacks import Callback, KeepCheckpoints, StopWhenSolved, make_callbacks
+from td3_robot.callbacks import Callback, KeepCheckpoints, StopAt, StopWhenSolved, make_callbacks
 from td3_robot.config import Config, EvaluationConfig
 from td3_robot.errors import ConfigError
 
@@ -66,6 +66,30 @@ def test_where_success_is_not_known_it_cannot_stop_the_run(tmp_path, train, poin
     trainer = train(tmp_path, make=Silent, evaluation_env=Silent(4), callbacks=[StopWhenSolved()])
     with pytest.raises(ConfigError, match="stop_when_solved needs an environment that tells success"):
         trainer.run()
+
+
+@pytest.mark.parametrize("middle", [200, 240])  # 240 has an evaluation
+def test_stopped_in_the_middle_and_trained_on_it_is_as_in_one_go(tmp_path, train, assert_same, middle):
+    """Its schedules go by all the steps; the evaluation that is due at the stop is made before it."""
+    whole = train(tmp_path / "whole")
+    whole.run()
+    first = train(tmp_path / "cut", callbacks=[StopAt(middle, 0, 400)])
+    summary = first.run()
+    assert (summary["env_steps"], summary["finished"]) == (middle, False)
+    assert [row["env_steps"] for row in first.trackers[0]] == [60, 120, 180, 240][: middle // 60]
+    second = train(tmp_path / "cut", agent_seed=9)
+    second.resume()
+    second.run()
+    assert_same(second.agent.state_dicts(), whole.agent.state_dicts())
+    clocks = {"wall_s", "env_steps_per_s", "updates_per_s", "left_s"}
+    rows = [[repr(row[name]) for name in row.keys() - clocks] for row in first.trackers[0] + second.trackers[0]]
+    assert rows == [[repr(row[name]) for name in row.keys() - clocks] for row in whole.trackers[0]]
+
+
+@pytest.mark.parametrize("steps, made", [(0, 0), (10, 10), (400, 0), (401, 0)])
+def test_a_stop_must_be_ahead_and_before_the_end(steps, made):
+    with pytest.raises(ConfigError, match=f"stop_at must be above {made} steps, made already, and below steps, 400"):
+        StopAt(steps, made, 400)
 
 
 def test_checkpoints_are_kept_as_they_were(tmp_path, train):
