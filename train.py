@@ -19,9 +19,10 @@ from typing import Any, cast  # noqa: E402
 from envs.command_line import TrainFlags, check_shown, import_plugins, listing, one_arm  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import find_browser  # noqa: E402
-from td3_robot.arguments import as_dict, parse_train, save_config  # noqa: E402
-from td3_robot.checkpoint import RUNS, claim_run, held, load, next_run  # noqa: E402
-from td3_robot.cli import UNWRITTEN, cli, say  # noqa: E402
+from td3_robot.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
+from td3_robot.checkpoint import RUNS, claim_run, held, load, next_run, run_name  # noqa: E402
+from td3_robot.cli import STOPPED, UNWRITTEN, cli, say  # noqa: E402
+from td3_robot.errors import ConfigError  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -33,6 +34,8 @@ def main(argv: list[str]) -> int:
         print("\n".join(listing(flags.list)))
         return 0
     check_shown(flags, options)
+    if config.seeds:
+        return _train_seeds(argv, arguments)
     if flags.swift:
         find_browser()  # where there is none, say so at once
 
@@ -83,7 +86,7 @@ def main(argv: list[str]) -> int:
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps and trainer.summarised:
-                say(f"{folder.name} is finished after {trainer.steps} steps; raise --steps to train on")
+                say(f"{run_name(folder)} is finished after {trainer.steps} steps; raise --steps to train on")
                 return 0
             for sentence in lost:
                 say(sentence)
@@ -94,7 +97,7 @@ def main(argv: list[str]) -> int:
         trackers = trainer.trackers
         trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
         if config.mlflow:
-            trackers.append(MLflowLog(folder, as_dict(options, config), folder.name))
+            trackers.append(MLflowLog(folder, as_dict(options, config), run_name(folder)))
         cleanup.callback(trackers.close)
         cleanup.callback(trackers.attempt, "the curve", plot_learning_curve, folder)  # first: MLflow takes it along
         what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
@@ -106,9 +109,20 @@ def main(argv: list[str]) -> int:
     saved = trainer.saved_steps == trainer.steps
     lost = "" if saved else f", of which {trainer.saved_steps} are saved"
     unit = "env steps" if config.dataset is None else "updates"
-    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: python train.py --resume {folder.name}")
+    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: python train.py --resume {run_name(folder)}")
     asked = flags.stop_at is not None and trainer.steps >= flags.stop_at
-    return UNWRITTEN if not saved else 0 if asked else 130
+    return UNWRITTEN if not saved else 0 if asked else STOPPED
+
+
+def _train_seeds(argv: list[str], arguments: TrainArguments) -> int:
+    """Train one run a seed, each in a process of its own."""
+    from td3_robot.parallel.seeds import train_seeds
+
+    if arguments.flags.swift:
+        raise ConfigError("swift and seeds exclude each other: the view is of one training")
+    for note in arguments.notes:
+        print(note)
+    return train_seeds(Path(__file__), argv, arguments)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -90,7 +90,7 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
     given = schema.read_flags(argv)
     start = build(_Start, given)
     file, own = _read_file(start.config, environment) if start.config else {}, _is_of_run(start.config)
-    if own and start.config and file.get("run") == start.config.absolute().parent.name:
+    if own and start.config and Path(str(file.get("run"))).name == start.config.absolute().parent.name:
         del file["run"]  # that run has its name already
     asked, notes = file | given, []
     resume = None if start.resume is None else _run_folder(start.resume)

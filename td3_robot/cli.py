@@ -10,6 +10,7 @@ from typing import NoReturn
 from td3_robot.errors import Td3RobotError
 from td3_robot.signals import interrupt
 
+STOPPED = 130  # exit code: a signal, after saving
 UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
 
 
@@ -45,13 +46,13 @@ def say(text: str) -> None:
 
 
 def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
-    """Run a script's main; an error made on purpose becomes one line on stderr, a signal exit code 130."""
+    """Run a script's main; an error made on purpose becomes one line on stderr, a signal `STOPPED`."""
     try:
         return main(argv) or 0
     except Td3RobotError as error:
         print("error:", error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return STOPPED
     except BrokenPipeError:  # what reads our output, `head` for one, has seen enough
         return 0

@@ -242,6 +242,8 @@ class Config:
         start_from: Run, checkpoint folder or older file prefix whose networks this run begins with.
         run: Name of the new folder in checkpoints; by default the next free runN.
         seed: Seed of everything random.
+        seeds: Train a run for each of these seeds, in the folders seedN of one folder, as many at once as there are
+            cores for; empty for one run.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
         threads: CPU threads of torch; as many as cores stall when one of them is busy elsewhere.
         envs: Environments that step together.
@@ -262,6 +264,7 @@ class Config:
     start_from: Path | None = option(None, fixed=True)
     run: str | None = None
     seed: int = option(0, SEED, fixed=True)
+    seeds: tuple[int, ...] = option((), SEED, fixed=True)
     device: str = "cpu"
     threads: int = option(1, THREADS)
     envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,))
@@ -280,6 +283,10 @@ class Config:
     def __post_init__(self):
         check(self)
         check_device(self.device)
+        if self.seeds and self.seed:
+            raise ConfigError("seed and seeds exclude each other: seeds names that of each run")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ConfigError(f"seeds must differ from each other, got {self.seeds}")
         if self.reward.normalize and self.dataset is not None:
             raise ConfigError("reward.normalize and dataset exclude each other; set reward.scale instead")
         if self.td3.norm == "batch" and self.replay.batch_size < 2:

@@ -64,7 +64,10 @@ class Schema:
             )
 
     def read_flags(self, argv: list[str]) -> dict[str, object]:
-        """The options that a command line gives, checked. A switch without a value means true."""
+        """The options that a command line gives, checked.
+
+        A switch without a value means true; the items of a list are one word, with commas, or several.
+        """
         given, words = {}, list(argv)
         while words:
             word = words.pop(0)
@@ -83,6 +86,8 @@ class Schema:
                 if not words or words[0].startswith("--"):
                     raise ConfigError(f"--{option} needs a value: {_described(self.options[option])}")
                 text = words.pop(0)
+                while typing.get_origin(self.options[option]) is tuple and words and words[0][:1] != "-":
+                    text = f"{text},{words.pop(0)}"
             given[option] = self.check(option, self._parsed(option, text))
         return given
 

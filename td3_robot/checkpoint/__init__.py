@@ -3,7 +3,7 @@
 from td3_robot.checkpoint.about import ABOUT
 from td3_robot.checkpoint.files import check_plain
 from td3_robot.checkpoint.folder import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
-from td3_robot.checkpoint.runs import RUNS, claim_run, find, held, next_run
+from td3_robot.checkpoint.runs import RUNS, claim_run, find, held, next_run, run_name
 
 __all__ = [
     "ABOUT",
@@ -19,5 +19,6 @@ __all__ = [
     "load",
     "next_run",
     "read",
+    "run_name",
     "write",
 ]

@@ -43,14 +43,21 @@ def next_run(root: str | Path = RUNS) -> Path:
     return root / f"run{number}"
 
 
+def run_name(folder: Path) -> str:
+    """What `--resume` and `find` call a run folder: its path in `RUNS`, or else its path."""
+    inside = folder.absolute().is_relative_to(RUNS.absolute())
+    return folder.absolute().relative_to(RUNS.absolute()).as_posix() if inside else str(folder)
+
+
 def claim_run(root: str | Path, name: str) -> Path:
-    """Make and return `<root>/<name>` for a new run.
+    """Make and return `<root>/<name>` for a new run; a name with a slash is of a run in a folder of several.
 
     Raises:
         ConfigError: the name cannot be a folder's, or there is such a run already.
     """
-    if not re.fullmatch(r"\w[\w.-]{0,99}", name):
-        raise ConfigError(f"run must be letters, digits, _, - or ., and not start with the last two, got {name!r}")
+    if not re.fullmatch(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99})?", name):
+        letters = "letters, digits, _, - or ., and not start with the last two"
+        raise ConfigError(f"run must be {letters}, or two such names with / between them, got {name!r}")
     if not _make(Path(root) / name):
         raise ConfigError(f"run {name!r} exists already; continue it with --resume {name} or choose another --run")
     return Path(root) / name

@@ -62,7 +62,9 @@ def test_a_run_is_never_taken_over(tmp_path):
         claim_run(tmp_path, "mine")
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", ".x", "a/b", "a\\b", "/a", "-x", "a\nb", "a\0b", "a b", "x" * 300])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".x", "a/b/c", "a/..", "a/", "a\\b", "/a", "-x", "a\nb", "a\0b", "a b", "x" * 300]
+)
 def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="run must be") as caught:
         claim_run(tmp_path, name)

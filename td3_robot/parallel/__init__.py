@@ -1,0 +1,1 @@
+"""Trainings in several processes: one for each of several seeds."""

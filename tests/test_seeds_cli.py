@@ -1,0 +1,40 @@
+"""train.py --seeds as its user meets it: real trainings beside each other."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from td3_robot.arguments import load_config
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = (
+    *("--envs", "16", "--steps", "1_600", "--evaluation.every", "800", "--evaluation.episodes", "5"),
+    *("--exploration.start_steps", "160", "--td3.hidden", "16", "--replay.batch_size", "16"),
+)
+
+
+def train(cwd: Path, *flags: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "train.py"), *SMALL, *flags]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def test_seeds_train_beside_each_other(tmp_path):
+    done = train(tmp_path, "--seeds", "0", "1", "--run", "two")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "the curve is in checkpoints/two"
+    summary = json.loads((tmp_path / "checkpoints/two/summary.json").read_text())
+    assert summary["finished"] and summary["env_steps"] == {"mean": 1_600, "std": 0, "min": 1_600, "max": 1_600}
+    assert (tmp_path / "checkpoints/two/learning_curve.png").exists()
+    for seed in (0, 1):
+        folder = tmp_path / f"checkpoints/two/seed{seed}"
+        assert {"actor", "last", "metrics.csv"} < {path.name for path in folder.iterdir()}
+        assert load_config(folder / "config.yaml").seed == seed
+
+
+def test_the_browser_view_is_of_one_training(tmp_path, in_process):
+    code, out, err = in_process(tmp_path, "train", "--seeds", "0", "1", "--swift")
+    assert (code, out) == (2, "") and err.startswith("error: swift and seeds exclude each other")
+    assert list(tmp_path.iterdir()) == []
