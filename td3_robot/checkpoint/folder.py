@@ -107,7 +107,8 @@ def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
 
 def tidy(folder: Path) -> None:
     """Finish or remove what a process that died left in a run folder, which nobody else may be writing in."""
-    for place in (folder, *(path for path in folder.iterdir() if path.is_dir() and files_of(path))):
+    inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".") and files_of(path)]
+    for place in (folder, *inside):
         with _locked(place, exclusive=True):
             _move_in(place)
             for stray in (place / _NEXT, *place.glob(".*.new")):

@@ -2,12 +2,14 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 from pathlib import Path
 
 import pytest
 
+from td3_robot import TD3
 from td3_robot.checkpoint import claim_run, held, next_run
 from td3_robot.errors import CheckpointError, ConfigError
 
@@ -101,6 +103,20 @@ def test_a_run_is_of_one_process_until_it_dies(tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {".lock", "last", "mine", strays[-1]}  # this one lives
         assert [path.name for path in (tmp_path / "last").iterdir()] == ["actor"]
     assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize("left", [".commit", ".next"])
+@pytest.mark.parametrize("place", ["", "last"])
+def test_what_died_on_the_way_into_the_folder_is_finished_or_removed(tmp_path, left, place):
+    run = tmp_path / "run1"
+    for folder in {run, run / place}:
+        TD3(3, 1, hidden=(8,)).save(folder)
+    (run / place / left).mkdir()
+    (run / place / "actor").rename(run / place / left / "actor")
+    if left == ".next":  # not committed: the folder was whole
+        shutil.copy(run / place / left / "actor", run / place / "actor")
+    with held(run):
+        assert not (run / place / left).exists() and (run / place / "actor").exists()
 
 
 def test_a_folder_that_cannot_be_held_is_one_line(tmp_path):
