@@ -1,0 +1,134 @@
+"""What the scripts of this folder share: attempts that are drawn from a seed, processes that are killed, one line."""
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read_flags(about: str, kinds: tuple[str, ...] = (), count: int = 20) -> argparse.Namespace:
+    """--count, --seed and, where there are several, --kind."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--count", type=int, default=count, help="attempts, of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="fixes every attempt but for its timing")
+    if kinds:
+        parser.add_argument("--kind", choices=kinds, action="append", help="by default all")
+    flags = parser.parse_args()
+    if kinds:
+        flags.kind = flags.kind or list(kinds)
+    return flags
+
+
+def torture(name: str, count: int, seed: int, attempt: Callable[[random.Random, Path], str | None]) -> int:
+    """Make attempts, each in an empty folder, and print one line on them, after one for each failure.
+
+    Args:
+        attempt: gets its own random numbers, returns what did not hold, or None.
+
+    Returns:
+        The number of failures.
+    """
+    began, failures = time.monotonic(), 0
+    for number in range(count):
+        with tempfile.TemporaryDirectory(prefix="torture") as folder:
+            try:
+                found = attempt(random.Random(f"{seed} {name} {number}"), Path(folder))
+            except Exception:
+                found = traceback.format_exc()
+        if found:
+            failures += 1
+            print(f"{name} {number} of seed {seed}: {found}", flush=True)
+    seconds = time.monotonic() - began
+    print(f"{name}: {count} attempts, {failures} failures, {seconds:.0f} s, seed {seed}", flush=True)
+    return failures
+
+
+def script(name: str) -> ModuleType:
+    """A script of the repository, as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Fork:
+    """A script that runs in a process of its own, with everything imported already.
+
+    Args:
+        folder: where it runs; what it says goes into its files `out` and `err`.
+        module: of `script`.
+        words: its command line.
+        before: called in the new process first.
+    """
+
+    def __init__(self, folder: Path, module: ModuleType, words: list[str], before: Callable[[], object] = lambda: None):
+        from td3_robot.cli import cli
+
+        self._folder, self._code = folder, None
+        self.number = os.fork()
+        if self.number:
+            return
+        try:
+            os.chdir(folder)
+            for stream, name in ((1, "out"), (2, "err")):
+                os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
+            sys.argv = [f"{module.__name__}.py", *words]
+            before()
+            cli(module.main)  # does not come back
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(99)
+
+    def send(self, number: int) -> None:
+        """A signal, if it still runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.number, number)
+
+    def poll(self) -> int | None:
+        """Its exit code, minus the number of the signal that ended it; None while it runs."""
+        if self._code is None:
+            number, status = os.waitpid(self.number, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if number else None
+        return self._code
+
+    def wait(self, seconds: float = 120.0) -> int:
+        """The same once it has ended.
+
+        Raises:
+            TimeoutError: it takes longer; it is killed then.
+        """
+        if not self.ends_within(seconds):
+            self.send(signal.SIGKILL)
+            os.waitpid(self.number, 0)
+            raise TimeoutError(f"still running after {seconds} s: {self.err}")
+        return self._code or 0
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long for its end."""
+        until = time.monotonic() + seconds
+        while self.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        return self.poll() is not None
+
+    @property
+    def out(self) -> str:
+        """What it said."""
+        return (self._folder / "out").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        """What it said on stderr."""
+        return (self._folder / "err").read_text(errors="replace")

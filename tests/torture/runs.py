@@ -1,0 +1,87 @@
+"""Small trainings for the scripts of this folder, and what must hold of their folders at every moment."""
+
+from pathlib import Path
+
+import torch
+
+from td3_robot import TD3, checkpoint
+from td3_robot.errors import CheckpointError
+from td3_robot.resume_point import LAST, read_resume_point
+from td3_robot.tracking import CSV_NAME, read_metrics, steps_of
+
+STEPS, EVERY = 2_400, 400
+NAMES = tuple(name for name in checkpoint.NAMES if name != "trainer_state")
+_SMALL = f"""--run r --steps {STEPS} --evaluation.every {EVERY} --evaluation.episodes 2 --td3.hidden 16
+    --replay.batch_size 32 --exploration.start_steps 100 --save_every 0.1 --schedule.lr linear""".split()
+LINES = {
+    "native": ["--robot", "panda", "--envs", "8", *_SMALL],
+    "gymnasium": ["--env", "Pendulum-v1", "--envs", "4", *_SMALL],
+}
+
+
+def warm_up() -> None:
+    """Import what a training imports."""
+    import tensorboard.compat.proto.event_pb2  # noqa: F401
+    import tensorboard.summary.writer.record_writer  # noqa: F401
+    from matplotlib.figure import Figure  # noqa: F401
+
+    import envs
+    import envs.from_gymnasium  # noqa: F401
+
+    torch.set_num_threads(1)
+    envs.make("panda", "reach", 2)
+
+
+def weights(folder: Path) -> dict[str, object]:
+    """All that a checkpoint holds, by its path, but for its trainer's state."""
+    return tensors_of(checkpoint.read(folder, NAMES))
+
+
+def tensors_of(state: object, but: tuple[str, ...] = (), path: str = "") -> dict[str, object]:
+    """The tensors and plain values in nested states, by their path; entries of the names in `but` are left out."""
+    if isinstance(state, list | tuple):
+        state = dict(enumerate(state))
+    if not isinstance(state, dict):
+        return {path: state}
+    kept = {key: item for key, item in state.items() if key not in but}
+    return {name: leaf for key, item in kept.items() for name, leaf in tensors_of(item, but, f"{path}.{key}").items()}
+
+
+def differing(left: dict[str, object], right: dict[str, object]) -> list[str]:
+    """Where two checkpoints differ by a bit."""
+    return [name for name in left.keys() | right.keys() if not _same(left.get(name), right.get(name))]
+
+
+def _same(left: object, right: object) -> bool:
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        return left.dtype == right.dtype and left.numpy().tobytes() == right.numpy().tobytes()
+    return repr(left) == repr(right)
+
+
+def rows(folder: Path) -> list[str]:
+    """The curve of a run in every digit, but for its clocks."""
+    clocks = {"wall_s", "env_steps_per_s", "updates_per_s", "left_s"}
+    return [repr({name: row[name] for name in row if name not in clocks}) for row in read_metrics(folder)]
+
+
+def broken(run: Path, saved: int) -> tuple[str | None, int]:
+    """What is wrong with a run folder whose process may have died at any moment, and the steps of its resume point.
+
+    Args:
+        run: the folder; it need not be there.
+        saved: the steps that it had before.
+    """
+    if not run.exists() or not any((run / name).exists() for name in checkpoint.REQUIRED):
+        return ("a checkpoint that was there is gone" if saved else None), 0
+    try:
+        TD3.from_checkpoint(run)
+        if (run / CSV_NAME).exists():
+            steps = [steps_of(row) for row in read_metrics(run)]
+            if steps != sorted(set(steps)):
+                return f"rows are doubled or out of order: {steps}", saved
+        if not (run / LAST).exists():
+            return ("the resume point is gone" if saved else None), 0
+        steps = read_resume_point(run)[1]["source"]["env_steps"]
+    except CheckpointError as error:
+        return str(error), saved
+    return (f"the resume point went back from {saved} to {steps}" if steps < saved else None), steps
