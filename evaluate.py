@@ -27,6 +27,7 @@ def main(argv: list[str]) -> int:
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     from envs.evaluation import Evaluation
+    from envs.view.panel import lead
     from envs.view.playback import record_episodes, show_episodes
     from td3_robot import TD3
     from td3_robot.datasets import collect, save_dataset
@@ -70,8 +71,11 @@ def main(argv: list[str]) -> int:
         save_dataset(asked.dataset, data)
         print(f"{asked.transitions} transitions are in {asked.dataset}")
     if asked.swift:
-        print("playing in the browser; close its tab or press Ctrl-C to end")
-        show_episodes(evaluation.shown(), asked.seed, asked.episode)
+        print("in the browser; close its tab or press Ctrl-C to end")
+        if asked.episode is None:
+            lead(evaluation)
+        else:
+            show_episodes(evaluation.shown(), asked.seed, asked.episode)
     return 0
 
 

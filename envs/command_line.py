@@ -63,7 +63,7 @@ class EvaluateFlags:
         robustness: Measure success against latency, noise and servo lag too: 16 more evaluations; robots only.
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.
-        swift: Show the robot in the browser.
+        swift: Show the robot in the browser and lead it by hand: drag its goal; with episode, play that one.
         record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
         plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.

@@ -4,7 +4,10 @@ from envs.arm_env import ArmEnv
 from envs.options import EnvOptions
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
+from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
+from envs.tasks.task import Task
+from envs.world import Moment
 from td3_robot.vec_env import VecEnv
 
 
@@ -73,3 +76,17 @@ def of_config(
 
     named = {"vector": options.vector, "time_limit": options.time_limit}
     return make_gymnasium(options.env, num_envs, device, seed, **named)
+
+
+def beginning_with(
+    moment: Moment, row: int, env: ArmEnv, guard: bool, disturbances: Disturbances, task: Task | None = None
+) -> ArmEnv:
+    """An environment of one arm that is otherwise like another, all of whose episodes begin with the same moment.
+
+    Args:
+        moment, row: which of its arms.
+        env: what it is to be like.
+        guard, disturbances, task: as of `ArmEnv`, in place of the other's; None: its task.
+    """
+    named = {"episodes": OneEpisode(moment, row), "disturbances": disturbances}
+    return ArmEnv(env.robot, task or env.task, 1, str(env.device), 0, env.sparse, guard, **named)

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from envs.arm_env import ArmEnv
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation.metrics import capsules, measure
 from envs.evaluation.metrics import join as join_figures
@@ -13,10 +12,9 @@ from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import print_rows, table_rows
 from envs.options import DISTURBANCES, EnvOptions
-from envs.registry import of_config
+from envs.registry import beginning_with, of_config
 from envs.robots import Robot
 from envs.simulation.disturbances import Disturbances
-from envs.tasks.episodes import OneEpisode
 from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
 from td3_robot.evaluation import (
@@ -150,13 +148,13 @@ class Evaluation:
         none = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
         options = dataclasses.replace(self.options, **none | disturbances)
         other = Evaluation(options, episodes, self.seed, device=self.device, robot=self.env.robot)
-        for name in self._acting:
+        for name in self.acting:
             other.add(name, self.controllers[name].make, self.controllers[name].guard)
         return {name: other._statistics(one)["success_rate"] for name, one in other.controllers.items()}
 
     def shown(self) -> dict[str, tuple[Policy, Any]]:
         """What there is to see: all controllers but random actions, each as `alone`."""
-        return {name: self.alone(name) for name in self._acting}
+        return {name: self.alone(name) for name in self.acting}
 
     def alone(self, name: str) -> tuple[Policy, Any]:
         """A controller again, in an environment of its own with one arm: for the chosen episode, or for new ones."""
@@ -218,7 +216,7 @@ class Evaluation:
         return page(shown)
 
     @property
-    def _acting(self) -> list[str]:
+    def acting(self) -> list[str]:
         """The controllers that look before they act: all but random actions."""
         return [name for name in self.controllers if name.removesuffix(GUARDED) != RANDOM]
 
@@ -245,9 +243,7 @@ class Evaluation:
         many: Any = of_config(options, self._arms, self.device, self.seed)
         number, row = divmod(self.episode, self._arms)
         many.reset(round_seeds(many, self.episodes, self.seed)[number])
-        one, disturbances = OneEpisode(many.arrived, row), Disturbances(**options.disturbances)
-        named = {"episodes": one, "disturbances": disturbances}
-        return ArmEnv(many.robot, many.task, 1, self.device, 0, many.sparse, guard, **named)
+        return beginning_with(many.arrived, row, many, guard, Disturbances(**options.disturbances))
 
     def _statistics(self, controller: Controller) -> dict[str, Any]:
         """What every task has in common to measure, of one controller: quicker than all that `_play` does."""

@@ -156,3 +156,7 @@ class Task:
     def with_goal(self, moment: Moment, goal: Tensor) -> Moment:
         """The moment as it would have been with another goal (B, g)."""
         return replace(moment, scene={**moment.scene, "goal": goal})
+
+    def put_goal(self, moment: Moment, goal: Tensor) -> Moment:
+        """The moment in which somebody puts the goal elsewhere, (B, g), and the episode goes on."""
+        return self.with_goal(moment, goal)

@@ -150,6 +150,11 @@ class Track(Task):
         scene = {**moment.scene, "goal": goal, "error_sum": torch.zeros_like(goal[:, 0])}
         return replace(moment, scene=scene, steps=torch.full_like(moment.steps, self.settle_steps + 1))
 
+    def put_goal(self, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.put_goal`; the loop goes along."""
+        path = moment.scene["path"] + (goal - moment.scene["goal"])[:, None]
+        return replace(moment, scene={**moment.scene, "path": path, "goal": goal})
+
 
 def reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
     """The named terms whose sum is the reward.

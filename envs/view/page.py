@@ -7,34 +7,20 @@ from urllib.parse import unquote
 
 import swift
 
-# Added to Swift's page: a label is a line over the picture instead of a column that hides a fifth of it,
-# and the scene, which three.js announces to its developer tools, gets a bright backdrop that the ground
-# fades into and a lens less wide than Swift's 70 degrees.
-_THEME = b"""
-<style>
-.sidenav { background: none; height: auto; width: auto; max-width: none; padding: 0; left: 28px; top: 22px; }
-.sidenav .label-div { margin: 0; }
-.sidenav .label-div p { margin: 0; width: auto; white-space: pre; text-align: left; color: #26323d;
-  font: 500 20px/1.3 system-ui, sans-serif; }
-</style>
-<script>
-window.__THREE_DEVTOOLS__ = new EventTarget();
-window.__THREE_DEVTOOLS__.addEventListener("observe", ({ detail: scene }) => {
-  if (!scene.isScene) return;
-  window.swiftScene = scene;
-  queueMicrotask(() => {  // once Swift has filled it
-    scene.background.set(0xe9eef2);
-    scene.fog.color.set(0xe9eef2);
-    scene.fog.near = 2.5;
-    scene.fog.far = 7;
-    scene.children.find((child) => child.geometry?.type === "PlaneGeometry").material.color.set(0xbac4cd);
-  });
-  scene.onBeforeRender = (renderer, scene, camera) => {
-    if (camera.fov === 70) { camera.fov = 35; camera.updateProjectionMatrix(); }
-  };
-});
-</script>
-"""
+OWN = Path(__file__).with_name("page_files")  # what the page gets beside Swift's files, under /own
+
+# Ours come first: their script has to be there when Swift's looks for it.
+_HEAD = b"""<link rel="stylesheet" href="./own/view.css">
+<script type="module" src="./own/view.js"></script>
+</head>"""
+
+# The hooks for view.js: what is drawn with, messages of ours, and what the page tells beside its own controls.
+_MADE = b"= createScene();"
+_HOOK = b"= createScene();\nwindow.viewMade({ scene, camera, renderer, controls, ground });"
+_UNKNOWN = b"default:\n      console.error"
+_EXTRA = b"default:\n      if (!window.extraMessage(func, data)) console.error"
+_EVENTS = b"const changes = {};"
+_MORE_EVENTS = b"const changes = window.takeEvents();"
 
 # Swift's page finds the websocket's port in its own address; here the token that comes after it, too.
 _ADDRESS = b"`ws://localhost:${portFromLocation()}/`"
@@ -52,13 +38,18 @@ _SEE_THROUGH = b"""
     for (const one of [material ?? []].flat()) Object.assign(one, { transparent: true, opacity: part.opacity });
   });"""
 
+# A slider is told its value before its range, and so cuts it to the range that it had.
+_RANGE = b"this.slider.max = data.max;"
+_VALUE = b"\n    this.slider.value = data.value;"
+
 # Wavefront's line elements, left over from CAD: where there is one, three.js draws the whole object as lines.
 _OBJ_LINES = re.compile(rb"(?m)^l .*\n?")
 
 # File of Swift's page -> what is replaced in it, and by what.
 _CHANGES = {
-    "index.html": [(b"</head>", _THEME + b"</head>")],
-    "main.js": [(_ADDRESS, _WITH_TOKEN)],
+    "index.html": [(b"</head>", _HEAD)],
+    "main.js": [(_ADDRESS, _WITH_TOKEN), (_MADE, _HOOK), (_UNKNOWN, _EXTRA), (_EVENTS, _MORE_EVENTS)],
+    "ui.js": [(_RANGE, _RANGE + _VALUE)],
     "shapes.js": [(_SHARED_LOADER, _OWN_LOADER), (_ADDED, _ADDED + _SEE_THROUGH)],
 }
 
@@ -74,11 +65,11 @@ _REFERENCED_TYPES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tga", ".webp", "
 
 
 def page_files() -> dict[str, Path]:
-    """Swift's own page: URL path -> file. A link that leads out of the page's folder is left out."""
+    """Swift's page and what is ours in it: URL path -> file. A link that leads out of Swift's folder is left out."""
     root = (Path(swift.__file__).parent / "public").resolve()
     inside = [path for path in root.rglob("*") if path.is_file() and path.resolve().is_relative_to(root)]
     files = {f"/{path.relative_to(root).as_posix()}": path for path in inside}
-    return files | {"/": root / "index.html"}
+    return files | {"/": root / "index.html"} | {f"/own/{path.name}": path for path in OWN.iterdir()}
 
 
 def mesh_files(filename: str, color: int = 0x888888) -> dict[str, Path | bytes]:

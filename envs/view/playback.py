@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from envs.arm_env import ArmEnv
+from envs.tasks.task import Task
 from envs.view.live import SharedWeights
 from envs.view.recording import record
 from envs.view.scene import GHOST, Arm, Frame
@@ -115,10 +116,15 @@ def _episode(policy: Policy, env: ArmEnv, observation: Tensor, number: int) -> t
     return frames, observation
 
 
+def errors_told(task: Task, error: Tensor, measures: dict[str, Tensor]) -> str:
+    """The errors (1,) of one arm that its task wants to be zero, in words."""
+    also = [one for one in task.measures if one.reduction == "last" and one.of in measures]
+    ands = "".join(f" and {one.shown(measures[one.of].item()):.1f} {one.unit}" for one in also)
+    return f"error {1000 * error.item():.1f} mm{ands}"
+
+
 def _frame(env: ArmEnv, moment: Moment, number: int, error: Tensor, measures: dict[str, Tensor]) -> Frame:
     """What a moment looks like, with the errors that its task wants to be zero."""
-    text = f"episode {number}, error {1000 * error.item():.1f} mm"
-    also = [one for one in env.task.measures if one.reduction == "last" and one.of in measures]
-    text += "".join(f" and {one.shown(measures[one.of].item()):.1f} {one.unit}" for one in also)
+    text = f"episode {number}, {errors_told(env.task, error, measures)}"
     state, shapes = moment.state, tuple(env.task.shapes(env.world, moment))
     return Frame(state.q[0].cpu().numpy(), state.gripper.item(), text=text, dt=env.task.dt, shapes=shapes)

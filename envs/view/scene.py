@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import spatialgeometry as sg
 from spatialmath import SE3
+from spatialmath.base import r2q
 from swift import DirectionalLight, HemisphereLight, Label
 
 from envs.robots import Robot
 from envs.tasks.shapes import Shape
+from envs.view.handles import Handle
 from envs.view.server import LocalSwift
 from td3_robot.errors import ViewerError, need
 
@@ -33,6 +35,7 @@ class Frame(NamedTuple):
     dt: float = 0.05  # [s] until the next picture
     shapes: tuple[Shape, ...] = ()  # what is around the arm
     ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through
+    handles: tuple[Handle, ...] = ()  # of what can be moved by hand
 
 
 class Drawing:
@@ -61,6 +64,7 @@ class Drawing:
         swift.set_camera_pose(look_at + np.array([0.97, -1.33, 0.51]) * reach, look_at)
         self._label: Any = swift.add_ui(Label())
         self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
+        self._offered: list[dict] = []
         self._shapes: list[tuple[tuple, sg.Shape]] = []  # what each thing around the arm looks like, and the thing
 
     def draw(self, frame: Frame) -> None:
@@ -70,8 +74,21 @@ class Drawing:
         for drawn, arm in zip(self._arms, (Arm(frame.q, frame.gripper), *frame.ghosts)):
             drawn.place(arm)
         self._place(frame.shapes)
+        self._offer(frame.handles)
         self._label.label = html.escape(frame.text)
         self._swift.step(frame.dt)
+
+    def _offer(self, handles: Sequence[Handle]) -> None:
+        """Tell the page what can be moved, where it has changed."""
+        told = []
+        for name, T_bh, size, turns in handles:
+            T = self._robot.rtb.base.A @ T_bh
+            told.append(
+                {"name": name, "t": T[:3, 3].tolist(), "q": quaternion(T).tolist(), "size": size, "turns": turns}
+            )
+        if told != self._offered:
+            self._swift.offer(told)
+            self._offered = told
 
     def _place(self, shapes: Sequence[Shape]) -> None:
         """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone is removed."""
@@ -112,6 +129,11 @@ class _DrawnArm:
         for drawn in self._rtb.grippers if self._hand else ():
             drawn.q = need(self._hand).model_q(drawn, float(self._at.gripper))
         return self._rtb.fkine_geometry(self._at.q)
+
+
+def quaternion(T: np.ndarray) -> np.ndarray:
+    """(4,) x, y, z, w, as three.js has it, of a pose (4, 4)."""
+    return r2q(T[:3, :3], order="xyzs")
 
 
 def _drawable(shape: Shape, pose: SE3) -> sg.Shape:

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Empty, Queue
 from socketserver import ThreadingTCPServer
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 import swift
@@ -182,8 +182,17 @@ class PageServers:
         self._http.server_close()
 
 
+class Panel(Protocol):
+    """Controls of ours in the page."""
+
+    def attach(self, swift: "LocalSwift") -> None:
+        """Put them there."""
+
+
 class LocalSwift(swift.Swift):
     """Swift behind `PageServers`; the page can be opened from `url` as soon as this exists."""
+
+    on_moved: Callable[[Any, Any, Any], None] = staticmethod(lambda name, position, turned: None)
 
     def __init__(self):
         super().__init__()
@@ -207,12 +216,15 @@ class LocalSwift(swift.Swift):
             return False
         return True
 
-    def launch(self, realtime: bool) -> None:
-        """Set up the connected page: `step` keeps to real time, or draws each call without waiting."""
+    def launch(self, realtime: bool, panel: Panel | None = None) -> None:
+        """Set up the connected page: `step` keeps to real time, or draws each call without waiting.
+
+        A panel takes the place of Swift's own controls.
+        """
         self.realtime_speed = 1.0 if realtime else None
         self.rate = 60 if realtime else 1_000_000  # without real time, Swift drops calls that come faster
         self.last_time = time.time()  # real time counts from here
-        self._add_controls()
+        panel.attach(self) if panel else self._add_controls()
         self._send_socket("axes", False, expected=False)  # five metres long, through the whole picture
         self._send_socket("browser_timeout", 5, expected=False)
 
@@ -232,8 +244,19 @@ class LocalSwift(swift.Swift):
             raise ViewerError(_NOT_SWIFT)
         return answer
 
+    def pace(self, speed: float | None) -> None:
+        """Let `step` keep to a multiple of real time, or to none."""
+        self._skipped, self.realtime_speed = 1, speed
+
+    def offer(self, handles: list[dict]) -> None:
+        """Let the page drag these; where to, `on_moved` is told. See page_files/gizmo.js."""
+        self._send_socket("handles", handles, expected=False)
+
     def process_events(self, events: dict) -> None:
-        """What was clicked in the page. Raises ViewerError where there is no such thing to click."""
+        """What was clicked and dragged in the page. Raises ViewerError where there is no such thing to click."""
+        moved = events.pop("moved", None)
+        if isinstance(moved, dict):
+            self.on_moved(moved.get("name"), moved.get("t"), moved.get("q"))
         try:
             super().process_events(events)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):

@@ -15,7 +15,7 @@ import numpy as np
 from envs.robots import Robot
 from envs.view.browser import HOW_TO_INSTALL, find_browser
 from envs.view.scene import Drawing, Frame
-from envs.view.server import LocalSwift
+from envs.view.server import LocalSwift, Panel
 from td3_robot.errors import ConfigError, ViewerError
 
 _PAGE_TIMEOUT = 30.0  # [s] from starting a browser to its page being up; a cold start on a slow disk takes long
@@ -28,6 +28,7 @@ class SwiftViewer:
         robot: what to show.
         open_browser: open the page in this machine's browser and wait for it. If False, open `url`
             yourself; the first `show` waits for that.
+        panel: controls to put beside the picture, in place of Swift's own.
         realtime: `show` takes at least `dt` of wall time. If False it returns as soon as the page has it.
 
     Attributes:
@@ -38,9 +39,9 @@ class SwiftViewer:
         ViewerError: there is no browser or display, or the page did not come up.
     """
 
-    def __init__(self, robot: Robot, open_browser: bool = True, realtime: bool = True):
+    def __init__(self, robot: Robot, open_browser: bool = True, realtime: bool = True, panel: Panel | None = None):
         command = find_browser() if open_browser else None  # before anything is started
-        self._robot, self._realtime = robot, realtime
+        self._robot, self._realtime, self._panel = robot, realtime, panel
         self._swift = LocalSwift()
         self.url, self.addresses = self._swift.url, self._swift.addresses
         self._drawing: Drawing | None = None  # once the page is connected
@@ -137,7 +138,7 @@ class SwiftViewer:
                 raise ViewerError(f"{ended}: {last}")
             if time.monotonic() > give_up:
                 raise ViewerError(f"no browser showed {self.url} within {_PAGE_TIMEOUT:.0f} s")
-        self._swift.launch(realtime=self._realtime)
+        self._swift.launch(self._realtime, self._panel)
 
 
 def _start(command: list[str], url: str, complaints) -> subprocess.Popen:

@@ -1,0 +1,157 @@
+"""An arm that is led by hand, without drawing it."""
+
+import numpy as np
+import pytest
+import torch
+
+from envs.controllers import make_baseline
+from envs.evaluation import Evaluation
+from envs.options import EnvOptions
+from envs.view.control import Control
+from envs.view.handles import handles, put
+from td3_robot.errors import ConfigError
+
+
+def control(task: str = "reach", name: str = "rrmc", **options) -> Control:
+    evaluation = Evaluation(EnvOptions(task=task, **options), episodes=1)
+    evaluation.add("policy", lambda env: make_baseline(name, env))
+    return Control(evaluation)
+
+
+def pose(x: float, y: float, z: float) -> np.ndarray:
+    T = np.eye(4)
+    T[:3, 3] = x, y, z
+    return T
+
+
+def tcp(led: Control) -> np.ndarray:
+    return led.robot.rtb.fkine(led.frame.q).t
+
+
+def steps(led: Control, count: int) -> None:
+    for _ in range(count):
+        led.step()
+
+
+def test_the_arm_follows_its_goal_without_end_and_each_wish_does_what_it_says():
+    led = control()
+    for x, y in ((0.5, 0.2), (0.4, -0.3)):  # for longer than an episode takes
+        led.put("goal", pose(x, y, 0.4))
+        steps(led, 70)
+        assert np.linalg.norm(tcp(led) - (x, y, 0.4)) < 0.01
+        assert "success" in led.frame.text and "3.50 s, at the goal after" in led.frame.text
+    led.paused, still = True, led.frame.q
+    steps(led, 3)
+    np.testing.assert_array_equal(led.frame.q, still)
+    led.step_once()
+    assert "paused" in led.frame.text
+    led.paused, before = False, led.goal
+    led.new_goal()
+    assert np.abs(led.goal - before).max() > 1e-3 and np.abs(led.frame.q - still).max() < 0.05
+    goal = led.goal
+    led.reset()
+    assert np.abs(led.frame.q - led.robot.home).max() <= 0.3 + 1e-6
+    np.testing.assert_array_equal(led.goal, goal)
+    start = led.frame.q
+    led.new_episode()
+    assert np.abs(led.frame.q - start).max() > 1e-3 and np.abs(led.goal - goal).max() > 1e-3
+
+
+def test_another_controller_takes_the_arm_over_and_a_ghost_begins_where_it_is():
+    led = control(name="neo")
+    steps(led, 5)
+    there = led.frame.q
+    led.choose("rrmc")
+    led.compare("policy")
+    np.testing.assert_array_equal(led.frame.q, there)
+    (ghost,) = led.frame.ghosts
+    np.testing.assert_array_equal(ghost.q, there)
+    led.put("goal", pose(0.5, 0.0, 0.5))
+    steps(led, 60)
+    for q in (led.frame.q, led.frame.ghosts[0].q):  # one goal for both
+        assert np.linalg.norm(led.robot.rtb.fkine(q).t - (0.5, 0.0, 0.5)) < 0.01
+    led.compare(None)
+    assert led.frame.ghosts == ()
+
+
+def test_guard_and_latency_are_exchanged_while_the_arm_goes_on():
+    led = control()
+    led.put("goal", pose(0.5, 0.2, 0.05))
+    led.disturb(guard=True, latency=0.1)
+    assert led.options.guard and led.options.latency == 0.1
+    before = led.frame.q
+    steps(led, 2)
+    np.testing.assert_array_equal(led.frame.q, before)  # nothing has arrived yet
+    steps(led, 70)
+    assert np.linalg.norm(tcp(led) - (0.5, 0.2, 0.05)) < 0.01
+    with pytest.raises(ConfigError, match="latency"):
+        led.disturb(latency=9.0)
+    assert led.options.latency == 0.1
+    steps(led, 1)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "names"),
+    [
+        ("reach_pose", "rrmc", ["goal"]),
+        ("track", "rrmc", ["goal"]),
+        ("reach_avoid", "reactive", ["goal", "sphere", "box"]),
+        ("pick_place", "pick", ["goal", "cube"]),
+    ],
+)
+def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
+    led = control(task, name)
+    steps(led, 2)
+    offered = {one.name.split()[0]: one for one in led.frame.handles}
+    assert set(offered) <= set(names) and "goal" in offered
+    for one in offered.values():
+        T = one.T_bh.copy()
+        T[:3, 3] = 0.9 * T[:3, 3] + 0.1 * led.workspace.mean(0)
+        led.put(one.name, T)
+        (now,) = (other for other in led.frame.handles if other.name == one.name)
+        wanted = T[:3, 3] if one.name != "cube" else (*T[:2, 3], led.task.cube_side / 2)
+        np.testing.assert_allclose(
+            now.T_bh[:3, 3], np.clip(wanted, *led.workspace) if one.name != "cube" else wanted, atol=1e-6
+        )
+        if one.turns:
+            np.testing.assert_allclose(now.T_bh[:3, :3], T[:3, :3], atol=1e-5)
+    steps(led, 2)
+    led.put("nothing of the kind", np.eye(4))
+
+
+def test_nothing_is_put_outside_the_workspace():
+    led = control()
+    led.put("goal", pose(9.0, -9.0, 0.3))
+    np.testing.assert_allclose(led.goal, [led.workspace[1, 0], led.workspace[0, 1], 0.3], atol=1e-6)
+
+
+def test_an_obstacle_in_the_arm_is_a_contact_and_the_arm_is_still_there():
+    led = control("reach_avoid", "reactive")
+    ball = next(one for one in led.frame.handles if one.name != "goal")
+    T = pose(*led.robot.rtb.fkine(led.frame.q).t)
+    led.put(ball.name, T)
+    before = led.frame.q
+    led.step()
+    assert "contact" in led.frame.text
+    assert np.abs(led.frame.q - before).max() < 0.2  # no new episode
+
+
+def test_a_loop_goes_along_with_its_goal_and_a_new_goal_is_a_new_loop():
+    led = control("track")
+    steps(led, 5)
+    before, goal = led.frame.shapes[1].points, led.goal
+    led.put("goal", pose(*(goal + [0.02, 0.0, -0.01])))
+    moved = np.array(led.frame.shapes[1].points) - before
+    np.testing.assert_allclose(moved, np.broadcast_to(led.goal - goal, moved.shape), atol=1e-6)
+    led.new_goal()
+    assert len(led.frame.shapes[1].points) == len(before) and led.frame.shapes[1].points != before
+
+
+def test_a_held_cube_is_no_handle():
+    led = control("pick_place", "pick")
+    moment = led._begun
+    held = torch.ones_like(moment.scene["held"])
+    moment.scene["held"] = held
+    assert [one.name for one in handles(led.task, moment)] == ["goal"]
+    moved = put(led.task, led._scenes.world, moment, "goal", pose(0.5, 0.0, 0.3))
+    np.testing.assert_allclose(moved.scene["goal"][0], [0.5, 0.0, 0.3])
