@@ -2,12 +2,13 @@
 
 import datetime
 import shlex
+from pathlib import Path
 
 from envs.command_line import EvaluateFlags, check_shown, import_plugins, listing, with_asked
 from envs.options import DISTURBANCES, EnvOptions
 from envs.view.browser import find_browser
 from td3_robot.arguments import config_of, parse_evaluate
-from td3_robot.cli import cli
+from td3_robot.cli import cli, warn
 from td3_robot.errors import need
 from td3_robot.files import check_folder, check_writable, write_text
 
@@ -20,12 +21,15 @@ def main(argv: list[str]) -> int:
         print("\n".join(listing(asked.list)))
         return 0
     checkpoint = need(asked.checkpoint)
+    if asked.verify:
+        return _verify(checkpoint, asked.env)
     config, options = config_of(checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
     _check(asked, options)
     options = with_asked(options, asked)
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
+    from envs.constants import constants_of
     from envs.evaluation import Evaluation
     from envs.view.panel import lead
     from envs.view.playback import record_episodes, show_episodes
@@ -33,12 +37,14 @@ def main(argv: list[str]) -> int:
     from td3_robot.datasets import collect, save_dataset
     from td3_robot.memory import keep_freed_memory
     from td3_robot.plots import plot_rollout
-    from td3_robot.provenance import code
+    from td3_robot.provenance import code, other_constants
     from td3_robot.tracking import read_curve, write_json
 
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     evaluation = Evaluation(options, asked.count, asked.seed, asked.episode, asked.device)
+    others = other_constants(checkpoint, constants_of(evaluation.env))
+    warn(others)
     agent = TD3.from_checkpoint(checkpoint, asked.device)
     agent.require(evaluation.env.o_dim, evaluation.env.a_dim, f"checkpoint {str(checkpoint)!r}")
     evaluation.add("policy", lambda env: agent.select_action)
@@ -50,7 +56,7 @@ def main(argv: list[str]) -> int:
     evaluation.play(keep=asked.report is not None)
     if asked.robustness:
         evaluation.play_robustness(asked.count_disturbed)
-    about = {"checkpoint": str(asked.checkpoint)}
+    about = {"checkpoint": str(asked.checkpoint)} | ({"warning": others} if others else {})
     if asked.json:  # before the table, whose reader may have left
         write_json(asked.json, about | evaluation.results())
     if asked.report:
@@ -77,6 +83,22 @@ def main(argv: list[str]) -> int:
         else:
             show_episodes(evaluation.shown(), asked.seed, asked.episode)
     return 0
+
+
+def _verify(checkpoint: Path, env: str | None) -> int:
+    """Look at everything in the folder."""
+    import envs
+    from envs.constants import constants_of
+    from td3_robot.verify import WRONG, print_findings, verify
+
+    def environment():
+        _, options = config_of(checkpoint, EnvOptions, {"env": env} if env else {})
+        made = envs.of_config(options)
+        return made.o_dim, made.a_dim, constants_of(made)
+
+    findings = verify(checkpoint, environment)
+    print_findings(checkpoint, findings)
+    return 2 if any(finding.state == WRONG for finding in findings) else 0
 
 
 def _check(asked: EvaluateFlags, options: EnvOptions) -> None:

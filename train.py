@@ -21,7 +21,7 @@ from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import find_browser  # noqa: E402
 from td3_robot.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, held, load, next_run, run_name  # noqa: E402
-from td3_robot.cli import STOPPED, UNWRITTEN, cli, say  # noqa: E402
+from td3_robot.cli import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
 
 
@@ -42,6 +42,7 @@ def main(argv: list[str]) -> int:
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     import envs
+    from envs.constants import constants_of
     from envs.controllers.teachers import make_teacher
     from td3_robot import TD3
     from td3_robot.callbacks import StopAt, make_callbacks
@@ -50,6 +51,7 @@ def main(argv: list[str]) -> int:
     from td3_robot.memory import keep_freed_memory, require_memory
     from td3_robot.mlflow_log import MLflowLog, open_store
     from td3_robot.offline import Dataset
+    from td3_robot.provenance import told, write_provenance
     from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve
     from td3_robot.trainer import Trainer
 
@@ -94,6 +96,7 @@ def main(argv: list[str]) -> int:
             callbacks.append(StopAt(flags.stop_at, trainer.steps, config.steps))
         cleanup.enter_context(stopping(trainer.stop))  # from here on there is something to resume
         save_config(config, folder / "config.yaml", options)
+        warn(told(write_provenance(folder, "train.py", argv, constants_of(env))))
         trackers = trainer.trackers
         trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
         if config.mlflow:

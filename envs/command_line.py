@@ -7,7 +7,7 @@ import dataclasses
 import importlib
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from envs.options import DISTURBANCES, EnvOptions
@@ -44,6 +44,8 @@ class EvaluateFlags:
 
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
+        verify: Measure nothing; check everything in the folder, print a table, and end with exit code 2 where something
+            is wrong.
         env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a module is never taken
             from the checkpoint itself.
         guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
@@ -75,6 +77,7 @@ class EvaluateFlags:
     """
 
     checkpoint: Path | None = None
+    verify: bool = False
     env: str | None = None
     guard: bool | None = None
     latency: float | None = None
@@ -106,9 +109,17 @@ class EvaluateFlags:
         for name in ("transitions", "dataset_noise"):
             if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")
+        if self.verify:
+            self._check_verify()
         outputs = [path for name in ("json", "report", "record", "plot", "dataset") if (path := getattr(self, name))]
         if len({path.absolute() for path in outputs}) < len(outputs):
             raise ConfigError(f"two outputs have one name: {', '.join(map(str, outputs))}")
+
+    def _check_verify(self) -> None:
+        """Refuse what a verification would not do."""
+        for item in fields(self):
+            if item.name not in ("checkpoint", "verify", "env", "plugins") and getattr(self, item.name) != item.default:
+                raise ConfigError(f"verify and {item.name} exclude each other: verify measures nothing")
 
     @property
     def count(self) -> int:

@@ -32,8 +32,7 @@ def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
         pass
     except OSError as error:
         code = code or UNWRITTEN
-        with contextlib.suppress(OSError):  # stderr may be as full
-            print(f"warning: the output cannot be written ({error.strerror})", file=sys.stderr)
+        warn(f"the output cannot be written ({error.strerror})")
     with contextlib.suppress(OSError):
         sys.stderr.flush()
     os._exit(code)
@@ -43,6 +42,13 @@ def say(text: str) -> None:
     """Print a line to whoever reads along; where that cannot be written, `cli` says so at the end."""
     with contextlib.suppress(OSError):
         print(text, flush=True)
+
+
+def warn(text: str | None) -> None:
+    """Print a warning on stderr, if there is one."""
+    if text:
+        with contextlib.suppress(OSError):
+            print(f"warning: {text}", file=sys.stderr)
 
 
 def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:

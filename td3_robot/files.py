@@ -54,10 +54,17 @@ def _beside(path: Path) -> Iterator[Path]:
     new = path.parent / f".{os.getpid()}-{path.name}"
     try:
         yield new
+        _bring_down(new)
         os.replace(new, path)
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
+
+
+def _bring_down(path: Path) -> None:
+    """Have a file on the disk before its name is, so that it is not empty after a power cut."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+from td3_robot.errors import CheckpointError
 from td3_robot.tracking import write_json
 
 SUMMARY_NAME = "summary.json"
@@ -13,10 +15,31 @@ def write_summary(folder: Path, outcome: dict[str, object]) -> None:
     write_json(folder / SUMMARY_NAME, outcome)
 
 
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """The summary in a run folder; None where there is none.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    path = folder / SUMMARY_NAME
+    try:
+        told = json.loads(path.read_bytes()) if path.is_file() else None
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{str(path)!r} is damaged: it is no JSON") from error
+    if told is not None and not isinstance(told, dict):
+        raise CheckpointError(f"{str(path)!r} is damaged: it is a {type(told).__name__}")
+    return told
+
+
 def is_summarised(folder: Path, env_steps: int, gradient_steps: int) -> bool:
     """Whether the summary in a run folder says that the run has finished, and that it did so at these counts."""
     try:
-        told = json.loads((folder / SUMMARY_NAME).read_text(encoding="utf-8"))
-        return bool(told["finished"]) and (told["env_steps"], told["gradient_steps"]) == (env_steps, gradient_steps)
-    except (OSError, ValueError, LookupError, TypeError):
+        told = read_summary(folder) or {}
+    except CheckpointError:
         return False
+    return told.get("finished") is True and (told.get("env_steps"), told.get("gradient_steps")) == (
+        env_steps,
+        gradient_steps,
+    )

@@ -70,6 +70,7 @@ class CsvLog:
             try:
                 file.write(heading + _line([metrics.get(name, math.nan) for name in names]))
                 file.flush()
+                os.fsync(file.fileno())
             except OSError:  # as on a full disk: rows are whole or not there
                 os.truncate(self._path, size)
                 raise

@@ -143,6 +143,7 @@ FLOORS = (  # of envs, from the ground up: a room imports from itself and from f
         "world",
         "controllers",
         "tasks",
+        "constants",
         "arm_env",
     ),
     *("registry", "evaluation", "view", "gymnasium_ids", "command_line"),

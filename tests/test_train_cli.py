@@ -81,6 +81,7 @@ def test_the_run_goes_to_the_next_free_number_and_holds_all_it_should(trained):
     assert {path.name for path in runs.iterdir()} == {"run3", "run4"}
     files = {path.name for path in (runs / "run4").iterdir()}
     others = {"last", "tensorboard", "config.yaml", "metrics.csv", "summary.json", "learning_curve.png"}
+    others |= {"provenance.json"}
     assert files == {*NETWORKS, checkpoint.ABOUT, *checkpoint.REQUIRED, *others}
     last = {path.name for path in (runs / "run4" / "last").iterdir()}
     assert last == {*checkpoint.NAMES, checkpoint.ABOUT} - {"normalizer"}

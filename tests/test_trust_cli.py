@@ -1,5 +1,6 @@
 """A checkpoint of a stranger, as the scripts meet it: nothing of it runs, and what is wrong is one line."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,11 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
+import envs
+from envs.constants import constants_of
 from envs.options import EnvOptions
 from td3_robot import TD3, Batch
 from td3_robot.arguments import save_config
 from td3_robot.checkpoint import ABOUT, held
 from td3_robot.config import Config, TD3Config
+from td3_robot.provenance import write_provenance
 
 ROOT = Path(__file__).resolve().parent.parent
 PAYLOAD = """
@@ -100,3 +104,30 @@ def test_two_processes_do_not_train_one_run(damaged):
         code, error = script(damaged, "train", "--resume", "run1")
     assert code == 2 and error.count("\n") == 1
     assert error.startswith(f"error: run 'run1' is being trained by 'process {os.getpid()} on ")
+
+
+def test_a_whole_checkpoint_is_verified_in_one_table_and_a_damaged_one_refused(damaged, in_process):
+    code, out, err = in_process(damaged, "evaluate", "--checkpoint", "run1", "--verify")
+    assert (code, err) == (0, "") and "checkpoints/run1" in out and " wrong " not in out
+    rewrite(damaged / "checkpoints/run1/Q2", lambda state: state["layers.0.weight"].fill_(torch.nan))
+    code, out, err = in_process(damaged, "evaluate", "--checkpoint", "run1", "--verify")
+    assert (code, err) == (2, "") and " wrong " in out and "Q2" in out
+
+
+def test_a_verification_measures_nothing(damaged, in_process):
+    code, _, err = in_process(damaged, "evaluate", "--checkpoint", "run1", "--verify", "--json", "out.json")
+    assert (code, err) == (2, "error: verify and json exclude each other: verify measures nothing\n")
+
+
+def test_a_policy_that_was_trained_with_other_constants_says_so(tmp_path, in_process):
+    shutil.copytree(ROOT / "checkpoints/run1", tmp_path / "checkpoints/old")
+    env = envs.make("panda", "reach")
+    then = constants_of(env)
+    then["task"] |= {"tolerance": 0.123}
+    (tmp_path / "checkpoints/old/provenance.json").unlink(missing_ok=True)
+    write_provenance(tmp_path / "checkpoints/old", "train.py", [], then)
+    line = ("evaluate", "--checkpoint", "old", "--episodes", "2", "--json", "out.json", "--baseline=")
+    code, _, err = in_process(tmp_path, *line)
+    warning = f"it was trained with other constants: task.tolerance was 0.123 and is {env.task.tolerance}"
+    assert (code, err) == (0, f"warning: {warning}\n")
+    assert json.loads((tmp_path / "out.json").read_text())["warning"] == warning

@@ -1,0 +1,31 @@
+"""The constants of an environment: all that its files say of task, robot and capsules."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import envs
+from envs.collision.files import CAPSULES
+from envs.constants import constants_of
+from envs.values import CONFIGS, read_values
+
+
+def test_they_are_those_of_the_files_and_fit_into_json():
+    found = constants_of(envs.make("ur5e", "reach"))
+    task, robot = (read_values(CONFIGS / path) for path in ("tasks/reach.yaml", "robots/ur5e.yaml"))
+    assert found["task"] == task
+    assert all(found["robot"][name] == robot[name] for name in ("home", "qlim", "qdlim", "qddlim", "workspace"))
+    sums = {name: hashlib.sha256((CAPSULES / name).read_bytes()).hexdigest() for name in found["files"]}
+    assert found["files"] == sums and set(sums) == {"ur5e.yaml", "robotiq_2f_85.yaml"}
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_robot_given_by_its_file_has_that_among_them(tmp_path):
+    arm = Path(__file__).parent / "data" / "gantry.urdf"
+    (tmp_path / "arm.urdf").write_bytes(arm.read_bytes())
+    found = constants_of(envs.make(str(tmp_path / "arm.urdf"), "reach"))
+    assert found["files"] == {"arm.urdf": hashlib.sha256(arm.read_bytes()).hexdigest()}
+
+
+def test_an_environment_of_others_has_none():
+    assert constants_of(object()) == {}
