@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envs.command_line import EvaluateFlags, check_shown, import_plugins, listing, with_asked
 from envs.options import DISTURBANCES, EnvOptions
-from envs.view.browser import find_browser
+from envs.view.browser import have_browser
 from td3_robot.arguments import config_of, parse_evaluate
 from td3_robot.cli import cli, warn
 from td3_robot.errors import need
@@ -25,6 +25,7 @@ def main(argv: list[str]) -> int:
         return _verify(checkpoint, asked.env)
     config, options = config_of(checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
     _check(asked, options)
+    opened = {"open_browser": asked.swift and not asked.no_browser and have_browser(), "port": asked.port}
     options = with_asked(options, asked)
 
     import torch  # after parsing, so that a mistyped flag is answered at once
@@ -77,11 +78,11 @@ def main(argv: list[str]) -> int:
         save_dataset(asked.dataset, data)
         print(f"{asked.transitions} transitions are in {asked.dataset}")
     if asked.swift:
-        print("in the browser; close its tab or press Ctrl-C to end")
+        print("close the page or press Ctrl-C to end", flush=True)
         if asked.episode is None:
-            lead(evaluation)
+            lead(evaluation, **opened)
         else:
-            show_episodes(evaluation.shown(), asked.seed, asked.episode)
+            show_episodes(evaluation.shown(), asked.seed, asked.episode, **opened)
     return 0
 
 
@@ -107,8 +108,6 @@ def _check(asked: EvaluateFlags, options: EnvOptions) -> None:
         check_writable(path, suffix)
     check_folder(asked.report)
     check_shown(asked, options)
-    if asked.swift:
-        find_browser()  # where there is none, say so at once
 
 
 def _replay(asked: EvaluateFlags, episode: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any, cast  # noqa: E402
 
 from envs.command_line import TrainFlags, check_shown, import_plugins, listing, one_arm  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
-from envs.view.browser import find_browser  # noqa: E402
+from envs.view.browser import have_browser, how_to_open  # noqa: E402
 from td3_robot.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import RUNS, claim_run, held, load, next_run, run_name  # noqa: E402
 from td3_robot.cli import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
@@ -36,8 +36,7 @@ def main(argv: list[str]) -> int:
     check_shown(flags, options)
     if config.seeds:
         return _train_seeds(argv, arguments)
-    if flags.swift:
-        find_browser()  # where there is none, say so at once
+    in_browser = flags.swift and not flags.no_browser and have_browser()
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
@@ -77,7 +76,7 @@ def main(argv: list[str]) -> int:
         display = Display(config.steps)
         callbacks = [display, *make_callbacks(config)]
         if flags.swift:  # before the run folder is made: where there is no browser, nothing else happens
-            callbacks.append(_live_view(flags.plugins, options, config.seed, agent.policy, cleanup))
+            callbacks.append(_live_view(flags, options, config.seed, agent.policy, cleanup, in_browser))
         folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
         cleanup.callback(_remove_if_empty, folder)
         cleanup.enter_context(held(folder))
@@ -134,7 +133,7 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _live_view(plugins, options: EnvOptions, seed: int, policy, cleanup: contextlib.ExitStack):
+def _live_view(flags: TrainFlags, options: EnvOptions, seed: int, policy, cleanup, in_browser: bool):
     """Open the browser view; returns the callback that feeds it."""
     import envs
     from envs.view.live import LiveView
@@ -147,9 +146,10 @@ def _live_view(plugins, options: EnvOptions, seed: int, policy, cleanup: context
 
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
-    make_env = functools.partial(one_arm, plugins, options, seed)
+    make_env = functools.partial(one_arm, flags.plugins, options, seed)
     episodes = functools.partial(live_episodes, cast(Any, make_env), seed, shown)
-    view = cleanup.enter_context(LiveView(make_robot, episodes, policy))
+    opened = {} if in_browser else {"on_url": lambda url: say(how_to_open(url))}
+    view = cleanup.enter_context(LiveView(make_robot, episodes, policy, in_browser, port=flags.port, **opened))
     return Publish()
 
 

@@ -14,6 +14,7 @@ from envs.options import DISTURBANCES, EnvOptions
 from envs.values import CONFIGS
 from td3_robot.errors import ConfigError
 
+_PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
 _SHOWS_ARMS = ("swift", "record", "report", "robustness", "episode", "guard", *DISTURBANCES)
@@ -25,6 +26,8 @@ class TrainFlags:
 
     Attributes:
         swift: Show the robot in the browser while it learns.
+        no_browser: Open no browser for swift: only serve the page and print its address, as without a desktop.
+        port: To serve swift's page on, on this machine alone; 0 takes a free one.
         list: Print the robots, tasks, grippers or baselines that there are, and end.
         plugins: Modules to import first, separated by commas, as they register tasks of one's own; they are looked for
             on PYTHONPATH, and no checkpoint names any.
@@ -33,9 +36,14 @@ class TrainFlags:
     """
 
     swift: bool = False
+    no_browser: bool = False
+    port: int = field(default=0, metadata=_PORT)
     list: str | None = field(default=None, metadata=_LISTS)
     plugins: tuple[str, ...] = ()
     stop_at: int | None = field(default=None, metadata={"range": (1, 10**15, "no run is longer")})
+
+    def __post_init__(self):
+        _check_page(self)
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,8 @@ class EvaluateFlags:
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.
         swift: Show the robot in the browser and lead it by hand: drag its goal; with episode, play that one.
+        no_browser: Open no browser for swift: only serve the page and print its address, as without a desktop.
+        port: To serve swift's page on, on this machine alone; 0 takes a free one.
         record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
         plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
@@ -93,6 +103,8 @@ class EvaluateFlags:
     robustness: bool = False
     episode: int | None = field(default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes")})
     swift: bool = False
+    no_browser: bool = False
+    port: int = field(default=0, metadata=_PORT)
     record: Path | None = None
     plot: Path | None = None
     dataset: Path | None = None
@@ -106,6 +118,7 @@ class EvaluateFlags:
             raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
         if self.episode is not None:
             self._check_episode(self.episode)
+        _check_page(self)
         for name in ("transitions", "dataset_noise"):
             if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")
@@ -138,6 +151,13 @@ class EvaluateFlags:
         for name in ("report", "robustness", "dataset"):
             if getattr(self, name):
                 raise ConfigError(f"episode and {name} exclude each other: {name} is about all episodes")
+
+
+def _check_page(flags: TrainFlags | EvaluateFlags) -> None:
+    """Refuse what is about a page that is not asked for."""
+    for name in ("no_browser", "port"):
+        if getattr(flags, name) and not flags.swift:
+            raise ConfigError(f"{name} has no effect without swift")
 
 
 def import_plugins(names: Iterable[str]) -> None:

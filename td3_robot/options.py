@@ -75,8 +75,8 @@ class Schema:
                 self.show_help({})
                 raise SystemExit(0)
             flag, equals, text = word.partition("=")
-            option = flag.removeprefix("--")
-            if option == flag:
+            option = flag.removeprefix("--").replace("-", "_")  # --no-browser is --no_browser
+            if not flag.startswith("--"):
                 raise ConfigError(f"cannot place {word!r}: options are written --name value")
             if option not in self.options:
                 raise _unknown(option, self.options)

@@ -179,7 +179,9 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, in_process, arguments, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--swift", "no display to open "),
+        ("--no-browser", "no_browser has no effect without swift"),
+        ("--port 5000", "port has no effect without swift"),
+        ("--port 70000 --swift", "port must be in [0, 65_535], got 70000"),
         ("--record out.avi", "unknown recording format '.avi'; valid choices: .gif, .mp4, .png"),
         ("--record no/out.gif", "cannot record to 'no/out.gif': folder 'no' does not exist"),
         ("--plot rollout.svg", "cannot write 'rollout.svg': it must be a file named *.png"),
@@ -296,7 +298,7 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
     assert [out["episode"] for out in every] == list(range(10)) and "episode" not in together
     for pick in (lambda out: out, lambda out: out["baselines"]["rrmc"]):
         errors = [pick(out)["final_position_error_m"]["median"] for out in every]
-        assert len(set(errors)) == 10
+        assert len(set(errors)) > 5  # other episodes; those that end within rounding may agree
         assert torch.tensor(errors).double().quantile(0.5) == pytest.approx(
             pick(together)["final_position_error_m"]["median"], abs=1e-4
         )
@@ -308,6 +310,10 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         goals = {name: env.goal.clone() for name, (_, env) in controllers.items()}
         shown.update(goals=goals, number=number)
 
+    opened = []
+    monkeypatch.setattr("envs.view.panel.lead", lambda evaluation, **how: opened.append(how))
+    assert evaluate.main([*line, "--swift", "--no-browser", "--port", "4321"]) == 0
+    assert opened == [{"open_browser": False, "port": 4321}]
     monkeypatch.setattr("envs.view.playback.record_episodes", spy)
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
     assert "panda reach, episode 6, seed 3" in capsys.readouterr().out

@@ -5,6 +5,7 @@ viewer's process loads the newest weights, steps its arm in real time and draws 
 is closed and when the learner is gone, however that ended.
 """
 
+import math
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.multiprocessing
@@ -75,8 +77,10 @@ class LiveView:
             control step, without end, and loads newer weights when it likes (`version`, `snapshot`).
             Must be picklable: a module-level function, or functools.partial of one.
         policy: what to show first; `publish` takes its successors.
-        open_browser: as for SwiftViewer; if False, `on_url` is called with the address to open.
+        open_browser: open the page and wait for it. If False, `on_url` is called with the address to open, now or
+            later; the learner does not wait for that.
         on_url: takes the page's address as soon as it is known.
+        port: to serve the page on; 0 takes a free one.
 
     Raises:
         ViewerError: the page cannot be shown on this machine.
@@ -89,6 +93,7 @@ class LiveView:
         policy: nn.Module,
         open_browser: bool = True,
         on_url: Callable[[str], None] = lambda url: None,
+        port: int = 0,
     ):
         if open_browser:
             find_browser()  # here as well: starting a process to learn that there is none takes seconds
@@ -97,20 +102,20 @@ class LiveView:
         spawn = torch.multiprocessing.get_context("spawn")  # a fork would copy the learner's locked threads
         pipe, childs_end = spawn.Pipe()
         self._process = spawn.Process(
-            target=_view, args=(make_robot, rollout, self._weights, childs_end, open_browser), daemon=True
+            target=_view, args=(make_robot, rollout, self._weights, childs_end, open_browser, port), daemon=True
         )
         with _interrupts_held():
             self._process.start()
         childs_end.close()
         try:
-            self._await(pipe, on_url)
+            self._await(pipe, [on_url, lambda shown: None] if open_browser else [on_url])
         except BaseException:
             self.close()
             raise
 
-    def _await(self, pipe, on_url: Callable[[str], None]) -> None:
-        """Take the page's address, then the word that the robot is shown; either may be an error instead."""
-        for tell in (on_url, lambda shown: None):
+    def _await(self, pipe, told: list[Callable[[str], None]]) -> None:
+        """Take the page's address, then, where it was opened, the word that the robot is shown; or an error instead."""
+        for tell in told:
             try:
                 message = pipe.recv()
             except EOFError:
@@ -144,7 +149,7 @@ class LiveView:
         self._process.join()
 
 
-def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool) -> None:
+def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool, port: int) -> None:
     """The viewer's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _interrupts_held does nothing
     signal.signal(signal.SIGTERM, _end)
@@ -152,10 +157,12 @@ def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool)
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
     torch.set_num_threads(1)
+    patience: dict[str, Any] = {} if open_browser else {"patience": math.inf}
     shown = False
     try:
-        with SwiftViewer(make_robot(), open_browser) as viewer:
+        with SwiftViewer(make_robot(), open_browser, port=port, **patience) as viewer:
             pipe.send(viewer.url)
+            shown = not open_browser  # nobody waits for it
             for frame in rollout(weights):
                 if not viewer.show(*frame):
                     break

@@ -22,9 +22,12 @@ _EXTRA = b"default:\n      if (!window.extraMessage(func, data)) console.error"
 _EVENTS = b"const changes = {};"
 _MORE_EVENTS = b"const changes = window.takeEvents();"
 
-# Swift's page finds the websocket's port in its own address; here the token that comes after it, too.
+# Swift's page has its websocket and its meshes elsewhere; here everything lies where the page does.
+SOCKET, WITHOUT_WEBGL = "/socket", "/without-webgl"
 _ADDRESS = b"`ws://localhost:${portFromLocation()}/`"
-_WITH_TOKEN = b"`ws://localhost:${portFromLocation()}/${location.search.split('&')[1]}`"
+_BESIDE = b"`ws://${location.host}${location.pathname}socket`"
+_ABSOLUTE = b'return "/retrieve"'
+_RELATIVE = b'return "retrieve"'
 
 # Swift's page loads Wavefront meshes by one loader, side by side, so that the materials of one end up on another.
 # Here each load gets a loader of its own.
@@ -46,11 +49,11 @@ _VALUE = b"\n    this.slider.value = data.value;"
 _OBJ_LINES = re.compile(rb"(?m)^l .*\n?")
 
 # File of Swift's page -> what is replaced in it, and by what.
-_CHANGES = {
+CHANGES = {
     "index.html": [(b"</head>", _HEAD)],
-    "main.js": [(_ADDRESS, _WITH_TOKEN), (_MADE, _HOOK), (_UNKNOWN, _EXTRA), (_EVENTS, _MORE_EVENTS)],
+    "main.js": [(_ADDRESS, _BESIDE), (_MADE, _HOOK), (_UNKNOWN, _EXTRA), (_EVENTS, _MORE_EVENTS)],
     "ui.js": [(_RANGE, _RANGE + _VALUE)],
-    "shapes.js": [(_SHARED_LOADER, _OWN_LOADER), (_ADDED, _ADDED + _SEE_THROUGH)],
+    "shapes.js": [(_ABSOLUTE, _RELATIVE), (_SHARED_LOADER, _OWN_LOADER), (_ADDED, _ADDED + _SEE_THROUGH)],
 }
 
 # How each mesh format names the files it needs. Collada, Wavefront (in its .mtl), glTF and VRML.
@@ -64,12 +67,14 @@ _REFERENCES = {
 _REFERENCED_TYPES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tga", ".webp", ".bin"}
 
 
-def page_files() -> dict[str, Path]:
+def page_files() -> dict[str, Path | bytes]:
     """Swift's page and what is ours in it: URL path -> file. A link that leads out of Swift's folder is left out."""
     root = (Path(swift.__file__).parent / "public").resolve()
     inside = [path for path in root.rglob("*") if path.is_file() and path.resolve().is_relative_to(root)]
-    files = {f"/{path.relative_to(root).as_posix()}": path for path in inside}
-    return files | {"/": root / "index.html"} | {f"/own/{path.name}": path for path in OWN.iterdir()}
+    files: dict[str, Path | bytes] = {f"/{path.relative_to(root).as_posix()}": path for path in inside}
+    return (
+        files | {"/": root / "index.html", WITHOUT_WEBGL: b""} | {f"/own/{path.name}": path for path in OWN.iterdir()}
+    )
 
 
 def mesh_files(filename: str, color: int = 0x888888) -> dict[str, Path | bytes]:
@@ -106,6 +111,6 @@ def served(name: str, body: bytes) -> bytes:
         name: of the file, without its folder.
         body: what it holds.
     """
-    for old, new in _CHANGES.get(name, ()):
+    for old, new in CHANGES.get(name, ()):
         body = body.replace(old, new)
     return _OBJ_LINES.sub(b"", body) if name.endswith(".obj") else body

@@ -16,7 +16,7 @@ from envs.evaluation import Evaluation
 from envs.view.control import Control
 from envs.view.handles import GOAL
 from envs.view.server import LocalSwift
-from envs.view.swift import SwiftViewer
+from envs.view.swift import shown_by
 from td3_robot.errors import Td3RobotError
 
 _SPEEDS = {"1x": 1.0, "0.5x": 0.5, "0.25x": 0.25, "2x": 2.0, "max": None}
@@ -31,14 +31,14 @@ def lead(evaluation: Evaluation, **opened) -> None:
 
     Args:
         evaluation: see `Control`.
-        opened: see `SwiftViewer`.
+        opened: see `shown_by`.
 
     Raises:
         ViewerError: the page cannot be shown.
     """
     control = Control(evaluation)
     panel = Panel(control)
-    with SwiftViewer(control.robot, panel=panel, **opened) as viewer:
+    with shown_by(control.robot, panel=panel, **opened) as viewer:
         while viewer.show(*control.frame):
             panel.apply()
             control.step()

@@ -2,39 +2,41 @@
 
 The servers of swift-sim 2.1.0 (swift/SwiftRoute.py) listen on every network interface and return any
 readable file of the machine under /retrieve/<absolute path>. `LocalSwift` is Swift with those two servers
-replaced, and this is the only place that touches them:
+replaced by one, and this is the only place that touches them:
 
-- both listen on 127.0.0.1 alone;
-- HTTP looks the whole path up in a table of files, so there is no path to climb out of: the table holds
-  Swift's own page files and, once a shape has been sent to the page, that shape's mesh, materials and textures;
+- it listens on 127.0.0.1 alone, on one port, so that one line of SSH leads there;
+- everything lies under a token that only the printed address has: the page, its files and its websocket;
+- the rest of the path is looked up as a whole in a table of files, so there is nothing to climb out of: the table holds
+  Swift's own page files, ours, and, once a shape has been sent to the page, that shape's mesh, materials and textures;
 - the page must be addressed as this machine, which stops DNS rebinding, and the websocket takes one
-  client, which must be that page and know the token in the address that was opened.
+  client, which must come from that page.
 """
 
 import json
+import logging
 import mimetypes
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Empty, Queue
-from socketserver import ThreadingTCPServer
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 import swift
+from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
-from envs.view.page import mesh_files, page_files, served
+from envs.view.page import SOCKET, WITHOUT_WEBGL, mesh_files, page_files, served
 from td3_robot.errors import ViewerError
 
 _LOCAL = "127.0.0.1"
-_LOCAL_NAMES = (_LOCAL, "localhost")  # swift's page opens its websocket as "localhost"
+_LOCAL_NAMES = (_LOCAL, "localhost")
 _POLL = 0.1  # [s] how soon a closed tab is noticed while nothing is being sent
+_LARGEST = 2**16  # bytes of an answer; the longest of Swift's page has a few thousand
 
 # The type decides whether a browser runs a script; Windows takes it from a registry that may be wrong.
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
@@ -47,91 +49,85 @@ _ANSWERS: dict[str, Callable[[object], bool]] = {
     "shape_mounted": lambda answer: isinstance(answer, list) and len(answer) == 2 and answer[0] in (1, 0, -1, -2),
     "shape_poses": lambda answer: isinstance(answer, dict),
 }
+_NO_WEBGL = (
+    "the browser draws no 3D graphics (WebGL): switch its hardware acceleration on, take another one, or write a "
+    "recording instead: evaluate.py --record"
+)
+
+_quiet = logging.getLogger("td3_robot.page")  # bad requests are nobody's business
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
 
 
-class _FileHandler(BaseHTTPRequestHandler):
-    """GET of a file in the server's table; 403 for a foreign host name, 404 for anything else."""
-
-    server: Any  # the one that has the table
-
-    def do_GET(self):  # noqa: N802 (the name http.server calls)
-        if (self.headers.get("Host") or "").rsplit(":", 1)[0] not in _LOCAL_NAMES:
-            self.send_error(403)
-            return
-        file = self.server.files.get(unquote(self.path.split("?", 1)[0]))
-        try:
-            body = file.read_bytes() if isinstance(file, Path) else file
-        except OSError:
-            body = None
-        if body is None:
-            self.send_error(404)
-            return
-        name = file.name if isinstance(file, Path) else ""
-        body = served(name, body)
-        self.send_response(200)
-        kind = _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain"
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        """Requests are nobody's business."""
-
-
-class _FileServer(ThreadingTCPServer):
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__((_LOCAL, 0), _FileHandler)
-        self.files: dict[str, Path | bytes] = {**page_files()}
-
-    def handle_error(self, request, client_address):
-        """A tab that goes away while it loads is no error; there is nobody to tell about any other."""
-
-
-class PageServers:
-    """The page's HTTP server and its websocket, in daemon threads, from construction to `close`.
+class PageServer:
+    """The page's files and its websocket, in daemon threads, from construction to `close`.
 
     Args:
         outgoing: Swift's queue of (is an answer expected, [name, data]) to send to the page.
         incoming: Swift's queue of the page's greeting and answers.
         disconnected: set once the page has gone.
+        port: to listen on; 0 takes a free one.
+
+    Attributes:
+        address: (host, port) that it listens on.
+        url: where the page is.
+        without_webgl: set once a browser has said that it cannot draw the page.
+
+    Raises:
+        ViewerError: the port is taken, or not to be had.
     """
 
-    def __init__(self, outgoing: Queue, incoming: Queue, disconnected: threading.Event):
+    def __init__(self, outgoing: Queue, incoming: Queue, disconnected: threading.Event, port: int = 0):
         self._outgoing, self._incoming, self._disconnected = outgoing, incoming, disconnected
-        self._taken = threading.Lock()
-        self._http = _FileServer()
-        origins = [f"http://{name}:{self.http_port}" for name in _LOCAL_NAMES]
-        self._token = secrets.token_urlsafe(16)
-        options = {"origins": origins, "process_request": self._admit, "compression": None, "close_timeout": 1}
-        self._websocket = serve(self._talk, _LOCAL, 0, **options)
-        for server in (self._http, self._websocket):
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+        self._taken, self.without_webgl = threading.Lock(), threading.Event()
+        self._files: dict[str, Path | bytes] = {**page_files()}
+        self._root = f"/{secrets.token_urlsafe(16)}"
+        options = {"process_request": self._answer, "compression": None, "close_timeout": 1, "max_size": _LARGEST}
+        try:
+            self._server = serve(self._talk, _LOCAL, port, logger=_quiet, **options)
+        except OSError as error:
+            raise ViewerError(f"cannot serve the page on port {port}: {error.strerror}; try another --port") from None
+        self.address: tuple[str, int] = self._server.socket.getsockname()
+        self.url = f"http://{_LOCAL}:{self.address[1]}{self._root}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """What the two servers listen on: (host, port) of HTTP, then of the websocket."""
-        return [self._http.socket.getsockname(), self._websocket.socket.getsockname()]
+    def _answer(self, page: ServerConnection, request: Request) -> Response | None:
+        """A file of the table; None, which opens the websocket, for the page itself; refusal for anybody else."""
+        host = request.headers.get("Host", "")
+        if host.rsplit(":", 1)[0] not in _LOCAL_NAMES:
+            return page.respond(403, "not addressed as this machine\n")
+        path = unquote(request.path.split("?", 1)[0])
+        root = path[: len(self._root)]
+        if not secrets.compare_digest(root.encode(), self._root.encode()):
+            return page.respond(403, "the address has no valid token\n")
+        rest = path[len(self._root) :]
+        if rest == SOCKET:  # a page of ours is where it says; another's, which may know the address, is not
+            same = request.headers.get("Origin") == f"http://{host}"
+            return None if same else page.respond(403, "not asked for by the page\n")
+        if rest == WITHOUT_WEBGL:
+            self.without_webgl.set()
+        return self._file(page, rest)
 
-    @property
-    def http_port(self) -> int:
-        """Port of the HTTP server."""
-        return self._http.server_address[1]
-
-    @property
-    def url(self) -> str:
-        """Where the page is; it finds the websocket's port and token in the query."""
-        return f"http://{_LOCAL}:{self.http_port}/?{self._websocket.socket.getsockname()[1]}&{self._token}"
-
-    def _admit(self, page: ServerConnection, request: Request) -> Response | None:
-        """Refuse who was not given the address: an origin is easily forged by a program."""
-        known = secrets.compare_digest(request.path, f"/{self._token}")
-        return None if known else page.respond(403, "the address has no valid token\n")
+    def _file(self, page: ServerConnection, path: str) -> Response:
+        file = self._files.get(path)
+        try:
+            body = file.read_bytes() if isinstance(file, Path) else file
+        except OSError:
+            body = None
+        if body is None:
+            return page.respond(404, "there is no such file\n")
+        name = file.name if isinstance(file, Path) else ""
+        body = served(name, body)
+        headers = {
+            "Content-Type": _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Referrer-Policy": "no-referrer",
+            "Connection": "close",
+        }
+        return Response(200, "OK", Headers(headers), body)
 
     def _talk(self, page: ServerConnection) -> None:
         """One websocket connection: pass Swift's messages on and its answers back until the page is gone."""
@@ -172,14 +168,12 @@ class PageServers:
         parts = data if name == "shape" else data[1:] if name == "shape_update" else ()
         for part in parts:
             if "filename" in part:
-                self._http.files.update(mesh_files(part["filename"], part.get("color") or 0))
+                self._files.update(mesh_files(part["filename"], part.get("color") or 0))
 
     def close(self) -> None:
-        """Stop both servers and free their ports."""
+        """Stop the server and free its port."""
         self._outgoing.put(None)
-        self._websocket.shutdown()
-        self._http.shutdown()
-        self._http.server_close()
+        self._server.shutdown()
 
 
 class Panel(Protocol):
@@ -190,26 +184,23 @@ class Panel(Protocol):
 
 
 class LocalSwift(swift.Swift):
-    """Swift behind `PageServers`; the page can be opened from `url` as soon as this exists."""
+    """Swift behind a `PageServer`; the page can be opened from `url` as soon as this exists."""
 
     on_moved: Callable[[Any, Any, Any], None] = staticmethod(lambda name, position, turned: None)
 
-    def __init__(self):
+    def __init__(self, port: int = 0):
         super().__init__()
-        self._servers = PageServers(self.outq, self.inq, self._disconnected)
-
-    @property
-    def url(self) -> str:
-        """See `PageServers.url`."""
-        return self._servers.url
-
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """See `PageServers.addresses`."""
-        return self._servers.addresses
+        self._server = PageServer(self.outq, self.inq, self._disconnected, port)
+        self.url, self.address = self._server.url, self._server.address
 
     def connected(self, timeout: float) -> bool:
-        """Wait up to `timeout` s for the page's greeting. Once this is True, call `launch`."""
+        """Wait up to `timeout` s for the page's greeting. Once this is True, call `launch`.
+
+        Raises:
+            ViewerError: a browser has opened the page and cannot draw it.
+        """
+        if self._server.without_webgl.is_set():
+            raise ViewerError(_NO_WEBGL)
         try:
             self.inq.get(timeout=timeout)
         except Empty:
@@ -263,4 +254,4 @@ class LocalSwift(swift.Swift):
             raise ViewerError(_NOT_SWIFT) from None
 
     def _stop_threads(self) -> None:
-        self._servers.close()
+        self._server.close()

@@ -1,10 +1,6 @@
 """The browser view: an arm, its gripper and what is around it in the Swift simulator."""
 
-import contextlib
-import os
-import shlex
-import signal
-import subprocess
+import math
 import tempfile
 import time
 import webbrowser
@@ -13,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from envs.robots import Robot
-from envs.view.browser import HOW_TO_INSTALL, find_browser
+from envs.view.browser import HOW_TO_INSTALL, Browser, find_browser, how_to_open
 from envs.view.scene import Drawing, Frame
 from envs.view.server import LocalSwift, Panel
 from td3_robot.errors import ConfigError, ViewerError
@@ -29,23 +25,34 @@ class SwiftViewer:
         open_browser: open the page in this machine's browser and wait for it. If False, open `url`
             yourself; the first `show` waits for that.
         panel: controls to put beside the picture, in place of Swift's own.
+        port: to serve the page on; 0 takes a free one.
+        patience: how long to wait for somebody to open the page [s].
         realtime: `show` takes at least `dt` of wall time. If False it returns as soon as the page has it.
 
     Attributes:
         url: where the page is, on this machine only.
-        addresses: (host, port) of the HTTP server and of the websocket.
+        address: (host, port) that it is served on.
 
     Raises:
         ViewerError: there is no browser or display, or the page did not come up.
     """
 
-    def __init__(self, robot: Robot, open_browser: bool = True, realtime: bool = True, panel: Panel | None = None):
+    def __init__(
+        self,
+        robot: Robot,
+        open_browser: bool = True,
+        realtime: bool = True,
+        panel: Panel | None = None,
+        port: int = 0,
+        patience: float = _PAGE_TIMEOUT,
+    ):
         command = find_browser() if open_browser else None  # before anything is started
         self._robot, self._realtime, self._panel = robot, realtime, panel
-        self._swift = LocalSwift()
-        self.url, self.addresses = self._swift.url, self._swift.addresses
+        self._patience = patience
+        self._swift = LocalSwift(port)
+        self.url, self.address = self._swift.url, self._swift.address
         self._drawing: Drawing | None = None  # once the page is connected
-        self._browser: subprocess.Popen | None = None  # that was started for the page
+        self._browser: Browser | None = None  # that was started for the page
         self.closed = False
         if open_browser:
             try:
@@ -84,7 +91,9 @@ class SwiftViewer:
                 self._drawing = Drawing(self._swift, self._robot)
             self._drawing.draw(frame)
         except TimeoutError:  # how Swift says that the tab was closed or no longer answers
-            self._browser = None  # what else is open in it is not ours to close
+            if self._browser is not None:
+                self._browser.leave()  # what else is open in it is not ours to close
+            self._browser = None
             self.close()
         except SystemExit:  # what Swift makes of Ctrl-C, after closing itself
             self._end_browser()
@@ -101,9 +110,8 @@ class SwiftViewer:
 
     def _end_browser(self) -> None:
         """A browser that was running before only got another tab, and started nothing that stays."""
-        if self._browser is not None and self._browser.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._browser.pid, signal.SIGTERM)
+        if self._browser is not None:
+            self._browser.end()
 
     def _checked(self, q) -> np.ndarray:
         array, shape = np.asarray(q, dtype=float), (self._robot.n,)
@@ -120,7 +128,7 @@ class SwiftViewer:
                 self._wait_for_page()
             else:
                 with tempfile.TemporaryFile("w+") as complaints:  # a file: a pipe that nobody reads blocks at 64 kB
-                    self._browser = _start(command, self.url, complaints)
+                    self._browser = Browser(command, self.url, complaints)
                     self._wait_for_page(complaints)
             self._drawing = Drawing(self._swift, self._robot)
         except TimeoutError:
@@ -128,23 +136,25 @@ class SwiftViewer:
 
     def _wait_for_page(self, complaints: Any = ()) -> None:
         """Wait until the page says hello, or until the browser that was to show it has failed."""
-        give_up, browser = time.monotonic() + _PAGE_TIMEOUT, self._browser
+        give_up, browser = time.monotonic() + self._patience, self._browser
         while not self._swift.connected(timeout=0.1):
-            if browser is not None and browser.poll():
+            if browser is not None and browser.failed:
                 complaints.seek(0)
                 last = ([line.strip() for line in complaints if line.strip()] or ["it said nothing"])[-1]
-                command: Any = browser.args
-                ended = f"the browser {command[0]!r} stopped with exit code {browser.returncode}"
-                raise ViewerError(f"{ended}: {last}")
+                raise ViewerError(f"{browser.failed}: {last}")
             if time.monotonic() > give_up:
-                raise ViewerError(f"no browser showed {self.url} within {_PAGE_TIMEOUT:.0f} s")
+                raise ViewerError(f"no browser showed {self.url} within {self._patience:.0f} s")
         self._swift.launch(self._realtime, self._panel)
 
 
-def _start(command: list[str], url: str, complaints) -> subprocess.Popen:
-    """Run a browser, in a session of its own: Ctrl-C in the terminal is not for it."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": complaints}
-    try:
-        return subprocess.Popen([*command, url], **quiet, start_new_session=True)
-    except OSError as error:
-        raise ViewerError(f"cannot run the browser {shlex.join(command)!r}: {error}") from None
+def shown_by(robot: Robot, open_browser: bool = True, **named) -> SwiftViewer:
+    """A `SwiftViewer` in this machine's browser; or one whose page is served, its address printed, for whoever comes.
+
+    Args:
+        robot, open_browser, named: as of `SwiftViewer`.
+    """
+    if open_browser:
+        return SwiftViewer(robot, **named)
+    viewer = SwiftViewer(robot, open_browser=False, patience=math.inf, **named)
+    print(how_to_open(viewer.url), flush=True)
+    return viewer

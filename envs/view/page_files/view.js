@@ -2,8 +2,14 @@
 // what it draws with, `extraMessage` with messages that are not Swift's, and `takeEvents` for what it is to answer.
 import { Gizmo } from "./gizmo.js";
 
+const NO_WEBGL = "This browser draws no 3D graphics (WebGL). Switch its hardware acceleration on, or take another one.";
 const BACKDROP = 0xe9eef2;
 let gizmo = null;
+
+if (!document.createElement("canvas").getContext("webgl2")) {
+  document.body.replaceChildren(Object.assign(document.createElement("p"), { className: "sorry", textContent: NO_WEBGL }));
+  fetch("without-webgl"); // so that the terminal says so, too
+}
 
 window.viewMade = (view) => {
   const { scene, camera, ground } = view;

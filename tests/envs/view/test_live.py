@@ -44,9 +44,8 @@ class Page:
         threading.Thread(target=self._answer, args=(url,), daemon=True).start()
 
     def _answer(self, url: str):
-        origin, address = url.split("/?")
-        objects = 0
-        with connect(f"ws://127.0.0.1:{address.replace('&', '/')}", origin=origin, compression=None) as websocket:
+        objects, origin = 0, url.rsplit("/", 2)[0]
+        with connect(url.replace("http", "ws", 1) + "socket", origin=origin, compression=None) as websocket:
             websocket.send("hello")
             while not self._closed.is_set():
                 name, data = json.loads(websocket.recv())
@@ -136,6 +135,13 @@ def test_without_a_browser_training_is_told_at_once(monkeypatch, tmp_path):
     with pytest.raises(ViewerError, match="no display"):
         LiveView(PANDA, rollout, policy(1.0))
     assert time.monotonic() - start < 1.0
+
+
+def test_where_nobody_opens_the_page_the_learner_does_not_wait():
+    urls = []
+    with LiveView(PANDA, rollout, policy(1.0), open_browser=False, on_url=urls.append) as view:
+        assert len(urls) == 1 and view.alive
+        view.publish(policy(2.0))
 
 
 def test_a_stopped_viewer_does_not_hold_the_learner():

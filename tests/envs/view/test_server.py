@@ -13,14 +13,16 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from envs.view.server import PageServers, mesh_files, page_files
+from envs.view.page import CHANGES, mesh_files, page_files
+from envs.view.server import PageServer
+from td3_robot.errors import ViewerError
 
 OPEN = 0.04  # [m] the Panda hand's driver coordinate when open
 
 
 def get(address, path: str, host: str | None = None) -> http.client.HTTPResponse:
     """A GET whose path is sent exactly as written."""
-    connection = http.client.HTTPConnection(*address, timeout=5)
+    connection = http.client.HTTPConnection(*address, timeout=10)
     connection.putrequest("GET", path, skip_host=host is not None)
     if host is not None:
         connection.putheader("Host", host)
@@ -50,86 +52,125 @@ def get(address, path: str, host: str | None = None) -> http.client.HTTPResponse
 )
 def test_no_other_file_can_be_fetched(viewer, robot, path):
     viewer.show(robot.home, OPEN)  # the robot's meshes are in the table
-    assert get(viewer.addresses[0], path).status in (403, 404)
+    assert get(viewer.address, path).status == 403
+    assert get(viewer.address, root(viewer) + path).status == 404
 
 
 def test_a_mesh_is_served_under_its_own_path_alone(viewer, robot):
     viewer.show(robot.home, OPEN)
     folder, name = os.path.split(robot.rtb.links[1].geometry[0].filename)
-    assert get(viewer.addresses[0], f"/retrieve{folder}/{name}").status == 200
+    assert get(viewer.address, f"{root(viewer)}/retrieve{folder}/{name}").status == 200
     around = f"{folder}/../{os.path.basename(folder)}/{name}"
     assert os.path.isfile(around)
     for path in (f"/retrieve{around}", f"/retrieve{folder}/", f"{folder}/{name}", f"/retrieve{__file__}"):
-        assert get(viewer.addresses[0], path).status == 404
+        assert get(viewer.address, root(viewer) + path).status == 404
 
 
 def test_a_page_of_another_host_name_is_refused(viewer):
-    assert get(viewer.addresses[0], "/").status == 200
-    assert get(viewer.addresses[0], "/", host="localhost:1").status == 200
-    assert get(viewer.addresses[0], "/", host="attacker.example").status == 403
+    page = root(viewer) + "/"
+    assert get(viewer.address, page).status == 200
+    assert get(viewer.address, page, host="localhost:1").status == 200
+    for host in ("attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example:80", ""):
+        assert get(viewer.address, page, host=host).status == 403
+
+
+@pytest.mark.parametrize("path", ["/", "", "/js/main.js", "/socket", "/%00/", "/%C3%A9/"])
+def test_nothing_is_served_without_the_token(servers, path):
+    for prefix in ("", "/" + "x" * 22, root(servers)[:-1], "/" + root(servers)):
+        assert get(servers.address, prefix + path).status in (403, 404)
 
 
 def test_the_servers_listen_on_the_loopback_address_alone(viewer):
-    for host, port in viewer.addresses:
-        assert host == "127.0.0.1"
-        socket.create_connection((host, port), timeout=1).close()
-        if sys.platform.startswith("linux"):  # there the whole of 127/8 reaches a socket bound to 0.0.0.0
-            with pytest.raises(OSError):
-                socket.create_connection(("127.0.0.2", port), timeout=1)
+    host, port = viewer.address
+    assert host == "127.0.0.1"
+    socket.create_connection((host, port), timeout=1).close()
+    if sys.platform.startswith("linux"):  # there the whole of 127/8 reaches a socket bound to 0.0.0.0
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.2", port), timeout=1)
+
+
+def test_a_port_can_be_chosen_and_one_that_is_taken_is_named(servers):
+    port = servers.address[1]
+    with pytest.raises(ViewerError, match=f"port {port}: .*--port"):
+        PageServer(queue.Queue(), queue.Queue(), threading.Event(), port)
+    servers.close()
+    other = PageServer(queue.Queue(), queue.Queue(), threading.Event(), port)
+    assert other.address[1] == port
+    other.close()
+
+
+def test_silence_and_nonsense_leave_the_page_its_place(servers, capfd):
+    for said in (b"", b"GET", b"POST / HTTP/1.1\r\n\r\n", b"\x00" * 1000, b"GET / HTTP/1.1\r\nA: " + b"b" * 100_000):
+        silent = socket.create_connection(servers.address)
+        with contextlib.suppress(OSError):
+            silent.sendall(said)
+    with websocket(servers, origin(servers)) as page:
+        page.send("hello")
+        assert servers._incoming.get(timeout=5) == "hello"
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.fixture
 def servers():
-    servers = PageServers(queue.Queue(), queue.Queue(), threading.Event())
+    servers = PageServer(queue.Queue(), queue.Queue(), threading.Event())
     yield servers
     servers.close()
 
 
-def websocket(servers: PageServers, origin: str | None, token: str | None = None):
-    host, port = servers.addresses[1]
-    token = servers.url.split("&")[1] if token is None else token
-    return connect(f"ws://{host}:{port}/{token}", origin=origin, compression=None)
+def root(served) -> str:
+    """The token of an address, as its path begins."""
+    return "/" + served.url.split("/")[3]
 
 
-@pytest.mark.parametrize("origin", ["http://attacker.example", "null", "http://127.0.0.1:1", None])
-def test_the_websocket_refuses_other_origins(servers, origin):
+def origin(served) -> str:
+    return served.url.rsplit("/", 2)[0]
+
+
+def websocket(servers: PageServer, origin: str | None, token: str | None = None):
+    host, port = servers.address
+    path = root(servers) if token is None else f"/{token}"
+    return connect(f"ws://{host}:{port}{path}/socket", origin=origin, compression=None)
+
+
+@pytest.mark.parametrize("other", ["http://attacker.example", "null", "http://127.0.0.1:1", None])
+def test_the_websocket_refuses_other_origins(servers, other):
     with pytest.raises(InvalidStatus, match="403"):
-        websocket(servers, origin)
+        websocket(servers, other)
 
 
 @pytest.mark.parametrize("token", ["", "x" * 22, "%00", "../"])
 def test_the_websocket_refuses_who_was_not_given_the_address(servers, token):
     """An origin can be forged by any program on the machine; the slot stays free for the real page."""
-    origin = servers.url.split("/?")[0]
     with pytest.raises(InvalidStatus, match="403"):
-        websocket(servers, origin, token)
-    with websocket(servers, origin) as page:
+        websocket(servers, origin(servers), token)
+    with websocket(servers, origin(servers)) as page:
         page.send("hello")
         assert servers._incoming.get(timeout=5) == "hello"
 
 
-def test_the_page_knows_its_token(servers):
+def test_every_change_to_swifts_page_finds_its_place():
     """Swift's page is changed as it is served: an update of Swift may need another change."""
-    assert b"location.search.split('&')[1]" in get(servers.addresses[0], "/js/main.js").read()
+    files = {path.rsplit("/", 1)[1]: file for path, file in page_files().items() if "/vendor/" not in path}
+    for name, changes in CHANGES.items():
+        body = files[name].read_bytes()
+        assert [body.count(old) for old, _ in changes] == [1] * len(changes), name
 
 
 def test_a_page_that_goes_before_it_says_anything_leaves_its_place(servers):
-    origin = servers.url.split("/?")[0]
-    with websocket(servers, origin):
+    with websocket(servers, origin(servers)):
         pass
     for _ in range(100):  # the server hears of the end a moment later
-        with websocket(servers, origin) as page, contextlib.suppress(ConnectionClosed):
+        with websocket(servers, origin(servers)) as page, contextlib.suppress(ConnectionClosed):
             page.send("hello")
             assert servers._incoming.get(timeout=0.2) == "hello"
             break
 
 
 def test_the_websocket_takes_one_page(servers):
-    origin = servers.url.split("/?")[0]
-    with websocket(servers, origin) as first:
+    with websocket(servers, origin(servers)) as first:
         first.send("hello")
         assert servers._incoming.get(timeout=5) == "hello"  # it is taken, before another one comes
-        with websocket(servers, origin) as second, pytest.raises(ConnectionClosed, match="another tab"):
+        with websocket(servers, origin(servers)) as second, pytest.raises(ConnectionClosed, match="another tab"):
             second.recv(timeout=5)
 
 
@@ -144,11 +185,11 @@ def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
         (tmp_path / name).write_text("x")
     (tmp_path / "meshes" / "link.png").symlink_to("/etc/passwd")
     outgoing = queue.Queue()
-    servers = PageServers(outgoing, queue.Queue(), threading.Event())
+    servers = PageServer(outgoing, queue.Queue(), threading.Event())
     try:
-        status = lambda name: get(servers.addresses[0], f"/retrieve{tmp_path}/{name}").status  # noqa: E731
+        status = lambda name: get(servers.address, f"{root(servers)}/retrieve{tmp_path}/{name}").status  # noqa: E731
         assert status("meshes/a%20b.dae") == 404
-        with websocket(servers, servers.url.split("/?")[0]) as page:
+        with websocket(servers, origin(servers)) as page:
             page.send("hello")
             outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh)}]]])
             assert json.loads(page.recv(timeout=5))[0] == "shape"
@@ -156,7 +197,7 @@ def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
             refused = ("meshes/notes.txt", "meshes/other.png", "meshes/link.png", "meshes/")
             assert [status(name) for name in allowed] == [200] * 3
             assert [status(name) for name in refused] == [404] * 4
-            assert get(servers.addresses[0], "/retrieve/etc/passwd").status == 404
+            assert get(servers.address, f"{root(servers)}/retrieve/etc/passwd").status == 404
     finally:
         servers.close()
 
@@ -178,22 +219,20 @@ def test_wavefront_lines_are_not_served(tmp_path):
     mesh = tmp_path / "part.obj"
     mesh.write_text("v 0 0 0\nl 1 1\nf 1 1 1\nl 1 1")
     outgoing = queue.Queue()
-    servers = PageServers(outgoing, queue.Queue(), threading.Event())
+    servers = PageServer(outgoing, queue.Queue(), threading.Event())
     try:
-        with websocket(servers, servers.url.split("/?")[0]) as page:
+        with websocket(servers, origin(servers)) as page:
             page.send("hello")
             outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]])
             page.recv(timeout=5)
-            assert get(servers.addresses[0], f"/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
-            assert (
-                get(servers.addresses[0], f"/retrieve{tmp_path}/part.mtl").read().endswith(b"Kd 0.0000 0.0000 1.0000\n")
-            )
+            assert get(servers.address, f"{root(servers)}/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
+            materials = get(servers.address, f"{root(servers)}/retrieve{tmp_path}/part.mtl").read()
+            assert materials.endswith(b"Kd 0.0000 0.0000 1.0000\n")
     finally:
         servers.close()
 
 
 def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
-    """Swift's page is changed as it is served: an update of Swift may need another change."""
     (path,) = (path for path in page_files() if path.endswith("/shapes.js"))
-    served = get(servers.addresses[0], path).read()
+    served = get(servers.address, root(servers) + path).read()
     assert served.count(b"const objLoader = new OBJLoader()") == 2  # the page's own, and the one for each load

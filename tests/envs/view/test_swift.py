@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import imageio.v3 as iio
 import numpy as np
@@ -18,7 +19,7 @@ from envs.robots import make_robot
 from envs.tasks.shapes import Shape, pose_shapes
 from envs.view.recording import find_chromium
 from envs.view.scene import GHOST, Arm
-from envs.view.swift import SwiftViewer
+from envs.view.swift import SwiftViewer, shown_by
 from td3_robot.errors import ConfigError, ViewerError
 
 OPEN = 0.04  # [m] the Panda hand's driver coordinate when open
@@ -179,7 +180,7 @@ def test_closing_the_tab_ends_the_show_quietly(robot, page):
             assert time.monotonic() - start < 3.0
         assert viewer.show(robot.home, OPEN) is False
     with pytest.raises(OSError):
-        socket.create_connection(viewer.addresses[0])
+        socket.create_connection(viewer.address)
 
 
 def script(path, body: str) -> str:
@@ -229,14 +230,14 @@ def test_the_users_browser_is_opened_and_shows_the_robot(monkeypatch, tmp_path, 
         assert all(viewer.show(robot.home, OPEN, dt=0.05) for _ in range(10))
         assert time.monotonic() - start > 0.4  # real time
         raise KeyboardInterrupt
-    assert viewer._browser.wait(10) is not None  # Ctrl-C does not leave it behind
+    assert viewer._browser._process.wait(10) is not None  # Ctrl-C does not leave it behind
 
 
 BAD_PAGE = """
 import sys, time
 from websockets.sync.client import connect
-origin, address = sys.argv[2].split("/?")
-with connect("ws://127.0.0.1:" + address.replace("&", "/"), origin=origin, compression=None) as page:
+origin = sys.argv[2].rsplit("/", 2)[0]
+with connect(sys.argv[2].replace("http", "ws", 1) + "socket", origin=origin, compression=None) as page:
     page.send("hello")
     time.sleep(0.1)
     for message in page if sys.argv[1] != "close" else ():
@@ -254,7 +255,56 @@ def test_a_page_that_fails_at_once_is_one_line_and_its_browser_ends(monkeypatch,
     browser = f'exec {sys.executable} {tmp_path / "page.py"} {answer} "$1"'
     monkeypatch.setenv("BROWSER", script(tmp_path / "browser", browser))
     started, popen = [], subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *args, **named: started.append(popen(*args, **named)) or started[0])
+    run = lambda *args, **named: started.append(popen(*args, **named)) or started[-1]  # noqa: E731
+    monkeypatch.setattr(subprocess, "Popen", run)
     with pytest.raises(ViewerError, match=said):
         SwiftViewer(robot)
     assert started[0].wait(10) == -signal.SIGTERM
+
+
+def test_without_a_desktop_the_address_is_printed_with_a_way_to_it_and_who_comes_is_shown(robot, page, capsys):
+    with shown_by(robot, open_browser=False, realtime=False) as viewer:
+        told = capsys.readouterr().out
+        port = viewer.address[1]
+        assert told.startswith(f"open {viewer.url} in a browser (") and told.count("\n") == 1
+        assert f"ssh -L {port}:127.0.0.1:{port} " in told
+        page.goto(viewer.url.replace("127.0.0.1", "localhost"))
+        assert viewer.show(robot.home, OPEN)
+
+
+def test_without_webgl_page_and_program_say_so(robot, page):
+    tab = page.context.browser.new_page()
+    tab.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    with SwiftViewer(robot, open_browser=False) as viewer:
+        tab.goto(viewer.url)
+        tab.locator(".sorry", has_text="WebGL").wait_for()
+        with pytest.raises(ViewerError, match="WebGL"):
+            viewer.show(robot.home, OPEN)
+    tab.close()
+
+
+STARTS = """
+import os, signal, sys
+from envs.view.browser import Browser
+browser = Browser(["sh", "-c", "sleep 600 & wait"], "", sys.stderr)
+print(browser._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+def test_a_killed_viewer_leaves_no_browser_behind():
+    root = Path(__file__).resolve().parents[3]
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "cwd": root}
+    with subprocess.Popen([sys.executable, "-c", STARTS], **told) as viewer:
+        pid = int(viewer.stdout.readline())
+    give_up = time.monotonic() + 10
+    while members(pid) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    assert members(pid) == []
+
+
+def members(group: int) -> list[str]:
+    """What still runs of a process group."""
+    fields = [path.read_text().rsplit(")", 1)[1].split() for path in Path("/proc").glob("[0-9]*/stat")]
+    return [state for state, _, pgrp, *_ in fields if int(pgrp) == group and state != "Z"]
