@@ -24,6 +24,7 @@ from envs.collision import compile_collision, self_distance  # noqa: E402
 from envs.collision.fitting.meshes import Meshes, touch  # noqa: E402
 from envs.robots import make_robot  # noqa: E402
 from envs.robots.make import shipped_robots  # noqa: E402
+from td3_robot.memory import keep_freed_memory  # noqa: E402
 
 
 def measure(name: str, count: int, seed: int) -> str:
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=5000, help="configurations")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    keep_freed_memory()
     torch.set_num_threads(1)
     print(
         f"{options.count} configurations, seed {options.seed}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

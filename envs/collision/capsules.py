@@ -1,6 +1,7 @@
 """The capsules of an arm and its gripper, ready for batches."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -82,13 +83,20 @@ class CollisionModel:
         name = [self.links[link] for link in self.capsule_links]
         return [(name[i], name[j]) for i, j in zip(self.first.tolist(), self.second.tolist())]
 
+    @cached_property
+    def pair_sizes(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(P, 1) of every checked pair: both segments' squared lengths [m2], and the sum of their radii [m]."""
+        i, j = self.first, self.second
+        return self.length_squared[i], self.length_squared[j], self.radius[i] + self.radius[j]
+
     def with_fingers(self, gripper: Tensor | None) -> "CollisionModel":
         """`at_opening`, if the gripper's opening is known and the model has it; else this one."""
         return self if gripper is None or self.at_opening is None else self.at_opening
 
     def to(self, device: torch.device | str) -> "CollisionModel":
         """The same model on another device."""
-        tensors = {key: value.to(device) for key, value in vars(self).items() if isinstance(value, Tensor)}
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = {key: value.to(device) for key, value in own.items() if isinstance(value, Tensor)}
         points = tuple((body, local.to(device)) for body, local in self.points)
         parts = {
             name: part and part.to(device) for name in ("fingers", "at_opening") for part in (getattr(self, name),)

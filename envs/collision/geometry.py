@@ -43,11 +43,10 @@ def segment_gap(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tens
     r = p - u
     de, dr, er = dot(d, e), dot(d, r), dot(e, r)
     dd, ee = dd.clamp(min=_TINY), ee.clamp(min=_TINY)
-    s = (torch.addcmul(de * er, dr, ee, value=-1) / torch.addcmul(dd * ee, de, de, value=-1).clamp(min=_TINY**2)).clamp(
-        0, 1
-    )
-    t = (torch.addcmul(er, de, s) / ee).clamp(0, 1)
-    s = (torch.addcmul(-dr, de, t) / dd).clamp(0, 1)
+    room = torch.addcmul(dd * ee, de, de, value=-1).clamp_(min=_TINY**2)
+    s = torch.addcmul(de * er, dr, ee, value=-1).div(room).clamp_(0, 1)
+    t = torch.addcmul(er, de, s).div(ee).clamp_(0, 1)
+    s = torch.mul(de, t).sub_(dr).div(dd).clamp_(0, 1)
     return torch.addcmul(torch.addcmul(r, d, s), e, t, value=-1), s
 
 

@@ -7,6 +7,9 @@ A pair is left out, in this order, because its links are
 - touching at home: home is a good pose, so the overlap is one of the capsules, which are larger than the arm;
 - never close: the capsules come no closer than a margin over all joint positions.
 
+Of the capsules on two links that are checked, those pairs are held against each other that are the closest of all in
+any sample in which the arm is near to itself.
+
 The samples come from a fixed seed, so a robot has the same pairs everywhere. See docs/collision.md.
 """
 
@@ -24,6 +27,7 @@ SAMPLES = 20_000
 ROUNDS = (0.3, 0.1, 0.03)  # spread of the searches around the closest sample, in parts of each joint's range
 ROUND_SAMPLES = 500
 MARGIN = 0.01  # [m] what never comes closer is never checked
+NEAR = 0.05  # [m] a pair of capsules that is nowhere the closest while any is this close is left to the others
 TOUCH = "touch at home"
 LEVEL = 1e-3  # [m] a capsule whose height varies by less is lifted by no joint
 
@@ -55,10 +59,12 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     allowed |= dict.fromkeys(_names(model, at_home <= 0), TOUCH)
     model = _only(model, ~_of(model, allowed))
 
-    least = _least(model, q, lower, upper, generator)
+    least, closest = _least(model, q, lower, upper, generator)
     close = set(_names(model, least <= MARGIN))
     allowed |= {pair: "never close" for pair in model.pairs if pair not in close}
     model = _only(model, _of(model, close))
+    if close:
+        model = _only(model, _decisive(model, torch.cat((q, closest))))
     return replace(model, over_ground=_lifted(model, q), allowed=tuple((*pair, why) for pair, why in allowed.items()))
 
 
@@ -82,8 +88,18 @@ def _only(model: CollisionModel, chosen: Tensor) -> CollisionModel:
     return replace(model, first=model.first[chosen], second=model.second[chosen])
 
 
-def _least(model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator) -> Tensor:
-    """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever more closely."""
+def _decisive(model: CollisionModel, q: Tensor) -> Tensor:
+    """(P,) which pairs are the closest of all in any of the samples where the arm is within `NEAR` of itself."""
+    least, pair = _distances(model, q).min(1)
+    return torch.zeros(len(model.first), dtype=torch.bool).index_fill(0, pair[least < NEAR], True)
+
+
+def _least(
+    model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever more closely; and
+    where (P, n).
+    """
     least, where = _distances(model, q).min(0)
     closest = q[where]  # (P, n)
     for spread in ROUNDS:
@@ -94,7 +110,7 @@ def _least(model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, gener
             found, row = _distances(alone, around)[:, 0].min(0)
             if found < least[pair]:
                 least[pair], closest[pair] = found, around[row]
-    return least
+    return least, closest
 
 
 def _lifted(model: CollisionModel, q: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from envs.collision.capsules import CollisionModel, Fingers
 from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
 from envs.collision.obstacles import Obstacles, component_first
-from envs.collision.queries import body_frames, place_segments
+from envs.collision.queries import body_frames, pair_segments, place_segments
 from envs.kinematics.rotations import rotations
 
 MOST = 10.0  # [m] what is farther away, or not there, counts as this far
@@ -161,10 +161,10 @@ def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor
     if not len(i):
         none = p.new_zeros(3, 1, p.shape[2])
         return none[0] + MOST, none, none, p.new_zeros(1, model.chain.n, p.shape[2])
-    p1, d1, p2, d2 = (x.index_select(1, index) for index in (i, j) for x in (p, d))
-    gap, s = segment_gap(p1, d1, p2, d2, model.length_squared[i], model.length_squared[j])
+    (p1, d1, p2, d2), (dd, ee, radii) = pair_segments(model, p, d), model.pair_sizes
+    gap, s = segment_gap(p1, d1, p2, d2, dd, ee)
     length = dot(gap, gap).sqrt()
-    distance, pair = (length - (model.radius[i] + model.radius[j])).min(0, keepdim=True)  # (1, B)
+    distance, pair = (length - radii).min(0, keepdim=True)  # (1, B)
     u, x = (
         value.gather(1, pair.expand(3, -1, -1)) for value in (gap / length.clamp(min=1e-9), torch.addcmul(p1, d1, s))
     )

@@ -16,7 +16,8 @@ from envs.kinematics import link_frames
 from envs.kinematics.rotations import rotations
 from td3_robot.errors import ConfigError, need
 
-CACHE_ROWS = 2048  # configurations at a time: with fewer, starting the operations takes longer than doing them
+CACHE_ROWS = 2048  # configurations at a time at most; CACHE_CELLS of them times the pairs that are checked
+CACHE_CELLS = 2**16  # with fewer, starting the operations takes longer than doing them
 
 
 def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
@@ -38,14 +39,17 @@ def capsule_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
     return place_segments(model, link_frames(model.chain, q))
 
 
-def body_frames(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> list[Tensor]:
+def body_frames(
+    model: CollisionModel, q: Tensor, gripper: Tensor | None = None, frames: list[Tensor] | None = None
+) -> list[Tensor]:
     """`kinematics.link_frames`, and after them those of the gripper's moving links where the model has `fingers`.
 
     Args:
         q: (B, n) joint positions [rad or m].
         gripper: (B,) driver coordinate [rad or m].
+        frames: `kinematics.link_frames(model.chain, q)`, where the caller has them.
     """
-    frames, fingers = link_frames(model.chain, q), model.fingers
+    frames, fingers = link_frames(model.chain, q) if frames is None else frames, model.fingers
     if fingers is None:
         return frames
     steps = fingers.poses.shape[3] - 1
@@ -119,6 +123,7 @@ def clearance(
     obstacles: Obstacles | None = None,
     ground: float | None = None,
     gripper: Tensor | None = None,
+    frames: list[Tensor] | None = None,
 ) -> Tensor:
     """(B,) how far the arm is from touching anything: itself, the ground, an obstacle [m].
 
@@ -130,6 +135,8 @@ def clearance(
         gripper: (B,) driver coordinate: the fingers are where it puts them, and what touches the ground are the corners
             of the gripper. None, or a gripper whose file does not tell its fingers apart: capsules around all that the
             fingers sweep [rad or m].
+        frames: `kinematics.link_frames(model.chain, q)` of a caller that has them, which saves half of the time of a
+            small batch; see `kinematics.pose_jacobian`.
     """
 
     def query(model: CollisionModel, frames: list[Tensor], rows: slice) -> Tensor:
@@ -141,7 +148,7 @@ def clearance(
             least = torch.minimum(least, _obstacles(model, p, d, obstacles.rows(rows)))
         return least
 
-    return _ask(query, model, q, gripper)
+    return _ask(query, model, q, gripper, frames)
 
 
 def _ask(
@@ -149,6 +156,7 @@ def _ask(
     model: CollisionModel,
     q: Tensor,
     gripper: Tensor | None = None,
+    frames: list[Tensor] | None = None,
 ) -> Tensor:
     """Place a few arms at a time, ask, and put the answers together; on an accelerator, all at once."""
     if q.ndim != 2 or q.shape[1] != model.chain.n:
@@ -156,21 +164,36 @@ def _ask(
     if gripper is not None and gripper.shape != q.shape[:1]:
         raise ConfigError(f"gripper must have shape ({len(q)},), got {tuple(gripper.shape)}")
     model = model.with_fingers(gripper)
-    rows = CACHE_ROWS if q.device.type == "cpu" else max(len(q), 1)
-    pieces = [slice(row, row + rows) for row in range(0, max(len(q), 1), rows)]
-    found = [
-        query(model, body_frames(model, q[piece], None if gripper is None else gripper[piece]), piece)
-        for piece in pieces
-    ]
+    found = []
+    for rows in _pieces(model, q):
+        at, known = None if gripper is None else gripper[rows], frames and [frame[..., rows] for frame in frames]
+        found.append(query(model, body_frames(model, q[rows], at, known), rows))
     return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def _pieces(model: CollisionModel, q: Tensor) -> list[slice]:
+    """The rows of q that are worked through at a time."""
+    rows = len(q)
+    if q.device.type == "cpu":
+        rows = min(rows, CACHE_ROWS, max(CACHE_CELLS // max(len(model.first), 1), 256))
+    return [slice(row, row + rows) for row in range(0, len(q), rows)] or [slice(0, 0)]
 
 
 def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
     """(P, B)."""
-    i, j = model.first, model.second
-    p1, d1, p2, d2 = (x.index_select(1, index) for index in (i, j) for x in (p, d))
-    dd, radius = model.length_squared, model.radius
-    return segment_distance(p1, d1, p2, d2, dd[i], dd[j]) - (radius[i] + radius[j])
+    dd, ee, radii = model.pair_sizes
+    return segment_distance(*pair_segments(model, p, d), dd, ee) - radii
+
+
+def pair_segments(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Start and extent of the first segment of every checked pair, then of the second, each (3, P, B) [m].
+
+    Args:
+        p, d: (3, K, B) from `place_segments`.
+    """
+    both = torch.cat((p, d))  # gathering once is faster than twice
+    first, second = both.index_select(1, model.first), both.index_select(1, model.second)
+    return first[:3], first[3:], second[:3], second[3:]
 
 
 def _ground(model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float) -> Tensor:

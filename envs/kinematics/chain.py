@@ -138,11 +138,16 @@ def jacob0(chain: Chain, q: Tensor) -> Tensor:
 
 def fkine_jacob0(chain: Chain, q: Tensor) -> tuple[Tensor, Tensor]:
     """`fkine` and `jacob0` for the price of one walk along the chain."""
-    M, frames = _walk(chain, q)
-    axes, origins = torch.stack([frame[:, 2:].expand(3, 2, len(q)) for frame in frames]).unbind(2)  # (n, 3, B)
+    return pose_jacobian(chain, link_frames(chain, q))
+
+
+def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """`fkine_jacob0`, from the `link_frames` of q: for a caller that needs these for something else too."""
+    *frames, M = frames
+    axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(2)  # (n, 3, B)
     linear, angular = _cross(axes, M[:, 3] - origins), axes
     if any(chain.prismatic):
-        slides = torch.tensor(chain.prismatic, device=q.device)[:, None, None]
+        slides = torch.tensor(chain.prismatic, device=M.device)[:, None, None]
         linear, angular = torch.where(slides, axes, linear), angular.masked_fill(slides, 0.0)
     return _homogeneous(M), torch.cat((linear, angular), 1).permute(2, 1, 0)
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import trimesh
 from scipy.optimize import minimize
+from scipy.spatial import KDTree
 
 GRID = 1e-4  # [m] ends and radii in a file are rounded to this, the radius upwards
 CUTS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # where a body may be cut, in parts of its extent
 WORTH = 0.9
-GRID_POINTS = 10_000  # to measure that space
+SURFACE_POINTS = 20_000  # to measure how far capsules stand out
 
 
 def directions(count: int) -> np.ndarray:
@@ -99,52 +100,64 @@ def _around_axis(centres: np.ndarray, radii: np.ndarray | float, axis: np.ndarra
 def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.ndarray]:
     """Capsules that together hold every point of a surface.
 
-    The surface is cut in two where the capsules then fill the least space, and one of the parts again, up to `most`
-    parts; the best of all these covers is taken. Triangles are cut too, so none reaches out between two capsules.
+    The surface is cut in two where the capsules then stand out least, and one of the parts again, up to `most` parts;
+    the best of all these covers is taken. Triangles are cut too, so none reaches out between two capsules.
 
     Args:
         mesh: triangles [m]; need not be closed.
         most: how many capsules there may be.
-        worth: one capsule more must bring the space that they fill below this part of what it was.
+        worth: one capsule more must bring the `bulge` of all below this part of what it was.
 
     Returns:
         (7,) capsules, as `fit_capsule`'s.
     """
     parts = [mesh]
     covers = [[fit_capsule(mesh.vertices)]]
-    space = _grid(covers[0][0])
+    surface = KDTree(mesh.sample(SURFACE_POINTS, seed=0))
     while len(parts) < most:
-        cuts = [(index, *_best_cut(part, covers[-1], index, space)) for index, part in enumerate(parts)]
+        cuts = [(index, *_best_cut(part, covers[-1], index, surface)) for index, part in enumerate(parts)]
         index, _, halves = min(cuts, key=lambda cut: cut[1])
         if not halves:
             break
         parts[index : index + 1] = halves
         fresh = [fit_capsule(half.vertices) for half in halves]
         covers.append(covers[-1][:index] + fresh + covers[-1][index + 1 :])
-    return min(covers, key=lambda cover: filled(cover, space) / worth ** len(cover))
+    return min(covers, key=lambda cover: bulge(cover, surface) / worth ** len(cover))
 
 
-def filled(capsules: list[np.ndarray], space: np.ndarray) -> float:
-    """The part of the points `space`, (N, 3), that is in any of the capsules."""
-    inside = np.zeros(len(space), bool)
-    for capsule in capsules:
-        inside |= distances(capsule[:6].reshape(2, 3), space) <= capsule[6]
-    return inside.mean()
+def bulge(cover: list[np.ndarray], surface: KDTree) -> float:
+    """By how much capsules stand out of what they hold: the square of that, over all of their common surface [m4].
+
+    Args:
+        surface: points all over what they hold.
+    """
+    total = 0.0
+    for index, capsule in enumerate(cover):
+        points, area = _skin(capsule)
+        for other in cover[:index] + cover[index + 1 :]:
+            out = distances(other[:6].reshape(2, 3), points) > other[6]
+            points, area = points[out], area[out]
+        total += float(area @ surface.query(points)[0] ** 2) if len(points) else 0.0
+    return total
 
 
-def _grid(capsule: np.ndarray) -> np.ndarray:
-    """(N, 3) points evenly spread over the box around a capsule, and a little further."""
-    ends = capsule[:6].reshape(2, 3)
-    low, high = ends.min(0) - 1.2 * capsule[6], ends.max(0) + 1.2 * capsule[6]
-    step = (np.prod(high - low) / GRID_POINTS) ** (1 / 3)
-    axes = [np.arange(start, stop, step) for start, stop in zip(low, high)]
-    return np.stack(np.meshgrid(*axes), -1).reshape(-1, 3)
+def _skin(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points (N, 3) all over the surface of a capsule, and the area (N,) that each stands for."""
+    ends, r = capsule[:6].reshape(2, 3), capsule[6]
+    length, axis = np.linalg.norm(ends[1] - ends[0]), ends[1] - ends[0]
+    caps = ends[(DIRECTIONS @ axis > 0).astype(int)] + r * DIRECTIONS
+    around = np.linalg.svd(axis[None])[2][1:] if length else np.eye(3)[:2]
+    angle, along = np.meshgrid(np.linspace(0, 2 * np.pi, 24, endpoint=False), (np.arange(16) + 0.5) / 16)
+    ring = np.stack((np.cos(angle), np.sin(angle)), -1).reshape(-1, 2) @ around
+    side = ends[0] + along.reshape(-1, 1) * axis + r * ring
+    areas = 4 * np.pi * r**2 / len(caps), 2 * np.pi * r * length / len(side)
+    return np.concatenate((caps, side)), np.repeat(areas, (len(caps), len(side)))
 
 
 def _best_cut(
-    mesh: trimesh.Trimesh, cover: list[np.ndarray], index: int, space: np.ndarray
+    mesh: trimesh.Trimesh, cover: list[np.ndarray], index: int, surface: KDTree
 ) -> tuple[float, list[trimesh.Trimesh]]:
-    """The least space filled with this part of a cover cut in two, and the two; infinite where it cannot be cut."""
+    """The least bulge with this part of a cover cut in two, and the two; infinite where it cannot be cut."""
     best = (np.inf, [])
     others = cover[:index] + cover[index + 1 :]
     for axis in principal_axes(mesh.vertices[_outermost(mesh.vertices)]):
@@ -153,7 +166,7 @@ def _best_cut(
             origin = axis * (along.min() + part * np.ptp(along))
             halves = [_beyond(mesh, normal, origin) for normal in (axis, -axis)]
             if min(len(half.faces) for half in halves):
-                total = filled(others + [fit_capsule(half.vertices, thorough=False) for half in halves], space)
+                total = bulge(others + [fit_capsule(half.vertices, thorough=False) for half in halves], surface)
                 best = min(best, (total, halves), key=lambda cut: cut[0])
     return best
 

@@ -17,7 +17,7 @@ from envs.collision.files import CAPSULES, Shapes, read_capsules, write_capsules
 from envs.collision.fitting import apart
 from envs.collision.fitting.capsule import distances, fit_capsule, fit_mesh, volume
 from envs.collision.fitting.gripper import finger_meshes, outermost
-from envs.collision.fitting.shapes import link_capsules, merged, shape_mesh
+from envs.collision.fitting.shapes import drawn, link_capsules, merged, shape_mesh
 from envs.collision.links import link_pose
 from envs.robots import make_robot
 from td3_robot.errors import ConfigError
@@ -113,14 +113,13 @@ def test_capsules_inside_others_go_and_like_ones_become_one():
     assert holds([both], np.concatenate((surface(CAPSULE), surface(beside))))
 
 
-@pytest.mark.parametrize("name", ["lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"])
+@pytest.mark.parametrize("name", ["panda", "lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"])
 def test_the_capsules_that_ship_hold_the_meshes(name):
     """Points all over the meshes of every link, and of the fingers at every opening."""
     robot, capsules = make_robot(name), read_capsules(name).links
     for link in robot.rtb.links:
-        for shape in link.collision:
-            if shape.stype == "mesh":
-                assert holds(capsules[link.name], shape_mesh(shape).sample(1000, seed=0)), link.name
+        for shape in drawn(link):
+            assert holds(capsules[link.name], shape_mesh(shape).sample(1000, seed=0)), link.name
     if robot._gripper is not None:
         fingers = read_capsules(robot._gripper.name).links["fingers"]
         swept = trimesh.util.concatenate(finger_meshes(robot.rtb.grippers[0], robot._gripper))

@@ -103,14 +103,14 @@ def test_each_link_has_its_own_distance(panda):
     """Points along the capsules of each link, placed by the links' poses, held against each shape's definition."""
     robot, model = panda
     q, obstacles = draw(robot, 40), random_obstacles(40)
-    capsules = {**read_capsules("panda").links, "panda_hand": read_capsules("panda_hand").links["panda_hand"]}
+    capsules = {**read_capsules("panda").links, "panda_hand": sum(read_capsules("panda_hand").links.values(), [])}
     expected = np.full((40, len(model.links)), np.inf)
     for link, (name, T) in enumerate(zip(model.links, link_poses(model, q).double().numpy().transpose(1, 0, 2, 3))):
         for capsule in capsules[name]:
             local = capsule[:3] + np.linspace(0, 1, 300)[:, None] * (capsule[3:6] - capsule[:3])
             points = local @ T[:, :3, :3].transpose(0, 2, 1) + T[:, None, :3, 3]  # (40, 300, 3)
             near = to_obstacles(points, obstacles)
-            if name not in ("panda_link0", "panda_link1", "panda_link2"):
+            if name not in ("panda_link0", "panda_link1"):
                 near = np.minimum(near, points[:, :, 2].min(1) - GROUND)
             expected[:, link] = np.minimum(expected[:, link], near - capsule[6])
     found = link_clearance(model, q, obstacles, GROUND).numpy()
