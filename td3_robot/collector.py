@@ -8,7 +8,7 @@ from torch import Tensor
 from td3_robot.agent import TD3
 from td3_robot.config import Config, ExplorationConfig
 from td3_robot.episodes import EpisodeMeans
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation import Policy
 from td3_robot.noise import UncertaintyScale, make_noise
 from td3_robot.normalizer import RewardScaler
@@ -16,7 +16,7 @@ from td3_robot.replay import Batch
 from td3_robot.replay.make import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
-from td3_robot.vec_env import GoalVecEnv, VecEnv, restore_generator
+from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, restore_generator
 
 _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
 
@@ -86,6 +86,8 @@ class Collector:
         self._agent.observe(self.observation)
         before, action = self._to_keep(self.observation), self._explore(progress)
         step = self._env.step(action)
+        if self._env.device.type == "cpu":  # elsewhere it would wait for the device
+            self._require_finite(step, action)
         reward = shaped(step.reward, self._config.reward)
         done = step.terminated | step.truncated
         after = self._to_keep(step.next_observation, arrived=True)
@@ -98,6 +100,24 @@ class Collector:
             self._guide.end_episodes(done, progress)
         self.observation = step.observation
         self.env_steps += self._env.num_envs
+
+    def _require_finite(self, step: Step, action: Tensor) -> None:
+        """Hold what is about to be stored to finite numbers.
+
+        Raises:
+            NotFiniteError: names the environment, and has its transition as evidence.
+        """
+        if (step.reward.sum() + step.next_observation.sum()).isfinite():
+            return
+        for name, values in (("reward", step.reward[:, None]), ("observation", step.next_observation)):
+            for row in (~values.isfinite()).any(1).nonzero()[:1, 0].tolist():
+                parts = {"observation": self.observation, "action": action, "reward": step.reward}
+                parts["next_observation"] = step.next_observation
+                raise NotFiniteError(
+                    f"the {name} of environment {row} became NaN or infinite at env step {self.env_steps} and was not "
+                    "stored; the last good checkpoint is intact; check the environment, in the transition that is kept",
+                    {part: value[row].clone() for part, value in parts.items()},
+                )
 
     def _to_keep(self, observation: Tensor, arrived: bool = False) -> Tensor:
         """What the replay holds of an observation: itself or, with hindsight, the memory of its moment."""

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -40,9 +40,17 @@ class ViewerError(Td3RobotError):
 
 
 class NotFiniteError(Td3RobotError):
-    """A loss, action or observation became NaN or infinite; the run stops before it is stored."""
+    """A loss, action or observation became NaN or infinite; the run stops before it is stored.
+
+    Attributes:
+        evidence: tensors to look into, by name.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str, evidence: dict[str, Any] | None = None):
+        super().__init__(message)
+        self.evidence = evidence or {}
 
 
 def need(value: T | None) -> T:

@@ -14,7 +14,7 @@ from td3_robot.config import Config
 from td3_robot.errors import CheckpointError
 from td3_robot.examination import Examination
 from td3_robot.fields import require_same
-from td3_robot.finite import require_finite
+from td3_robot.finite import Watch
 from td3_robot.interval import Interval
 from td3_robot.resume_point import LAST, read_resume_point, taking
 from td3_robot.schedules import schedule_factor
@@ -71,7 +71,7 @@ class Trainer:
         self.trackers = Trackers()
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
-        self.best = Best(folder, self.about)
+        self.best, self._watch = Best(folder, self.about), Watch(agent, folder)
         self._stop, self._examination = threading.Event(), Examination(evaluation_env, config.seed)
         self._complete = False  # stopped because it has what it was for
         self._saved_at, self.saved_steps = time.perf_counter(), 0
@@ -89,14 +89,14 @@ class Trainer:
             The summary, as `summary.json` has it; its key `finished` says which of the two it was.
 
         Raises:
-            NotFiniteError: a loss became NaN or infinite; checkpoints stay as they last were good.
+            NotFiniteError: something became NaN or infinite; checkpoints stay as they last were good, with `EVIDENCE`.
             TypeError: the state of the source, or of its environments, is not of tensors and plain values.
             CheckpointError: the first checkpoint cannot be written; a later one is told, and the former stays.
         """
         checkpoint.check_plain(self.source.state_dict(with_replay=False), "source")  # not only when it is first saved
         if not self.steps:
             self.best.save(self.agent, self.source.about())  # from here on the folder is a whole checkpoint
-        with stopping(self.stop):
+        with stopping(self.stop), self._watch.keeping():
             try:
                 self._train()
                 self._save(with_replay=False)
@@ -167,7 +167,9 @@ class Trainer:
         schedule, progress = self.config.schedule, self.progress
         self.agent.scale_learning_rates(schedule_factor(schedule.lr, progress, schedule.lr_floor))
         for _ in range(self.config.updates_per_step):
-            metrics = self.agent.update(self.source.sample(progress))
+            batch = self.source.sample(progress)
+            metrics = self.agent.update(batch)
+            self._watch.look(batch, metrics)
             if "td_error" in metrics:
                 self.source.update_priorities(metrics.pop("td_error"))
             self._interval.add(metrics)
@@ -181,7 +183,7 @@ class Trainer:
 
     def _evaluate(self) -> None:
         """Measure the policy, keep it if it is the best so far, and log."""
-        require_finite(self.agent, self.folder, self._interval.totals)
+        self._watch.require(self._interval.totals)
         metrics = self._measure()
         scores = scored(metrics)
         if scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
@@ -259,7 +261,7 @@ class Trainer:
         """
         source = self.source.state_dict(with_replay)
         rows = {"a transition in the replay": source["replay"]["rows"]} if source.get("replay") else {}
-        require_finite(self.agent, self.folder, self._interval.totals | rows)
+        self._watch.require(self._interval.totals | rows)
         state = {
             "gradient_steps": self.agent.gradient_steps,
             "best": list(self.best.score),
