@@ -1,6 +1,7 @@
 """Adam steps of several optimizers in one call: `Optimizer.step` costs as much again as the arithmetic."""
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,24 +31,50 @@ def adam(weights: list[Parameter], lr: float) -> Optimizer:
     return Adam(weights, lr, fused=weights[0].device.type != "mps")
 
 
-def adam_step(optimizers: Sequence[Optimizer]) -> None:
-    """What `step()` of each optimizer would do with the gradients that are there, to the bit.
+class JointStep:
+    """What `step()` of each of some optimizers would do with the gradients that are there, to the bit, in one call.
 
-    Optimizers of another kind than plain fused Adam, that have taken no step yet or that differ in their options
-    take their own step.
+    Optimizers of another kind than plain fused Adam, that have taken no step yet or that differ in their options take
+    their own step.
     """
-    step, rules = fused_adam(), list(map(_rule, optimizers))
-    weights = [p for optimizer in optimizers for p in optimizer.param_groups[0]["params"] if p.grad is not None]
-    known = {p: state for optimizer in optimizers for p, state in optimizer.state.items()}
-    states = [known.get(p, {}) for p in weights]
-    if step is None or rules[0] is None or any(rule != rules[0] for rule in rules) or not all(states):
-        for optimizer in optimizers:
-            optimizer.step()
-        return
-    steps, means, squares = ([state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq"))
-    with torch.no_grad():
-        torch._foreach_add_(steps, 1)
-        step(weights, [p.grad for p in weights], means, squares, [], steps, **rules[0])
+
+    def __init__(self):
+        self._states: list[Any] = []  # those whose moments are the ones below
+        self._weights: list[Parameter] = []
+
+    def __call__(self, optimizers: Sequence[Optimizer]) -> None:
+        """Take the step."""
+        step, (rule, *others) = fused_adam(), list(map(_rule, optimizers))
+        if step is not None and rule is not None and others == [rule] * len(others) and self._gathered(optimizers):
+            with torch.no_grad():
+                self._counts.add_(1)
+                gradients = [weight.grad for weight in self._weights]
+                step(self._weights, gradients, self._means, self._squares, [], self._steps, **rule)
+        else:
+            for optimizer in optimizers:
+                optimizer.step()
+
+    def _gathered(self, optimizers: Sequence[Optimizer]) -> bool:
+        """Whether every weight has a gradient and moments, which then are at hand."""
+        states = [optimizer.state for optimizer in optimizers]  # loading gives an optimizer another one
+        if len(states) != len(self._states) or not all(map(operator.is_, states, self._states)):
+            self._gather(optimizers, states)
+        return bool(self._weights) and all(weight.grad is not None for weight in self._weights)
+
+    def _gather(self, optimizers: Sequence[Optimizer], states: list[Any]) -> None:
+        """List weights and moments, nothing where some weight has none yet; the steps become views of one tensor."""
+        weights = [weight for optimizer in optimizers for weight in optimizer.param_groups[0]["params"]]
+        known = {weight: state for each in states for weight, state in each.items()}
+        self._states, self._weights = [], []
+        if not all(known.get(weight) for weight in weights):
+            return
+        moments = [known[weight] for weight in weights]
+        self._counts = torch.stack([moment["step"] for moment in moments])
+        for moment, count in zip(moments, self._counts):
+            moment["step"] = count
+        names = ("step", "exp_avg", "exp_avg_sq")
+        self._steps, self._means, self._squares = ([moment[name] for moment in moments] for name in names)
+        self._states, self._weights = states, weights
 
 
 def _rule(optimizer: Optimizer) -> dict[str, Any] | None:

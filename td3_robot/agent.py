@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from td3_robot.actor_terms import ActorStep, actor_terms
-from td3_robot.adam import MakeOptimizer, adam, adam_step
+from td3_robot.adam import JointStep, MakeOptimizer, adam
 from td3_robot.config import TD3Config
 from td3_robot.errors import ConfigError
+from td3_robot.gradients import clip_gradients, forward, held_still
 from td3_robot.kept import Kept
 from td3_robot.losses import smoothed_target_action
-from td3_robot.networks import MakeNetworks, buffers_of, check_networks, frozen, learning, mlps, trainable
+from td3_robot.networks import MakeNetworks, check_networks, followed, mlps, trainable
 from td3_robot.normalizer import RunningNormalizer
 from td3_robot.replay import Batch
 from td3_robot.seeds import seed_of
@@ -92,6 +93,7 @@ class TD3(Kept):
         self.actor_optimizer = optimizer(trainable(self.actor), self.config.actor_lr)
         self.Q1_optimizer = optimizer(trainable(self.Q1), self.config.critic_lr)
         self.Q2_optimizer = optimizer(trainable(self.Q2), self.config.critic_lr)
+        self._critics_step, self._actor_step = JointStep(), JointStep()
         self._learning_rates = [[group["lr"] for group in each.param_groups] for each in self._optimizers]
 
     def observe(self, o: Tensor) -> None:
@@ -155,32 +157,39 @@ class TD3(Kept):
     def _update_critics(self, batch: Batch, y: Tensor) -> dict[str, Tensor]:
         """Both critics descend their loss to y."""
         x = torch.cat((batch.state, batch.action), 1)
-        with learning(*self._critics):
-            outputs = [Q(x) for Q in self._critics]
-        losses = [self.value.loss(output, y, batch.weight) for output in outputs]
-        self._descend(reduce(torch.add, losses), self._critics, self._critic_optimizers, self.config.critic_grad_clip)
-        metrics = {f"Q{i}_loss": loss.detach() for i, loss in enumerate(losses, 1)}
-        metrics["Q1"] = self.value.mean(outputs[0].detach()).mean()
+        outputs = [self._approach(Q, x, y, batch.weight) for Q in self._critics]
+        clip_gradients(self._critics, self.config.critic_grad_clip)
+        self._critics_step(self._critic_optimizers)
+        metrics = {f"Q{i}_loss": self.value.loss(output, y, batch.weight) for i, output in enumerate(outputs, 1)}
+        metrics["Q1"] = self.value.mean(outputs[0]).mean()
         if batch.weight is not None:
-            errors = [self.value.error(output.detach(), y) for output in outputs]
+            errors = [self.value.error(output, y) for output in outputs]
             metrics["td_error"] = reduce(torch.add, errors) / len(errors)
         return metrics
 
+    def _approach(self, Q: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """What a critic gives for x; in its weights' `grad` the gradient of its loss to y."""
+        passed = forward(Q, x)
+        output = passed.output.detach()
+        passed.backward(self.value.slope(output, y, weight))
+        return output
+
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:
         """The actor descends the sum of its terms, in the paper -mean Q1(s, pi(s)) alone."""
-        with learning(self.actor):
-            action = self.actor(state)
-        with frozen(*self._critics):  # the gradient goes through them, into the actor alone
-            q = self._ascended(state, action)
-        step = ActorStep(state, action, data_action, q, self._ascended)
+        passed = forward(self.actor, state)
+        action = passed.output
+        step = ActorStep(state, action, data_action, self._ascended(state, action), self._ascended)
         loss = reduce(torch.add, [term(step) for term in self.actor_terms])
-        self._descend(loss, (self.actor,), (self.actor_optimizer,), self.config.actor_grad_clip)
+        passed.backward_from(loss)
+        clip_gradients((self.actor,), self.config.actor_grad_clip)
+        self._actor_step((self.actor_optimizer,))
         return loss.detach()
 
     def _ascended(self, state: Tensor, action: Tensor) -> Tensor:
         """(B, 1) the value that the actor ascends: Q1's, or the lower of both critics' with `actor_min_q`."""
         x = torch.cat((state, action), 1)
-        return reduce(torch.min, [self.value.mean(Q(x)) for Q in self._critics[: 1 + self.config.actor_min_q]])
+        critics = self._critics[: 1 + self.config.actor_min_q]
+        return reduce(torch.min, [self.value.mean(held_still(Q, x)) for Q in critics])
 
     # Without `twin_critics` Q2 stays as it was made.
     _critics = property(lambda self: (self.Q1, self.Q2)[: 1 + self.config.twin_critics])
@@ -188,27 +197,11 @@ class TD3(Kept):
     _optimizers = property(lambda self: (self.actor_optimizer, self.Q1_optimizer, self.Q2_optimizer))
     _critic_optimizers = property(lambda self: (self.Q1_optimizer, self.Q2_optimizer)[: 1 + self.config.twin_critics])
 
-    @staticmethod
-    def _descend(
-        loss: Tensor, nets: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer], grad_clip: float | None
-    ) -> None:
-        """One step of each network down the gradient of `loss`; `grad_clip` holds for each network alone."""
-        weights = trainable(*nets)
-        for p, gradient in zip(weights, torch.autograd.grad(loss, weights, materialize_grads=True)):
-            p.grad = gradient
-        if grad_clip is not None:
-            for net in nets:
-                torch.nn.utils.clip_grad_norm_(net.parameters(), grad_clip)
-        adam_step(optimizers)
-
     @torch.no_grad()
     def _update_targets(self) -> None:
         """Polyak averaging: target <- tau * network + (1 - tau) * target, batch statistics included."""
-        online, target = [], []
-        for net in (self.actor, *self._critics):
-            online += [*net.parameters(), *buffers_of(net)]
-        for net in (self.actor_target, *self._critic_targets):
-            target += [*net.parameters(), *buffers_of(net)]
+        online = [each for net in (self.actor, *self._critics) for each in followed(net)]
+        target = [each for net in (self.actor_target, *self._critic_targets) for each in followed(net)]
         torch._foreach_lerp_(target, online, self.config.tau)
 
     def scale_learning_rates(self, factor: float) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-_SMALL = 1 << 21  # multiplications; below, the cost of the call itself makes torch's own layer the faster one
+_SMALL = 1 << 19  # multiplications; below, the cost of the call itself makes torch's own product the faster one
 
 
 @functools.cache
@@ -36,25 +36,38 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
     results differ by rounding. All that oneDNN is not for takes nn.Linear's way: other devices and types, layers
     and batches that are small, and networks that are compiled or exported, whose file is for any machine.
     """
-    compiling = torch.compiler.is_compiling()  # first: a size is a symbol there, and no branch may depend on it
-    if not compiling and x.numel() * layer.out_features >= _SMALL and _suits(x, layer):
-        return _Linear.apply(x.contiguous(), layer.weight, layer.bias, relu)
-    y = F.linear(x, layer.weight, layer.bias)
-    return F.relu(y) if relu else y
+    export = torch.compiler.is_compiling() or torch.jit.is_tracing()  # a size is a symbol there: no branch may ask it
+    if export or layer.bias is None or not _suits(x, layer.weight):
+        y = F.linear(x, layer.weight, layer.bias)
+        return F.relu(y) if relu else y
+    return (_Linear.apply if torch.is_grad_enabled() else affine)(x, layer.weight, layer.bias, relu)
 
 
-def _suits(x: Tensor, layer: nn.Linear) -> bool:
-    """Whether oneDNN's entry can do this, and does it faster."""
-    plain = x.ndim == 2 and x.device.type == "cpu" and layer.bias is not None and not torch.jit.is_tracing()
-    return plain and x.dtype == layer.weight.dtype == torch.float32 and faster() is not None
+def affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
+    """x W^T + b, rectified or not, of x (B, in): what `linear` does, for those who take gradients by hand."""
+    if _suits(x, weight):
+        return faster()(x.contiguous(), weight, bias, "relu" if relu else "none", [], "")
+    y = F.linear(x, weight, bias)
+    return y.relu_() if relu else y
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """a b, likewise: (M, K), (K, N) -> (M, N). Others than contiguous ones and their transposes are slow."""
+    return faster()(a, b.t(), None, "none", [], "") if _suits(a, b.t()) else a @ b
+
+
+def _suits(x: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN's entry can do x W^T, and does it faster."""
+    large = x.numel() * weight.shape[0] >= _SMALL and x.ndim == 2 and x.is_cpu
+    return large and x.dtype == weight.dtype == torch.float32 and faster() is not None
 
 
 class _Linear(torch.autograd.Function):
-    """x W^T + b, rectified or not. Operands are contiguous or their transposes: others take oneDNN's slow path."""
+    """x W^T + b, rectified or not."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-        y = onednn()(x, weight, bias, "relu" if relu else "none", [], "")
+        y = affine(x, weight, bias, relu)
         ctx.save_for_backward(x, weight, y if relu else None)
         return y
 
@@ -66,6 +79,6 @@ class _Linear(torch.autograd.Function):
         if y is not None:
             grad = torch.ops.aten.threshold_backward(grad, y, 0)  # 0 where the ReLU gave 0
         need_x, need_weight, need_bias, _ = ctx.needs_input_grad
-        grad_x = onednn()(grad, weight.t(), None, "none", [], "") if need_x else None
-        grad_weight = onednn()(grad.t(), x.t(), None, "none", [], "") if need_weight else None
+        grad_x = matmul(grad, weight) if need_x else None
+        grad_weight = matmul(grad.t(), x) if need_weight else None
         return grad_x, grad_weight, grad.sum(0) if need_bias else None, None

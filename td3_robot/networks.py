@@ -93,8 +93,17 @@ class MLP(nn.Module):
         *hidden, last = self.layers
         for layer, norm in zip_longest(hidden, self.norms):
             x = linear(x, layer, relu=True) if norm is None else F.relu(norm(linear(x, layer)))
-        x = linear(x, last)
+        return self.scaled(linear(x, last))
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """What the network gives, where its last layer gives x."""
         return x if self.output_activation is None else self.out_max * self.output_activation(x)
+
+    def unscaled(self, slope: Tensor, output: Tensor) -> Tensor:
+        """The gradient with respect to what the last layer gives, where `slope` is that with respect to the output."""
+        if self.output_activation is None:
+            return slope
+        return torch.ops.aten.tanh_backward(slope * self.out_max, output / self.out_max)
 
 
 def mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) -> Networks:
@@ -181,3 +190,26 @@ def buffers_of(net: nn.Module) -> list[Tensor]:
     """Running means and variances of batch norm, which a target network takes over together with the weights."""
     layers = net.norms if type(net) is MLP else net  # the bound of an MLP's output is the same in its target
     return [buffer for buffer in layers.buffers() if buffer.is_floating_point()]
+
+
+def plain_weights(net: Any) -> list[nn.Parameter] | None:
+    """Matrices and biases by turns of a network that is linear layers, ReLU and at most tanh; None of any other.
+
+    They are read from the modules' own dictionaries, which takes a tenth of the time that attributes take.
+    """
+    if not _untouched(net, MLP) or net.norm != "none" or net.output_activation not in (None, torch.tanh):
+        return None
+    layers = net._modules["layers"]._modules.values()
+    weights = [weight for layer in layers for weight in layer._parameters.values()]
+    plain = all(_untouched(layer, nn.Linear) for layer in layers) and all(weight is not None for weight in weights)
+    return weights if plain else None
+
+
+def _untouched(module: nn.Module, kind: type) -> bool:
+    """Whether a module does what its class does: nobody has subclassed, parametrised, hooked or replaced it."""
+    return type(module) is kind and not module._forward_hooks and "forward" not in vars(module)
+
+
+def followed(net: nn.Module) -> Sequence[Tensor]:
+    """All that a target network takes over: weights and the statistics of batch norm."""
+    return plain_weights(net) or [*net.parameters(), *buffers_of(net)]

@@ -45,6 +45,10 @@ class ScalarValue:
         """Mean squared TD error; `weight` (B, 1) are importance weights of the samples."""
         return critic_loss(output, target, weight)
 
+    def slope(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """(B, 1) the gradient of `loss` with respect to the output."""
+        return _per_sample(output - target, 2.0, weight)
+
     def error(self, output: Tensor, target: Tensor) -> Tensor:
         """(B,) |q - y| without gradient, the priority in Schaul et al., "Prioritized Experience Replay", ICLR 2016."""
         return (output.detach() - target)[:, 0].abs()
@@ -93,6 +97,10 @@ class CategoricalValue:
         """Mean cross-entropy; `weight` (B, 1) are importance weights of the samples."""
         return categorical_loss(output, target, weight)
 
+    def slope(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """(B, atoms) the gradient of `loss` with respect to the output."""
+        return _per_sample(output.softmax(1) * target.sum(1, keepdim=True) - target, 1.0, weight)
+
     def error(self, output: Tensor, target: Tensor) -> Tensor:
         """(B,) divergence (Kullback-Leibler) of target from output without gradient, as in Rainbow (AAAI 2018).
 
@@ -100,3 +108,9 @@ class CategoricalValue:
         """
         divergence = torch.xlogy(target, target) - target * output.detach().log_softmax(1)
         return divergence.sum(1).clamp(min=0.0)
+
+
+def _per_sample(slope: Tensor, factor: float, weight: Tensor | None) -> Tensor:
+    """Of the mean over a batch, each sample weighted by `weight` (B, 1), where `slope` times `factor` is each one's."""
+    slope *= factor / len(slope)
+    return slope if weight is None else slope * weight

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
-from td3_robot.adam import adam_step, fused_adam
+from td3_robot.adam import JointStep, fused_adam
 
 
 def networks(seed=0):
@@ -28,9 +28,10 @@ def give_gradients(nets, step):
 
 
 def assert_equal_steps(make=Adam, lrs=(1e-2, 1e-2), dtype=torch.float32, without=None, **options):
-    """Five steps by `adam_step` and by each optimizer's own `step`, with a schedule and a reload in between."""
+    """Five steps by `JointStep` and by each optimizer's own `step`, with a schedule and a reload in between."""
     ours, theirs = ([net.to(dtype) for net in networks()] for _ in range(2))
     our_optimizers, their_optimizers = (optimizers(nets, make, lrs, **options) for nets in (ours, theirs))
+    joint_step = JointStep()
     for step in range(5):
         for nets in (ours, theirs):
             give_gradients(nets, step)
@@ -41,7 +42,7 @@ def assert_equal_steps(make=Adam, lrs=(1e-2, 1e-2), dtype=torch.float32, without
                 optimizer.param_groups[0]["lr"] *= 0.5
             for optimizer in our_optimizers:
                 optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-        adam_step(our_optimizers)
+        joint_step(our_optimizers)
         for optimizer in their_optimizers:
             optimizer.step()
     for a, b in zip(weights(ours), weights(theirs)):
@@ -95,9 +96,9 @@ def test_without_torch_s_undocumented_entry_every_optimizer_takes_its_own_step(m
 def test_the_joint_step_is_taken_where_it_can_be(monkeypatch):
     """Else the tests above would hold two ordinary steps to each other."""
     nets = networks()
-    both = optimizers(nets, fused=True)
+    both, joint_step = optimizers(nets, fused=True), JointStep()
     for step in range(2):
         give_gradients(nets, step)
-        adam_step(both)
+        joint_step(both)
         for optimizer in both:
             monkeypatch.setattr(optimizer, "step", lambda: pytest.fail("an optimizer took its own step"))

@@ -1,0 +1,196 @@
+"""Gradients by hand are those of autograd, and where a network is not what they are for, autograd's."""
+
+import copy
+import functools
+
+import pytest
+import torch
+from torch import nn
+
+from td3_robot import MLP, TD3, Batch, gradients
+from td3_robot.gradients import ByAutograd, ByHand, forward, held_still
+from td3_robot.value_heads import CategoricalValue, ScalarValue
+
+ACTOR = dict(out_dim=3, out_max=torch.tensor([1.0, 0.25, 3.0]))
+CRITIC = dict(out_dim=1, output_activation=None)
+ATOMS = dict(out_dim=11, output_activation=None)
+each_net = pytest.mark.parametrize("options", [ACTOR, CRITIC, ATOMS], ids=["actor", "critic", "atoms"])
+each_depth = pytest.mark.parametrize("hidden", [(), (8,), (16, 8, 4)], ids=str)
+
+
+def net_of(options, hidden=(16, 8)) -> MLP:
+    torch.manual_seed(0)
+    return MLP(5, hidden=hidden, **options).double()
+
+
+def batch_x(count=32):
+    return torch.randn(count, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def gradients_of(net):
+    return [weight.grad for weight in net.parameters()]
+
+
+def assert_close(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-9)
+
+
+@each_net
+@each_depth
+def test_of_a_slope_of_the_output(options, hidden):
+    net, x = net_of(options, hidden), batch_x()
+    passed = forward(net, x)
+    assert type(passed) is ByHand and torch.equal(passed.output, net(x))
+    slope = torch.randn_like(passed.output)
+    passed.backward(slope)
+    assert_close(gradients_of(net), torch.autograd.grad(net(x), list(net.parameters()), slope))
+
+
+@each_net
+@each_depth
+def test_of_a_loss_that_uses_the_network_in_other_ways_too(options, hidden):
+    """As a term of one's own may: here actions of neighbouring states are to be alike, and weights small."""
+    net, x = net_of(options, hidden), batch_x()
+
+    def loss_of(output):
+        smooth = (output - net(x + 0.1)).square().mean()
+        return output.mean() + smooth + next(net.parameters()).square().sum()
+
+    passed = forward(net, x)
+    passed.backward_from(loss_of(passed.output))
+    assert_close(gradients_of(net), torch.autograd.grad(loss_of(net(x)), list(net.parameters())))
+
+
+def test_of_a_loss_without_the_output():
+    net, x = net_of(CRITIC), batch_x()
+    forward(net, x).backward_from(net(2 * x).mean())
+    assert_close(gradients_of(net), torch.autograd.grad(net(2 * x).mean(), list(net.parameters())))
+
+
+@each_net
+@each_depth
+def test_held_still_it_passes_gradients_on_and_has_none(options, hidden):
+    net, x = net_of(options, hidden), batch_x().requires_grad_()
+    found = torch.autograd.grad(held_still(net, x).square().sum(), x)
+    assert_close(found, torch.autograd.grad(net(x).square().sum(), x))
+    held_still(net, x).sum().backward()
+    assert all(gradient is None for gradient in gradients_of(net))
+
+
+@pytest.mark.parametrize("head", [ScalarValue(), CategoricalValue(-3.0, 3.0, 7)], ids=["scalar", "c51"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_slope_of_a_critic_s_loss(head, weighted):
+    torch.manual_seed(0)
+    output = torch.randn(16, head.out_dim, dtype=torch.float64, requires_grad=True)
+    target = torch.randn(16, 1) if head.out_dim == 1 else torch.rand(16, head.out_dim)  # also of a sum that is not 1
+    weight = torch.rand(16, 1, dtype=torch.float64) if weighted else None
+    (expected,) = torch.autograd.grad(head.loss(output, target.double(), weight), output)
+    torch.testing.assert_close(head.slope(output.detach(), target.double(), weight), expected, atol=1e-12, rtol=1e-9)
+
+
+# Networks that are something else ---------------------------------------------------------------------------
+
+
+class Doubled(MLP):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def hooked(net):
+    net.register_forward_hook(lambda module, given, output: 2 * output)
+
+
+def layer_hooked(net):
+    net.layers[0].register_forward_hook(lambda module, given, output: 2 * output)
+
+
+def replaced(net):
+    net.forward = lambda x: 2 * MLP.forward(net, x)
+
+
+def parametrised(net):
+    nn.utils.parametrizations.spectral_norm(net.layers[0]).eval()
+
+
+def without_bias(net):
+    net.layers[1] = nn.Linear(16, 8, bias=False, dtype=torch.float64)
+
+
+def other_activation(net):
+    net.output_activation = torch.sigmoid
+
+
+@pytest.mark.parametrize(
+    "change", [hooked, layer_hooked, replaced, parametrised, without_bias, other_activation, None], ids=str
+)
+def test_what_was_changed_goes_by_autograd(change):
+    net, x = net_of(ACTOR), batch_x()
+    if change is None:
+        net.__class__ = Doubled
+    else:
+        change(net)
+    net.eval()
+    passed = forward(net, x)
+    passed.backward(torch.ones_like(passed.output))
+    weights = list(net.parameters())
+    assert type(passed) is ByAutograd and torch.equal(passed.output, net(x))
+    assert_close(gradients_of(net), torch.autograd.grad(net(x).sum(), weights))
+    y = x.clone().requires_grad_()
+    assert_close(torch.autograd.grad(held_still(net, y).sum(), y), torch.autograd.grad(net(y).sum(), y))
+
+
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+def test_norms_go_by_autograd(norm):
+    net = MLP(5, 3, hidden=(8,), norm=norm).double().eval()
+    assert type(forward(net, batch_x())) is ByAutograd
+
+
+def test_a_layer_that_is_held_still_learns_nothing():
+    net, x = net_of(CRITIC), batch_x()
+    net.layers[0].requires_grad_(False)
+    passed = forward(net, x)
+    passed.backward(torch.ones_like(passed.output))
+    assert net.layers[0].weight.grad is None and net.layers[1].weight.grad is not None
+
+
+# The whole update -------------------------------------------------------------------------------------------
+
+OPTIONS = (
+    {},
+    {"twin_critics": False, "policy_noise": 0.0, "policy_delay": 1},
+    {"actor_min_q": True, "action_l2": 0.5},
+    {"atoms": 11, "v_min": -2.0, "v_max": 2.0},
+    {"bc_alpha": 2.5},
+    {"bc_alpha": 2.5, "bc_filter": True, "actor_min_q": True},
+    {"actor_grad_clip": 0.01, "critic_grad_clip": 0.1},
+    {"normalize_observations": True, "hidden": (8, 8, 8), "init": "orthogonal", "final_bound": 0.01},
+)
+NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
+
+
+def transitions(seed: int, weighted: bool) -> Batch:
+    draw = functools.partial(torch.randn, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    done, weight = (draw(32, 1) > 1).double(), draw(32, 1).abs() if weighted else None
+    return Batch(draw(32, 4), draw(32, 2).clamp(-1, 1), draw(32, 1), draw(32, 4), done, weight=weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_option_learns_what_it_learns_by_autograd(options, weighted, monkeypatch):
+    by_hand = TD3(4, 2, (1.0, 0.5), seed=2, **{"hidden": (16, 8), "actor_lr": 1e-3, "critic_lr": 1e-3} | options)
+    for name in NETWORKS:
+        getattr(by_hand, name).double()
+    by_hand.value.__dict__.update(
+        {name: each.double() for name, each in vars(by_hand.value).items() if name == "support"}
+    )
+    by_autograd = copy.deepcopy(by_hand)
+    by_autograd.generator.set_state(by_hand.generator.get_state())
+    by_hand_metrics = [by_hand.update(transitions(seed, weighted)) for seed in range(6)]
+    monkeypatch.setattr(gradients, "plain_weights", lambda net: None)
+    for seed, found in enumerate(by_hand_metrics):
+        expected = by_autograd.update(transitions(seed, weighted))
+        assert found.keys() == expected.keys()
+        assert_close(found.values(), expected.values())
+    for name in NETWORKS:
+        assert_close(getattr(by_hand, name).parameters(), getattr(by_autograd, name).parameters())
