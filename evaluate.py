@@ -115,7 +115,7 @@ def _replay(asked: EvaluateFlags, episode: int) -> str:
     words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
     words += ["--episodes", str(asked.count)] + ["--device", asked.device] * (asked.device != "cpu")
     words += [] if asked.guard is None else ["--guard", str(asked.guard).lower()]
-    given = {name: value for name in DISTURBANCES if (value := getattr(asked, name)) is not None}
+    given = {name: value for name in ("engine", *DISTURBANCES) if (value := getattr(asked, name)) is not None}
     words += [word for name, value in given.items() for word in (f"--{name}", str(value))]
     return shlex.join([*words, "--episode", str(episode), "--swift"])
 

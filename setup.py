@@ -4,7 +4,7 @@ from setuptools import find_namespace_packages, setup
 
 EXTRAS = {
     "record": ["playwright>=1.40", "imageio>=2.34", "imageio-ffmpeg>=0.5"],  # evaluate.py --record
-    "mujoco": ["mujoco>=3.8,<3.12", "gymnasium-robotics>=1.4"],  # --env HalfCheetah-v5, FetchReach-v4; 4.x breaks Fetch
+    "mujoco": ["mujoco>=3.8,<4", "gymnasium-robotics>=1.4"],  # --engine mujoco, --env FetchReach-v4, which 4.x breaks
     "mlflow": ["mlflow>=3.7,<4"],  # train.py --mlflow
     "collision": ["coal>=3", "trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision
     "neo": ["qpsolvers>=4.3", "quadprog>=0.1.11"],  # evaluate.py --baseline neo

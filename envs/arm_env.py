@@ -48,6 +48,7 @@ class ArmEnv:
         arrived: the moment that the latest step really led to, before any reset; what `info` tells of.
         world: what stays the same.
         layout: the columns of an observation.
+        engine: as it was given; it may be shared, since all that an episode depends on is in its scene.
         a_dim: joints, and one more where the task's action moves the gripper.
         memory_dim: width of what hindsight keeps of a moment.
     """
@@ -75,6 +76,7 @@ class ArmEnv:
         self.layout = Layout(task.columns(self.world))
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
         self._nominal = Kinematic()  # what the controller takes the arms for
+        self.engine = engine
         plant: Engine = engine or Kinematic(disturbances.servo_lag if disturbances else 0.0)
         self._disturbed = Disturbed(plant, disturbances, task.dt, self.device) if disturbances else None
         self._plant = self._disturbed or plant

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from envs.options import DISTURBANCES, EnvOptions
+from envs.options import DISTURBANCES, ENGINES, EnvOptions
 from envs.values import CONFIGS
 from td3_robot.errors import ConfigError
 
 _PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
-_SHOWS_ARMS = ("swift", "record", "report", "robustness", "episode", "guard", *DISTURBANCES)
+_SHOWS_ARMS = ("swift", "record", "report", "robustness", "episode", "guard", "engine", *DISTURBANCES)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class EvaluateFlags:
         env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a module is never taken
             from the checkpoint itself.
         guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
+        engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained with; robots only.
         latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next three.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
@@ -90,6 +91,7 @@ class EvaluateFlags:
     verify: bool = False
     env: str | None = None
     guard: bool | None = None
+    engine: str | None = field(default=None, metadata={"choices": ENGINES})
     latency: float | None = None
     servo_lag: float | None = None
     noise: float | None = None
@@ -188,7 +190,7 @@ def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
     Raises:
         ConfigError: a disturbance is out of its range.
     """
-    asked = {name: value for name in ("guard", *DISTURBANCES) if (value := getattr(flags, name)) is not None}
+    asked = {name: value for name in ("guard", "engine", *DISTURBANCES) if (value := getattr(flags, name)) is not None}
     return dataclasses.replace(options, **asked)
 
 

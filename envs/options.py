@@ -12,6 +12,7 @@ from envs.values import CONFIGS
 from td3_robot.errors import ConfigError
 
 VECTORS = ("sync", "async")
+KINEMATIC, MUJOCO = ENGINES = ("kinematic", "mujoco")
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
 _LATENCY = {**_STAYS, "range": (0, 0.5, "a loop with more is not closed")}
@@ -36,6 +37,7 @@ class EnvOptions:
         tcp: Link of the robot's URDF to control; needs a robot given by its file.
         sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
+        engine: What moves arms and cubes: kinematic, without forces, or mujoco, contact physics.
         latency: Seconds from the choice of a command to its effect, sensing included.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
@@ -56,6 +58,7 @@ class EnvOptions:
     tcp: str | None = field(default=None, metadata=_STAYS)
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_STAYS)
+    engine: str = field(default=KINEMATIC, metadata={**_STAYS, "choices": ENGINES})
     latency: float = field(default=0.0, metadata=_LATENCY)
     servo_lag: float = field(default=0.0, metadata={**_STAYS, "range": (0, 10, "no servo is slower")})
     noise: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "all would be noise")})
@@ -70,6 +73,8 @@ class EnvOptions:
                 raise ConfigError(f"{name} has no effect without env, a Gymnasium environment")
             if self.env is not None and name not in ("env", *_GYMNASIUM):
                 raise ConfigError(f"env and {name} exclude each other: a Gymnasium environment brings its own")
+        if self.engine == MUJOCO and self.servo_lag:
+            raise ConfigError("engine mujoco and servo_lag exclude each other: its servos lag by themselves")
 
     @property
     def name(self) -> str:

@@ -1,9 +1,10 @@
 """Robots and tasks by name."""
 
 from envs.arm_env import ArmEnv
-from envs.options import EnvOptions
+from envs.options import KINEMATIC, EnvOptions
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
+from envs.simulation.engines import make_engine
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from envs.tasks.task import Task
@@ -23,6 +24,7 @@ def make(
     sparse: bool = False,
     guard: bool = False,
     reuse_scenes: bool = False,
+    engine: str = KINEMATIC,
     disturbances: Disturbances | None = None,
 ) -> ArmEnv:
     """Build B environments of a robot and a task.
@@ -38,15 +40,17 @@ def make(
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
         guard: change actions under which the arm would run into something, see `envs.controllers.guard`.
         reuse_scenes: hand out scenes that are dear to draw more than once, as trainings do.
+        engine: "kinematic", or "mujoco" for contact physics.
         disturbances: delay, lag and noise between the arm and its controller.
 
     Raises:
-        ConfigError: no such robot or task, values in their files that cannot be right, or num_envs below 1.
+        ConfigError: no such robot, task or engine, values in their files that cannot be right, or num_envs below 1.
     """
     chosen = make_task(task)  # first: a mistyped task is answered at once
-    named = {"sparse": sparse, "guard": guard, "reuse_scenes": reuse_scenes, "disturbances": disturbances}
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
-    return ArmEnv(made, chosen, num_envs, device, seed, **named)
+    moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side)
+    how = (sparse, guard, reuse_scenes)
+    return ArmEnv(made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances)
 
 
 def of_config(
@@ -69,7 +73,7 @@ def of_config(
         ConfigError: what they name cannot be built.
     """
     if options.env is None:
-        named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard")}
+        named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard", "engine")}
         named |= {"reuse_scenes": training, "disturbances": Disturbances(**options.disturbances)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
@@ -88,5 +92,5 @@ def beginning_with(
         env: what it is to be like.
         guard, disturbances, task: as of `ArmEnv`, in place of the other's; None: its task.
     """
-    named = {"episodes": OneEpisode(moment, row), "disturbances": disturbances}
+    named = {"episodes": OneEpisode(moment, row), "engine": env.engine, "disturbances": disturbances}
     return ArmEnv(env.robot, task or env.task, 1, str(env.device), 0, env.sparse, guard, **named)

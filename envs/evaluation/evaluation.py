@@ -11,7 +11,7 @@ from envs.evaluation.report import Report, Trajectories, Watched, join, page
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import print_rows, table_rows
-from envs.options import DISTURBANCES, EnvOptions
+from envs.options import DISTURBANCES, KINEMATIC, EnvOptions
 from envs.registry import beginning_with, of_config
 from envs.robots import Robot
 from envs.simulation.disturbances import Disturbances
@@ -180,6 +180,7 @@ class Evaluation:
     def __str__(self) -> str:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
         guard = ", guarded" if self.options.guard else ""
+        guard += "" if self.options.engine == KINEMATIC else f", engine {self.options.engine}"
         disturbed = "".join(f", {name} {value:g}" for name, value in self.options.disturbances.items())
         return f"{self.options.name}{guard}{disturbed}, {which}, seed {self.seed}"
 
@@ -188,6 +189,7 @@ class Evaluation:
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
         about |= {} if self.episode is None else {"episode": self.episode}
         about |= ({"guard": True} if self.options.guard else {}) | self.options.disturbances
+        about |= {} if self.options.engine == KINEMATIC else {"engine": self.options.engine}
         first, *others = self.summaries
         about |= self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
         return about | ({} if self.robustness is None else {"robustness": self.robustness.results()})

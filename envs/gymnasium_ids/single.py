@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from envs.gymnasium_ids.shown import Goals, Shown, Vectors, box, measurements, row_of
+from envs.options import KINEMATIC
 from envs.registry import make
 from td3_robot.errors import ConfigError
 
@@ -29,7 +30,7 @@ class ArmGymnasiumEnv(gym.Env):
         device: where it is simulated.
         render_mode: None; there are no pictures.
         sparse: pay -1 for every step that is no success and 0 for one that is.
-        guard: as for `envs.make`.
+        guard, engine: as for `envs.make`.
 
     Raises:
         ConfigError: no such robot, task or render mode.
@@ -46,10 +47,11 @@ class ArmGymnasiumEnv(gym.Env):
         render_mode: str | None = None,
         sparse: bool = False,
         guard: bool = False,
+        engine: str = KINEMATIC,
     ):
         check_render_mode(render_mode)
         self.render_mode = None
-        self._arm = make(robot, task, 1, device, sparse=sparse, guard=guard)
+        self._arm = make(robot, task, 1, device, sparse=sparse, guard=guard, engine=engine)
         self._shown = self._view(self._arm)
         self.observation_space, self.action_space = self._shown.space, box(self._arm.a_dim, 1.0)
         self._seeded = False
@@ -83,13 +85,21 @@ class ArmGoalGymnasiumEnv(ArmGymnasiumEnv):
     """One simulated arm whose observations are goal dictionaries: `observation`, `achieved_goal`, `desired_goal`.
 
     Args:
-        robot, task, device, render_mode, guard: as for ArmGymnasiumEnv.
+        robot, task, device, render_mode, guard, engine: as for ArmGymnasiumEnv.
     """
 
     _view = Goals
 
-    def __init__(self, robot: str, task: str, device: str = "cpu", render_mode: str | None = None, guard: bool = False):
-        super().__init__(robot, task, device, render_mode, guard=guard)
+    def __init__(
+        self,
+        robot: str,
+        task: str,
+        device: str = "cpu",
+        render_mode: str | None = None,
+        guard: bool = False,
+        engine: str = KINEMATIC,
+    ):
+        super().__init__(robot, task, device, render_mode, guard=guard, engine=engine)
 
     def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: object) -> np.ndarray | float:
         """What `step` pays for goals (..., g), (...): 0 where the desired one is met, -1 elsewhere.

@@ -7,6 +7,7 @@ from gymnasium.vector.utils import batch_space
 
 from envs.gymnasium_ids.shown import Goals, Shown, Vectors, array, box, measurements, row_of
 from envs.gymnasium_ids.single import check_render_mode
+from envs.options import KINEMATIC
 from envs.registry import make
 
 
@@ -18,7 +19,7 @@ class ArmVectorEnv(VectorEnv):
 
     Args:
         num_envs: arms.
-        robot, task, device, render_mode, sparse, guard: as for ArmGymnasiumEnv.
+        robot, task, device, render_mode, sparse, guard, engine: as for ArmGymnasiumEnv.
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
@@ -33,10 +34,11 @@ class ArmVectorEnv(VectorEnv):
         render_mode: str | None = None,
         sparse: bool = False,
         guard: bool = False,
+        engine: str = KINEMATIC,
     ):
         check_render_mode(render_mode)
         self.num_envs, self.render_mode = num_envs, None
-        self._arms = make(robot, task, num_envs, device, sparse=sparse, guard=guard)
+        self._arms = make(robot, task, num_envs, device, sparse=sparse, guard=guard, engine=engine)
         self._shown = self._view(self._arms)
         self.single_observation_space, self.single_action_space = self._shown.space, box(self._arms.a_dim, 1.0)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -77,7 +79,7 @@ class ArmGoalVectorEnv(ArmVectorEnv):
     """B simulated arms whose observations are goal dictionaries, see ArmGoalGymnasiumEnv.
 
     Args:
-        num_envs, robot, task, device, render_mode, guard: as for ArmVectorEnv.
+        num_envs, robot, task, device, render_mode, guard, engine: as for ArmVectorEnv.
     """
 
     _view = Goals
@@ -90,5 +92,6 @@ class ArmGoalVectorEnv(ArmVectorEnv):
         device: str = "cpu",
         render_mode: str | None = None,
         guard: bool = False,
+        engine: str = KINEMATIC,
     ):
-        super().__init__(num_envs, robot, task, device, render_mode, guard=guard)
+        super().__init__(num_envs, robot, task, device, render_mode, guard=guard, engine=engine)

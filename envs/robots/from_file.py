@@ -7,6 +7,7 @@ import torch
 
 from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
 from envs.robots.gripper import make_gripper
+from envs.robots.physics import Physics
 from envs.robots.robot import Robot
 from envs.robots.urdf import load_urdf
 from td3_robot.errors import ConfigError
@@ -55,6 +56,7 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
         qddlim=arm.qddlim,
         workspace=box,
         _gripper=hand,
+        physics=Physics(torque=arm.torque),
         file=Path(path),
     )
 

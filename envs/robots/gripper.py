@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from envs.robots.physics import Physics, read_physics
 from envs.values import CONFIGS, check_keys, numbers, pose, read_values
 from td3_robot.errors import ConfigError, unknown
 
@@ -12,7 +13,7 @@ GRIPPERS = CONFIGS / "grippers"
 _NEEDED = ("root", "joints", "drivers", "closed", "opened", "speed", "tcp")
 
 
-_PADS = ("closing", "approach", "gap", "size", "tip", "finger", "palm")
+_PADS = ("links", "closing", "approach", "gap", "size", "tip", "finger", "palm")
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Pads:
     """What of a two-finger gripper touches a thing that it grasps; directions are in the TCP frame.
 
     Attributes:
+        links: the links of the model that carry them: the one on the side that `closing` points to, and the other.
         closing: (3,) unit vector along which the pads meet.
         approach: (3,) unit vector from the palm to the finger tips, at a right angle to it.
         gap: (3,) distance between the pads when shut, half way, and when open, in terms of the driver coordinate [m].
@@ -29,6 +31,7 @@ class Pads:
         palm: (3,) how far the palm is behind the TCP, and half of its width across and along the closing direction [m].
     """
 
+    links: tuple[str, str]
     closing: np.ndarray
     approach: np.ndarray
     gap: np.ndarray
@@ -54,6 +57,7 @@ class Gripper:
         source: where its model comes from, see `models.load_model`; None where it is part of the arm's own.
         tcp: (4, 4) pose of the TCP in the gripper's base.
         pads: what it grasps with; None where its file does not say.
+        physics: servo of either driver, and inertias.
         q: (m,) current joint positions [rad or m]; starts fully open.
     """
 
@@ -69,6 +73,7 @@ class Gripper:
     source: object = None
     tcp: np.ndarray = field(default_factory=lambda: np.eye(4))
     pads: Pads | None = None
+    physics: Physics = field(default_factory=Physics)
     q: np.ndarray = field(init=False)
 
     def __post_init__(self):
@@ -107,7 +112,8 @@ def make_gripper(name: str) -> Gripper:
     if name not in gripper_names():
         raise unknown("gripper", name, gripper_names())
     values, owner = read_values(GRIPPERS / f"{name}.yaml"), f"gripper {name!r}"
-    check_keys(owner, values, f"configs/grippers/{name}.yaml", needed=_NEEDED, optional=("model", "pads"))
+    file = f"configs/grippers/{name}.yaml"
+    check_keys(owner, values, file, needed=_NEEDED, optional=("model", "pads", "physics"))
     joints, drivers = values["joints"], values["drivers"]
     if not isinstance(joints, dict) or not all(isinstance(row, list) and len(row) == 2 for row in joints.values()):
         raise ConfigError(f"{owner}: joints must map every joint to [link, multiple of the driver], got {joints!r}")
@@ -127,6 +133,7 @@ def make_gripper(name: str) -> Gripper:
         source=values.get("model"),
         tcp=pose(numbers(owner, "tcp", values["tcp"], (6,))),
         pads=_pads(owner, name, values["pads"]) if "pads" in values else None,
+        physics=read_physics(owner, values.get("physics", {}), 1, file),
     )
     if gripper.closed == gripper.opened or gripper.speed <= 0:
         raise ConfigError(f"{owner}: closed and opened must differ and speed must be positive")
@@ -145,4 +152,11 @@ def _pads(owner: str, name: str, values: object) -> Pads:
     if not (np.diff(read["gap"]) > 0).all() or read["gap"][0] < 0:
         raise ConfigError(f"{owner}, pads: gap must rise from shut to open, got {read['gap'].tolist()}")
     read |= {key: float(read[key]) for key in ("tip", "finger")}
-    return Pads(**read)
+    return Pads(links=_two_links(owner, values["links"]), **read)
+
+
+def _two_links(owner: str, values: object) -> tuple[str, str]:
+    if not isinstance(values, list) or len(values) != 2:
+        raise ConfigError(f"{owner}, pads: links must be two links, got {values!r}")
+    first, second = map(str, values)
+    return first, second

@@ -7,12 +7,13 @@ from typing import Any
 
 from envs.kinematics import compile_ets
 from envs.robots.gripper import make_gripper
+from envs.robots.physics import read_physics
 from envs.robots.robot import Robot
 from envs.values import CONFIGS, check_keys, numbers, pose, read_values
 from td3_robot.errors import ConfigError, unknown
 
 _NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
-_OPTIONAL = ("gripper", "mount", "qddlim", "qdddlim")
+_OPTIONAL = ("gripper", "mount", "qddlim", "qdddlim", "physics")
 _ARRAYS = ("home", "qlim", "qdlim", "qddlim", "qdddlim", "workspace")
 
 
@@ -59,7 +60,8 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
 
 def _registered(name: str, gripper: str | None) -> Robot:
     values, owner = read_values(CONFIGS / "robots" / f"{name}.yaml"), f"robot {name!r}"
-    check_keys(owner, values, f"configs/robots/{name}.yaml", _NEEDED, _OPTIONAL)
+    file = f"configs/robots/{name}.yaml"
+    check_keys(owner, values, file, _NEEDED, _OPTIONAL)
     wanted = values.get("gripper", "none") if gripper is None else gripper
     hand = None if wanted == "none" else make_gripper(wanted)
     mount = pose(numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
@@ -70,7 +72,8 @@ def _registered(name: str, gripper: str | None) -> Robot:
     model = assemble(name, load_model(owner, values["model"]), str(values["flange"]), hand, mount)
     chain = compile_ets(model.ets(end=None if hand else values["flange"]))
     arrays: dict[str, Any] = {key: values.get(key) for key in _ARRAYS}
-    return Robot(name=name, rtb=model, chain=chain, _gripper=hand, **arrays)
+    physics = read_physics(owner, values.get("physics", {}), chain.n, file)
+    return Robot(name=name, rtb=model, chain=chain, _gripper=hand, physics=physics, **arrays)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """A robot: its values, checked where it is made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from envs.kinematics import Chain
 from envs.robots.gripper import Gripper
+from envs.robots.physics import Physics
 from envs.values import numbers
 from td3_robot.errors import ConfigError
 
@@ -29,6 +30,7 @@ class Robot:
         qddlim: (n,) acceleration limits [rad/s2 or m/s2], or None where none is known.
         workspace: (2, 3) lower and upper corner of the box goals are drawn in, base frame [m].
         qdddlim: (n,) jerk limits [rad/s3 or m/s3], or None where none is known.
+        physics: servos and inertias of the arm; the gripper has its own.
         file: the URDF or xacro file that it was made from; None for a registered robot.
     """
 
@@ -42,6 +44,7 @@ class Robot:
     workspace: np.ndarray
     _gripper: Gripper | None
     qdddlim: np.ndarray | None = None
+    physics: Physics = field(default_factory=Physics)
     file: Path | None = None
 
     def __post_init__(self):

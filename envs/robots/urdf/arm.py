@@ -34,6 +34,7 @@ class UrdfArm:
         qlim: (2, n) [rad or m]; a continuous joint has ±2 pi.
         qdlim: (n,) [rad/s or m/s].
         qddlim: None: the format has no acceleration limits.
+        torque: (n,) [Nm or N]; None where a joint has none, or 0.
         tcp_link: the link whose frame is the TCP.
         tree: the whole file.
     """
@@ -44,6 +45,7 @@ class UrdfArm:
     qlim: np.ndarray
     qdlim: np.ndarray
     qddlim: None
+    torque: np.ndarray | None
     tcp_link: str
     tree: Tree
 
@@ -79,9 +81,15 @@ def load_urdf(
         qlim=position_limits(tree, joints),
         qdlim=velocity_limits(tree, joints, qdlim),
         qddlim=None,
+        torque=_torques(joints),
         tcp_link=tcp,
         tree=tree,
     )
+
+
+def _torques(joints: list[Joint]) -> np.ndarray | None:
+    torques = np.array([joint.effort or 0.0 for joint in joints])
+    return torques if (torques > 0).all() else None
 
 
 def position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:

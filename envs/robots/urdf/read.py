@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from xml.dom.minidom import Element
 
+import numpy as np
+
 from envs.robots.urdf.elements import child, children, elements, root_element
 from envs.robots.urdf.ros_packages import RosPackages
-from envs.robots.urdf.tree import FAR, MOVING, Joint, Link, Mimic, Pose, Shape, Tree, make_tree
+from envs.robots.urdf.tree import FAR, MOVING, Inertial, Joint, Link, Mimic, Pose, Shape, Tree, make_tree
 from envs.robots.urdf.xacro_files import expand_xacro
 from td3_robot.errors import ConfigError, need, unknown
 
@@ -95,7 +97,20 @@ class _Reader:
         where = f"link {name!r}"
         self._check_values(element, where)
         shapes = lambda tag: tuple(self._shape(inner, where) for inner in children(element, tag))  # noqa: E731
-        return Link(name, shapes("visual"), shapes("collision"))
+        return Link(name, shapes("visual"), shapes("collision"), self._inertial(child(element, "inertial"), where))
+
+    def _inertial(self, element: Element | None, where: str) -> Inertial | None:
+        """None where nothing, or no mass, is written; whether the values can be is for a physics engine to judge."""
+        mass, inertia = (element and child(element, tag) for tag in ("mass", "inertia"))
+        if element is None or mass is None or inertia is None or (kg := self._number(mass, "value", where)) == 0.0:
+            return None
+        xx, yy, zz, xy, xz, yz = (
+            self._number(inertia, key, where) if inertia.hasAttribute(key) else 0.0
+            for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+        )
+        T = self._pose(element, where).T
+        matrix = T[:3, :3] @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ T[:3, :3].T
+        return Inertial(kg, tuple(T[:3, 3].tolist()), tuple(map(tuple, matrix.tolist())))
 
     def _shape(self, element: Element, where: str) -> Shape:
         geometry = child(element, "geometry")
@@ -181,6 +196,7 @@ class _Reader:
             lower=lower,
             upper=upper,
             velocity=get("velocity"),
+            effort=get("effort"),
             mimic=self._mimic(mimic, where) if mimic else None,
         )
 

@@ -91,9 +91,11 @@ def resting_position(tree: Tree, joint: Joint) -> float:
 
 
 def _shapes(tree: Tree, link: str) -> dict[str, Any]:
-    """A link's shapes as roboticstoolbox wants them."""
+    """A link's shapes and inertia as roboticstoolbox wants them."""
     body = tree.links[link]
-    return {
+    mass = body.inertial
+    heavy = {} if mass is None else {"m": mass.mass, "r": list(mass.center), "I": np.array(mass.inertia)}
+    return heavy | {
         "geometry": [_spatial(shape) for shape in body.visuals],
         "collision": [_spatial(shape) for shape in body.collisions],
     }

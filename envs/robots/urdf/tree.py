@@ -1,7 +1,7 @@
 """What a URDF file says, read safely and checked, as plain data.
 
-The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/joint. Only what the simulator and the
-view have a use for is kept; inertias, transmissions, sensors and other programs' elements are passed over.
+The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/joint. Only what the simulators and the
+view have a use for is kept; transmissions, sensors and other programs' elements are passed over.
 """
 
 from collections.abc import Iterable
@@ -60,12 +60,28 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Inertial:
+    """How heavy a link is.
+
+    Attributes:
+        mass: [kg].
+        center: of mass, in the link's frame [m].
+        inertia: three rows, about it, along the axes of the link's frame [kg m2].
+    """
+
+    mass: float
+    center: tuple[float, ...]
+    inertia: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Link:
     """A rigid body."""
 
     name: str
     visuals: tuple[Shape, ...] = ()
     collisions: tuple[Shape, ...] = ()
+    inertial: Inertial | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,7 @@ class Joint:
         axis: (3,) of length 1, in the child's frame; what the joint turns about or slides along.
         lower, upper: position limits [rad or m]; None where the file gives none.
         velocity: limit [rad/s or m/s], as written; None where the file gives none.
+        effort: most torque or force, as written [Nm or N]; None where the file gives none.
         mimic: whom it follows, if anyone.
     """
 
@@ -99,6 +116,7 @@ class Joint:
     lower: float | None = None
     upper: float | None = None
     velocity: float | None = None
+    effort: float | None = None
     mimic: Mimic | None = None
 
     @property

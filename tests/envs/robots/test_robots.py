@@ -242,7 +242,7 @@ def test_a_robot_may_come_from_a_urdf_of_the_users(files, monkeypatch):
         home=[0.0, -1.5, 1.4, -1.47, -1.57, 0.0],
         qlim=[[-3.0] * 6, [3.0] * 6],
         qdlim=[1.0] * 6,
-        without=("qddlim", "qdddlim"),
+        without=("qddlim", "qdddlim", "physics"),
     )
     mine = make_robot("mine")
     monkeypatch.undo()

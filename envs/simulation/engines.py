@@ -1,0 +1,45 @@
+"""Engines by name."""
+
+from envs.options import MUJOCO
+from envs.robots import Robot
+from envs.simulation.engine import Engine
+from td3_robot.errors import ConfigError
+
+_VERSIONS = ((3, 8), (4, 0))  # from the first to below the second: 4.x breaks gymnasium-robotics' Fetch
+
+
+def make_engine(name: str, robot: Robot, dt: float, cube: float | None) -> Engine | None:
+    """The engine of a name, for one robot; None for the kinematic one, which needs no robot.
+
+    Args:
+        name: one of `envs.options.ENGINES`.
+        dt: control period [s].
+        cube: side of the cube that is around [m]; None for none.
+
+    Raises:
+        ConfigError: the engine is not installed, in a version that is known to work, or not for this robot.
+    """
+    if name != MUJOCO:
+        return None
+    need_mujoco()
+    from envs.simulation.mujoco import Mujoco  # here: it is an extra
+
+    return Mujoco(robot, dt, cube)
+
+
+def need_mujoco() -> None:
+    """Check that MuJoCo is there.
+
+    Raises:
+        ConfigError: it is not, or in a version that is known not to work.
+    """
+    install = "pip install 'td3-robot[mujoco]'"
+    try:
+        import mujoco
+    except ImportError:
+        raise ConfigError(f"engine mujoco needs MuJoCo; install it with: {install}") from None
+    version = tuple(int(part) for part in mujoco.__version__.split(".")[:2])
+    oldest, beyond = _VERSIONS
+    if not oldest <= version < beyond:
+        wanted = f"{oldest[0]}.{oldest[1]} or newer, below {beyond[0]}"
+        raise ConfigError(f"engine mujoco needs MuJoCo {wanted}, and {mujoco.__version__} is installed: {install}")

@@ -1,0 +1,56 @@
+"""How things touch: the constants of configs/physics/contacts.yaml."""
+
+import functools
+from dataclasses import dataclass, fields
+from typing import Any
+
+from envs.values import CONFIGS, check_keys, numbers, read_values
+from td3_robot.errors import ConfigError
+
+FILE = "configs/physics/contacts.yaml"
+_SHAPES = {"solref": (2,), "solimp": (5,)}
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """Names as in MuJoCo's XML reference, https://mujoco.readthedocs.io/en/stable/XMLreference.html.
+
+    Attributes:
+        timestep: the longest step of the physics [s].
+        impratio: how much stiffer friction is than pressure, under elliptic cones.
+        solref, solimp: of every contact.
+        pad_friction, cube_friction, table_friction, arm_friction: sliding; of two that touch the greater counts.
+        cube_mass: [kg].
+
+    Raises:
+        ConfigError: a value that cannot be right.
+    """
+
+    timestep: float
+    impratio: float
+    solref: tuple[float, ...]
+    solimp: tuple[float, ...]
+    pad_friction: float
+    cube_friction: float
+    table_friction: float
+    arm_friction: float
+    cube_mass: float
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            if name not in _SHAPES and not value > 0:
+                raise ConfigError(f"{name} must be positive, got {value!r}")
+
+
+@functools.cache
+def read_contacts() -> Contacts:
+    """Those of the file.
+
+    Raises:
+        ConfigError: it is not as it should be.
+    """
+    values, owner, names = read_values(CONFIGS.parent / FILE), "contacts", tuple(item.name for item in fields(Contacts))
+    check_keys(owner, values, FILE, needed=names, optional=())
+    read: dict[str, Any] = {name: numbers(owner, name, values[name], _SHAPES.get(name, ())).tolist() for name in names}
+    read |= {name: tuple(read[name]) for name in _SHAPES}
+    return Contacts(**read)

@@ -1,0 +1,186 @@
+"""Contact physics as an engine: what the kinematic engine would do is what the joints' servos are told to follow.
+
+What an episode is made of lives in the scene, one row an arm, so that resets, resuming and foresight need nothing more:
+
+- `physics` (B, s): MuJoCo's state (mjSTATE_FULLPHYSICS), in float64, as a period begins; its clock starts anew in each;
+- `told` (B, 2 n + 1): where the servos are to be then: q, qd, and the gripper's driver coordinate;
+- `contact_depth` (B,) [m], `contact_force` (B,) [N]: how deep the arm is, at the deepest of the period, in the table or
+  in itself, and the greatest force that it got from them; what it grasps does not count;
+- `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the period began.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
+# MuJoCo's Python package has no type stubs.
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from mujoco import MjData
+from mujoco.rollout import Rollout
+from torch import Tensor
+
+from envs.robots import Robot
+from envs.simulation import kinematic
+from envs.simulation.engine import Command, Scene, SimModel, SimState
+from envs.simulation.mujoco.contacts import Contacts, read_contacts
+from envs.simulation.mujoco.feed_forward import FeedForward
+from envs.simulation.mujoco.model import build
+from td3_robot.errors import need
+
+_FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS
+_TOO_FAST = 10.0  # times its velocity limit: no servo moves a joint like that
+
+
+class Mujoco:
+    """See the module and `step`; an `Engine`.
+
+    Args:
+        robot: which arm.
+        dt: control period [s].
+        cube: side of the cube that is around [m]; None for none.
+        contacts: how things touch; None: as in their file.
+        feed_forward: servos are given the torque that the motion takes by the arm's model, see `FeedForward`.
+        threads: that step worlds beside each other; None: as many as torch's.
+
+    Attributes:
+        physics: the model, see `model.Physics`.
+        unstable: how often the physics failed, in all worlds together.
+
+    Raises:
+        ConfigError: the robot has something that physics cannot work with.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        dt: float,
+        cube: float | None = None,
+        contacts: Contacts | None = None,
+        feed_forward: bool = True,
+        threads: int | None = None,
+    ):
+        self.physics, self.unstable = build(robot, contacts or read_contacts(), dt, cube), 0
+        self._n, nq, p = robot.n, self.physics.model.nq, self.physics
+        self._feed_forward = FeedForward(p.model, p.q, p.qd) if feed_forward else None
+        threads = torch.get_num_threads() if threads is None else threads
+        self._pool: Any = Rollout(nthread=threads if threads > 1 else 0)  # 0 is this thread
+        self._data = [MjData(self.physics.model) for _ in range(threads)]
+        self._qpos, self._qvel = slice(1, 1 + nq), slice(1 + nq, 1 + nq + self.physics.model.nv)
+        self._shares = torch.linspace(0.0, 1.0, self.physics.substeps + 1, dtype=torch.float64)
+
+    def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
+        """See `Engine.begin`. A cube is turned by `yaw` (B,) [rad] of the scene, if that is there."""
+        p, count = self.physics, len(state.q)
+        start = np.zeros((count, mujoco.mj_stateSize(p.model, _FULL)))
+        qpos, qvel = start[:, self._qpos], start[:, self._qvel]
+        qpos[:] = p.model.qpos0
+        qpos[:, p.q], qvel[:, p.qd] = _array(state.q), _array(state.qd)
+        qpos[:, p.gripper] = _array(state.gripper)[:, None] * p.multiple
+        if p.cube is not None:
+            qpos[:, p.cube : p.cube + 3] = _array(scene["object"])
+            half = _array(scene["yaw"]) / 2.0 if "yaw" in scene else np.zeros(count)
+            qpos[:, p.cube + 3], qpos[:, p.cube + 6] = np.cos(half), np.sin(half)
+        none = torch.zeros_like(state.gripper)
+        kept = {"physics": torch.as_tensor(start, device=state.q.device), "told": _flat(state)}
+        return {**scene, **kept, "contact_depth": none, "contact_force": none, "unstable": none.long()}
+
+    def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
+        """See `Engine.step`."""
+        n = self._n
+        told = SimState(scene["told"][:, :n], scene["told"][:, n : 2 * n], scene["told"][:, 2 * n])
+        target = kinematic.step(model, told, command.joints, command.grip)
+        start = _array(scene["physics"]).copy()
+        controls = self._controls(told, target, model.dt)
+        if self._feed_forward is not None:
+            controls[:, :, :n] += self._ahead(start, told, target, model.dt)[:, None]
+        states, sensed = self._pool.rollout(self.physics.model, self._data, start, controls)
+        failed, physics = self._failed(model, states[:, -1]), states[:, -1]
+        physics[failed] = start[failed]
+        physics[failed, self._qvel] = 0.0
+        physics[:, 0] = 0.0
+        sensed[failed] = 0.0
+        self.unstable += int(failed.sum())
+        bad = torch.as_tensor(failed, device=state.q.device)
+        after = self._state(physics, state)
+        scene = {**scene, **self._touching(sensed, state.q), "physics": torch.as_tensor(physics, device=state.q.device)}
+        scene |= {"told": self._reachable(model, target, after, bad), "unstable": scene["unstable"] + bad}
+        return after, scene | self._cube(physics, sensed, state.q)
+
+    def _controls(self, told: SimState, target: SimState, dt: float) -> np.ndarray:
+        """(B, substeps, a) what the servos are told: velocity rises evenly, and what it comes to is where to be."""
+        drives, n = self.physics.drives, self._n
+        share = self._shares[:, None, None]  # (S + 1, 1, 1)
+        (q, v, g), (_, v_end, g_end) = (
+            [x.double().cpu() for x in (s.q, s.qd, s.gripper[:, None])] for s in (told, target)
+        )
+        speed, along = v + share * (v_end - v), q + dt * share * (v + 0.5 * share * (v_end - v))
+        places, speeds = along[:-1], speed[1:]  # the integrator takes positions as they were and speeds as they will be
+        if len(drives.stiffness) > n:
+            rate = ((g_end - g) / dt).expand(len(places), -1, -1)
+            places = torch.cat((places, g + dt * share[:-1] * rate), 2)
+            speeds = torch.cat((speeds, rate), 2)
+        told_lead = torch.as_tensor(drives.damping / drives.stiffness)
+        return (places + told_lead * speeds).transpose(0, 1).contiguous().numpy()
+
+    def _ahead(self, start: np.ndarray, told: SimState, target: SimState, dt: float) -> np.ndarray:
+        """(B, n) by how much farther the servos are told to be, for the torque that the motion takes."""
+        before, after = _array(told.qd), _array(target.qd)
+        torque = need(self._feed_forward).torque(start[:, self._qpos], (before + after) / 2.0, (after - before) / dt)
+        return torque / self.physics.drives.stiffness[: self._n]
+
+    def _failed(self, model: SimModel, physics: np.ndarray) -> np.ndarray:
+        """(B,) whose numbers are not finite or beyond reason, or whose clock shows that MuJoCo began anew."""
+        late = np.abs(physics[:, 0] - model.dt) > 1e-6
+        fast = np.abs(physics[:, self._qvel][:, self.physics.qd]) > _TOO_FAST * model.qdlim.cpu().numpy()
+        return late | fast.any(1) | ~np.isfinite(physics).all(1)
+
+    def _state(self, physics: np.ndarray, like: SimState) -> SimState:
+        """The arms as they are."""
+        p, qpos, qvel = self.physics, physics[:, self._qpos], physics[:, self._qvel]
+        tensor = lambda x: torch.as_tensor(x, dtype=like.q.dtype, device=like.q.device)  # noqa: E731
+        gripper = tensor((qpos[:, p.drivers] / p.driver_multiple).mean(1)) if len(p.drivers) else like.gripper
+        return SimState(tensor(qpos[:, p.q]), tensor(qvel[:, p.qd]), gripper)
+
+    def _reachable(self, model: SimModel, target: SimState, after: SimState, failed: Tensor) -> Tensor:
+        """What the servos go on from (B, 2 n + 1): no farther from the arm than where they give all their torque.
+
+        An arm that is held up does not store how far it would have gone.
+        """
+        drives, n = self.physics.drives, self._n
+        room = torch.as_tensor(drives.torque / drives.stiffness, dtype=after.q.dtype, device=after.q.device)
+        q = torch.clamp(torch.clamp(target.q, after.q - room[:n], after.q + room[:n]), *model.qlim)
+        gripper = target.gripper
+        if len(room) > n:
+            gripper = torch.clamp(gripper, after.gripper - room[n], after.gripper + room[n])
+        return torch.where(failed[:, None], _flat(after), _flat(SimState(q, target.qd, gripper)))
+
+    def _touching(self, sensed: np.ndarray, like: Tensor) -> Scene:
+        """What the robot touched in the period; sensed (B, S, ...)."""
+        p = self.physics
+        depth = np.maximum(-sensed[..., p.table[3]], -sensed[..., p.itself[3]]).max(1).clip(0.0)
+        force = [np.linalg.norm(sensed[..., columns], axis=2).max(1) for columns in (p.table_force, p.itself[:3])]
+        tensor = lambda x: torch.as_tensor(x, dtype=like.dtype, device=like.device)  # noqa: E731
+        return {"contact_depth": tensor(depth), "contact_force": tensor(np.maximum(*force))}
+
+    def _cube(self, physics: np.ndarray, sensed: np.ndarray, like: Tensor) -> Scene:
+        """Where the cube is, and whether both pads touch it."""
+        p = self.physics
+        if p.cube is None:
+            return {}
+        place = physics[:, self._qpos][:, p.cube : p.cube + 3]
+        held = (np.linalg.norm(sensed[:, -1][:, need(p.pads)], axis=2) > 0.0).all(1)
+        return {
+            "object": torch.as_tensor(place, dtype=like.dtype, device=like.device),
+            "held": torch.as_tensor(held, device=like.device),
+        }
+
+
+def _array(x: Tensor) -> np.ndarray:
+    return x.detach().double().cpu().numpy()
+
+
+def _flat(state: SimState) -> Tensor:
+    """(B, 2 n + 1)."""
+    return torch.cat((state.q, state.qd, state.gripper[:, None]), 1)

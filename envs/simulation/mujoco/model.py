@@ -1,0 +1,159 @@
+"""A robot, a table and perhaps a cube as one MuJoCo model, and where in its arrays each of them is."""
+
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
+# MuJoCo's Python package has no type stubs.
+
+import math
+import sys
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from mujoco import MjModel, MjSpec, mjtObj
+
+from envs.collision.compiler import known_collision
+from envs.robots import Robot
+from envs.simulation.mujoco.bodies import Bodies, add_robot
+from envs.simulation.mujoco.contacts import Contacts
+from envs.simulation.mujoco.drives import Drives, add_drives, tune
+from envs.simulation.mujoco.shapes import CUBE, PADS, TABLE, add_capsules, add_cube, add_hand, add_table
+from td3_robot.errors import ConfigError, need
+
+_FOUND, _FORCE, _DIST = (1 << int(bit) for bit in (0, 1, 3))  # of mjtConDataField
+_DEEPEST, _SUM = 1, 3  # how a sensor chooses among contacts: mindist, netforce
+
+
+@dataclass(frozen=True)
+class Physics:
+    """A compiled model.
+
+    Attributes:
+        model: MuJoCo's.
+        substeps: steps of the physics in a control period.
+        drives: the servos.
+        q: (n,) where the arm's joints are in qpos, and qd: in qvel.
+        gripper: (m,) where the gripper's moving joints are in qpos, multiple: (m,) of the driver coordinate that each
+            is, and drivers, driver_multiple: (2,) the same of the drivers.
+        cube: where the cube's position begins in qpos; None where there is none.
+        table, itself: columns of the sensors for contact of the robot with the table and with itself: the deepest one's
+            force (3) and distance. table_force: the whole force on the table (3). pads: (2, 3) the force on each pad
+            that a cube gives; None where there is no cube.
+    """
+
+    model: MjModel
+    substeps: int
+    drives: Drives
+    q: np.ndarray
+    qd: np.ndarray
+    gripper: np.ndarray
+    multiple: np.ndarray
+    drivers: np.ndarray
+    driver_multiple: np.ndarray
+    cube: int | None
+    table: np.ndarray
+    table_force: np.ndarray
+    itself: np.ndarray
+    pads: np.ndarray | None
+
+
+def build(robot: Robot, contacts: Contacts, dt: float, cube: float | None = None) -> Physics:
+    """Make the model of a robot on its table.
+
+    Args:
+        dt: control period [s].
+        cube: side of the cube that is around [m]; None for none.
+
+    Raises:
+        ConfigError: the robot has something that physics cannot work with.
+    """
+    hand = robot._gripper
+    if hand is not None and hand.physics.torque is None:
+        raise ConfigError(
+            f"engine mujoco needs to drive the fingers, and gripper {hand.name!r} has no torque in its file"
+        )
+    substeps = math.ceil(dt / contacts.timestep - 1e-9)
+    spec = _spec(contacts, dt / substeps)
+    bodies = add_robot(spec, robot)
+    add_table(spec, contacts)
+    capsules = known_collision(robot)
+    if capsules is not None:
+        add_capsules(spec, bodies.of, robot, capsules, contacts)
+    if hand is not None and hand.pads is not None:
+        add_hand(bodies.of, robot, contacts)
+    if cube is not None:
+        add_cube(spec, contacts, cube)
+    add_drives(spec, robot, bodies)
+    _add_sensors(spec, robot.rtb.links[0].name, cube is not None)
+    try:
+        model = spec.compile()
+    except ValueError as error:
+        raise ConfigError(f"{robot.owner}: MuJoCo cannot build it: {error}") from None
+    _warn(robot, bodies, capsules is not None)
+    return _compiled(model, substeps, robot, bodies, cube)
+
+
+def _spec(contacts: Contacts, timestep: float) -> MjSpec:
+    spec = MjSpec()
+    spec.compiler.degree = False
+    spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
+    spec.option.timestep = timestep
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.impratio = contacts.impratio
+    return spec
+
+
+def _add_sensors(spec: MjSpec, root: str, cube: bool) -> None:
+    robot = {"objtype": mjtObj.mjOBJ_XBODY, "objname": root}
+    table = {"reftype": mjtObj.mjOBJ_GEOM, "refname": TABLE}
+    deepest, total = [_FORCE | _DIST, _DEEPEST, 1], [_FORCE, _SUM, 1]
+    add = lambda name, prm, **what: spec.add_sensor(  # noqa: E731
+        name=name, type=mujoco.mjtSensor.mjSENS_CONTACT, intprm=prm, **what
+    )
+    add("table", deepest, **robot, **table)
+    add("table_force", total, **robot, **table)
+    add("itself", deepest, **robot, reftype=mjtObj.mjOBJ_XBODY, refname=root)
+    for pad in PADS if cube else ():
+        add(pad, total, objtype=mjtObj.mjOBJ_GEOM, objname=pad, reftype=mjtObj.mjOBJ_GEOM, refname=CUBE)
+
+
+def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cube: float | None) -> Physics:
+    hand = robot._gripper
+    place = lambda names: np.array([model.joint(name).qposadr[0] for name in names], int)  # noqa: E731
+    moving = {model.joint(i).name for i in range(model.njnt)}
+    named = {name: multiple for name, multiple in zip(hand.joints, hand.mimic) if name in moving} if hand else {}
+    sensor = lambda name: model.sensor(name).adr[0] + np.arange(model.sensor(name).dim[0])  # noqa: E731
+    q, gripper, multiple = place(bodies.joints), place(named), np.array(list(named.values()))
+    qd = np.array([model.joint(name).dofadr[0] for name in bodies.joints], int)
+    home = np.array(model.qpos0)
+    home[q] = robot.home
+    home[gripper] = multiple * need(hand).opened if hand else 0.0
+    return Physics(
+        model=model,
+        substeps=substeps,
+        drives=tune(model, robot, qd, home),
+        q=q,
+        qd=qd,
+        gripper=gripper,
+        multiple=multiple,
+        drivers=place(bodies.drivers),
+        driver_multiple=np.array([named[name] for name in bodies.drivers]),
+        cube=int(model.joint(CUBE).qposadr[0]) if cube is not None else None,
+        table=sensor("table"),
+        table_force=sensor("table_force"),
+        itself=sensor("itself"),
+        pads=np.stack([sensor(pad) for pad in PADS]) if cube is not None else None,
+    )
+
+
+def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
+    """What of the physics is no knowledge, in one line."""
+    guessed = []
+    if bodies.estimated:
+        guessed += [f"no inertia of {', '.join(bodies.estimated)} is known: each is taken for a cylinder of 12 kg/m"]
+    if robot.physics.torque is None:
+        guessed += ["no torque limits are known: there are none"]
+    if not capsules:
+        guessed += ["it has no collision geometry (python -m envs.fit_collision): the arm touches nothing"]
+    if guessed:
+        print(f"warning: engine mujoco: {robot.owner}: {'; '.join(guessed)}", file=sys.stderr)

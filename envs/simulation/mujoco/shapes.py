@@ -1,0 +1,122 @@
+"""What can touch: the arm's capsules, the fingers and palm of its hand as boxes, the table, a cube.
+
+MuJoCo lets two geoms touch where the type of one is among the affinities of the other. Capsules of the arm are held
+against each other in pairs instead, those of `CollisionModel`, and of its capsules those over the ground.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
+# MuJoCo's Python package has no type stubs.
+
+import numpy as np
+from mujoco import MjsBody, MjSpec, mjtGeom
+
+from envs.collision import CollisionModel
+from envs.collision.links import link_pose
+from envs.robots import Robot
+from envs.simulation.mujoco.bodies import quaternion
+from envs.simulation.mujoco.contacts import Contacts
+from td3_robot.errors import need
+
+TABLE, CUBE = "table", "cube"
+PADS = ("pad0", "pad1")
+_TABLE, _CUBE = 1, 2  # bits
+_PALM = 0.04  # [m] how thick the palm's box is
+
+
+def add_table(spec: MjSpec, contacts: Contacts) -> None:
+    """The ground of the base frame."""
+    spec.worldbody.add_geom(
+        **_touch(contacts, contacts.table_friction),
+        name=TABLE,
+        type=mjtGeom.mjGEOM_PLANE,
+        size=[2.0, 2.0, 0.1],
+        contype=_TABLE,
+        conaffinity=0,
+    )
+
+
+def add_cube(spec: MjSpec, contacts: Contacts, side: float) -> None:
+    """A cube that is free to move."""
+    body = spec.worldbody.add_body(name=CUBE)
+    body.add_freejoint(name=CUBE)
+    body.mass, body.ipos, body.explicitinertial = contacts.cube_mass, [0.0, 0.0, 0.0], True
+    body.inertia = [contacts.cube_mass * side**2 / 6.0] * 3
+    touch = _touch(contacts, contacts.cube_friction)
+    body.add_geom(
+        **touch, name=CUBE, type=mjtGeom.mjGEOM_BOX, size=[side / 2.0] * 3, contype=_CUBE, conaffinity=_TABLE | _CUBE
+    )
+
+
+def add_capsules(
+    spec: MjSpec, bodies: dict[str, MjsBody], robot: Robot, model: CollisionModel, contacts: Contacts
+) -> None:
+    """The arm's capsules and, of a hand that has no boxes, the hand's; a hand's boxes stand for its capsules where it
+    touches the table or a cube, since these are larger.
+    """
+    hand = robot._gripper
+    boxed = hand is not None and hand.pads is not None
+    over_ground, offsets = set(model.over_ground.tolist()), model.link_offsets.double().numpy()
+    ends = np.concatenate([local.double().numpy().reshape(-1, 2, 4) for _, local in model.points])
+    radius = model.radius[:, 0].tolist()
+    for index, link in enumerate(model.capsule_links):
+        name = model.links[link]
+        in_hand = hand is not None and name == hand.name
+        body = bodies[robot.rtb.grippers[0].links[0].name if in_hand else name]
+        start, end = (ends[index] @ np.linalg.inv(offsets[link]).T)[:, :3]
+        way = end - start
+        long = np.linalg.norm(way) > 1e-6
+        affinity = 0 if in_hand and boxed else _CUBE | (_TABLE if index in over_ground else 0)
+        body.add_geom(
+            **_touch(contacts, contacts.arm_friction),
+            name=f"capsule{index}",
+            type=mjtGeom.mjGEOM_CAPSULE if long else mjtGeom.mjGEOM_SPHERE,
+            size=[radius[index], np.linalg.norm(way) / 2.0 if long else 0.0, 0.0],
+            pos=(start + end) / 2.0,
+            quat=_along(way) if long else [1.0, 0.0, 0.0, 0.0],
+            contype=0,
+            conaffinity=affinity,
+        )
+    for first, second in zip(model.first.tolist(), model.second.tolist()):
+        touch = {"solref": contacts.solref, "solimp": contacts.solimp, "condim": 3}
+        spec.add_pair(geomname1=f"capsule{first}", geomname2=f"capsule{second}", **touch)
+
+
+def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> None:
+    """Fingers, each from the palm to its tip with the pad on the inside, and the palm; see `Pads`."""
+    hand, tool = need(robot._gripper), robot.rtb.grippers[0]
+    pads, root = need(hand.pads), tool.links[0]
+    axes = np.stack((np.cross(pads.closing, pads.approach), pads.closing, pads.approach), 1)
+    T_bg = hand.tcp.copy()  # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
+    T_bg[:3, :3] = T_bg[:3, :3] @ axes
+    shut = hand.model_q(tool, hand.closed)
+    links = {link.name.removeprefix(f"{hand.name}/"): link for link in tool.links}
+    behind, palm_x, palm_y = pads.palm
+    half = np.array([pads.size[0], pads.finger, pads.tip + behind]) / 2.0
+    for name, link, side in zip(PADS, pads.links, (1.0, -1.0)):
+        carrier = links[link]
+        center = [0.0, side * (pads.gap[0] + pads.finger) / 2.0, (pads.tip - behind) / 2.0]
+        T = np.linalg.inv(link_pose(carrier, shut, root)) @ T_bg
+        touch = _touch(contacts, contacts.pad_friction)
+        _box(bodies[carrier.name], T, name, center, half, touch)
+    touch = _touch(contacts, contacts.arm_friction)
+    _box(bodies[root.name], T_bg, "palm", [0.0, 0.0, -behind - _PALM / 2.0], [palm_x, palm_y, _PALM / 2.0], touch)
+
+
+def _box(body: MjsBody, T: np.ndarray, name: str, center, half, touch: dict) -> None:
+    """A box in the frame T (4, 4) of a body."""
+    place = {"pos": T[:3, :3] @ center + T[:3, 3], "quat": quaternion(T[:3, :3])}
+    body.add_geom(
+        **touch, **place, name=name, type=mjtGeom.mjGEOM_BOX, size=half, contype=0, conaffinity=_TABLE | _CUBE
+    )
+
+
+def _touch(contacts: Contacts, friction: float) -> dict:
+    return {"friction": [friction, 0.005, 0.0001], "solref": contacts.solref, "solimp": contacts.solimp, "condim": 3}
+
+
+def _along(way: np.ndarray) -> np.ndarray:
+    """(4,) a rotation that turns z along a vector."""
+    z = way / np.linalg.norm(way)
+    x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [1.0, 0.0, 0.0], z)
+    x /= np.linalg.norm(x)
+    return quaternion(np.stack((x, np.cross(z, x), z), 1))
