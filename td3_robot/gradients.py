@@ -119,7 +119,7 @@ class _HeldStill(torch.autograd.Function):
 
 def _forward(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     """What each layer gets, and at the end what the last one gives."""
-    found = [x]
+    found = [x.contiguous()]  # columns of a wider tensor, as batches are, take oneDNN a hundred times as long
     for i in range(0, len(weights), 2):
         found.append(affine(found[-1], weights[i], weights[i + 1], relu=i + 2 < len(weights)))
     return found

@@ -69,6 +69,18 @@ def test_of_a_loss_without_the_output():
 
 
 @each_net
+def test_columns_of_a_wider_batch_cost_no_more(options, monkeypatch):
+    """oneDNN takes operands that are neither contiguous nor the transposes of what is a hundred times as long for."""
+    seen, matmul = [], gradients.matmul
+    monkeypatch.setattr(gradients, "matmul", lambda a, b: seen.extend((a, b)) or matmul(a, b))
+    net, x = net_of(options), torch.randn(32, 9, dtype=torch.float64)[:, 2:7].requires_grad_()
+    passed = forward(net, x.detach())
+    passed.backward(torch.ones_like(passed.output))
+    held_still(net, x).sum().backward()
+    assert seen and all(each.is_contiguous() or each.t().is_contiguous() for each in seen)
+
+
+@each_net
 @each_depth
 def test_held_still_it_passes_gradients_on_and_has_none(options, hidden):
     net, x = net_of(options, hidden), batch_x().requires_grad_()
