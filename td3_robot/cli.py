@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from td3_robot.errors import Td3RobotError
-from td3_robot.signals import interrupt
+from td3_robot.signals import end_quietly, interrupt
 
 STOPPED = 130  # exit code: a signal, after saving
 UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
@@ -23,6 +23,9 @@ def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
     interrupt()
     try:
         code = exit_code(main, sys.argv[1:])
+        end_quietly(code)  # it is done, whatever comes now
+    except KeyboardInterrupt:
+        code = STOPPED
     except Exception:  # a bug: the traceback is for whoever mends it
         traceback.print_exc()
         code = 1

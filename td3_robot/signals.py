@@ -40,10 +40,10 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def end_quietly() -> None:
-    """A signal ends the process at once and without a word: while a script is importing, nothing is there to save."""
+def end_quietly(code: int = 130) -> None:
+    """A signal ends the process at once and without a word: nothing is there to save, as while a script is importing."""
     for number in _heeded():
-        signal.signal(number, lambda *_: os._exit(130))
+        signal.signal(number, lambda *_: os._exit(code))
 
 
 def interrupt() -> None:

@@ -39,3 +39,17 @@ def test_output_on_a_full_device_is_one_line_and_an_exit_code():
         done = subprocess.run([sys.executable, "-c", code % root], **pipes)
     assert done.returncode == 3
     assert done.stderr == "warning: the output cannot be written (No space left on device)\n"
+
+
+def test_a_signal_after_the_end_changes_nothing():
+    code = """
+import io, signal, sys; sys.path.insert(0, %r)
+from td3_robot.cli import cli
+class Slow(io.StringIO):
+    def flush(self): signal.raise_signal(signal.SIGINT)
+def main(argv): sys.stdout = Slow(); return 3
+cli(main)
+"""
+    command = [sys.executable, "-c", code % str(Path(__file__).resolve().parents[2])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")
