@@ -17,6 +17,19 @@ test: setup-test
 test-all: setup-test
 	$(BIN)/python -m pytest $(PARALLEL)
 
+# What docs/reliability.md promises, tried hard: hours. COUNT is of each kind of attempt.
+COUNT ?= 200
+.PHONY: torture
+torture: setup-test
+	for script in exact_resume kills full_disk faults; do \
+		OMP_NUM_THREADS=1 $(BIN)/python tests/torture/$$script.py --count $(COUNT) || failed=1; done; \
+	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/hostile_files.py --count $$((50 * $(COUNT))) && test -z "$$failed"
+
+# Known weaknesses of the packages that are installed; asks a server on the internet.
+.PHONY: audit
+audit: setup
+	$(BIN)/pip install --quiet pip-audit && $(BIN)/pip-audit --skip-editable
+
 lint: setup-test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
+_asked: list[int] = []  # to end, and to say what was found so far: SIGTERM
 
 
 def read_flags(about: str, kinds: tuple[str, ...] = (), count: int = 20) -> argparse.Namespace:
@@ -25,6 +26,7 @@ def read_flags(about: str, kinds: tuple[str, ...] = (), count: int = 20) -> argp
     if kinds:
         parser.add_argument("--kind", choices=kinds, action="append", help="by default all")
     flags = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: _asked.append(1))
     if kinds:
         flags.kind = flags.kind or list(kinds)
     return flags
@@ -39,19 +41,29 @@ def torture(name: str, count: int, seed: int, attempt: Callable[[random.Random, 
     Returns:
         The number of failures.
     """
-    began, failures = time.monotonic(), 0
-    for number in range(count):
+    began, failures, made = time.monotonic(), 0, 0
+    while made < count and not _asked:
         with tempfile.TemporaryDirectory(prefix="torture") as folder:
             try:
-                found = attempt(random.Random(f"{seed} {name} {number}"), Path(folder))
+                found = attempt(random.Random(f"{seed} {name} {made}"), Path(folder))
             except Exception:
                 found = traceback.format_exc()
         if found:
             failures += 1
-            print(f"{name} {number} of seed {seed}: {found}", flush=True)
-    seconds = time.monotonic() - began
-    print(f"{name}: {count} attempts, {failures} failures, {seconds:.0f} s, seed {seed}", flush=True)
+            print(f"{name} {made} of seed {seed}: {found}", flush=True)
+        made += 1
+    print(said(name, made, failures, time.monotonic() - began, seed), flush=True)
     return failures
+
+
+def said(name: str, made: int, failures: int, seconds: float, seed: int) -> str:
+    """The one line."""
+    return f"{name}: {made} attempts, {failures} failures, {seconds:.0f} s, seed {seed}"
+
+
+def end_early() -> bool:
+    """Whether this process was asked to end after the attempt it is at."""
+    return bool(_asked)
 
 
 def script(name: str) -> ModuleType:
@@ -67,24 +79,36 @@ class Fork:
     """A script that runs in a process of its own, with everything imported already.
 
     Args:
-        folder: where it runs; what it says goes into its files `out` and `err`.
+        folder: where it runs; what it says goes into its files `outN` and `errN`.
         module: of `script`.
         words: its command line.
         before: called in the new process first.
+        told: where `out` and `err` are in place of `folder`.
     """
 
-    def __init__(self, folder: Path, module: ModuleType, words: list[str], before: Callable[[], object] = lambda: None):
+    _count = 0
+
+    def __init__(
+        self,
+        folder: Path,
+        module: ModuleType,
+        words: list[str],
+        before: Callable[[], object] = lambda: None,
+        told: Path | None = None,
+    ):
         from td3_robot.cli import cli
 
-        self._folder, self._code = folder, None
+        Fork._count += 1
+        self._told, self._code = [(told or folder) / f"{name}{Fork._count}" for name in ("out", "err")], None
         self.number = os.fork()
         if self.number:
             return
         try:
             os.chdir(folder)
-            for stream, name in ((1, "out"), (2, "err")):
-                os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
+            for stream, path in enumerate(self._told, 1):
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
             sys.argv = [f"{module.__name__}.py", *words]
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             before()
             cli(module.main)  # does not come back
         except BaseException:
@@ -126,9 +150,9 @@ class Fork:
     @property
     def out(self) -> str:
         """What it said."""
-        return (self._folder / "out").read_text(errors="replace")
+        return self._told[0].read_text(errors="replace") if self._told[0].exists() else ""
 
     @property
     def err(self) -> str:
         """What it said on stderr."""
-        return (self._folder / "err").read_text(errors="replace")
+        return self._told[1].read_text(errors="replace") if self._told[1].exists() else ""

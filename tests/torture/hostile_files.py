@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 import hostile_kinds
-from attempts import read_flags
+from attempts import end_early, read_flags, said
 from hostile_kinds import KINDS
 
 from td3_robot.deploy.errors import DeployError
@@ -138,14 +138,14 @@ def main() -> int:
     hostile_kinds.prepare(flags.kind)
     failed = 0
     for kind in flags.kind:
-        began, failures = time.monotonic(), []
-        for first in range(0, flags.count, BATCH):
-            failures += run(kind, flags.seed, range(first, min(first + BATCH, flags.count)))
+        began, failures, made = time.monotonic(), [], 0
+        while made < flags.count and not end_early():
+            numbers = range(made, min(made + BATCH, flags.count))
+            failures += run(kind, flags.seed, numbers)
+            made = numbers.stop
         for number, wrong in failures:
             print(f"hostile {kind} {number} of seed {flags.seed}: {wrong}", flush=True)
-        seconds = time.monotonic() - began
-        line = f"{flags.count} attempts, {len(failures)} failures, {seconds:.0f} s, seed {flags.seed}"
-        print(f"hostile {kind}: {line}", flush=True)
+        print(said(f"hostile {kind}", made, len(failures), time.monotonic() - began, flags.seed), flush=True)
         failed += len(failures)
     return min(failed, 1)
 

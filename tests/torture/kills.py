@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from attempts import Fork, read_flags, script, torture
-from runs import LINES, broken, differing, rows, warm_up, weights
+from runs import broken, differing, line, rows, warm_up, weights
 
 STRAYS = (".next", ".commit", ".last.new", ".lock")
 
@@ -23,7 +23,7 @@ class Killer:
     def __init__(self, kind: str, folder: Path):
         self._kind, self._folder, self._train, self._runs = kind, folder, script("train"), 0
         self._begin()
-        whole = Fork(self._work, self._train, LINES[kind])
+        whole = Fork(self._work, self._train, line(kind))
         began = time.monotonic()
         assert whole.wait(900) == 0, whole.err
         self._seconds = time.monotonic() - began
@@ -41,7 +41,7 @@ class Killer:
         begun = (self._run / "config.yaml").exists() and (self._run / "last").exists()
         if not begun and self._run.exists():
             self._begin()  # killed before there was anything to resume
-        process = Fork(self._work, self._train, ["--resume", "r"] if begun else LINES[self._kind])
+        process = Fork(self._work, self._train, ["--resume", "r"] if begun else line(self._kind))
         process.ends_within(random.uniform(0.0, 0.8 * self._seconds))
         process.send(signal.SIGKILL)
         code = process.wait()
@@ -67,7 +67,7 @@ class Killer:
 
 def main() -> int:
     """Returns the exit code."""
-    flags = read_flags(__doc__ or "", tuple(LINES))
+    flags = read_flags(__doc__ or "", ("native", "gymnasium"))
     warm_up()
     failures = 0
     for kind in flags.kind:

@@ -9,14 +9,15 @@ from td3_robot.errors import CheckpointError
 from td3_robot.resume_point import LAST, read_resume_point
 from td3_robot.tracking import CSV_NAME, read_metrics, steps_of
 
-STEPS, EVERY = 2_400, 400
 NAMES = tuple(name for name in checkpoint.NAMES if name != "trainer_state")
-_SMALL = f"""--run r --steps {STEPS} --evaluation.every {EVERY} --evaluation.episodes 2 --td3.hidden 16
-    --replay.batch_size 32 --exploration.start_steps 100 --save_every 0.1 --schedule.lr linear""".split()
-LINES = {
-    "native": ["--robot", "panda", "--envs", "8", *_SMALL],
-    "gymnasium": ["--env", "Pendulum-v1", "--envs", "4", *_SMALL],
-}
+_WHAT = {"native": "--robot panda --envs 8", "gymnasium": "--env Pendulum-v1 --envs 4"}
+
+
+def line(kind: str, steps: int = 2_400) -> list[str]:
+    """The command line of a small training: of our own simulator, which resumes exactly, or of a Gymnasium one."""
+    often = f"--run r --steps {steps} --evaluation.every {steps // 6} --evaluation.episodes 2 --save_every 0.1"
+    small = "--td3.hidden 16 --replay.batch_size 32 --exploration.start_steps 100 --schedule.lr linear"
+    return f"{_WHAT[kind]} {often} {small}".split()
 
 
 def warm_up() -> None:

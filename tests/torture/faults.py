@@ -1,0 +1,161 @@
+"""What else befalls a training: signals, power cuts, deleted and read-only folders, two at once, a clock set back."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+from attempts import Fork, read_flags, script, torture
+from runs import broken, line, warm_up
+
+STEPS, SIGNALS = 1_200, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RUN = Path("checkpoints", "r")
+
+
+def begun(folder: Path, random: Random, before=lambda: None) -> Fork:
+    """A training, some way into it; it may have ended."""
+    process = Fork(folder, TRAIN, line(random.choice(["native", "gymnasium"]), STEPS), before)
+    process.ends_within(random.uniform(0.0, 4.0))
+    return process
+
+
+def resumes(folder: Path, steps: int = 0) -> str | None:
+    """What is wrong with the run in a folder, or with what comes of it when it is resumed."""
+    wrong, saved = broken(folder / RUN, steps)
+    if wrong or not (folder / RUN / "last").exists():
+        return wrong
+    again = Fork(folder, TRAIN, ["--resume", "r"])
+    code = again.wait(600)
+    return f"resumed: exit code {code}: {again.err}" if code or again.err else broken(folder / RUN, STEPS)[0]
+
+
+def signals(random: Random, folder: Path) -> str | None:
+    """One or two signals at any moment: answered within seconds, saved."""
+    process = begun(folder, random)
+    for _ in range(random.choice([1, 2])):
+        process.send(random.choice(SIGNALS))
+        time.sleep(random.choice([0.0, 0.05]))
+    before = time.monotonic()
+    code = process.wait(60)
+    if code not in (0, 130) or process.err:
+        return f"exit code {code} after {time.monotonic() - before:.1f} s: {process.err}"
+    return resumes(folder)
+
+
+def two_at_once(random: Random, folder: Path) -> str | None:
+    """A second process on a run is refused by the name of the first one, and two new runs get two folders."""
+    first = begun(folder, random)
+    second = Fork(folder, TRAIN, ["--resume", "r"])
+    code, error, alive = second.wait(600), second.err, first.poll() is None
+    third = [Fork(folder, TRAIN, [*line("gymnasium", 400), "--run", "r"]) for _ in range(2)]
+    codes = [process.wait(600) for process in third]
+    first.wait(600)
+    if alive and (code != 2 or error.count("\n") != 1):
+        return f"the second was not refused in one line: {code}: {error}"
+    return f"a run was trained over: {codes}" if codes != [2, 2] and (folder / RUN).exists() and alive else None
+
+
+def same_moment(random: Random, folder: Path) -> str | None:
+    """Trainings that start together get different folders."""
+    words = [word for word in line("gymnasium", 400) if word not in ("--run", "r")]
+    together = [Fork(folder, TRAIN, words) for _ in range(3)]
+    codes = [process.wait(600) for process in together]
+    names = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    return None if (codes, names) == ([0, 0, 0], ["run1", "run2", "run3"]) else f"{codes} in {names}"
+
+
+def power_cut(random: Random, folder: Path) -> str | None:
+    """SIGKILL, and every file loses, or has as zeros, what was never brought down to the disk."""
+    synced = folder / "synced"
+
+    def remember() -> None:
+        fsync, log = os.fsync, os.open(synced, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+        def logged(handle: int) -> None:
+            fsync(handle)
+            found = os.fstat(handle)
+            os.write(log, f"{found.st_ino} {found.st_size}\n".encode())
+
+        os.fsync = logged
+
+    process = begun(folder, random, remember)
+    process.send(signal.SIGKILL)
+    process.wait()
+    pairs = (text.split() for text in synced.read_text().splitlines()) if synced.exists() else ()
+    kept = {int(inode): int(size) for inode, size in pairs}
+    for path in (folder / "checkpoints").rglob("*"):
+        if path.is_file() and path.name != ".lock":
+            lose(path, kept.get(path.stat().st_ino, 0), random)
+    return resumes(folder)
+
+
+def lose(path: Path, kept: int, random: Random) -> None:
+    """Cut a file after so many bytes, or make what follows zero."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(min(size, kept))
+        if random.random() < 0.5:
+            file.truncate(size)
+
+
+def deleted(random: Random, folder: Path) -> str | None:
+    """The run folder is removed in mid-run: said, and nothing is made anew by halves."""
+    process = begun(folder, random)
+    shutil.rmtree(folder / RUN, ignore_errors=True)
+    code = process.wait(600)
+    lines = process.err.splitlines()
+    if "Traceback" in process.err or any(not text.startswith(("warning: ", "error: ")) for text in lines):
+        return f"exit code {code}: {process.err}"
+    return broken(folder / RUN, 0)[0]
+
+
+def read_only(random: Random, folder: Path) -> str | None:
+    """The disk becomes read-only in mid-run; where this user may not mount one, the folder's permissions do."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True).returncode == 0
+    try:
+        process = Fork(disk, TRAIN, line("gymnasium", STEPS), told=folder)
+        process.ends_within(random.uniform(0.0, 4.0))
+        if mount:
+            subprocess.run(["mount", "-o", "remount,ro", disk], capture_output=True)  # busy where a file is open
+        else:
+            (disk / RUN).exists() and (disk / RUN).chmod(0o500)
+        code = process.wait(600)
+        if mount:
+            subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+        else:
+            (disk / RUN).exists() and (disk / RUN).chmod(0o700)
+        if code not in (0, 2, 3) or "Traceback" in process.err:
+            return f"exit code {code}: {process.err}"
+        return resumes(disk)
+    finally:
+        if mount:
+            subprocess.run(["umount", "-l", disk], check=True)
+
+
+def clock_back(random: Random, folder: Path) -> str | None:
+    """The clock says another year at every sitting."""
+
+    def another_year() -> None:
+        shift, now = random.uniform(-3e9, 1e9), time.time
+        time.time = lambda: max(0.0, now() + shift)
+
+    process = begun(folder, random, another_year)
+    process.send(signal.SIGTERM)
+    code = process.wait(60)
+    return resumes(folder) if code in (0, 130) and not process.err else f"exit code {code}: {process.err}"
+
+
+KINDS = {kind.__name__: kind for kind in (signals, two_at_once, same_moment, power_cut, deleted, read_only, clock_back)}
+
+if __name__ == "__main__":
+    flags = read_flags(__doc__ or "", tuple(KINDS))
+    warm_up()
+    TRAIN = script("train")
+    failures = [torture(f"faults {kind}", flags.count, flags.seed, KINDS[kind]) for kind in flags.kind]
+    sys.exit(min(1, sum(failures)))
