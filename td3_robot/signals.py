@@ -41,7 +41,7 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def end_quietly(code: int = 130) -> None:
-    """A signal ends the process at once and without a word: nothing is there to save, as while a script is importing."""
+    """A signal ends the process at once and without a word: nothing is there to save, as during the imports."""
     for number in _heeded():
         signal.signal(number, lambda *_: os._exit(code))
 
