@@ -128,7 +128,7 @@ class Fork:
             self._code = os.waitstatus_to_exitcode(status) if number else None
         return self._code
 
-    def wait(self, seconds: float = 120.0) -> int:
+    def wait(self, seconds: float = 3600.0) -> int:
         """The same once it has ended.
 
         Raises:

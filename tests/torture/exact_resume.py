@@ -78,7 +78,7 @@ def draw(random: Random) -> list[str]:
 def sitting(folder: Path, words: list[str]) -> tuple[int, str]:
     """Train up to a stop. Returns exit code and stderr."""
     process = Fork(folder, TRAIN, words)
-    return process.wait(300), process.err
+    return process.wait(), process.err
 
 
 def attempt(random: Random, folder: Path) -> str | None:

@@ -29,7 +29,7 @@ def resumes(folder: Path, steps: int = 0) -> str | None:
     if wrong or not (folder / RUN / "last").exists():
         return wrong
     again = Fork(folder, TRAIN, ["--resume", "r"])
-    code = again.wait(600)
+    code = again.wait()
     return f"resumed: exit code {code}: {again.err}" if code or again.err else broken(folder / RUN, STEPS)[0]
 
 
@@ -50,10 +50,10 @@ def two_at_once(random: Random, folder: Path) -> str | None:
     """A second process on a run is refused by the name of the first one, and two new runs get two folders."""
     first = begun(folder, random)
     second = Fork(folder, TRAIN, ["--resume", "r"])
-    code, error, alive = second.wait(600), second.err, first.poll() is None
+    code, error, alive = second.wait(), second.err, first.poll() is None
     third = [Fork(folder, TRAIN, [*line("gymnasium", 400), "--run", "r"]) for _ in range(2)]
-    codes = [process.wait(600) for process in third]
-    first.wait(600)
+    codes = [process.wait() for process in third]
+    first.wait()
     if alive and (code != 2 or error.count("\n") != 1):
         return f"the second was not refused in one line: {code}: {error}"
     return f"a run was trained over: {codes}" if codes != [2, 2] and (folder / RUN).exists() and alive else None
@@ -63,7 +63,7 @@ def same_moment(random: Random, folder: Path) -> str | None:
     """Trainings that start together get different folders."""
     words = [word for word in line("gymnasium", 400) if word not in ("--run", "r")]
     together = [Fork(folder, TRAIN, words) for _ in range(3)]
-    codes = [process.wait(600) for process in together]
+    codes = [process.wait() for process in together]
     names = sorted(path.name for path in (folder / "checkpoints").iterdir())
     return None if (codes, names) == ([0, 0, 0], ["run1", "run2", "run3"]) else f"{codes} in {names}"
 
@@ -106,7 +106,7 @@ def deleted(random: Random, folder: Path) -> str | None:
     """The run folder is removed in mid-run: said, and nothing is made anew by halves."""
     process = begun(folder, random)
     shutil.rmtree(folder / RUN, ignore_errors=True)
-    code = process.wait(600)
+    code = process.wait()
     lines = process.err.splitlines()
     if "Traceback" in process.err or any(not text.startswith(("warning: ", "error: ")) for text in lines):
         return f"exit code {code}: {process.err}"
@@ -125,7 +125,7 @@ def read_only(random: Random, folder: Path) -> str | None:
             subprocess.run(["mount", "-o", "remount,ro", disk], capture_output=True)  # busy where a file is open
         else:
             (disk / RUN).exists() and (disk / RUN).chmod(0o500)
-        code = process.wait(600)
+        code = process.wait()
         if mount:
             subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
         else:

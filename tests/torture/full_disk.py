@@ -40,7 +40,7 @@ def attempt(random: Random, folder: Path) -> str | None:
     limit = lambda: None if tmpfs else short_files(size // 8)  # noqa: E731
     try:
         process = Fork(disk, TRAIN, line(kind, STEPS), limit, told=folder)
-        code = process.wait(600)
+        code = process.wait()
         shutil.copytree(disk, roomy)
     finally:
         if tmpfs:
@@ -57,7 +57,7 @@ def attempt(random: Random, folder: Path) -> str | None:
     if wrong or not (run / "last").exists():
         return wrong and f"{where}: {wrong}"
     again = Fork(roomy, TRAIN, ["--resume", "r"], told=folder)
-    if again.wait(600) != 0 or again.err:
+    if again.wait() != 0 or again.err:
         return f"{where}: resumed: {again.err}"
     return broken(run, STEPS)[0]
 
