@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     make_envs = functools.partial(envs.of_config, options, device=config.device, seed=config.seed)
     env: Any = make_envs(config.envs, training=True)
     evaluation_env = make_envs(config.evaluation.episodes) if config.evaluation.episodes else None
-    for note in arguments.notes:
+    for note in (*arguments.notes, *options.cost(config.envs)):
         print(note)
     guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
     agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
@@ -105,6 +105,8 @@ def main(argv: list[str]) -> int:
         what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
         say(f"{what} (seed {config.seed}) in {folder}")
         summary = trainer.run()
+    if unstable := sum(getattr(getattr(one, "engine", None), "unstable", 0) for one in (env, evaluation_env)):
+        say(f"the physics failed {unstable} times: those arms were stopped where they were")
     if summary["finished"]:
         _report(summary, folder)
         return UNWRITTEN if trackers.failed else 0

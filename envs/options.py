@@ -16,6 +16,8 @@ KINEMATIC, MUJOCO = ENGINES = ("kinematic", "mujoco")
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
 _LATENCY = {**_STAYS, "range": (0, 0.5, "a loop with more is not closed")}
+_PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
+_DEAR = 0.5  # [s] a step, from which on it is said
 DISTURBANCES = ("latency", "servo_lag", "noise", "assumed_latency")  # fields of `Disturbances`
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
@@ -95,7 +97,15 @@ class EnvOptions:
     @property
     def bytes_each(self) -> int:
         """About what one environment takes of the memory: an arm among obstacles 13 kB, a small one of others 100."""
-        return 15_000 if self.env is None else 100_000
+        return 100_000 if self.env is not None else 30_000 if self.engine == MUJOCO else 15_000
+
+    def cost(self, count: int) -> list[str]:
+        """What to say of `count` environments before they begin to step, if they are dear."""
+        seconds = count * _PHYSICS_STEP
+        if self.engine != MUJOCO or seconds < _DEAR:
+            return []
+        megabytes = count * self.bytes_each / 1e6
+        return [f"{count} arms in contact physics take about {seconds:.1f} s of CPU a control step, {megabytes:.0f} MB"]
 
     @staticmethod
     def preset(asked: dict[str, object]) -> tuple[str, Path | None]:

@@ -189,7 +189,7 @@ class Evaluation:
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
         about |= {} if self.episode is None else {"episode": self.episode}
         about |= ({"guard": True} if self.options.guard else {}) | self.options.disturbances
-        about |= {} if self.options.engine == KINEMATIC else {"engine": self.options.engine}
+        about |= {} if self.options.engine == KINEMATIC else {"engine": self.options.engine, "unstable": self.unstable}
         first, *others = self.summaries
         about |= self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
         return about | ({} if self.robustness is None else {"robustness": self.robustness.results()})
@@ -197,6 +197,8 @@ class Evaluation:
     def print_table(self) -> None:
         """Print the figures of all controllers beside each other."""
         print_rows("", list(self.summaries), table_rows(self.summaries, self._measures))
+        if self.unstable:
+            print(f"the physics failed {self.unstable} times: those arms were stopped where they were")
         if self.robustness is not None:
             of = f"success rate [%] of {self.robustness.episodes:,} episodes"
             print_rows(of, self.robustness.controllers, self.robustness.rows())
@@ -221,6 +223,11 @@ class Evaluation:
     def acting(self) -> list[str]:
         """The controllers that look before they act: all but random actions."""
         return [name for name in self.controllers if name.removesuffix(GUARDED) != RANDOM]
+
+    @property
+    def unstable(self) -> int:
+        """How often contact physics failed in these episodes, with all controllers together."""
+        return sum(getattr(getattr(env, "engine", None), "unstable", 0) for env in self._made.values())
 
     @property
     def _measures(self) -> Sequence[Measure]:

@@ -90,3 +90,10 @@ def test_gymnasium_s_ids_take_the_engine():
     one = gym.make("td3_robot/PandaReachGoal-v0", engine="mujoco", disable_env_checker=True)
     one.reset(seed=0)
     assert one.unwrapped._arm.engine is not None
+
+
+def test_what_many_arms_cost_is_said_before():
+    options = EnvOptions(engine="mujoco")
+    assert options.cost(64) == EnvOptions().cost(4096) == []
+    (line,) = options.cost(4096)
+    assert line == "4096 arms in contact physics take about 1.2 s of CPU a control step, 123 MB"

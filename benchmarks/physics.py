@@ -1,0 +1,146 @@
+"""What contact physics costs the shipped policies, and the simulator.
+
+    python benchmarks/physics.py                               # all tasks, 1,000 episodes each
+    python benchmarks/physics.py --tasks reach --episodes 200
+    python benchmarks/physics.py --speed                       # control steps a second, beside other packages
+
+The results go to benchmarks/results/physics.csv.
+"""
+
+import argparse
+import csv
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from envs.arm_env import ArmEnv
+from envs.controllers import make_baseline
+from envs.options import EnvOptions
+from envs.robots import make_robot
+from envs.simulation.mujoco import Mujoco
+from envs.tasks.registry import make_task
+from td3_robot import TD3
+from td3_robot.arguments import config_of
+
+SHIPPED = {"reach": "run1", **{task: task for task in ("reach_pose", "reach_avoid", "track", "pick_place")}}
+CLASSICAL = {"reach_avoid": "neo", "pick_place": "pick"}  # of other tasks rrmc
+PLAIN = "mujoco, servos alone"  # without feed-forward
+ENGINES = ("kinematic", "mujoco", PLAIN)
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def make(task_name: str, engine: str, arms: int, seed: int, guard: bool = False, threads: int = 1) -> ArmEnv:
+    """The Panda at a task."""
+    robot, task = make_robot("panda"), make_task(task_name)
+    physics = {"feed_forward": engine != PLAIN, "threads": threads}
+    moved_by = None if engine == "kinematic" else Mujoco(robot, task.dt, task.cube_side, **physics)
+    return ArmEnv(robot, task, arms, "cpu", seed, guard=guard, engine=moved_by)
+
+
+def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[str, float]:
+    """One episode of every arm: the share of successes, and what the arm touched that it was not to grasp."""
+    observation = env.reset(seed)
+    touched = torch.zeros(env.num_envs, dtype=torch.bool)
+    force = torch.zeros(env.num_envs)
+    success, over = touched.clone(), touched.clone()
+    for _ in range(env.task.horizon):
+        step = env.step(policy(observation))
+        observation, scene = step.observation, env.arrived.scene
+        if env.engine is not None:
+            touched |= (scene["contact_depth"] > 0.0) & ~over
+            force = torch.where(over, force, torch.maximum(force, scene["contact_force"]))
+        success = torch.where(over, success, step.info["success"])
+        over |= step.terminated | step.truncated
+    row = {"success_rate": success.float().mean().item()}
+    if env.engine is not None:
+        row |= {"without_contact": (success & ~touched).float().mean().item()}
+        row |= {"touched": touched.float().mean().item(), "force_N_p95": force.quantile(0.95).item()}
+        row |= {"unstable": env.engine.unstable}
+    return {name: round(value, 4) for name, value in row.items()}
+
+
+def transfer(asked: argparse.Namespace) -> None:
+    """Every shipped policy and a classical controller, kinematic and in physics."""
+    columns = ("success_rate", "without_contact", "touched", "force_N_p95", "unstable")
+    with asked.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ("task", "controller", "engine", "episodes", *columns))
+        writer.writeheader()
+        for task in asked.tasks:
+            folder = ROOT / "checkpoints" / SHIPPED[task]
+            guard, agent = config_of(folder, EnvOptions)[1].guard, TD3.from_checkpoint(folder)
+            for engine in ENGINES:
+                for name in ("policy", CLASSICAL.get(task, "rrmc")):
+                    env = make(task, engine, asked.episodes, asked.seed, guard and name == "policy")
+                    policy = agent.select_action if name == "policy" else make_baseline(name, env)
+                    row = {"task": task, "controller": name, "engine": engine, "episodes": asked.episodes}
+                    row |= played(env, policy, asked.seed)
+                    writer.writerow(row)
+                    file.flush()
+                    print(row, flush=True)
+
+
+def speed(steps: int = 40) -> None:
+    """Control steps a second, of the wall clock and of the processor's time."""
+    for task in ("reach", "pick_place"):
+        for threads in (1, 2):
+            for arms in (64, 256):
+                _arms(task, arms, threads, steps)
+    _others(steps)
+
+
+def _arms(task: str, arms: int, threads: int, steps: int) -> None:
+    """Free arms that move slowly, or arms that have a cube in the hand."""
+    env = make(task, "mujoco", arms, 0, threads=threads)
+    if task == "reach":
+        return _tell(f"free, {arms} arms, {threads} threads", arms, steps, lambda: env.step(_slow(env)))
+    pick = make_baseline("pick", env)
+    observation = env.reset(0)
+    for _ in range(50):  # until the cubes are in the hands
+        observation = env.step(pick(observation)).observation
+    _tell(f"grasping, {arms} arms, {threads} threads", arms, steps, lambda: env.step(pick(observation)))
+
+
+def _slow(env: ArmEnv) -> Tensor:
+    return 0.2 * (2.0 * torch.rand(env.num_envs, env.a_dim) - 1.0)
+
+
+def _others(steps: int) -> None:
+    """One environment of other packages, each with physics of its own."""
+    import gymnasium
+    import gymnasium_robotics
+    import panda_gym
+
+    gymnasium.register_envs(gymnasium_robotics)
+    gymnasium.register_envs(panda_gym)
+    for name in ("FetchReach-v4", "FetchPush-v4", "PandaReach-v3"):
+        env = gymnasium.make(name)
+        env.reset(seed=0)
+        _tell(name, 1, steps, lambda env=env: env.step(env.action_space.sample()))
+
+
+def _tell(name: str, arms: int, steps: int, step: Callable[[], object]) -> None:
+    wall, processor = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        step()
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    print(f"{name}: {arms * steps / wall:,.0f} a second, {arms * steps / processor:,.0f} a CPU-second", flush=True)
+
+
+def main() -> None:
+    """Parse, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", default=list(SHIPPED), choices=list(SHIPPED))
+    parser.add_argument("--episodes", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=12345)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "physics.csv")
+    parser.add_argument("--speed", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    speed() if asked.speed else transfer(asked)
+
+
+if __name__ == "__main__":
+    main()
