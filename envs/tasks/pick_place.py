@@ -15,7 +15,7 @@ from envs.simulation.engine import batched_o
 from envs.tasks.layout import Column, arm_columns, transposed
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
-from envs.tasks.shapes import Shape, cube_shape
+from envs.tasks.shapes import Shape, cube_shape, goal_around
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import need
@@ -183,7 +183,8 @@ class PickPlace(Task):
 
     def shapes(self, world: World, moment: Moment) -> list[Shape]:
         """The goal and the cube."""
-        return [*super().shapes(world, moment), cube_shape(moment.scene["object"][0], self.cube)]
+        scene = moment.scene
+        return [goal_around(scene["goal"][0], self.cube), cube_shape(scene["object"][0], self.cube)]
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the cube is, (B, 3) [m]."""

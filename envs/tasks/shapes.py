@@ -13,11 +13,11 @@ from envs.kinematics.rotations import to_matrix
 
 Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
 
-GOAL = (1.0, 0.55, 0.1, 1.0)
+GOAL = (0.69, 0.15, 0.85, 1.0)  # no arm, hand, cube or obstacle looks like it
 OBSTACLE = (0.75, 0.2, 0.25, 0.55)
 WALL = (0.75, 0.2, 0.25, 0.25)  # so large that all else is behind it
 CUBE = (0.15, 0.45, 0.85, 1.0)
-PATH = (1.0, 0.8, 0.45, 1.0)
+PATH = (0.85, 0.62, 0.92, 1.0)
 _WALL_THICKNESS = 0.01  # [m] of the sheet that stands for a half space
 _PATH_RADIUS = 0.002  # [m]
 
@@ -40,6 +40,11 @@ class Shape(NamedTuple):
         """All but the pose: where it stays the same, a shape has only moved."""
         return self.kind, self.size, self.colour, self.points
 
+    @property
+    def is_goal(self) -> bool:
+        """Whether it is the ball at a goal."""
+        return self.kind == "sphere" and self.colour[:3] == GOAL[:3]
+
     def see_through(self, opacity: float) -> "Shape":
         """The same with less opacity, a share in [0, 1] of what it has."""
         return self._replace(colour=(*self.colour[:3], opacity * self.colour[3]))
@@ -57,6 +62,11 @@ def goal_shapes(goal: Tensor) -> list[Shape]:
 def pose_shapes(T_bt: np.ndarray) -> list[Shape]:
     """A goal pose (4, 4) in the base frame: its axes, and a ball at their origin."""
     return [Shape("axes", (0.12,), GOAL, T_bt), Shape("sphere", (0.018,), GOAL, T_bt)]
+
+
+def goal_around(position: Tensor, side: float) -> Shape:
+    """A goal position (3,) for a cube [m]: a see-through ball with room for it."""
+    return Shape("sphere", (0.9 * side,), (*GOAL[:3], 0.45), pose(position))
 
 
 def obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:

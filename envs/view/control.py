@@ -4,6 +4,7 @@ Nothing here draws or knows of a page; `lead` of envs/view/panel.py joins both.
 """
 
 import dataclasses
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -18,13 +19,14 @@ from envs.evaluation import Evaluation
 from envs.evaluation.evaluation import Maker
 from envs.registry import beginning_with
 from envs.simulation.disturbances import Disturbances
-from envs.view.handles import GOAL, handles, put
-from envs.view.playback import errors_told
+from envs.view.handles import GOAL, handles, put, room
+from envs.view.playback import errors_told, position
 from envs.view.scene import Arm, Frame
 from envs.world import GROUND, Moment
 from td3_robot.errors import Td3RobotError
 
 _HORIZON = 1200  # control steps: a minute, after which a goal that moves begins its way again
+_WAY = 40  # control steps of its way that are drawn
 _DRAWS = 100  # of goals, until one is free of obstacles
 
 
@@ -76,7 +78,8 @@ class Control:
 
     Attributes:
         names: of the controllers.
-        robot, task, workspace: as in the environments; the workspace as an array (2, 3) [m].
+        robot, task: as in the environments.
+        room: (2, 3) corners of where things can be put [m].
         paused: whether `step` does nothing.
         note: what went wrong with the latest wish, in words.
     """
@@ -89,9 +92,10 @@ class Control:
         for name in self.task.controllers:
             self._makers.setdefault(name, lambda env, name=name: make_baseline(name, cast(Any, env)))
         self.names = list(self._makers)
-        self.workspace = np.asarray(self.robot.workspace, dtype=float)
+        self.room = room(self.task, self._scenes.world).double().cpu().numpy().round(6)
         self.options, self.paused, self.note = options, False, ""
         self._begun = self._scenes.arrived
+        self._way: deque[tuple[float, ...]] = deque(maxlen=_WAY)
         self._arm, self._ghost = self._made(self.names[0], self._begun), None
         if len(evaluation.acting) > 1:
             self.compare(evaluation.acting[1])
@@ -160,6 +164,7 @@ class Control:
         """One control period."""
         for arm in self._arms:
             arm.step()
+        self._way.append(position(self._arm.env.arrived))
         self._steps += 1
         if self._arm.seen.success and self._met is None:
             self._met = self._steps
@@ -186,7 +191,7 @@ class Control:
         shapes = tuple(self.task.shapes(env.world, env.arrived))
         ghosts = () if self._ghost is None else (self._ghost.drawn,)
         held = handles(self.task, env.arrived)
-        return Frame(arm.q, arm.gripper, self._told, self.task.dt, shapes, ghosts, held)
+        return Frame(arm.q, arm.gripper, self._told, self.task.dt, shapes, ghosts, held, (tuple(self._way),))
 
     @property
     def _arms(self) -> list[_Arm]:
@@ -221,6 +226,7 @@ class Control:
         """All arms from a moment on."""
         made = [self._made(arm.name, moment) for arm in self._arms]
         self._arm, self._ghost = made[0], made[1] if len(made) > 1 else None
+        self._way.clear()
         self._since_put()
 
     def _free_goal(self) -> np.ndarray:

@@ -41,8 +41,15 @@ def handles(task: Task, moment: Moment) -> tuple[Handle, ...]:
     return tuple(found)
 
 
+def room(task: Task, world: World) -> torch.Tensor:
+    """(2, 3) corners of where things can be put: the workspace, with a cube down to the table [m]."""
+    low, high = world.workspace.clone()
+    low[2] = min(low[2].item(), (task.cube_side or torch.inf) / 2.0)
+    return torch.stack((low, high))
+
+
 def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -> Moment:
-    """The moment with one of `handles` elsewhere in the workspace; a cube stays on the table, what is none stays too.
+    """The moment with one of `handles` elsewhere in its `room`; a cube stays on the table, what is none stays too.
 
     Args:
         moment: of one arm.
@@ -51,7 +58,7 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
     if all(one.name != name for one in handles(task, moment)):
         return moment
     T = torch.as_tensor(T_bh, dtype=torch.float32, device=world.device)
-    place, scene = torch.clamp(T[:3, 3], *world.workspace), moment.scene
+    place, scene = torch.clamp(T[:3, 3], *room(task, world)), moment.scene
     if name == GOAL:
         turned = to_quaternion(T[None, :3, :3])[0] if scene["goal"].shape[1] == 7 else place[:0]
         return task.put_goal(moment, torch.cat((place, turned))[None])

@@ -36,10 +36,13 @@ _OWN_LOADER = b"const objLoader = new OBJLoader().setMaterials(materials);"
 
 # Swift's page takes a shape's opacity for what it makes itself; meshes come with materials that have their own.
 _ADDED = b"function finish(part, mesh, scene, cb) {"
-_SEE_THROUGH = b"""
-  if (part.opacity < 1) mesh.traverse(({ material }) => {
-    for (const one of [material ?? []].flat()) Object.assign(one, { transparent: true, opacity: part.opacity });
-  });"""
+_OURS_TOO = b"\n  window.shapeAdded(part, mesh);"
+
+# Shadows reach a metre around the middle of Swift's scene.
+_REACH = b"const d = 1;"
+_FURTHER = b"const d = 1.8;\n  light.shadow.mapSize.set(1024, 1024);\n  light.shadow.normalBias = 0.004;"
+_DEPTH = b"light.shadow.camera.far = 4;"
+_DEEPER = b"light.shadow.camera.far = 8;"
 
 # A slider is told its value before its range, and so cuts it to the range that it had.
 _RANGE = b"this.slider.max = data.max;"
@@ -53,7 +56,8 @@ CHANGES = {
     "index.html": [(b"</head>", _HEAD)],
     "main.js": [(_ADDRESS, _BESIDE), (_MADE, _HOOK), (_UNKNOWN, _EXTRA), (_EVENTS, _MORE_EVENTS)],
     "ui.js": [(_RANGE, _RANGE + _VALUE)],
-    "shapes.js": [(_ABSOLUTE, _RELATIVE), (_SHARED_LOADER, _OWN_LOADER), (_ADDED, _ADDED + _SEE_THROUGH)],
+    "scene.js": [(_REACH, _FURTHER), (_DEPTH, _DEEPER)],
+    "shapes.js": [(_ABSOLUTE, _RELATIVE), (_SHARED_LOADER, _OWN_LOADER), (_ADDED, _ADDED + _OURS_TOO)],
 }
 
 # How each mesh format names the files it needs. Collada, Wavefront (in its .mtl), glTF and VRML.

@@ -61,7 +61,7 @@ class Panel:
         self._button("step", control.step_once, builtin=True)
         self._choice("speed", _SPEEDS, lambda name: swift.pace(_SPEEDS[name]), builtin=True)
         if not control.goal_moves:
-            for name, least, most in zip(_AXES, *control.workspace):
+            for name, least, most in zip(_AXES, *control.room):
                 self._slider(name, (least, most), 0.001, " m")
             for name in _ANGLES if len(control.goal) == 7 else ():
                 self._slider(name, (-180.0, 180.0), 1.0, "°")

@@ -107,13 +107,21 @@ def _episode(policy: Policy, env: ArmEnv, observation: Tensor, number: int) -> t
     """The frames of one episode and the first observation of the next."""
     start = env.task.outcome(env.world, env.moment, torch.zeros(1, env.a_dim, device=env.device))
     frames = [_frame(env, env.moment, number, start.position_error, start.measures)]
+    way = [position(env.moment)]
     ended = False
     while not ended:
         step = env.step(policy(observation))
         observation = step.observation
-        frames.append(_frame(env, env.arrived, number, step.info["position_error"], step.info))
+        way.append(position(env.arrived))
+        frame = _frame(env, env.arrived, number, step.info["position_error"], step.info)
+        frames.append(frame._replace(ways=(tuple(way),)))
         ended = bool(step.terminated | step.truncated)
     return frames, observation
+
+
+def position(moment: Moment) -> tuple[float, ...]:
+    """Of the first arm's TCP, in the base frame [m]."""
+    return tuple(moment.tcp[0].tolist())
 
 
 def errors_told(task: Task, error: Tensor, measures: dict[str, Tensor]) -> str:

@@ -36,6 +36,7 @@ class Frame(NamedTuple):
     shapes: tuple[Shape, ...] = ()  # what is around the arm
     ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through
     handles: tuple[Handle, ...] = ()  # of what can be moved by hand
+    ways: tuple[tuple[tuple[float, ...], ...], ...] = ()  # lines through positions in the base frame [m]
 
 
 class Drawing:
@@ -65,6 +66,7 @@ class Drawing:
         self._label: Any = swift.add_ui(Label())
         self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
         self._offered: list[dict] = []
+        self._marked: list[list] = [[], []]
         self._shapes: list[tuple[tuple, sg.Shape]] = []  # what each thing around the arm looks like, and the thing
 
     def draw(self, frame: Frame) -> None:
@@ -75,6 +77,7 @@ class Drawing:
             drawn.place(arm)
         self._place(frame.shapes)
         self._offer(frame.handles)
+        self._mark(frame)
         self._label.label = html.escape(frame.text)
         self._swift.step(frame.dt)
 
@@ -89,6 +92,15 @@ class Drawing:
         if told != self._offered:
             self._swift.offer(told)
             self._offered = told
+
+    def _mark(self, frame: Frame) -> None:
+        """Tell the page where goals are in the air and where tools have been, where there are any."""
+        base = self._robot.rtb.base
+        drops = [(base * shape.T_bs[:3, 3]).ravel().tolist() for shape in frame.shapes if shape.is_goal]
+        ways = [(base * np.transpose(way)).T.tolist() for way in frame.ways if way]
+        if [drops, ways] != self._marked:
+            self._swift.mark(drops, ways)
+            self._marked = [drops, ways]
 
     def _place(self, shapes: Sequence[Shape]) -> None:
         """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone is removed."""

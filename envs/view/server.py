@@ -243,6 +243,10 @@ class LocalSwift(swift.Swift):
         """Let the page drag these; where to, `on_moved` is told. See page_files/gizmo.js."""
         self._send_socket("handles", handles, expected=False)
 
+    def mark(self, drops: list, ways: list) -> None:
+        """Let the page draw lines from these positions down to the table, and lines through those. See marks.js."""
+        self._send_socket("marks", {"drops": drops, "ways": ways}, expected=False)
+
     def process_events(self, events: dict) -> None:
         """What was clicked and dragged in the page. Raises ViewerError where there is no such thing to click."""
         moved = events.pop("moved", None)

@@ -1,14 +1,34 @@
 // What is ours in Swift's page: how the scene looks, and what in it can be moved by hand. main.js calls `viewMade` with
 // what it draws with, `extraMessage` with messages that are not Swift's, and `takeEvents` for what it is to answer.
+import * as THREE from "three";
 import { Gizmo } from "./gizmo.js";
+import { Marks } from "./marks.js";
 
 const NO_WEBGL = "This browser draws no 3D graphics (WebGL). Switch its hardware acceleration on, or take another one.";
 const BACKDROP = 0xe9eef2;
 let gizmo = null;
+let marks = null;
 
 if (!document.createElement("canvas").getContext("webgl2")) {
   document.body.replaceChildren(Object.assign(document.createElement("p"), { className: "sorry", textContent: NO_WEBGL }));
   fetch("without-webgl"); // so that the terminal says so, too
+}
+
+/** A line every 25 cm, as a texture: lines of their own that pass behind the camera are not drawn by all. */
+function grid() {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 256, height: 256 });
+  const draw = canvas.getContext("2d");
+  draw.fillStyle = "#fff";
+  draw.fillRect(0, 0, 256, 256);
+  draw.strokeStyle = "#c3ccd4";
+  draw.lineWidth = 5; // half of it is outside
+  draw.strokeRect(0, 0, 256, 256);
+  const texture = new THREE.CanvasTexture(canvas);
+  texture.wrapS = texture.wrapT = THREE.RepeatWrapping;
+  texture.repeat.setScalar(40 / 0.25); // of Swift's ground
+  texture.anisotropy = 8;
+  texture.colorSpace = THREE.SRGBColorSpace;
+  return texture;
 }
 
 window.viewMade = (view) => {
@@ -19,14 +39,29 @@ window.viewMade = (view) => {
   scene.fog.color.set(BACKDROP);
   Object.assign(scene.fog, { near: 2.5, far: 7 });
   ground.material.color.set(0xbac4cd);
+  ground.material.map = grid();
   camera.fov = 35; // Swift's 70 degrees are wide
   camera.updateProjectionMatrix();
 };
 
+// Swift's page makes what it shows cast no shadow, but for meshes.
+window.shapeAdded = (part, shown) =>
+  shown.traverse((one) => {
+    if (!one.isMesh) return;
+    one.castShadow = !(part.opacity < 0.5);
+    one.receiveShadow = true;
+    for (const material of part.opacity < 1 ? [one.material].flat() : [])
+      Object.assign(material, { transparent: true, opacity: part.opacity });
+  });
+
 window.extraMessage = (name, data) => {
-  if (name !== "handles") return false;
-  gizmo ??= window.swiftGizmo = new Gizmo(window.swiftView);
-  gizmo.place(data);
+  if (name === "handles") {
+    gizmo ??= window.swiftGizmo = new Gizmo(window.swiftView);
+    gizmo.place(data);
+  } else if (name === "marks") {
+    marks ??= new Marks(window.swiftScene);
+    marks.show(data);
+  } else return false;
   return true;
 };
 

@@ -106,12 +106,12 @@ def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
     assert set(offered) <= set(names) and "goal" in offered
     for one in offered.values():
         T = one.T_bh.copy()
-        T[:3, 3] = 0.9 * T[:3, 3] + 0.1 * led.workspace.mean(0)
+        T[:3, 3] = 0.9 * T[:3, 3] + 0.1 * led.room.mean(0)
         led.put(one.name, T)
         (now,) = (other for other in led.frame.handles if other.name == one.name)
         wanted = T[:3, 3] if one.name != "cube" else (*T[:2, 3], led.task.cube_side / 2)
         np.testing.assert_allclose(
-            now.T_bh[:3, 3], np.clip(wanted, *led.workspace) if one.name != "cube" else wanted, atol=1e-6
+            now.T_bh[:3, 3], np.clip(wanted, *led.room) if one.name != "cube" else wanted, atol=1e-6
         )
         if one.turns:
             np.testing.assert_allclose(now.T_bh[:3, :3], T[:3, :3], atol=1e-5)
@@ -122,7 +122,7 @@ def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
 def test_nothing_is_put_outside_the_workspace():
     led = control()
     led.put("goal", pose(9.0, -9.0, 0.3))
-    np.testing.assert_allclose(led.goal, [led.workspace[1, 0], led.workspace[0, 1], 0.3], atol=1e-6)
+    np.testing.assert_allclose(led.goal, [led.room[1, 0], led.room[0, 1], 0.3], atol=1e-6)
 
 
 def test_an_obstacle_in_the_arm_is_a_contact_and_the_arm_is_still_there():

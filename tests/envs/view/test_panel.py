@@ -37,9 +37,9 @@ class Led:
 
     def pixel(self, point) -> tuple[float, float]:
         """Where a point of the world is in the page."""
-        self.tab.evaluate("drawFrame()")
         x, y = self.tab.evaluate(
-            """(p) => { const { camera, scene } = swiftView, v = camera.position.clone().set(...p).project(camera);
+            """(p) => { const { camera } = swiftView, v = camera.position.clone().set(...p);
+            camera.updateMatrixWorld(); swiftGizmo.fit(); v.project(camera);
             return [(v.x + 1) / 2 * innerWidth, (1 - v.y) / 2 * innerHeight]; }""",
             list(map(float, point)),
         )
@@ -73,7 +73,7 @@ class Led:
 
 @pytest.fixture(scope="module")
 def led(page):
-    page.set_viewport_size({"width": 640, "height": 480})
+    page.set_viewport_size({"width": 640, "height": 400})
     led = Led(page, "reach")
     yield led
     led.viewer.close()
@@ -110,7 +110,7 @@ def test_an_arrow_moves_the_goal_along_its_axis_alone(led, axis):
 
 def test_beside_the_goal_the_mouse_turns_the_scene(led):
     before, camera = led.control.goal, led.tab.evaluate("swiftView.camera.position.toArray()")
-    led.drag((560, 420), (-40, 0))
+    led.drag((560, 360), (-40, 0))
     assert led.tab.evaluate("swiftView.camera.position.toArray()") != camera
     np.testing.assert_array_equal(led.control.goal, before)
 
@@ -206,7 +206,7 @@ def test_a_pose_is_turned_by_its_rings_and_sliders(page):
         led.slide("pitch", 120)  # beyond where roll, pitch and yaw are unique
         assert (led.shown("yaw"), led.shown("pitch")) == (30, 120)
         turned = led.control.frame.handles[0].T_bh
-        led.pixel(turned[:3, 3])  # drawn, so that the rings have their size
+        led.pixel(turned[:3, 3])  # so that the rings have their size
         ring = turned[:3, 3] + 0.7 * led.tab.evaluate("swiftGizmo.frame.scale.x") * turned[:3, :3] @ [0.6, 0.8, 0]
         led.drag(led.pixel(ring), (25, 25))
         led.steps(2)

@@ -26,7 +26,7 @@ def frames(robot, count: int) -> list[Frame]:
 def assert_shows_an_arm(picture: np.ndarray) -> None:
     middle = picture[50:200, 80:240].astype(int)
     assert (middle.max(-1) < 90).sum() > 30, "none of the Panda's black caps"
-    assert ((middle[..., 0] - middle[..., 2]) > 80).sum() > 5, "no red or orange of the goal"
+    assert ((middle[..., 2] - middle[..., 1]) > 80).sum() > 5, "no violet of the goal"
     assert picture[:50, :20].min() > 200, "the backdrop is not bright: something covers the picture"
 
 
