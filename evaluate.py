@@ -32,8 +32,7 @@ def main(argv: list[str]) -> int:
 
     from envs.constants import constants_of
     from envs.evaluation import Evaluation
-    from envs.view.panel import lead
-    from envs.view.playback import record_episodes, show_episodes
+    from envs.view.show import record, show
     from td3_robot import TD3
     from td3_robot.datasets import collect, save_dataset
     from td3_robot.memory import keep_freed_memory
@@ -52,7 +51,7 @@ def main(argv: list[str]) -> int:
     for name in asked.baseline:
         evaluation.add_baseline(name)
     if asked.record:  # before measuring: what is wrong with it is known at once
-        record_episodes(evaluation.shown(), asked.seed, asked.record, asked.episode)
+        record(evaluation, asked.record, asked.episode, asked.grid)
         print(f"recorded in {asked.record}")
     evaluation.play(keep=asked.report is not None)
     if asked.robustness:
@@ -79,10 +78,7 @@ def main(argv: list[str]) -> int:
         print(f"{asked.transitions} transitions are in {asked.dataset}")
     if asked.swift:
         print("close the page or press Ctrl-C to end", flush=True)
-        if asked.episode is None:
-            lead(evaluation, **opened)
-        else:
-            show_episodes(evaluation.shown(), asked.seed, asked.episode, **opened)
+        show(evaluation, asked.episode, asked.grid, **opened)
     return 0
 
 

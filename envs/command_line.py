@@ -17,7 +17,7 @@ from td3_robot.errors import ConfigError
 _PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
-_SHOWS_ARMS = ("swift", "record", "report", "robustness", "episode", "guard", "engine", *DISTURBANCES)
+_SHOWS_ARMS = ("swift", "grid", "record", "report", "robustness", "episode", "guard", "engine", *DISTURBANCES)
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class EvaluateFlags:
         swift: Show the robot in the browser and lead it by hand: drag its goal; with episode, play that one.
         no_browser: Open no browser for swift: only serve the page and print its address, as without a desktop.
         port: To serve swift's page on, on this machine alone; 0 takes a free one.
+        grid: Show this many arms beside each other, with goals of their own, in place of one; with swift or record.
         record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
         plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
@@ -107,6 +108,7 @@ class EvaluateFlags:
     swift: bool = False
     no_browser: bool = False
     port: int = field(default=0, metadata=_PORT)
+    grid: int | None = field(default=None, metadata={"range": (2, 25, "more cannot be told apart")})
     record: Path | None = None
     plot: Path | None = None
     dataset: Path | None = None
@@ -121,6 +123,8 @@ class EvaluateFlags:
         if self.episode is not None:
             self._check_episode(self.episode)
         _check_page(self)
+        if self.grid and (self.episode is not None or not (self.swift or self.record)):
+            raise ConfigError("grid needs swift or record, and excludes episode, which is one")
         for name in ("transitions", "dataset_noise"):
             if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")

@@ -311,10 +311,10 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         shown.update(goals=goals, number=number)
 
     opened = []
-    monkeypatch.setattr("envs.view.panel.lead", lambda evaluation, **how: opened.append(how))
+    monkeypatch.setattr("envs.view.show.lead", lambda evaluation, **how: opened.append(how))
     assert evaluate.main([*line, "--swift", "--no-browser", "--port", "4321"]) == 0
     assert opened == [{"open_browser": False, "port": 4321}]
-    monkeypatch.setattr("envs.view.playback.record_episodes", spy)
+    monkeypatch.setattr("envs.view.show.record_episodes", spy)
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
     assert "panda reach, episode 6, seed 3" in capsys.readouterr().out
     many = envs.make("panda", "reach", num_envs=4)

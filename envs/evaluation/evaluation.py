@@ -156,10 +156,13 @@ class Evaluation:
         """What there is to see: all controllers but random actions, each as `alone`."""
         return {name: self.alone(name) for name in self.acting}
 
-    def alone(self, name: str) -> tuple[Policy, Any]:
-        """A controller again, in an environment of its own with one arm: for the chosen episode, or for new ones."""
+    def alone(self, name: str, arms: int = 1) -> tuple[Policy, Any]:
+        """A controller again, in an environment of its own with one arm: for the chosen episode, or for new ones.
+
+        More arms, for new episodes, have a goal each.
+        """
         make, guard, *_ = self.controllers[name]
-        env = self._new_env(guard, arms=1)
+        env = self._new_env(guard, arms)
         return make(env), env
 
     def beside_random(self) -> dict[str, Rollout]:

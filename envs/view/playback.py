@@ -11,8 +11,8 @@ from envs.arm_env import ArmEnv
 from envs.tasks.task import Task
 from envs.view.live import SharedWeights
 from envs.view.recording import record
+from envs.view.replay import replay
 from envs.view.scene import GHOST, Arm, Frame
-from envs.view.swift import shown_by
 from envs.world import Moment
 
 Policy = Callable[[Tensor], Tensor]  # observation (1, o_dim) -> action (1, a_dim)
@@ -21,16 +21,13 @@ Played = dict[str, tuple[Policy, ArmEnv]]  # controllers by name, each with an e
 RECORDED_EPISODES = 3  # of a video
 
 
-def show_episodes(controllers: Played, seed: int, number: int | None = None, **opened) -> None:
-    """Play in the browser, in real time, until its tab is closed. Arguments as of `together`, then of `shown_by`.
+def show_episode(controllers: Played, seed: int, number: int, **opened) -> None:
+    """Play one episode in the browser, see `replay`. Arguments as of `together`, then of `shown_by`.
 
     Raises:
         ViewerError: the page cannot be shown on this machine.
     """
-    with shown_by(_robot(controllers), **opened) as viewer:
-        for frame in chain.from_iterable(together(controllers, seed, number)):
-            if not viewer.show(*frame):
-                return
+    replay(_robot(controllers), next(together(controllers, seed, number)), **opened)
 
 
 def record_episodes(controllers: Played, seed: int, path: Path, number: int | None = None) -> None:

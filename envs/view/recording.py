@@ -45,7 +45,9 @@ def find_chromium() -> str:
     raise ViewerError("recording needs Chromium; install it, for example on Debian or Ubuntu: apt install chromium")
 
 
-def record(robot: Robot, frames: Iterable[Frame], path: str | Path, size: tuple[int, int] = (960, 640)) -> Path:
+def record(
+    robot: Robot, frames: Iterable[Frame], path: str | Path, size: tuple[int, int] = (960, 640), wide: float = 0.0
+) -> Path:
     """Draw frames as the browser view shows them, one picture a frame, and write them to a file.
 
     Args:
@@ -54,6 +56,7 @@ def record(robot: Robot, frames: Iterable[Frame], path: str | Path, size: tuple[
         path: .png keeps the last frame; .gif and .mp4 keep all (a GIF shows equal neighbours as one, for
             longer). Its folder must exist.
         size: width and height in pixels, both even.
+        wide: see `SwiftViewer`.
 
     Returns:
         The path written. On an error no file is left behind.
@@ -69,7 +72,7 @@ def record(robot: Robot, frames: Iterable[Frame], path: str | Path, size: tuple[
     if first is None:
         raise ConfigError("there are no frames to record")
     first = Frame(*first)
-    with headless_page(size) as page, SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
+    with headless_page(size) as page, SwiftViewer(robot, open_browser=False, realtime=False, wide=wide) as viewer:
         pictures = _draw(page, viewer, first, frames)
         partial = path.with_name(f".{os.getpid()}-{path.name}")  # same ending: it names the format
         try:

@@ -24,6 +24,8 @@ class Arm(NamedTuple):
 
     q: np.ndarray  # (n,) [rad or m]
     gripper: float = 0.0  # driver coordinate [rad or m]; ignored without a gripper
+    place: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of its base, from that of the first arm [m]
+    solid: bool = False  # not see-through
 
 
 class Frame(NamedTuple):
@@ -34,7 +36,7 @@ class Frame(NamedTuple):
     text: str = ""
     dt: float = 0.05  # [s] until the next picture
     shapes: tuple[Shape, ...] = ()  # what is around the arm
-    ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through
+    ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through unless they are solid
     handles: tuple[Handle, ...] = ()  # of what can be moved by hand
     ways: tuple[tuple[tuple[float, ...], ...], ...] = ()  # lines through positions in the base frame [m]
 
@@ -45,13 +47,14 @@ class Drawing:
     Args:
         swift: the page.
         robot: what to draw.
+        wide: how far on the first arm's sides others stand [m].
 
     Raises:
         ViewerError: the page could not load the robot's meshes.
         TimeoutError: as all methods, where the page has gone.
     """
 
-    def __init__(self, swift: LocalSwift, robot: Robot):
+    def __init__(self, swift: LocalSwift, robot: Robot, wide: float = 0.0):
         self._swift, self._robot = swift, robot
         swift.set_lights(
             [
@@ -62,7 +65,8 @@ class Drawing:
         low, high = robot.workspace
         reach = float(np.linalg.norm(np.abs([low, high]).max(0)))
         look_at = np.array([0.25, 0.0, 0.33]) * reach  # from here and there, all of the workspace is in view
-        swift.set_camera_pose(look_at + np.array([0.97, -1.33, 0.51]) * reach, look_at)
+        from_there = np.array([0.97, -1.33, 0.51]) * reach + np.array([0.9, -1.2, 1.0]) * wide
+        swift.set_camera_pose(look_at + from_there, look_at)
         self._label: Any = swift.add_ui(Label())
         self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
         self._offered: list[dict] = []
@@ -72,7 +76,8 @@ class Drawing:
     def draw(self, frame: Frame) -> None:
         """Show a frame: what it shares with the last one moves, the rest is made anew."""
         while len(self._arms) < 1 + len(frame.ghosts):
-            self._arms.append(_DrawnArm(self._swift, self._robot, GHOST))
+            opacity = 1.0 if frame.ghosts[len(self._arms) - 1].solid else GHOST
+            self._arms.append(_DrawnArm(self._swift, self._robot, opacity))
         for drawn, arm in zip(self._arms, (Arm(frame.q, frame.gripper), *frame.ghosts)):
             drawn.place(arm)
         self._place(frame.shapes)
@@ -140,7 +145,8 @@ class _DrawnArm:
     def _poses(self, q: Any) -> list[SE3]:
         for drawn in self._rtb.grippers if self._hand else ():
             drawn.q = need(self._hand).model_q(drawn, float(self._at.gripper))
-        return self._rtb.fkine_geometry(self._at.q)
+        poses = self._rtb.fkine_geometry(self._at.q)
+        return [SE3(*self._at.place) * pose for pose in poses] if any(self._at.place) else poses
 
 
 def quaternion(T: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ class SwiftViewer:
         open_browser: open the page in this machine's browser and wait for it. If False, open `url`
             yourself; the first `show` waits for that.
         panel: controls to put beside the picture, in place of Swift's own.
+        wide: how far on the arm's sides others stand that are to be seen, too [m].
         port: to serve the page on; 0 takes a free one.
         patience: how long to wait for somebody to open the page [s].
         realtime: `show` takes at least `dt` of wall time. If False it returns as soon as the page has it.
@@ -43,12 +44,13 @@ class SwiftViewer:
         open_browser: bool = True,
         realtime: bool = True,
         panel: Panel | None = None,
+        wide: float = 0.0,
         port: int = 0,
         patience: float = _PAGE_TIMEOUT,
     ):
         command = find_browser() if open_browser else None  # before anything is started
         self._robot, self._realtime, self._panel = robot, realtime, panel
-        self._patience = patience
+        self._patience, self._wide = patience, wide
         self._swift = LocalSwift(port)
         self.url, self.address = self._swift.url, self._swift.address
         self._drawing: Drawing | None = None  # once the page is connected
@@ -88,7 +90,7 @@ class SwiftViewer:
         try:
             if self._drawing is None:
                 self._wait_for_page()
-                self._drawing = Drawing(self._swift, self._robot)
+                self._drawing = Drawing(self._swift, self._robot, self._wide)
             self._drawing.draw(frame)
         except TimeoutError:  # how Swift says that the tab was closed or no longer answers
             if self._browser is not None:
@@ -130,7 +132,7 @@ class SwiftViewer:
                 with tempfile.TemporaryFile("w+") as complaints:  # a file: a pipe that nobody reads blocks at 64 kB
                     self._browser = Browser(command, self.url, complaints)
                     self._wait_for_page(complaints)
-            self._drawing = Drawing(self._swift, self._robot)
+            self._drawing = Drawing(self._swift, self._robot, self._wide)
         except TimeoutError:
             raise ViewerError("the browser tab was closed before the robot was loaded") from None
 

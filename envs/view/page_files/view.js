@@ -32,16 +32,23 @@ function grid() {
 }
 
 window.viewMade = (view) => {
-  const { scene, camera, ground } = view;
+  const { scene, camera, controls, ground } = view;
   window.swiftView = view;
   window.swiftScene = scene;
   scene.background.set(BACKDROP);
   scene.fog.color.set(BACKDROP);
-  Object.assign(scene.fog, { near: 2.5, far: 7 });
   ground.material.color.set(0xbac4cd);
   ground.material.map = grid();
   camera.fov = 35; // Swift's 70 degrees are wide
   camera.updateProjectionMatrix();
+  scene.onBeforeRender = () => {
+    const depth = camera.position.distanceTo(controls.target); // what is looked at is never in the fog
+    Object.assign(scene.fog, { near: Math.max(2.5, 1.2 * depth), far: Math.max(7, 3 * depth) });
+    if (camera.far < scene.fog.far) {
+      camera.far = 2 * scene.fog.far;
+      camera.updateProjectionMatrix();
+    }
+  };
 };
 
 // Swift's page makes what it shows cast no shadow, but for meshes.
