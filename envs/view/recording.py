@@ -19,6 +19,7 @@ from td3_robot.errors import ConfigError, ViewerError, unknown
 
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
 _FORMATS = (".png", ".gif", ".mp4")
+_PATIENCE = 300_000  # [ms] for a picture, where many other things run
 _CRF = 20  # constant quality of the H.264 video; 18 to 23 is the usual range
 
 # Software rendering is far slower than real time, and would show a state half drawn or not at all. So the
@@ -114,6 +115,7 @@ def headless_page(size: tuple[int, int]):
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
             page = browser.new_page(viewport={"width": size[0], "height": size[1]})
+            page.set_default_timeout(_PATIENCE)
             page.add_init_script(_HOLD_ANIMATION)
             yield page
             browser.close()

@@ -40,5 +40,6 @@ def record(evaluation: Evaluation, path: Path, episode: int | None = None, grid:
         record_episodes(evaluation.shown(), evaluation.seed, path, episode)
         return
     policy, env = evaluation.alone(evaluation.acting[0], grid)
-    frames = islice(grid_episodes(policy, env, evaluation.seed), env.task.horizon)
+    first = env.task.horizon - 1 if path.suffix.lower() == ".png" else 0  # a picture is of the end
+    frames = islice(grid_episodes(policy, env, evaluation.seed), first, env.task.horizon)
     record_frames(env.robot, frames, path, wide=width(env))
