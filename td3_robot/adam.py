@@ -2,12 +2,14 @@
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
+from torch.optim.adam import adam as adam_function
 
 MakeOptimizer = Callable[[list[Parameter], float], Optimizer]  # of one network's weights, and the learning rate
 
@@ -26,16 +28,32 @@ def fused_adam() -> Callable | None:
     return torch._fused_adam_ if abs(weight.item() - 0.5) < 1e-6 else None  # a first step is of length lr
 
 
+@functools.cache
+def spare_compiler() -> None:
+    """Let optimizers of this process be made and stepped without PyTorch's compiler, whose import takes a second.
+
+    PyTorch imports it when an optimizer is first made, to keep it out of a few functions of the optimizer. Here those
+    are marked as being done, where PyTorch's undocumented mark is what it was; whoever compiles an optimizer imports
+    the compiler before, and everything is as it was.
+    """
+    if "torch._dynamo" in sys.modules:
+        return
+    for kept_out in (Optimizer.add_param_group, Optimizer.state_dict, Optimizer.load_state_dict, adam_function):
+        function = getattr(kept_out, "__wrapped__", None)
+        if function is not None:
+            setattr(function, "__dynamo_disable", function)  # noqa: B010  # as a plain attribute its name is mangled
+
+
 def adam(weights: list[Parameter], lr: float) -> Optimizer:
     """The optimizer of each network; any function of this signature may make others."""
+    spare_compiler()
     return Adam(weights, lr, fused=weights[0].device.type != "mps")
 
 
 class JointStep:
     """What `step()` of each of some optimizers would do with the gradients that are there, to the bit, in one call.
 
-    Optimizers of another kind than plain fused Adam, that have taken no step yet or that differ in their options take
-    their own step.
+    Optimizers of another kind than plain fused Adam, or that differ in their options, take their own step.
     """
 
     def __init__(self):
@@ -55,26 +73,34 @@ class JointStep:
                 optimizer.step()
 
     def _gathered(self, optimizers: Sequence[Optimizer]) -> bool:
-        """Whether every weight has a gradient and moments, which then are at hand."""
+        """Whether every weight has a gradient; weights and moments then are at hand."""
         states = [optimizer.state for optimizer in optimizers]  # loading gives an optimizer another one
-        if len(states) != len(self._states) or not all(map(operator.is_, states, self._states)):
-            self._gather(optimizers, states)
-        return bool(self._weights) and all(weight.grad is not None for weight in self._weights)
+        known = len(states) == len(self._states) and all(map(operator.is_, states, self._states))
+        weights = self._weights if known else [w for each in optimizers for w in each.param_groups[0]["params"]]
+        if any(weight.grad is None for weight in weights):
+            return False
+        if not known:
+            self._gather(optimizers, weights)
+            self._states = states
+        return True
 
-    def _gather(self, optimizers: Sequence[Optimizer], states: list[Any]) -> None:
-        """List weights and moments, nothing where some weight has none yet; the steps become views of one tensor."""
-        weights = [weight for optimizer in optimizers for weight in optimizer.param_groups[0]["params"]]
-        known = {weight: state for each in states for weight, state in each.items()}
-        self._states, self._weights = [], []
-        if not all(known.get(weight) for weight in weights):
-            return
-        moments = [known[weight] for weight in weights]
+    def _gather(self, optimizers: Sequence[Optimizer], weights: list[Parameter]) -> None:
+        """List weights and moments, zeros where there are none yet; the steps become views of one tensor."""
+        moments = []
+        for optimizer in optimizers:
+            for weight in optimizer.param_groups[0]["params"]:
+                if not optimizer.state[weight]:  # as Adam itself begins
+                    optimizer.state[weight]["step"] = torch.zeros((), dtype=torch.float32, device=weight.device)
+                    optimizer.state[weight] |= {
+                        name: torch.zeros_like(weight.detach()) for name in ("exp_avg", "exp_avg_sq")
+                    }
+                moments.append(optimizer.state[weight])
         self._counts = torch.stack([moment["step"] for moment in moments])
         for moment, count in zip(moments, self._counts):
             moment["step"] = count
         names = ("step", "exp_avg", "exp_avg_sq")
         self._steps, self._means, self._squares = ([moment[name] for moment in moments] for name in names)
-        self._states, self._weights = states, weights
+        self._weights = weights
 
 
 def _rule(optimizer: Optimizer) -> dict[str, Any] | None:

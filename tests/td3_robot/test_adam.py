@@ -1,4 +1,7 @@
 import copy
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,6 +9,8 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
 from td3_robot.adam import JointStep, fused_adam
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def networks(seed=0):
@@ -102,3 +107,22 @@ def test_the_joint_step_is_taken_where_it_can_be(monkeypatch):
         joint_step(both)
         for optimizer in both:
             monkeypatch.setattr(optimizer, "step", lambda: pytest.fail("an optimizer took its own step"))
+
+
+def test_learning_leaves_the_compiler_alone_and_the_compiler_still_works():
+    """Importing it takes longer than all else that an agent needs."""
+    script = (
+        "import sys, torch\n"
+        "from td3_robot import TD3, Batch\n"
+        "agent = TD3(3, 2, hidden=(8,), policy_delay=1)\n"
+        "rows = [torch.randn(4, width) for width in (3, 2, 1, 3, 1)]\n"
+        "for _ in range(3): agent.update(Batch(*rows))\n"
+        "agent.load_state_dicts(agent.state_dicts())\n"
+        "print('torch._dynamo' in sys.modules)\n"
+        "import torch._dynamo\n"
+        "torch.compile(lambda x: agent.actor(x), backend='eager')(rows[0])\n"
+        "agent.update(Batch(*rows))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,93 @@
+"""Where the time of a training goes, part by part.
+
+    python benchmarks/where_time_goes.py [FLAGS OF train.py]
+
+Trains as `python train.py FLAGS` does (by default `--robot panda`), in this process, and counts the seconds that are
+spent in each part and not in a part inside it: by the clock, and of the processor alone, which a busy machine leaves
+nearly as they are. What is left over is the loop itself, and Python's own start.
+"""
+
+import time
+
+WALL, CPU = time.perf_counter(), time.process_time()
+
+import builtins  # noqa: E402
+import functools  # noqa: E402
+import sys  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from importlib import import_module  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = (  # what it is, and whose functions do it
+    ("making robot and environments", "envs", None, ("of_config",)),
+    ("making the agent", "td3_robot.agent", "TD3", ("__init__",)),
+    ("collecting: the simulator", "envs.arm_env", "ArmEnv", ("reset", "step")),
+    ("collecting: the rest", "td3_robot.collector", "Collector", ("collect",)),
+    ("drawing batches", "td3_robot.collector", "Collector", ("sample",)),
+    ("updating", "td3_robot.agent", "TD3", ("update", "scale_learning_rates")),
+    ("evaluating", "td3_robot.examination", "Examination", ("scores",)),
+    ("saving", "td3_robot.checkpoint", None, ("write",)),
+    ("CSV", "td3_robot.tracking", "CsvLog", ("log",)),
+    ("TensorBoard", "td3_robot.tracking", "TensorBoardLog", ("__init__", "log")),
+    ("the picture of the curve", "td3_robot.tracking", None, ("plot_learning_curve",)),
+)
+
+
+class Clock:
+    """Seconds by part, those of inner parts left out."""
+
+    def __init__(self):
+        self.spent: dict[str, list[float]] = {}  # wall, processor, calls
+        self._inner: list[list[float]] = []  # of the parts that are open: what parts inside them took
+
+    def timed(self, part: str, function: Callable) -> Callable:
+        """The function, whose time counts as that of `part`."""
+
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            self._inner.append([0.0, 0.0])
+            wall, cpu = time.perf_counter(), time.process_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took = (time.perf_counter() - wall, time.process_time() - cpu)
+                inner, total = self._inner.pop(), self.spent.setdefault(part, [0.0, 0.0, 0])
+                for i in range(2):
+                    total[i] += took[i] - inner[i]
+                    if self._inner:
+                        self._inner[-1][i] += took[i]
+                total[2] += 1
+
+        return wrapper
+
+    def table(self) -> str:
+        """A line for each part, the longest first, and the sum."""
+        whole = (time.perf_counter() - WALL, time.process_time() - CPU)
+        rest = [whole[i] - sum(spent[i] for spent in self.spent.values()) for i in range(2)]
+        rows = sorted([*self.spent.items(), ("the rest", [*rest, 1])], key=lambda row: -row[1][1])
+        lines = [f"{'':32}{'wall [s]':>10}{'CPU [s]':>10}{'share':>8}{'calls':>9}"]
+        for part, (wall, cpu, calls) in rows:
+            lines.append(f"{part:32}{wall:10.2f}{cpu:10.2f}{cpu / whole[1]:8.1%}{calls:9,.0f}")
+        return "\n".join([*lines, f"{'in all':32}{whole[0]:10.2f}{whole[1]:10.2f}"])
+
+
+def main(argv: list[str]) -> int:
+    """Train, then print the table."""
+    sys.path.insert(0, str(ROOT))
+    clock = Clock()
+    builtins.__import__ = clock.timed("importing", builtins.__import__)
+    for part, module, owner, names in PARTS:
+        found = import_module(module)
+        place = found if owner is None else getattr(found, owner)
+        for name in names:
+            setattr(place, name, clock.timed(part, getattr(place, name)))
+    import train
+
+    code = train.main(argv or ["--robot", "panda"])
+    print(clock.table())
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
