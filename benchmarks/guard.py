@@ -40,8 +40,8 @@ CONSTANTS = (
 
 def outcome(policy: Policy, env: ArmEnv) -> tuple[float, float]:
     """Shares of the episodes with a contact and with success [%]."""
-    played = rollout(policy, env, env.reset(SEED), keep=("success", "contact"))
-    contact = (played.info["contact"] & played.alive).any(0).float().mean()
+    played = rollout(policy, env, env.reset(SEED), keep=("success", "touched"))
+    contact = (played.info["touched"] & played.alive).any(0).float().mean()
     return 100 * float(contact), 100 * float(episode_statistics(played)["success"].float().mean())
 
 

@@ -10,14 +10,15 @@ from envs import kinematics
 from envs.collision import Nearest, nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
-from envs.simulation.disturbances import Disturbances, Disturbed, known_by_hand
+from envs.simulation.disturbances import Disturbances, Disturbed, believed, known_by_hand
 from envs.simulation.engine import Command, Engine, SimState
-from envs.simulation.kinematic import Kinematic
+from envs.simulation.kinematic import Kinematic, bound_for
+from envs.tasks import contact
 from envs.tasks.episodes import Episodes, RandomEpisodes
 from envs.tasks.layout import Layout
 from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
-from envs.world import GROUND, Moment, moment_of
+from envs.world import GROUND, Moment, Scene, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import Step, restore_generator
 
@@ -25,9 +26,11 @@ from td3_robot.vec_env import Step, restore_generator
 class ArmEnv:
     """B simulated arms doing one task; a `td3_robot.vec_env.GoalVecEnv`.
 
-    `info` holds, for the step just made and before any reset: `success` (B,) bool, `position_error`
+    `info` holds, for the step just made and before any reset: `success` (B,) bool, false from the first contact on,
+    `success_with_contact`, the same without that, `clearance` and `touched`, see `envs.tasks.contact`, `position_error`
     (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s], `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m],
     `reward/<term>` (B,), and what else the task measures. Read them only: some are the simulator's own state.
+    Dense rewards go by where the arms are bound for, as observations do; `success` and the rest by where they are.
 
     Args:
         robot, task: who does what.
@@ -43,9 +46,10 @@ class ArmEnv:
         disturbances: delay, lag and noise between the arms and whoever controls them.
 
     Attributes:
-        moment: the arms now, with their kinematics and scene, as far as their controller knows them: under
-            disturbances as they are measured, and foreseen to be when its next command begins to act.
-        arrived: the moment that the latest step really led to, before any reset; what `info` tells of.
+        moment: the arms as their controller is to see them, with their kinematics and scene: where they are bound for,
+            see `kinematic.bound_for`; under disturbances as they are measured, and foreseen to be when its next command
+            begins to act.
+        arrived, seen: what the latest step led to, before any reset: as it really is, and `info` tells; as `moment`.
         world: what stays the same.
         layout: the columns of an observation.
         engine: as it was given; it may be shared, since all that an episode depends on is in its scene.
@@ -82,7 +86,8 @@ class ArmEnv:
         self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse_scenes)
         self.reset(seed)
-        self._memory = Memory(self.world, self.moment, task.kept)
+        known = contact.KEPT if self.world.collision is not None else ()
+        self._memory = Memory(self.world, self.moment, (*task.kept, *known))
         self.memory_dim = self._memory.size
 
     @property
@@ -93,23 +98,29 @@ class ArmEnv:
     @moment.setter
     def moment(self, moment: Moment) -> None:
         """Put the arms there."""
-        self._true = self.arrived = moment
-        self._moment = self._seen = self._known(moment)
+        there = replace(moment, scene={name: moment.scene[name] for name in self._true.scene})
+        self._true = self.arrived = there
+        self._moment = self.seen = self._known(there)
 
     @property
     def state(self) -> SimState:
-        """The arms."""
-        return self.moment.state
+        """The arms, as they are."""
+        return self._true.state
+
+    @property
+    def scene(self) -> Scene:
+        """What is around them."""
+        return self._true.scene
 
     @property
     def goal(self) -> Tensor:
         """(B, g) what is wanted, in the task's terms."""
-        return self.moment.scene["goal"]
+        return self.scene["goal"]
 
     @property
     def tcp(self) -> Tensor:
         """(B, 3) TCP positions in the base frame [m]."""
-        return self.moment.tcp
+        return self._true.tcp
 
     def nearest(self) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
@@ -132,14 +143,14 @@ class ArmEnv:
             if self._disturbed is not None:
                 self._disturbed.generator.manual_seed(seed)
         self._true = self.arrived = self._beginning(self.num_envs)
-        self._moment = self._seen = self._known(self._true)
+        self._moment = self.seen = self._known(self._true)
         return self.task.observe(self.world, self.moment)
 
     def _beginning(self, count: int) -> Moment:
         state, scene = self._episodes.draw(count)
         scene = self._plant.begin(self.model, state, scene)
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
-        return self.task.sense(self.world, moment_of(self.world, state, scene, steps))
+        return contact.felt(self.task, self.world, moment_of(self.world, state, scene, steps))
 
     def _reset_where(self, done: Tensor, observation: Tensor) -> Tensor:
         """Put a new episode in every row where `done`; the tensors handed out before stay as they were."""
@@ -149,8 +160,7 @@ class ArmEnv:
         begun = self._beginning(len(rows))
         known = self._known(begun)
         put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
-        self._moment = self.moment.each(put, known)
-        self._true = self.moment if known is begun else self._true.each(put, begun)
+        self._moment, self._true = self.moment.each(put, known), self._true.each(put, begun)
         return put(observation, self.task.observe(self.world, known))
 
     # Stepping -----------------------------------------------------------------------------------------------
@@ -163,10 +173,11 @@ class ArmEnv:
             raise NotFiniteError("action has a value that is NaN or infinite")
         action = action.clamp(-1.0, 1.0)
         self._true = self.arrived = self._advance(action)
-        self._moment = self._seen = self._known(self.arrived)
+        self._moment = self.seen = self._known(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
-        outcome = self.task.outcome(self.world, self.arrived, action)
-        reward, terms = self._reward(outcome)
+        outcome = self._outcome(self.arrived, action)
+        paid = self.seen if self._disturbed is None else self._bound(self.arrived)
+        reward, terms = self._reward(outcome if self.sparse else self._outcome(paid, action))
         info = {
             "success": outcome.success,
             "position_error": outcome.position_error,
@@ -183,35 +194,50 @@ class ArmEnv:
         command = self.task.command(self.world, self.moment, action)
         if self.guard:
             command = replace(command, joints=self._guarded(command.joints))
-        return self.task.sense(self.world, self._after(self._plant, self._true, command))
+        moved = self._after(self._plant, self._true, command)
+        return contact.felt(self.task, self.world, moved, self._true.scene.get("touched"))
 
     def _after(self, engine: Engine, before: Moment, command: Command) -> Moment:
         state, scene = engine.step(self.model, before.state, command, before.scene)
         return self.task.advance(self.world, before, moment_of(self.world, state, scene, before.steps + 1))
 
     def _known(self, true: Moment) -> Moment:
-        """What the controller knows of a moment."""
-        if self._disturbed is None:
-            return true
-        measured = self._disturbed.measured(self.model, true.state, true.scene)
+        """What the controller sees of a moment."""
+        known = self._bound(true if self._disturbed is None else self._foreseen(self._disturbed, true))
+        known = replace(known, T_be=believed(known.T_be, true.scene))
+        return self.task.sense(self.world, known)
+
+    def _bound(self, moment: Moment) -> Moment:
+        """The moment with its arms where they are bound for, and what they hold or go after with them."""
+        bound = moment_of(self.world, bound_for(self.model, moment.state), moment.scene, moment.steps)
+        bound = replace(bound, scene=known_by_hand(moment.scene, bound.tcp - moment.tcp))
+        return self.task.ahead(bound, 0.5 * self.model.dt)
+
+    def _foreseen(self, disturbed: Disturbed, true: Moment) -> Moment:
+        """What the controller takes a moment for by what it has measured, when its next command begins to act."""
+        measured = disturbed.measured(self.model, true.state, true.scene)
         known = moment_of(self.world, measured, true.scene, true.steps)
         known = replace(known, scene=known_by_hand(true.scene, known.tcp - true.tcp))
-        for command, share in self._disturbed.on_their_way(true.scene):
+        for command, share in disturbed.on_their_way(true.scene):
             after = self._after(self._nominal, known, command)
             known = after if share == 1.0 else self._part_way(known, after, share)
-        if "tcp_offset" in true.scene:
-            known = replace(known, T_be=_moved(known.T_be, true.scene["tcp_offset"]))
-        return self.task.sense(self.world, known)
+        return known
 
     def _part_way(self, now: Moment, then: Moment, share: float) -> Moment:
         """What comes a share of a control step after `now`; the speed that is told is reached by then."""
-        part = now.each(lambda a, b: _between(a, b, share), then)
-        return moment_of(self.world, replace(part.state, qd=then.state.qd), part.scene, part.steps)
+        between = lambda a, b: torch.lerp(a, b, share)  # noqa: E731
+        state, later = now.state, then.state
+        state = SimState(between(state.q, later.q), later.qd, between(state.gripper, later.gripper))
+        objects = {name: between(now.scene[name], then.scene[name]) for name in ("object",) if name in now.scene}
+        return self.task.ahead(moment_of(self.world, state, {**now.scene, **objects}, now.steps), share * self.model.dt)
 
     def _guarded(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""
         at = functools.partial(nearest, self.world.capsules, obstacles=self.moment.obstacles, ground=GROUND)
-        return guarded(self.model, self.state, joints, self.nearest(), at)
+        return guarded(self.model, self.moment.state, joints, self.nearest(), at)
+
+    def _outcome(self, moment: Moment, action: Tensor) -> Outcome:
+        return contact.judged(self.task, moment, self.task.outcome(self.world, moment, action))
 
     def _reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
         """The reward (B,) and its named terms."""
@@ -222,7 +248,7 @@ class ArmEnv:
 
     def memory(self, arrived: bool = False) -> Tensor:
         """See `GoalVecEnv.memory`."""
-        return self._memory.keep(self._seen if arrived else self.moment)
+        return self._memory.keep(self.seen if arrived else self.moment)
 
     def observe(self, memory: Tensor) -> Tensor:
         """See `GoalVecEnv.observe`."""
@@ -239,8 +265,8 @@ class ArmEnv:
         task, world = self.task, self.world
         both = self._memory.recall(torch.cat((memory, next_memory)))  # once for both: most of it is calls
         before, after = (both.each(lambda x, part=part: x.chunk(2)[part]) for part in (0, 1))
-        before, after = task.with_goal(before, task.goal_before(before, goal)), task.with_goal(after, goal)
-        outcome = task.outcome(world, after, action)
+        before, after = task.with_goal(before, task.goal_before(before, after, goal)), task.with_goal(after, goal)
+        outcome = self._outcome(after, action)
         reward, _ = self._reward(outcome)
         seen = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))
         state, next_state = seen.chunk(2)
@@ -250,43 +276,19 @@ class ArmEnv:
 
     def state_dict(self) -> dict:
         """Everything the next step depends on."""
-        disturbed = {}
-        if self._disturbed is not None:
-            disturbed = {"known": _flat(self.moment), "noise": self._disturbed.generator.get_state()}
-        return {**_flat(self._true), "episodes": self._episodes.state_dict(), **disturbed}
+        drawn = {} if self._disturbed is None else {"disturbances": self._disturbed.generator.get_state()}
+        arms = {**self._true.tensors(), "known": self.moment.tensors()}
+        return {**arms, "episodes": self._episodes.state_dict(), **drawn}
 
     def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
         self._episodes.load_state_dict(state["episodes"])
-        self._true = self.arrived = self._moment = self._seen = self._unflat(state)
+        here = lambda x: x.to(self.device)  # noqa: E731
+        self._true = self.arrived = Moment.of_tensors(state).each(here)
+        self._moment = self.seen = Moment.of_tensors(state["known"]).each(here)
         if self._disturbed is not None:
-            self._moment = self._seen = self._unflat(state["known"])
-            restore_generator(self._disturbed.generator, state["noise"])
+            restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)
-
-    def _unflat(self, flat: dict) -> Moment:
-        """What `_flat` was made of, here."""
-        arms = SimState(**{name: flat[name] for name in ("q", "qd", "gripper")})
-        moment = Moment(arms, flat["T_be"], flat["J"], flat["scene"], flat["steps"])
-        return moment.each(lambda x: x.to(self.device))
-
-
-def _flat(moment: Moment) -> dict:
-    """A moment as tensors by name."""
-    arms = {**vars(moment.state), "T_be": moment.T_be, "J": moment.J, "steps": moment.steps}
-    return {**arms, "scene": dict(moment.scene)}
-
-
-def _between(now: Tensor, then: Tensor, share: float) -> Tensor:
-    """Numbers part of the way from now to then; what is no number stays as it is now."""
-    return torch.lerp(now, then, share) if now.is_floating_point() else now
-
-
-def _moved(T: Tensor, offset: Tensor) -> Tensor:
-    """Poses T (B, 4, 4) with their origins moved by offsets (B, 3) in their own frames."""
-    moved = T.clone()
-    moved[:, :3, 3] += (T[:, :3, :3] @ offset[:, :, None])[:, :, 0]
-    return moved
 
 
 def _terminated(outcome: Outcome) -> Tensor:

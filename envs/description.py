@@ -107,9 +107,9 @@ def vectors(env, scene: Iterable[str], act: Callable[[Tensor], Tensor]) -> list[
     generator = torch.Generator().manual_seed(0)
     for _ in range(STEPS):
         seen = env.step(torch.rand(env.num_envs, env.a_dim, generator=generator) * 2.0 - 1.0).observation
-    state = env.moment.state
+    state = env.state
     parts = {"q": state.q, "qd": state.qd, "gripper": state.gripper, "observation": seen}
     parts["qd_commanded"] = act(seen)[:, : env.robot.n]
     rows = [{name: value[row].tolist() for name, value in parts.items()} for row in range(env.num_envs)]
-    told = [{name: env.moment.scene[name][row].tolist() for name in scene} for row in range(env.num_envs)]
+    told = [{name: env.scene[name][row].tolist() for name in scene} for row in range(env.num_envs)]
     return [row | {"scene": around} for row, around in zip(rows, told)]

@@ -88,6 +88,16 @@ class Moment:
         state = SimState(**both(*(vars(moment.state) for moment in moments)))
         return Moment(state, scene=both(*(moment.scene for moment in moments)), **plain)
 
+    def tensors(self) -> dict:
+        """All of it by name, the scene in a dictionary of its own."""
+        return {**vars(self.state), "T_be": self.T_be, "J": self.J, "steps": self.steps, "scene": dict(self.scene)}
+
+    @staticmethod
+    def of_tensors(tensors: dict) -> "Moment":
+        """What `tensors` gave, as a moment again."""
+        state = SimState(**{name: tensors[name] for name in ("q", "qd", "gripper")})
+        return Moment(state, tensors["T_be"], tensors["J"], tensors["scene"], tensors["steps"])
+
     @property
     def obstacles(self) -> Obstacles:
         """What stands around the arms."""

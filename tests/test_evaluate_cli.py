@@ -27,6 +27,9 @@ SUMMARY = {
     "episode_return",
     "episode_length",
     "success_rate",
+    "success_rate_with_contact",
+    "collision_free_rate",
+    "deepest_contact_m",
     "final_position_error_m",
     "time_to_goal_s",
     "path_length_m",
@@ -120,6 +123,9 @@ def test_table_and_json_say_the_same(work):
     columns, rows = [out, *out["baselines"].values()], cells(result.stdout)
     for label, text in {
         "success rate [%]": lambda c: f"{100 * c['success_rate']:.1f}",
+        "success rate, contact or not [%]": lambda c: f"{100 * c['success_rate_with_contact']:.1f}",
+        "episodes without contact [%]": lambda c: f"{100 * c['collision_free_rate']:.1f}",
+        "deepest contact [mm]": lambda c: f"{1000 * c['deepest_contact_m']:.1f}",
         "return, mean": lambda c: f"{c['episode_return']['mean']:.2f}",
         "return, standard deviation": lambda c: f"{c['episode_return']['std']:.2f}",
         "episode length, mean [steps]": lambda c: f"{c['episode_length']['mean']:.1f}",

@@ -36,7 +36,7 @@ def test_it_commands_what_the_checkpoint_does(policy):
     for _ in range(5):
         seen = env.step(agent.select_action(seen)).observation
     expected = (agent.select_action(seen).clamp(-1, 1) * env.model.qdlim).numpy()
-    state, goal = env.moment.state, env.moment.scene["goal"]
+    state, goal = env.state, env.goal
     rows = zip(*(value.double().numpy() for value in (state.q, state.qd, state.gripper, goal)))
     got = np.array([policy(q, qd, gripper, goal) for q, qd, gripper, goal in rows])
     assert np.abs(got - expected).max() < 1e-4

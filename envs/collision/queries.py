@@ -173,7 +173,7 @@ def _ask(
 
 def _pieces(model: CollisionModel, q: Tensor) -> list[slice]:
     """The rows of q that are worked through at a time."""
-    rows = len(q)
+    rows = max(len(q), 1)
     if q.device.type == "cpu":
         rows = min(rows, CACHE_ROWS, max(CACHE_CELLS // max(len(model.first), 1), 256))
     return [slice(row, row + rows) for row in range(0, len(q), rows)] or [slice(0, 0)]

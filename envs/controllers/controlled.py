@@ -4,9 +4,9 @@ from typing import Any, Protocol
 
 import torch
 
-from envs.collision import Nearest, known_collision, nearest
+from envs.collision import Nearest
 from envs.simulation.engine import SimModel
-from envs.world import GROUND, Moment, World
+from envs.world import Moment, World
 
 
 class Assignment(Protocol):
@@ -43,18 +43,15 @@ class Controlled(Protocol):
 class Surroundings:
     """What the arms of an environment are near to: obstacles, the ground and themselves, in any task.
 
-    Where the environment has no need of capsules the robot's own are read; a robot without any is near to nothing.
+    A robot without capsules is near to nothing.
     """
 
     def __init__(self, env: Controlled):
-        self._env, world = env, env.world
-        self._own = known_collision(world.robot, world.device) if world.collision is None else None
+        self._env = env
 
     def __call__(self) -> Nearest:
         """Now."""
-        moment, q = self._env.moment, self._env.moment.state.q
         if self._env.world.collision is not None:
             return self._env.nearest()
-        if self._own is not None:
-            return nearest(self._own, q, moment.obstacles, GROUND)
+        q = self._env.moment.state.q
         return Nearest(q.new_full((len(q), 1), torch.inf), q.new_zeros(len(q), 1, q.shape[1]))

@@ -40,7 +40,7 @@ DEFAULTS = GuardConstants()
 
 def guarded(
     model: SimModel,
-    state: SimState,
+    bound: SimState,
     action: Tensor,
     near: Nearest,
     nearest_at: Callable[[Tensor], Nearest],
@@ -52,17 +52,18 @@ def guarded(
     below `least` either. Where bounds contradict each other they are kept in part.
 
     Args:
+        bound: the arms, where they are bound for.
         action: (B, n) in [-1, 1].
-        near: what the arms are near to.
+        near: what they are near to there.
         nearest_at: what they would be near to at other joint positions (B, n).
 
     Returns:
         (B, n) in [-1, 1].
     """
-    within, k = reachable(model, state), constants
+    within, k = reachable(model, bound), constants
     weight = torch.where(model.dqd.isinf(), model.qdlim, model.dqd).square()
     qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
-    spaces = brakes(model, near, state.qd, k.stop, k.share)
+    spaces = brakes(model, near, k.stop, k.share)
     qd = agmon(spaces, qd, weight, within, k.sweeps)
-    spaces &= kept_ahead(nearest_at(state.q + 0.5 * model.dt * (state.qd + qd)), qd, k.least, model.dt)
+    spaces &= kept_ahead(nearest_at(bound.q + qd * model.dt), qd, k.least, model.dt)
     return agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim

@@ -58,27 +58,23 @@ def distance_dampers(near: Nearest, around: Damper, own: Damper) -> HalfSpaces:
     return HalfSpaces(-near.gradient, torch.cat(allowed, 1))
 
 
-def brakes(model: SimModel, near: Nearest, qd: Tensor, stop: float, share: float) -> HalfSpaces:
-    """No distance falls faster than it can be braked to `stop` [m] in whole periods; one below it grows back.
+def brakes(model: SimModel, near: Nearest, stop: float, share: float) -> HalfSpaces:
+    """No distance falls faster than it can be braked to `stop` [m] in whole periods; one below it grows back in one.
 
     Args:
-        qd: (B, n) now; what it does in half a period is no longer to be chosen.
         share: of what all joints together could brake it with, this much is counted on.
     """
     slowing = (near.gradient.abs() * model.dqd).nan_to_num(nan=0.0, posinf=torch.inf)  # 0 * inf: not by this joint
     braking = share * slowing.sum(2)  # [m/s] a period
-    room = near.distance - stop + (0.5 * model.dt) * (near.gradient @ qd[:, :, None])[:, :, 0]
+    room = near.distance - stop
     stopping = stopping_speed(room.clamp_min(0.0), braking.clamp_min(LEAST_RATE), model.dt)
     return HalfSpaces(-near.gradient, torch.where(room > 0, stopping, room / model.dt))
 
 
 def kept_ahead(ahead: Nearest, qd: Tensor, least: float, dt: float) -> HalfSpaces:
-    """What would be near after a period dt that ends with velocity qd (B, n) shall then be `least` [m] away.
-
-    A change of that velocity moves the arm by half as much as the same change all along the period would.
-    """
+    """What would be near after a period dt with velocity qd (B, n) shall then be `least` [m] away."""
     G = -ahead.gradient
-    return HalfSpaces(G, (G @ qd[:, :, None])[:, :, 0] + (ahead.distance - least) / (0.5 * dt))
+    return HalfSpaces(G, (G @ qd[:, :, None])[:, :, 0] + (ahead.distance - least) / dt)
 
 
 def hildreth(spaces: HalfSpaces, qd: Tensor, metric: Tensor, sweeps: int) -> Tensor:

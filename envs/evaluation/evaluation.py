@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from envs.controllers import BASELINES, make_baseline
-from envs.evaluation.metrics import capsules, measure
 from envs.evaluation.metrics import join as join_figures
+from envs.evaluation.metrics import measure
 from envs.evaluation.report import Report, Trajectories, Watched, join, page
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
@@ -217,7 +217,7 @@ class Evaluation:
             "episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}",
             "guard": "on" if self.options.guard else "off",
         }
-        about |= {"success": self.env.task.criterion}
+        about |= {"success": f"{self.env.task.criterion}, and no contact before"}
         title = f"{self.options.robot}: {self.options.task}"
         shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness)
         return page(shown)
@@ -267,11 +267,10 @@ class Evaluation:
         env, robots = controller.env, self.options.env is None
         episodes = self.episodes if self.episode is None else 1
         watched = Watched(controller.policy, env) if keep else None
-        collision = capsules(env.world) if robots else None
         statistics, figures, kept = [], [], []
         for part in rollouts(watched or controller.policy, env, episodes, self.seed):
             statistics.append(episode_statistics(part))
-            figures += [measure(env.task, env.model, part.info, part.alive, collision)] if robots else []
+            figures += [measure(env.task, env.model, part.info, part.alive)] if robots else []
             kept += [Trajectories.of_round(part.alive, part.info, watched)] if watched else []
         if keep:
             self.played[name] = join(kept, episodes)

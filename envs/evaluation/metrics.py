@@ -3,40 +3,36 @@
 import torch
 from torch import Tensor
 
-from envs.collision import CollisionModel, clearance, known_collision
 from envs.evaluation.motion import arm_figures, last
 from envs.simulation.engine import SimModel
 from envs.tasks.measures import Measure
 from envs.tasks.task import Task
-from envs.world import World
-from td3_robot.errors import need
 
-_EVERY_TASK = ("success", "position_error", "q", "qd", "tcp")
-_CLEARANCE = "clearance"  # of tasks that know what is around the arm
+_EVERY_TASK = ("success", "success_with_contact", "position_error", "q", "qd", "tcp")
+_CLEARANCE = "clearance"  # of arms whose capsules are known
 
 
-def measure(
-    task: Task, model: SimModel, info: dict[str, Tensor], alive: Tensor, collision: CollisionModel | None = None
-) -> dict[str, Tensor]:
+def measure(task: Task, model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str, Tensor]:
     """Figures of each of B episodes; docs/evaluation.md defines them for the reader of the table.
 
     Args:
         task: whose `measures` are among them.
-        info: `success` (T, B) bool, `position_error` (T, B) [m], `q` and `qd` (T, B, n), `tcp` (T, B, 3) [m] after
-            each control step, as `ArmEnv.step` gives them; and what the task's measures are made of, in SI units.
+        info: `success` (T, B) bool, and `success_with_contact` where it is another, `position_error` (T, B) [m],
+            `q` and `qd` (T, B, n), `tcp` (T, B, 3) [m] after each control step, as `ArmEnv.step` gives them;
+            `clearance` (T, B) [m] of arms whose capsules are known; and what the task's measures are made of, in SI
+            units.
         alive: (T, B) bool, whether the step belongs to the episode; true from the first step to the last.
-        collision: the arm's capsules, where it has any.
 
     Returns:
-        What `arm_figures` gives, `task_figures`, and `minimum_clearance_m` (B,), on the CPU.
+        What `arm_figures` gives, `task_figures`, and where it is known `minimum_clearance_m` (B,), on the CPU.
     """
     wanted = {*_EVERY_TASK, _CLEARANCE, *(measure.of for measure in task.measures)}
+    info = {"success_with_contact": info["success"]} | info
     info = {name: info[name].cpu().double() for name in wanted & info.keys()}
     alive = alive.cpu()
     figures = arm_figures(model, info, alive) | task_figures(task, info, alive)
-    if _CLEARANCE in info or collision is not None:
-        distance = info[_CLEARANCE] if _CLEARANCE in info else _own_clearance(need(collision), info["q"])
-        figures["minimum_clearance_m"] = distance.masked_fill(~alive, torch.inf).amin(0)
+    if _CLEARANCE in info:
+        figures["minimum_clearance_m"] = info[_CLEARANCE].masked_fill(~alive, torch.inf).amin(0)
     return figures
 
 
@@ -65,14 +61,3 @@ def counted(task: Task, alive: Tensor) -> Tensor:
 def join(rounds: list[dict[str, Tensor]], episodes: int) -> dict[str, Tensor]:
     """What `measure` gave of several rounds, as of one; cut to the first `episodes`."""
     return {name: torch.cat([part[name] for part in rounds])[:episodes] for name in rounds[0]}
-
-
-def capsules(world: World) -> CollisionModel | None:
-    """The collision geometry that `measure` needs; None where the robot or its gripper has none in a file."""
-    return known_collision(world.robot) if world.collision is None else world.collision
-
-
-def _own_clearance(collision: CollisionModel, q: Tensor) -> Tensor:
-    """(T, B) signed distance of the arm to itself and to the ground, the plane that its base stands on [m]."""
-    model = collision.to("cpu")
-    return clearance(model, q.flatten(0, 1).float(), ground=0.0).double().view(q.shape[:2])

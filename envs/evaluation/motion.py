@@ -27,7 +27,7 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
 
     Returns:
         Tensors (B,):
-        `success`: 1 where the last step is a success, else 0.
+        `success`: 1 where the last step is a success, else 0; `success_with_contact`, the same, contact or not.
         `final_position_error_m`: distance of TCP and goal after the last step.
         `time_to_goal_s`: see `time_to_goal`.
         `path_length_m`: see `path_length`.
@@ -57,7 +57,7 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
         "qddd": _since_rest(_since_rest(qd)) / (qdddlim * model.dt**2),
     }
     return {
-        "success": last(info["success"], alive),
+        **{name: last(info[name], alive) for name in ("success", "success_with_contact")},
         "final_position_error_m": last(info["position_error"], alive),
         "time_to_goal_s": time_to_goal(info["success"] > 0, alive, model.dt),
         "path_length_m": path_length(torch.cat((start_tcp[None], tcp)), alive),

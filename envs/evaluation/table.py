@@ -10,6 +10,9 @@ from envs.tasks.measures import UNITS, Measure
 
 _OUTCOME = (  # label, where a summary has it, factor into the unit of the label, format
     ("success rate [%]", ("success_rate",), 100, ".1f"),
+    ("success rate, contact or not [%]", ("success_rate_with_contact",), 100, ".1f"),
+    ("episodes without contact [%]", ("collision_free_rate",), 100, ".1f"),
+    ("deepest contact [mm]", ("deepest_contact_m",), 1000, ".1f"),
     ("return, mean", ("episode_return", "mean"), 1, ".2f"),
     ("return, standard deviation", ("episode_return", "std"), 1, ".2f"),
     ("episode length, mean [steps]", ("episode_length", "mean"), 1, ".1f"),

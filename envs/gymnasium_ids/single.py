@@ -77,7 +77,7 @@ class ArmGymnasiumEnv(gym.Env):
         terminated, truncated = bool(step.terminated), bool(step.truncated)
         self._begun = step.observation if terminated or truncated else None
         info = {name: value[0] if value.ndim > 1 else value[0].item() for name, value in measurements(step).items()}
-        shown = self._shown.show(step.next_observation, self._arm.arrived)
+        shown = self._shown.show(step.next_observation, self._arm.seen)
         return row_of(shown, 0), float(self._shown.reward(step, shown)[0]), terminated, truncated, info
 
 

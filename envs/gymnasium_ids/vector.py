@@ -63,7 +63,7 @@ class ArmVectorEnv(VectorEnv):
         terminated, truncated = array(step.terminated), array(step.truncated)
         done = terminated | truncated
         measured = measurements(step)
-        successor = self._shown.show(step.next_observation, self._arms.arrived)
+        successor = self._shown.show(step.next_observation, self._arms.seen)
         infos = measured | {f"_{name}": ~done for name in measured}
         if done.any():
             finals = np.full(self.num_envs, None, object)

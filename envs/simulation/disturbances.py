@@ -67,7 +67,7 @@ class Disturbances:
         return self.servo_lag if self.assumed_latency is None else 0.0
 
     def __bool__(self) -> bool:
-        return any(vars(self).values()) or self.assumed_latency is not None
+        return any(vars(self).values())
 
 
 class Disturbed:
@@ -148,6 +148,15 @@ def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
     if "held" not in scene:
         return scene
     return {**scene, "object": torch.where(scene["held"][:, None], scene["object"] + shift, scene["object"])}
+
+
+def believed(T_be: Tensor, scene: Scene) -> Tensor:
+    """Where TCPs with poses T_be (B, 4, 4) are believed to be, whose place in the hand is known wrongly."""
+    if "tcp_offset" not in scene:
+        return T_be
+    moved = T_be.clone()
+    moved[:, :3, 3] += (T_be[:, :3, :3] @ scene["tcp_offset"][:, :, None])[:, :, 0]
+    return moved
 
 
 def _mixed(sent: Tensor, late: Tensor) -> Tensor:

@@ -73,32 +73,42 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
         The state one period later; `qd` is the velocity that is reached at its end.
     """
     command = action.clamp(-1.0, 1.0) * model.qdlim
-    qd = torch.clamp(command, *reachable(model, state))
+    qd = torch.clamp(command, *reachable(model, bound_for(model, state)))
     lower, upper = model.qlim
     q = torch.clamp(state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper)  # the clamp only removes rounding
     return SimState(q, qd, _move_gripper(model, state.gripper, grip))
 
 
-def reachable(model: SimModel, state: SimState) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can reach by the end of a period."""
+def bound_for(model: SimModel, state: SimState) -> SimState:
+    """Arms half a period on at the velocities that they have: all of it that is no longer to be chosen.
+
+    Told a velocity qd, an arm in a state (q, qd_0) comes to q + (qd_0 + qd) dt / 2, so where it is bound for changes
+    by qd dt, as if velocities jumped. So this, and not q, is what a controller goes by, and what bounds its choice.
+    """
+    return dataclasses.replace(state, q=torch.clamp(state.q + (0.5 * model.dt) * state.qd, *model.qlim))
+
+
+def reachable(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
+    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can reach by the end of a period.
+
+    Args:
+        bound: what `bound_for` gives.
+    """
     lower, upper = model.qlim
-    on = (0.5 * model.dt) * state.qd  # the part of the period's way that is no longer to be chosen
-    slowest = -stopping_speed((state.q + on - lower).clamp_min(0.0), model.dqd, model.dt)
-    fastest = stopping_speed((upper - state.q - on).clamp_min(0.0), model.dqd, model.dt)
-    return torch.clamp(state.qd - model.dqd, slowest, fastest), torch.clamp(state.qd + model.dqd, slowest, fastest)
+    slowest = -stopping_speed(bound.q - lower, model.dqd, model.dt)
+    fastest = stopping_speed(upper - bound.q, model.dqd, model.dt)
+    return torch.clamp(bound.qd - model.dqd, slowest, fastest), torch.clamp(bound.qd + model.dqd, slowest, fastest)
 
 
 def stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
     """The greatest speed from which a joint, or what else moves, can still stop within `distance`.
 
-    Reached evenly from rest in one period and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m)
-    covers u / 2 on the way up and u / 2 + (u - 1) + ... + (u - m + 1) on the way down, m u - m (m - 1) / 2 together,
-    times dqd * dt. Set equal to the distance and solved for u; m is the smallest count whose full sum m (m + 1) / 2
-    reaches it. From a speed that is not zero, half a period of it more is covered on the way up.
+    Told once and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) takes where an arm is bound for
+    u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times dqd * dt on before it is zero. Set equal to
+    the distance and solved for u; m is the smallest count whose full sum m (m + 1) / 2 reaches it.
 
     Args:
-        distance: (B, n) room up to the limit, not negative; without what the present speed covers in half a period
-            [rad or m].
+        distance: (B, n) room up to the limit, from where it is bound for, not negative [rad or m].
         dqd: (n,) or (B, n) by how much the speed can fall in one period [rad/s or m/s].
         dt: the period [s].
 

@@ -5,6 +5,7 @@ from typing import Protocol
 import torch
 
 from envs.simulation.engine import SimState, rest
+from envs.tasks.contact import free_start
 from envs.tasks.task import Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
@@ -58,7 +59,7 @@ class OneEpisode:
 
 
 class RandomEpisodes:
-    """Arms at rest around home and scenes that can be solved; an `Episodes`.
+    """Arms at rest around home, free of contact, and scenes that can be solved; an `Episodes`.
 
     Args:
         task, world: what for, and with which robot.
@@ -81,7 +82,8 @@ class RandomEpisodes:
         model, like = self._world.model, {"generator": self._generator, "device": self._world.device}
         noise = torch.rand(count, len(model.qdlim), **like)
         scene = self.pool.draw(count)
-        q = scene.pop("start", self._world.home + (2.0 * noise - 1.0) * self._task.start_spread)
+        offset = (2.0 * noise - 1.0) * self._task.start_spread
+        q = scene.pop("start") if "start" in scene else free_start(self._world, offset)
         return rest(model, q.clamp(*model.qlim)), scene
 
     def state_dict(self) -> dict:

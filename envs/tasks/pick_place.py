@@ -12,6 +12,7 @@ from torch import Tensor
 from envs.kinematics.pointing_down import joints_pointing_down
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
+from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns, transposed
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
@@ -110,7 +111,9 @@ class PickPlace(Task):
     # Scenes -------------------------------------------------------------------------------------------------
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Cubes and goals in the workspace that the hand, pointing down, can be at; found from home, within qlim."""
+        """Cubes and goals in the workspace that the hand, pointing down, can be at without contact; found from home,
+        within qlim.
+        """
         count = min(count, CANDIDATES)
         draw = lambda *shape: torch.rand(count, *shape, generator=generator, device=world.device)  # noqa: E731
         lower, upper = world.workspace[:, :2]
@@ -125,10 +128,16 @@ class PickPlace(Task):
         home = world.home.expand(len(cube), -1)
         arm = (world.model.chain, world.model.qlim, need(world.model.hand).axes[:, 2])
         q, reached = joints_pointing_down(*arm, home, cube + lift)
-        _, arrived = joints_pointing_down(*arm, q, goal + lift)
-        good = reached & arrived
+        there, arrived = joints_pointing_down(*arm, q, goal + lift)
+        good = reached & arrived & self._free(world, q) & self._free(world, there)
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
         return {"goal": goal[good], "object": cube[good], "held": held[good]}
+
+    def _free(self, world: World, q: Tensor) -> Tensor:
+        """(B,) whether arms at q (B, n) touch nothing with the gripper open, and with the cube in it."""
+        hand = need(world.model.hand)
+        openings = hand.stroke[1], grasp.driver_of(hand, self.cube)
+        return torch.stack([free(world, q, driver=driver) for driver in openings]).all(0)
 
     # What the policy sees -----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.simulation.engine import Command, batched_o
+from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns, transposed
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome, Task
@@ -52,9 +53,11 @@ class Reach(Task):
         return [*arm_columns(world), Column("tcp", 3), *goal, Column("joint_error", world.model.position_joints, True)]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Goals (k, 3) [m]: TCP positions of uniformly random joint positions, if they lie in the workspace."""
-        tcp = kinematics.fkine(world.model.chain, world.random_q(count, generator))[:, :3, 3]
-        return {"goal": tcp[world.in_workspace(tcp)]}
+        """Goals (k, 3) [m]: TCP positions of random joint positions without contact, if they lie in the workspace."""
+        q = world.random_q(count, generator)
+        tcp = kinematics.fkine(world.model.chain, q)[:, :3, 3]
+        inside = world.in_workspace(tcp)
+        return {"goal": tcp[inside][free(world, q[inside])]}
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is open on the way and shut at the goal, so that arrival can be seen."""

@@ -14,6 +14,7 @@ from envs import kinematics
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
 from envs.simulation.engine import Command, batched_o
+from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
@@ -82,15 +83,17 @@ class ReachPose(Task):
         return [*arm_columns(world), Column("tcp", 3), Column("axes", 6), *of_the_goal, Column("room", n)]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """TCP poses of uniformly random joint positions, if they lie in the workspace.
+        """TCP poses of random joint positions without contact, if they lie in the workspace.
 
         `solution` (k, n) are those joint positions; it is for a teacher and not shown to the policy.
         """
         q = world.random_q(count, generator)
         T_be = kinematics.fkine(world.model.chain, q)
         inside = world.in_workspace(T_be[:, :3, 3])
-        T_be = T_be[inside]
-        return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1), "solution": q[inside]}
+        T_be, q = T_be[inside], q[inside]
+        solved = free(world, q)
+        T_be = T_be[solved]
+        return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1), "solution": q[solved]}
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is open on the way and shut at the goal, so that arrival can be seen."""

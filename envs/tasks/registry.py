@@ -57,13 +57,15 @@ def task_class(name: str) -> type[Task]:
 
 
 def make_task(name: str) -> Task:
-    """A task with the constants of its file: exactly its fields, all of them numbers and none negative.
+    """A task with the constants of its file: its fields and no others, all of them numbers and none negative.
 
     Raises:
         ConfigError: no such task, or a constant that is missing, unknown or not such a number.
     """
     cls = task_class(name)
-    values, fields = read_values(_tasks[name][1]), {field.name: field.type for field in dataclasses.fields(cls)}
+    values, known = read_values(_tasks[name][1]), dataclasses.fields(cls)
+    fields = {field.name: field.type for field in known}
+    values = {field.name: field.default for field in known if field.default is not dataclasses.MISSING} | values
     for key in values:
         if key not in fields:
             raise unknown(f"constant of task {name!r}", key, fields)

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import Obstacles, clearance
+from envs.collision import Obstacles
 from envs.collision.geometry import dot
 from envs.collision.obstacles import FAR, component_first
 from envs.collision.queries import CACHE_ROWS, capsule_segments, obstacle_distances
 from envs.kinematics.rotations import rotations
-from envs.world import GROUND, World
+from envs.world import World
 
 SPHERES, BOXES, WALLS = 3, 2, 1  # slots
 NUMBERS = (1.0, 1.0, 2.0, 4.0, 8.0)  # relative chance of 1, 2, ... obstacles; where there is room for fewer, fewer
@@ -65,11 +65,6 @@ def uniform(bounds: tuple[float, float], *shape: int, like: Tensor, generator: t
     """Uniform numbers on the device of `like`."""
     lower, upper = bounds
     return lower + (upper - lower) * torch.rand(*shape, device=like.device, generator=generator)
-
-
-def free_space(world: World, q: Tensor) -> Tensor:
-    """(B,) the least clearance of the arm from itself and the ground at q (P, B, n) [m]."""
-    return clearance(world.capsules, q.flatten(0, 1), ground=GROUND).view(q.shape[:2]).amin(0)
 
 
 def draw_obstacles(

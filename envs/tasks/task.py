@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from envs.collision import Nearest, compile_collision, nearest
+from envs.collision import Nearest, clearance, compile_collision, known_collision, nearest
 from envs.robots import Robot
 from envs.simulation.engine import Command, compile_robot
 from envs.tasks.layout import Column
@@ -24,7 +24,7 @@ class Outcome:
     """What a control step was worth.
 
     Attributes:
-        success: (B,) bool; an episode is a success where its last step is.
+        success: (B,) bool, contact or not; an episode is a success where its last step is, and no step touched.
         position_error: (B,) distance that the task wants to be zero [m].
         terms: named parts of the dense reward, each (B,).
         measures: further figures to report, each (B, ...).
@@ -47,19 +47,24 @@ class Task:
         horizon: control steps an episode.
         start_spread: episodes start at home plus a uniform offset up to this, each joint [rad].
         tolerance: success distance [m].
+        contact_weight: reward lost in each step that ends in contact; none unless its file says so.
+        near_weight: reward lost in each step as contact is made, falling linearly to nothing at `near_distance` [m].
     """
 
     dt: float
     horizon: int
     start_spread: float
     tolerance: float
+    contact_weight: float = field(default=0.0, kw_only=True)
+    near_weight: float = field(default=0.0, kw_only=True)
+    near_distance: float = field(default=0.03, kw_only=True)
 
     # What else there is to know of a kind of task; not constants of a file.
     controllers: ClassVar[tuple[str, ...]] = ("rrmc", "neo", "reactive")  # those of envs/controllers that can do it
     measures: ClassVar[tuple[Measure, ...]] = ()  # figures of its own
     kept: ClassVar[tuple[str, ...]] = ("goal",)  # of the scene: what `observe` and `outcome` depend on
     moves_gripper: ClassVar[bool] = False  # whether the action has one more element, the wanted opening of the gripper
-    needs_collision: ClassVar[bool] = False  # whether `World.collision` has to be there
+    needs_collision: ClassVar[bool] = False  # whether it cannot be done without the robot's capsules
     fresh_scenes: ClassVar[float] = 1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
 
     @property
@@ -78,12 +83,16 @@ class Task:
         return None
 
     def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:
-        """The robot made ready for this task, with its capsules where the task or `collision` wants them.
+        """The robot made ready for this task, with its capsules where they are known.
+
+        Args:
+            collision: they have to be.
 
         Raises:
             ConfigError: the robot lacks what the task needs.
         """
-        capsules = compile_collision(robot, device) if self.needs_collision or collision else None
+        known = compile_collision if self.needs_collision or collision else known_collision
+        capsules = known(robot, device)
         workspace = torch.as_tensor(robot.workspace, dtype=torch.float32, device=device)
         return World(robot, compile_robot(robot, self.dt, device, self.cube_side), workspace, capsules)
 
@@ -92,7 +101,8 @@ class Task:
         raise NotImplementedError
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Draw scenes and keep those that can be solved: any number of rows up to `count`, often far fewer.
+        """Draw scenes and keep those that can be solved without contact: any number of rows up to `count`, often far
+        fewer.
 
         A scene with the name `start` (n,) fixes where its episode begins; otherwise it is around home.
         """
@@ -115,9 +125,18 @@ class Task:
         """
         return after
 
-    def sense(self, world: World, moment: Moment) -> Moment:
-        """A new moment with what is worked out of it once, for all that follows."""
+    def ahead(self, moment: Moment, seconds: float) -> Moment:
+        """The moment with what moves by itself where it will be a little later; by default nothing does."""
         return moment
+
+    def sense(self, world: World, moment: Moment) -> Moment:
+        """A moment that a controller is to see, with what is worked out of it once, for all that follows."""
+        return moment
+
+    def clearance(self, world: World, moment: Moment) -> Tensor:
+        """(B,) how far the arms are from touching anything, their fingers at their true shape [m]."""
+        at = moment.state
+        return clearance(world.capsules, at.q, moment.obstacles, GROUND, at.gripper)
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
@@ -149,7 +168,7 @@ class Task:
         """Whether goals (B, g) count as reached by what was achieved (B, g), so far as goals alone tell; (B,) bool."""
         return torch.linalg.vector_norm(desired - achieved, dim=1) < self.tolerance
 
-    def goal_before(self, before: Moment, goal: Tensor) -> Tensor:
+    def goal_before(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
         """The goal (B, g) one step before it was `goal` (B, g), for goals that move; by default they stand still."""
         return goal
 

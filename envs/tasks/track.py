@@ -12,6 +12,7 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.simulation.engine import Command, batched_o
+from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns, transposed
 from envs.tasks.measures import Measure
 from envs.tasks.reach import distance
@@ -111,6 +112,11 @@ class Track(Task):
         }
         return replace(after, scene={**after.scene, **moved})
 
+    def ahead(self, moment: Moment, seconds: float) -> Moment:
+        """See `Task.ahead`."""
+        goal = moment.scene["goal"] + seconds * moment.scene["goal_velocity"]
+        return replace(moment, scene={**moment.scene, "goal": goal})
+
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; goal_velocity, until
         the next step [error_unit/s]; and joint_error = J_v^T error and joint_goal_velocity = J_v^T goal_velocity,
@@ -139,9 +145,9 @@ class Track(Task):
         """Where the TCP is, (B, 3) [m]."""
         return moment.tcp
 
-    def goal_before(self, before: Moment, goal: Tensor) -> Tensor:
+    def goal_before(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
         """See `Task.goal_before`."""
-        return goal - before.scene["goal_velocity"] * self.dt
+        return goal + (before.scene["goal"] - after.scene["goal"])
 
     def with_goal(self, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.with_goal`. The velocity stays, so the goal is one of a shifted loop; and as earlier errors are
@@ -185,7 +191,8 @@ def trajectories(task: Track, world: World, count: int, generator: torch.Generat
 
     Returns:
         q (k, horizon + 2, n) [rad] and the TCP's positions (k, horizon + 2, 3) [m], at steps of dt; k is any number
-        up to `count`. All positions are in the workspace; speeds and accelerations keep to `effort`.
+        up to `count`. All positions are in the workspace, and no joint motion has contact; speeds and accelerations
+        keep to `effort`.
     """
     chain = world.model.chain
     q_c = world.random_q(count, generator)
@@ -204,7 +211,9 @@ def trajectories(task: Track, world: World, count: int, generator: torch.Generat
     q = q[_followable(task, world, q)]
     path = _tcp(chain, q)
     seen = world.in_workspace(path).all(1)
-    return q[seen], path[seen]
+    q, path = q[seen], path[seen]
+    untouched = free(world, q).all(1)
+    return q[untouched], path[untouched]
 
 
 def ellipses(task: Track, count: int, generator: torch.Generator) -> Tensor:

@@ -13,7 +13,7 @@ from td3_robot.deploy.observation import Observation
 
 FILE = "policy.onnx"  # in a run's folder
 KEY = "td3_robot"  # of the metadata, one JSON object; docs/deploy.md lists what is in it
-FORMAT = 2
+FORMAT = 3
 SEES_ALIKE, ACTS_ALIKE = 1e-4, 1e-3  # how closely the test vectors are to be met: parts of 1, and of full speed
 
 
@@ -105,9 +105,9 @@ class Policy:
         """
         state = self._checked(q, qd, gripper, {"goal": goal, **scene})
         if not self.latency:
-            return self.act(self.observation(*state))
+            return self.act(self.observation(*self._bound(*state)))
         self._now = self._now + 1.0 / self.rate if at is None else float(at)
-        command = self.act(self.observation(*self._foreseen(*state)))
+        command = self.act(self.observation(*self._bound(*self._foreseen(*state))))
         self.sent(command, self.opening)
         return command
 
@@ -137,9 +137,22 @@ class Policy:
 
         return *self._foresight(q, qd, driver, self._now, grip=grip), ahead
 
+    def _bound(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> tuple:
+        """A state and a scene half a period on, where an arm whose velocities ramp over a period is bound for; a policy
+        goes by that, see `bound_for` in envs/simulation/kinematic.py.
+        """
+        lead, limits, ahead = 0.5 / self.rate, self.robot.limits, dict(scene)
+        bound = np.clip(q + lead * qd, limits.lower, limits.upper)
+        if "goal_velocity" in scene:
+            ahead["goal"] = scene["goal"] + lead * scene["goal_velocity"]
+        if "held" in scene and scene["held"][0] > 0.5:
+            tcp = self.robot.chain.frames(np.stack((q, bound)))[:, -1, :3, 3]
+            ahead["object"] = scene["object"] + tcp[1] - tcp[0]
+        return bound, qd, driver, ahead
+
     def see(self, q, qd, gripper, **scene) -> np.ndarray:
         """(o_dim,) the observation of what is measured; arguments as for a call."""
-        return self.observation(*self._checked(q, qd, gripper, scene))
+        return self.observation(*self._bound(*self._checked(q, qd, gripper, scene)))
 
     def _checked(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
         """What a call was given, as numbers of the right shapes."""

@@ -172,8 +172,8 @@ def test_the_reward_is_that_of_the_goals_alone_however_many_at_once(env_id):
 @pytest.mark.parametrize("task", task_names())
 def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_nothing_else(task):
     """Or else hindsight would leave the old goal to be seen. Along episodes in which things are grasped."""
-    arms = envs.make("panda", task, 30)
-    view = gym.make_vec(id_of("panda", task, "goal"), num_envs=30).unwrapped._shown
+    arms = envs.make("panda", task, 60)
+    view = gym.make_vec(id_of("panda", task, "goal"), num_envs=60).unwrapped._shown
     policy, observation = make_baseline("pick" if arms.task.moves_gripper else "rrmc", arms), arms.reset(0)
     columns, moved = set(range(arms.o_dim)), set()
     for _ in range(arms.task.horizon - 1):

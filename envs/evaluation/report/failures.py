@@ -42,13 +42,17 @@ def _reasons(errors: list[Error], model: SimModel, played: Trajectories) -> list
     """What is known of one failed episode."""
     own = {name: values[:, 0] for name, values in played.series.items()}  # (K, ...)
     measures = errors[0].task.measures
-    reasons = [words for measure in measures for words in _events(measure, own, model)]
-    spoilt = any(measure.reduction == "none" and own[measure.of].any() for measure in measures)
+    reached = own["success_with_contact"]
+    touched = own.get("touched", torch.zeros_like(reached))  # unknown of a robot without capsules
+    reasons = [f"contact {_first(touched, model)}"] if touched.any() else []
+    reasons += [words for measure in measures for words in _events(measure, own, model)]
+    spoilt = touched.any() or any(measure.reduction == "none" and own[measure.of].any() for measure in measures)
     overall = [error for error in errors if error.measure.reduction == "steps"]  # success is not a place to be at
     if overall:
         reasons += [f"{error.final_name} {_value(error, error.finals(played))}" for error in overall]
-    elif own["success"].any():
-        reasons.append(f"was at the goal, left it after {_time(int(own['success'].nonzero().max()), model)}")
+    elif reached.any():
+        left = f"was at the goal, left it after {_time(int(reached.nonzero().max()), model)}"
+        reasons += [] if reached[-1] else [left]
     elif not spoilt:  # after that nothing counts as reached
         nearest = ", ".join(_value(error, error.series(played).min()) for error in errors)
         reasons.append(f"never reached, nearest {nearest}")
@@ -66,10 +70,14 @@ def _events(measure: Measure, own: dict[str, torch.Tensor], model: SimModel) -> 
     flags = own[measure.of] > 0
     if not flags.any():
         return [f"never {measure.of}"] if measure.reduction == "any" else []
-    first = f"{measure.of} after {_time(int(flags.nonzero().min()), model)}"
+    first = f"{measure.of} {_first(flags, model)}"
     if measure.reduction == "none":
         return [first]
     return [] if flags[-1] else [f"{first}, not at the end"]
+
+
+def _first(flags: torch.Tensor, model: SimModel) -> str:
+    return f"after {_time(int(flags.nonzero().min()), model)}"
 
 
 def _value(error: Error, value: torch.Tensor) -> str:

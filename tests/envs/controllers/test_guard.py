@@ -14,7 +14,7 @@ from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.halfspaces import brakes
 from envs.robots import make_robot
 from envs.simulation.engine import SimState, rest
-from envs.simulation.kinematic import reachable, step
+from envs.simulation.kinematic import bound_for, reachable, step
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
@@ -48,7 +48,8 @@ def nothing(q):
 def test_far_from_everything_an_arm_moves_as_it_is_told(world):
     state, action = state_of(world, 50), random_actions(50, 1)
     told = step(world.model, state, action)
-    told_safely = step(world.model, state, guarded(world.model, state, action, nothing(state.q), nothing))
+    bound = bound_for(world.model, state)
+    told_safely = step(world.model, state, guarded(world.model, bound, action, nothing(bound.q), nothing))
     assert_close(told_safely.qd, told.qd, rtol=1e-6, atol=1e-6)
 
 
@@ -61,7 +62,7 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     gradient = torch.randn(40, 1, 7, generator=generator)
     near = Nearest(torch.full((40, 1), 0.011), gradient)
     action = 0.1 * random_actions(40, 3)
-    rate = brakes(model, near, state.qd, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
+    rate = brakes(model, near, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
 
     x, g, W = (action * model.qdlim).double(), gradient[:, 0].double(), model.dqd.double() ** 2
     beyond = (-rate.double() - (g * x).sum(1)).clamp(min=0)
@@ -73,13 +74,13 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
 
 
 def test_what_it_gives_is_within_reach_whatever_is_near(world):
-    state, generator = state_of(world, 200), torch.Generator().manual_seed(4)
+    bound, generator = state_of(world, 200), torch.Generator().manual_seed(4)
     near, ahead = (
         Nearest(0.1 * torch.randn(200, 9, generator=generator), torch.randn(200, 9, 7, generator=generator))
         for _ in range(2)
     )
-    qd = guarded(world.model, state, random_actions(200, 5), near, lambda q: ahead) * world.model.qdlim
-    lower, upper = reachable(world.model, state)
+    qd = guarded(world.model, bound, random_actions(200, 5), near, lambda q: ahead) * world.model.qdlim
+    lower, upper = reachable(world.model, bound)
     assert (qd >= lower - 1e-6).all() and (qd <= upper + 1e-6).all()
 
 
@@ -92,9 +93,10 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
     action = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])
     state, least = rest(model, world.home[None]), []
     for _ in range(18):
-        near = nearest(world.collision, state.q, wall)
-        least.append(float(near.distance.min()))
-        state = step(model, state, guarded(model, state, action, near, lambda q: nearest(world.collision, q, wall)))
+        bound = bound_for(model, state)
+        near = nearest(world.collision, bound.q, wall)
+        state = step(model, state, guarded(model, bound, action, near, lambda q: nearest(world.collision, q, wall)))
+        least.append(float(nearest(world.collision, state.q, wall).distance.min()))
     assert 0.0 < min(least) < 0.02
     free = rest(model, world.home[None])
     for _ in range(18):
@@ -105,22 +107,21 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
 def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
     near = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[1.0, 0, 0, 0, 0, 0, 0]]]))
     constants = GuardConstants(stop=0.005)
-    rate = brakes(world.model, near, torch.zeros(1, 7), constants.stop, constants.share).h
+    rate = brakes(world.model, near, constants.stop, constants.share).h
     assert_close(rate, torch.tensor([[-0.3]]))  # 15 mm in 50 ms
-    model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
-    action = guarded(model, rest(model, world.home[None]), torch.zeros(1, 7), near, nothing, constants)
+    action = guarded(world.model, rest(world.model, world.home[None]), torch.zeros(1, 7), near, nothing, constants)
     assert_close(action[0, 0] * world.model.qdlim[0], torch.tensor(0.3))
     assert_close(action[0, 1:], torch.zeros(6))
 
 
 def test_the_end_of_the_period_counts_too(world):
-    """What is far now and would be 1 cm deep at its end is kept at `least`: 15 mm in 50 ms, 0.6 m/s less at its end."""
+    """What is far now and would be 1 cm deep at its end is kept at `least`: 15 mm in 50 ms, 0.3 m/s less."""
     ahead = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[-1.0, 0, 0, 0, 0, 0, 0]]]))
     model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
     action = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]])
     state = rest(model, world.home[None])
     safe = guarded(model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005))
-    assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.6))
+    assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.3))
     assert_close(safe[0, 1:], torch.zeros(6))
 
 
@@ -137,7 +138,7 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
             hit |= going & step.terminated
             going &= ~(step.terminated | step.truncated)
         touched[guard] = float(hit.float().mean())
-    assert touched[False] > 0.9
+    assert touched[False] > 0.85
     assert touched[True] < 0.35
 
 
@@ -168,7 +169,7 @@ def test_every_task_can_have_a_guard_that_knows_the_ground_and_the_arm(task):
 def test_a_replayed_episode_has_the_guard_too():
     env = envs.make("panda", "reach_avoid", 2, seed=9, guard=True)
     env.reset(9)
-    again = ArmEnv(env.robot, env.task, 1, "cpu", 0, guard=env.guard, episodes=OneEpisode(env.moment, 0))
+    again = ArmEnv(env.robot, env.task, 1, "cpu", 0, guard=env.guard, episodes=OneEpisode(env.arrived, 0))
     action = torch.ones(2, 7)
     assert_close(again.step(action[:1]).info["q"], env.step(action).info["q"][:1])
 

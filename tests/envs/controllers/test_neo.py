@@ -12,7 +12,7 @@ from spatialmath import SE3
 
 import envs
 from envs.collision import compile_collision, nearest
-from envs.controllers import Neo, controlled, make_baseline
+from envs.controllers import Neo, make_baseline
 from envs.controllers.halfspaces import HalfSpaces, damped
 from envs.controllers.neo import NeoConstants
 from envs.controllers.quadratic import QuadraticSolver
@@ -135,7 +135,7 @@ def test_it_is_the_programme_of_its_authors():
         env.step(make_baseline("neo", env)(None))
     found, panda = speeds(env, PAPER).double().numpy(), env.robot.rtb
     limited = 0
-    for row, q in enumerate(env.state.q.double().numpy()):
+    for row, q in enumerate(env.moment.state.q.double().numpy()):
         R, t = to_matrix(env.goal[row : row + 1, 3:])[0].double().numpy(), env.goal[row, :3].double().numpy()
         wanted = reference(panda, q, SE3.Rt(R, t, check=False).A, PAPER)
         np.testing.assert_allclose(found[row], wanted, atol=2e-4)
@@ -184,7 +184,7 @@ def test_links_approach_no_faster_than_the_dampers_let_them(task):
     collision = compile_collision(env.robot)
     policy, k, seen = make_baseline("neo", env), NeoConstants(), 0
     for _ in range(15):
-        near = nearest(collision, env.state.q, env.moment.obstacles, 0.0)
+        near = nearest(collision, env.moment.state.q, env.moment.obstacles, 0.0)
         qd = policy(None) * env.model.qdlim
         approach = -(near.gradient @ qd[:, :, None])[:, :, 0]
         around, own = damped(near.distance, *k.obstacle_damper), damped(near.distance, *k.self_damper)
@@ -196,10 +196,10 @@ def test_links_approach_no_faster_than_the_dampers_let_them(task):
     assert seen > 20 and moving.float().mean() > 0.5
 
 
-def test_what_is_far_away_changes_nothing(monkeypatch):
+def test_what_is_far_away_changes_nothing():
     env = envs.make("panda", "reach", num_envs=50, seed=3)
     alone = Neo(env, dataclasses.replace(NeoConstants(), obstacle_damper=OFF, self_damper=OFF))(None)
-    monkeypatch.setattr(controlled, "known_collision", lambda robot, device: None)  # an arm of no known shape
+    env.world = dataclasses.replace(env.world, collision=None)  # an arm of no known shape
     torch.testing.assert_close(alone, Neo(env)(None))
 
 

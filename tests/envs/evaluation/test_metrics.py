@@ -7,8 +7,7 @@ import pytest
 import roboticstoolbox as rtb
 import torch
 
-from envs.collision import compile_collision, ground_distance, self_distance
-from envs.evaluation.metrics import capsules, join
+from envs.evaluation.metrics import join
 from envs.evaluation.metrics import measure as measure_of
 from envs.evaluation.motion import LIMIT_ROUNDING, path_length, rms_jerk, time_to_goal
 from envs.evaluation.summary import summarise
@@ -26,8 +25,8 @@ DT = 0.1
 REACH = make_task("reach")
 
 
-def measure(model, info, alive, collision=None, task=REACH):
-    return measure_of(task, model, info, alive, collision)
+def measure(model, info, alive, task=REACH):
+    return measure_of(task, model, info, alive)
 
 
 @pytest.fixture
@@ -49,11 +48,12 @@ def gantry() -> SimModel:
 
 @pytest.fixture
 def trajectory() -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Two episodes. A: from (0.1, 0) straight to (0.3, 0), then rest. B: y from 0 to 0.25 to -0.2, in two steps.
+    """Two episodes. A: from (0.15, 0) straight to (0.35, 0), at rest there. B: y from 0.125 to 0.25 to 0.15, in two
+    steps. In each the joints move by the mean of the speeds that it begins and ends with, times 0.1 s.
 
     B's third row is not part of its episode, and as bad as can be.
     """
-    q = torch.tensor([[[0.2, 0.0], [0.5, 0.25]], [[0.3, 0.0], [0.5, -0.2]], [[0.3, 0.0], [9.0, 9.0]]])
+    q = torch.tensor([[[0.2, 0.0], [0.5, 0.25]], [[0.3, 0.0], [0.5, 0.15]], [[0.35, 0.0], [9.0, 9.0]]])
     qd = torch.tensor([[[1.0, 0.0], [0.0, 2.5]], [[1.0, 0.0], [0.0, -4.5]], [[0.0, 0.0], [90.0, 90.0]]])
     info = {
         "q": q,
@@ -69,9 +69,10 @@ def test_hand_worked_trajectories(gantry, trajectory):
     got = measure(gantry, *trajectory)
     expected = {
         "success": [1.0, 0.0],
+        "success_with_contact": [1.0, 0.0],
         "final_position_error_m": [0.0, 0.4],
         "time_to_goal_s": [0.2, math.nan],
-        "path_length_m": [0.1 + 0.1, 0.25 + 0.45],
+        "path_length_m": [0.05 + 0.1 + 0.05, 0.125 + 0.1],
         # A: qd_x 1, 1, 0 changes by 1, 0, -1, and that by 1, -1, -1. B: qd_y changes by 2.5, -7, that by 2.5, -9.5.
         "rms_jerk": [100 * math.sqrt((1 + 1 + 1) / 6), 100 * math.sqrt((2.5**2 + 9.5**2) / 4)],
         "manipulability": [1.0, 1.0],  # J of two sliding joints at right angles has two singular values of 1
@@ -88,6 +89,27 @@ def test_hand_worked_trajectories(gantry, trajectory):
     assert got.keys() == expected.keys()
     for name, values in expected.items():
         assert got[name].tolist() == pytest.approx(values, rel=1e-6, nan_ok=True), name
+
+
+def test_a_success_with_contact_is_none_and_counts_beside(gantry, trajectory):
+    """A touches in its second step, and ends at the goal all the same; B's row that does is not part of it."""
+    info, alive = trajectory
+    seen = info | {
+        "success": torch.zeros(3, 2, dtype=torch.bool),
+        "success_with_contact": info["success"],
+        "clearance": torch.tensor([[0.02, 0.3], [-0.004, 0.1], [0.5, -0.7]]),
+    }
+    figures = measure(gantry, seen, alive)
+    assert figures["success"].tolist() == [0.0, 0.0] and figures["success_with_contact"].tolist() == [1.0, 0.0]
+    assert figures["minimum_clearance_m"].tolist() == pytest.approx([-0.004, 0.1])
+    summary = summarise(figures)
+    told = ("success_rate", "success_rate_with_contact", "collision_free_rate", "deepest_contact_m")
+    assert [summary[name] for name in told] == pytest.approx([0.0, 0.5, 0.5, 0.004])
+    rows, bare = dict(table_rows({"it": summary})), summarise(measure(gantry, info, alive))
+    labels = ("success rate [%]", "success rate, contact or not [%]", "episodes without contact [%]")
+    felt = {labels[-1], "deepest contact [mm]", "least clearance, median [mm]", "least clearance of all [mm]"}
+    assert [rows[label] for label in labels] == [["0.0"], ["50.0"], ["50.0"]]
+    assert rows["deepest contact [mm]"] == ["4.0"] and rows.keys() - dict(table_rows({"it": bare})).keys() == felt
 
 
 def test_every_position_outside_the_limits_is_counted(gantry, trajectory):
@@ -201,6 +223,7 @@ def test_summary_of_known_episodes():
     nan = math.nan
     figures = {
         "success": column(1, 1, 1, 0, 0),
+        "success_with_contact": column(1, 1, 1, 1, 0),
         "final_position_error_m": column(0.5, 0.1, 0.2, 0.4, 0.3),
         "time_to_goal_s": column(2.0, 1.0, 1.5, nan, nan),
         "path_length_m": column(1, 2, 3, 4, 100),
@@ -219,6 +242,7 @@ def test_summary_of_known_episodes():
     summary = summarise(figures)
     assert summary == {
         "success_rate": pytest.approx(0.6),
+        "success_rate_with_contact": pytest.approx(0.8),
         "final_position_error_m": {"median": pytest.approx(0.3), "p95": pytest.approx(0.4 + 0.8 * 0.1)},
         "time_to_goal_s": {"median": pytest.approx(1.5)},
         "path_length_m": {"median": 3.0},
@@ -232,6 +256,10 @@ def test_summary_of_known_episodes():
         "manipulability": {"median": pytest.approx(0.3), "min": pytest.approx(0.05)},
     }
     assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {"median": None}
+    for least, free, deepest in (((0.2, 0.0, -0.01, 0.1, -0.03), 0.6, 0.03), ((0.2, 0.1, 0.3, 0.1, 0.4), 1.0, 0.0)):
+        felt = summarise(figures | {"minimum_clearance_m": column(*least)})
+        assert felt.keys() - summary.keys() == {"collision_free_rate", "deepest_contact_m", "minimum_clearance_m"}
+        assert (felt["collision_free_rate"], felt["deepest_contact_m"]) == (pytest.approx(free), pytest.approx(deepest))
 
 
 def test_rounds_join_in_order_and_the_surplus_is_dropped():
@@ -331,27 +359,3 @@ def test_tracking_errors_are_those_after_the_tasks_own_time(gantry, settle):
     assert counted == [list(range(first + 1, 13)), list(range(first + 1, 12))]
     median = torch.tensor(counted[0] + counted[1]).median()
     assert summarise(got, task.measures)["tracking_error_m"]["median"] == pytest.approx(median.item(), abs=0.5)
-
-
-def test_least_clearance_is_to_itself_and_the_ground_where_the_task_says_nothing():
-    robot = make_robot("panda")
-    sim, model = compile_robot(robot, 0.05), compile_collision(robot)
-    lower, upper = sim.qlim
-    q = lower + torch.rand(3, 40, 7, generator=torch.Generator().manual_seed(0)) * (upper - lower)
-    info = {"q": q, "qd": torch.zeros_like(q), "tcp": torch.zeros(3, 40, 3)}
-    info |= {"position_error": torch.zeros(3, 40), "success": torch.zeros(3, 40, dtype=torch.bool)}
-    alive = torch.ones(3, 40, dtype=torch.bool)
-    alive[2] = False
-    got = measure(sim, info, alive, model)["minimum_clearance_m"]
-    each = [torch.minimum(self_distance(model, row), ground_distance(model, row)) for row in q[:2]]
-    torch.testing.assert_close(got.float(), torch.minimum(*each))
-    assert (got < 0).any() and (got > 0).any()
-
-
-def test_capsules_are_there_where_the_robot_and_its_gripper_have_a_file(monkeypatch, tmp_path):
-    world = make_task("reach").world(make_robot("panda"), "cpu")
-    assert capsules(world).links[-1] == "panda_hand"
-    monkeypatch.setattr("envs.collision.files.CAPSULES", tmp_path)
-    assert capsules(world) is None
-    (tmp_path / "panda.yaml").touch()
-    assert capsules(world) is None  # the hand has none

@@ -15,6 +15,7 @@ from envs.evaluation.metrics import measure
 from envs.evaluation.report import Report, Trajectories, Watched, charts, join, page
 from envs.evaluation.report.errors import errors_of
 from envs.evaluation.report.failures import failures
+from envs.evaluation.report.tiles import tiles
 from envs.evaluation.summary import summarise
 from envs.registry import make_task
 from envs.view.recording import find_chromium
@@ -124,7 +125,17 @@ def test_the_first_screen_tells_success_time_error_and_contact(html, evaluation)
     assert shown[0] == f"{100 * policy['success_rate']:.1f}%" and evaluation.env.task.criterion in boxes
     assert shown[1] == f"{policy['time_to_goal_s']['median']:.2f} s"
     assert shown[2] == f"{1000 * policy['final_position_error_m']['median']:.1f} mm"
+    assert shown[3] == f"{100 - 100 * policy['collision_free_rate']:.1f}%" and "and no contact before" in boxes
     assert boxes.count("&lt;b&gt;still&lt;/b&gt;") == 4  # the other controller's figures below each
+
+
+def test_the_first_screen_tells_how_deep_the_deepest_contact_was_and_of_no_capsules_that_nothing_is_known(evaluation):
+    policy = evaluation.summaries["policy"] | {"collision_free_rate": 0.9, "deepest_contact_m": 0.0123}
+    told = tiles(evaluation.env.task, {"policy": policy, "other": policy | {"collision_free_rate": 1.0}})
+    assert "<strong>10.0%</strong>" in told and "the deepest by 12.3 mm" in told and "other 0.0%" in told
+    bare = {name: value for name, value in policy.items() if name not in ("collision_free_rate", "deepest_contact_m")}
+    told = tiles(evaluation.env.task, {"policy": bare})
+    assert "this robot has no collision geometry" in told and "no contact before" not in told
 
 
 def test_rows_of_zeros_are_folded(html):
@@ -179,7 +190,9 @@ def episode(env, steps: int = 4, **changed) -> Trajectories:
         "q": env.world.home.expand(steps, 1, 7),
     }
     given = {name: torch.as_tensor(value).reshape(steps, 1, -1).squeeze(-1) for name, value in changed.items()}
-    return Trajectories(torch.ones(steps, 1, dtype=torch.bool), series | given, {})
+    series |= {"touched": series["success"]} | given
+    known = {"success_with_contact": series["success"]} | series
+    return Trajectories(torch.ones(steps, 1, dtype=torch.bool), known, {})
 
 
 def test_reasons_of_failures(env):
@@ -190,8 +203,14 @@ def test_reasons_of_failures(env):
     no, some = [False] * 4, [False, True, False, False]
     assert why(position_error=[0.3, 0.02, 0.1, 0.2]) == "never reached, nearest 20.0 mm"
     assert why(success=[False, True, True, False]) == "was at the goal, left it after 0.15 s"
-    assert why("reach_avoid", contact=[False, True, True, True]) == "contact after 0.10 s"
-    assert why("reach_avoid", contact=no) == "never reached, nearest 100.0 mm"
+    touched = {"touched": [False, True, True, True]}
+    assert why("reach_avoid", **touched) == why(**touched) == "contact after 0.10 s"
+    at_the_end, before_it = ({"success_with_contact": seen} for seen in ([False, False, True, True], [*some[:3], True]))
+    assert why(**touched, **at_the_end) == why(**touched, **before_it) == "contact after 0.10 s"
+    left = why(**touched, success_with_contact=[False, False, True, False])
+    assert left == "contact after 0.10 s; was at the goal, left it after 0.15 s"
+    assert why("track", **touched).startswith("contact after 0.10 s; mean tracking error")
+    assert why("reach_avoid", touched=no) == why("reach_avoid") == "never reached, nearest 100.0 mm"
     assert why("pick_place", held=no, table_clearance=[0.1] * 4) == "never held; never reached, nearest 100.0 mm"
     grasped = why("pick_place", held=some, table_clearance=[0.1] * 4)
     assert grasped == "held after 0.10 s, not at the end; never reached, nearest 100.0 mm"

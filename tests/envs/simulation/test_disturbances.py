@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from envs.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.disturbances import SPEED_NOISE, Disturbances
+from envs.simulation.kinematic import bound_for
 from envs.tasks.registry import make_task, task_names
 from td3_robot import TD3
 from td3_robot.errors import ConfigError
@@ -31,8 +32,9 @@ def make():
 def test_without_any_nothing_stands_between(make):
     env = make()
     step = play(env, 3)[-1]
-    assert env.moment is env.arrived and not {"sent", "driven"} & env.moment.scene.keys()
-    assert torch.equal(step.observation, env.task.observe(env.world, env.arrived))
+    assert not {"sent", "late", "reference"} & env.moment.scene.keys()
+    assert_close(env.moment.state.q, step.info["q"] + 0.5 * DT * step.info["qd"])  # within the limits
+    assert torch.equal(step.observation, env.task.observe(env.world, env.moment))
 
 
 @pytest.mark.parametrize("steps", [1, 2])
@@ -69,21 +71,22 @@ def test_what_is_foreseen_is_what_will_be(make, task):
         foreseen.append(env.moment)
         if len(foreseen) > 2:
             then = foreseen[-3]
+            bound = bound_for(env.model, env.arrived.state)
             for name in ("q", "qd", "gripper"):
-                assert_close(getattr(then.state, name), getattr(env.arrived.state, name), rtol=0, atol=1e-5)
-            assert_close(then.scene["goal"], env.arrived.scene["goal"])
-            assert_close(then.tcp, env.arrived.tcp, rtol=0, atol=1e-5)
+                assert_close(getattr(then.state, name), getattr(bound, name), rtol=0, atol=1e-5)
+            assert_close(then.scene["goal"], env.task.ahead(env.arrived, 0.5 * DT).scene["goal"])
+            assert_close(then.tcp, env.fkine(bound.q)[:, :3, 3], rtol=0, atol=1e-5)
     assert len(foreseen) > 4
 
 
 def test_part_of_a_step_is_foreseen_too(make):
-    """At constant speed the arm is seen where it is that much later."""
+    """At constant speed the arm is seen where it is that much later, and where it is then bound for."""
     env = make(latency=0.02)
     slow = torch.full((6, 7), 0.02)
     for _ in range(20):
         env.step(slow)
     ahead = env.moment.state.q - env.arrived.state.q
-    assert_close(ahead, (0.02 * env.model.qdlim * 0.02).expand(6, 7), rtol=1e-3, atol=1e-6)
+    assert_close(ahead, (0.02 * env.model.qdlim * (0.02 + 0.5 * DT)).expand(6, 7), rtol=1e-3, atol=1e-6)
 
 
 def test_noise_is_in_what_is_measured_alone(make):

@@ -29,7 +29,7 @@ def play(env, observation, row=0):
 
 def replay(env, row):
     """An environment of one arm, every episode of which is that of an arm of another."""
-    return ArmEnv(env.robot, env.task, 1, "cpu", 0, env.sparse, env.guard, episodes=OneEpisode(env.moment, row))
+    return ArmEnv(env.robot, env.task, 1, "cpu", 0, env.sparse, env.guard, episodes=OneEpisode(env.arrived, row))
 
 
 @pytest.mark.parametrize("task", task_names())

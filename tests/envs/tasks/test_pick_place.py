@@ -49,7 +49,8 @@ def grasped(env, away: float = 0.0) -> None:
 
 def put(env, cube: torch.Tensor) -> None:
     state = env.state_dict()
-    env.load_state_dict(state | {"scene": state["scene"] | {"object": cube.clone()}})
+    known = state["known"] | {"scene": state["known"]["scene"] | {"object": cube.clone()}}
+    env.load_state_dict(state | {"scene": state["scene"] | {"object": cube.clone()}, "known": known})
 
 
 # The environment --------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def test_what_the_observation_says_is_so(make, robot):
     torch.testing.assert_close(seen["error"], 8 * (env.goal - scene["object"]))  # in units of an eighth of a metre
     across = torch.linalg.cross(closing, T[:, :3, 2])
     axes = torch.stack((across, closing, T[:, :3, 2]), 1)
-    torch.testing.assert_close(seen["in_hand"], 8 * (axes @ (scene["object"] - env.tcp)[:, :, None])[:, :, 0])
+    torch.testing.assert_close(seen["in_hand"], 8 * (axes @ (scene["object"] - seen["tcp"])[:, :, None])[:, :, 0])
     assert (seen["room"] <= 1).all() and (seen["held"] == 0).all()
 
 
@@ -180,7 +181,7 @@ def test_the_way_leads_over_the_cube_and_then_straight_down(make):
     def target(x: float, z: float) -> list[float]:
         put(env, env.tcp - torch.tensor([x, 0.0, z]))
         cube = env.moment.scene["object"]
-        return (env.tcp + TASK.way(env.world, env.moment) - cube)[0].tolist()
+        return (env.moment.tcp + TASK.way(env.world, env.moment) - cube)[0].tolist()
 
     assert target(0.3, 0.2) == pytest.approx([0, 0, 0.07], abs=1e-6)  # hover
     assert target(0.03, 0.1) == pytest.approx([0, 0, 0.04], abs=1e-6)  # twice what is beyond 1 cm
@@ -203,13 +204,15 @@ def test_the_cube_keeps_the_gripper_open_and_goes_with_the_hand(make, robot):
     grasped(env)
     assert env.moment.scene["held"].all()
     torch.testing.assert_close(env.state.gripper, torch.full((8,), grasp.driver_of(env.model.hand, TASK.cube)))
-    offset = env.moment.T_be[:, :3, :3].mT @ (env.moment.scene["object"] - env.tcp)[:, :, None]
+    there = env.arrived
+    offset = there.T_be[:, :3, :3].mT @ (there.scene["object"] - there.tcp)[:, :, None]
     action = 0.3 * actions(env, 10)
     action[:, :, -1] = -1
     for a in action:
         env.step(a)
     assert env.moment.scene["held"].all()
-    after = env.moment.T_be[:, :3, :3].mT @ (env.moment.scene["object"] - env.tcp)[:, :, None]
+    there = env.arrived
+    after = there.T_be[:, :3, :3].mT @ (there.scene["object"] - there.tcp)[:, :, None]
     torch.testing.assert_close(after, offset, atol=1e-5, rtol=0)
     action[-1, :, -1] = 1
     env.step(action[-1])

@@ -138,7 +138,7 @@ def test_whoever_is_told_the_solution_gets_there(env):
     assert isinstance(teacher, FollowSolution)
     for _ in range(env.task.horizon):
         step = env.step(teacher(None))
-    assert step.info["success"].float().mean() > 0.99
+    assert step.info["success_with_contact"].float().mean() > 0.99  # a straight way may touch something
 
 
 def test_a_teacher_that_is_unknown_or_has_nothing_to_tell_is_refused(env):
