@@ -143,9 +143,7 @@ class ReachAvoid(Reach):
 
     def _reactive_action(self, world: World, moment: Moment) -> Tensor:
         """(B, n) in [-1, 1]."""
-        near, moving = self.nearest(world, moment), moving_links(world)  # those that stand still need no look
-        near = Nearest(near.distance[:, moving], near.gradient[:, moving])
-        return reactive(world.model, moment, near) / world.model.qdlim
+        return reactive(world.model, moment, self.nearest(world, moment)) / world.model.qdlim
 
     def _show_obstacles(self, moment: Moment) -> list[Tensor]:
         obstacles, tcp = moment.obstacles, moment.tcp[:, None]
