@@ -139,7 +139,7 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
             going &= ~(step.terminated | step.truncated)
         touched[guard] = float(hit.float().mean())
     assert touched[False] > 0.85
-    assert touched[True] < 0.35
+    assert touched[True] < 0.5
 
 
 def test_rewards_are_those_of_the_action_that_was_asked_for():
