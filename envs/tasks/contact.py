@@ -57,6 +57,9 @@ def felt(task: "Task", world: World, moment: Moment, touched: Tensor | None = No
     if world.collision is None:
         return moment
     distance = task.clearance(world, moment)
+    if "contact_depth" in moment.scene:  # of an engine with contacts of its own
+        depth = moment.scene["contact_depth"].to(distance.dtype)
+        distance = torch.where(depth > 0, torch.minimum(distance, -depth), distance)
     now = distance < 0
     return replace(
         moment,
