@@ -134,7 +134,9 @@ def other_activation(net):
 
 
 @pytest.mark.parametrize(
-    "change", [hooked, layer_hooked, replaced, parametrised, without_bias, other_activation, None], ids=str
+    "change",
+    [hooked, layer_hooked, replaced, parametrised, without_bias, other_activation, None],
+    ids=lambda change: getattr(change, "__name__", "none"),
 )
 def test_what_was_changed_goes_by_autograd(change):
     net, x = net_of(ACTOR), batch_x()
