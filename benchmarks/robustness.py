@@ -29,6 +29,7 @@ CONDITIONS = {
     "50 ms": {"latency": 0.05},
     "100 ms": {"latency": 0.1},
     "50 ms, 1 mrad, 20 ms lag": {"latency": 0.05, "noise": 0.001, "servo_lag": 0.02},
+    "25 to 75 ms, one for each episode": {"latency": 0.05, "latency_spread": 0.025},
     "50 ms taken for 25": {"latency": 0.05, "assumed_latency": 0.025},
     "50 ms taken for 75": {"latency": 0.05, "assumed_latency": 0.075},
     "50 ms taken for none": {"latency": 0.05, "assumed_latency": 0.0},

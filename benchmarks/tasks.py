@@ -35,7 +35,10 @@ BASELINES = {
     "track": ("rrmc", "neo"),
     "pick_place": ("pick",),
 }
-COLUMNS = ("task", "seed", "controller", "success", "error_mm", "error_p95_mm", "time_s", "train_s", "load")
+COLUMNS = (
+    *("task", "seed", "controller", "success", "with_contact", "deepest_mm", "error_mm", "error_p95_mm", "time_s"),
+    *("jerk", "train_s", "load"),
+)
 
 
 def train(task: str, seed: int) -> Path:
@@ -67,9 +70,12 @@ def measure(task: str, seed: int, folder: Path) -> list[dict]:
                 "seed": seed,
                 "controller": name,
                 "success": values["success_rate"],
+                "with_contact": values["success_rate_with_contact"],
+                "deepest_mm": 1000 * values["deepest_contact_m"],
                 "error_mm": 1000 * error["median"],
                 "error_p95_mm": 1000 * error["p95"],
                 "time_s": values["time_to_goal_s"]["median"],
+                "jerk": values["rms_jerk_rad_s3"]["median"],
                 "train_s": seconds,
                 "load": os.getloadavg()[0],
             }
@@ -97,14 +103,18 @@ def store(rows: list[dict]) -> None:
 
 def print_table() -> None:
     """What was measured, as Markdown."""
-    print("| task | controller | seed | success [%] | error, median [mm] | 95% [mm] | to goal [s] | training [s] |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(
+        "| task | controller | seed | success [%] | contact or not [%] | deepest contact [mm] | error, median [mm] | "
+        "95% [mm] | to goal [s] | RMS jerk [rad/s3] | training [s] |"
+    )
+    print("| --- " * 11 + "|")
     for row in stored():
         number = lambda key, form: format(float(row[key]), form) if row[key] else "-"  # noqa: B023, E731
         print(
             f"| {row['task']} | {row['controller']} | {row['seed']} | {100 * float(row['success']):.1f} | "
+            f"{100 * float(row['with_contact']):.1f} | {number('deepest_mm', '.0f')} | "
             f"{number('error_mm', '.2f')} | {number('error_p95_mm', '.2f')} | {number('time_s', '.2f')} | "
-            f"{number('train_s', '.0f')} |"
+            f"{number('jerk', '.0f')} | {number('train_s', '.0f')} |"
         )
 
 

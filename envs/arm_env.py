@@ -224,12 +224,16 @@ class ArmEnv:
         return known
 
     def _part_way(self, now: Moment, then: Moment, share: float) -> Moment:
-        """What comes a share of a control step after `now`; the speed that is told is reached by then."""
-        between = lambda a, b: torch.lerp(a, b, share)  # noqa: E731
-        state, later = now.state, then.state
-        state = SimState(between(state.q, later.q), later.qd, between(state.gripper, later.gripper))
+        """What comes a share of a control step after `now`: that share of the way to where it is bound for `then`, with
+        the speed that it has then, since what was told before ends sooner.
+        """
+        bounds = (bound_for(self.model, moment.state) for moment in (now, then))
+        between, (bound, later) = (lambda a, b: torch.lerp(a, b, share)), bounds
+        q = torch.clamp(between(bound.q, later.q) - (0.5 * self.model.dt) * later.qd, *self.model.qlim)
+        state = SimState(q, later.qd, between(bound.gripper, later.gripper))
         objects = {name: between(now.scene[name], then.scene[name]) for name in ("object",) if name in now.scene}
-        return self.task.ahead(moment_of(self.world, state, {**now.scene, **objects}, now.steps), share * self.model.dt)
+        part = moment_of(self.world, state, {**now.scene, **objects}, now.steps)
+        return self.task.ahead(part, share * self.model.dt)
 
     def _guarded(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""

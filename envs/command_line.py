@@ -58,9 +58,12 @@ class EvaluateFlags:
             from the checkpoint itself.
         guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
         engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained with; robots only.
-        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next three.
+        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next six.
+        latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
+        joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
+        tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in metres.
         assumed_latency: Latency that the controllers are prepared for, in seconds; null is the truth, the servos' lag
             included, and 0 is none.
         episodes: Episodes to roll out, by default 1,000; with robustness also behind each disturbance, by default 200.
@@ -94,8 +97,11 @@ class EvaluateFlags:
     guard: bool | None = None
     engine: str | None = field(default=None, metadata={"choices": ENGINES})
     latency: float | None = None
+    latency_spread: float | None = None
     servo_lag: float | None = None
     noise: float | None = None
+    joint_offset: float | None = None
+    tcp_offset: float | None = None
     assumed_latency: float | None = None
     episodes: int | None = field(default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})
     seed: int = field(default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits")})

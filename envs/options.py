@@ -18,7 +18,10 @@ _STAYS = {"fixed": True}
 _LATENCY = {**_STAYS, "range": (0, 0.5, "a loop with more is not closed")}
 _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
 _DEAR = 0.5  # [s] a step, from which on it is said
-DISTURBANCES = ("latency", "servo_lag", "noise", "assumed_latency")  # fields of `Disturbances`
+DISTURBANCES = (  # fields of `Disturbances`
+    *("latency", "latency_spread", "servo_lag", "noise", "joint_offset", "tcp_offset"),
+    "assumed_latency",
+)
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
 
@@ -41,8 +44,11 @@ class EnvOptions:
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
         engine: What moves arms and cubes: kinematic, without forces, or mujoco, contact physics.
         latency: Seconds from the choice of a command to its effect, sensing included.
+        latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
+        joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
+        tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in metres.
         assumed_latency: Latency that controllers are prepared for, in seconds; null is the truth, the servos' lag
             included.
         env: Gymnasium id to train on in place of a robot and its task; module:id imports the module first, which
@@ -62,8 +68,11 @@ class EnvOptions:
     guard: bool = field(default=False, metadata=_STAYS)
     engine: str = field(default=KINEMATIC, metadata={**_STAYS, "choices": ENGINES})
     latency: float = field(default=0.0, metadata=_LATENCY)
+    latency_spread: float = field(default=0.0, metadata=_LATENCY)
     servo_lag: float = field(default=0.0, metadata={**_STAYS, "range": (0, 10, "no servo is slower")})
     noise: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "all would be noise")})
+    joint_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no encoder is that far off")})
+    tcp_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no tool is that far off")})
     assumed_latency: float | None = field(default=None, metadata=_LATENCY)
     env: str | None = field(default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")})
     vector: str = field(default="sync", metadata={"choices": VECTORS})

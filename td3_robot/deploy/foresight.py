@@ -88,10 +88,19 @@ class Foresight:
         if self._sent and self.latency + age > 0.0:
             for command, share in self._on_their_way(now, self.latency + age):
                 before, (q_then, qd_then, moved) = q, self._stepped(q, qd, gripper, command)
-                q, qd = q + share * (q_then - q), qd_then
+                q, qd = self._part_way(q, qd, q_then, qd_then, share), qd_then
                 if gripper is not None and moved is not None:
                     gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
         return q, qd, gripper
+
+    def _part_way(
+        self, q: np.ndarray, qd: np.ndarray, q_then: np.ndarray, qd_then: np.ndarray, share: float
+    ) -> np.ndarray:
+        """A share of the way of a step to where the arm is then bound for, as `ArmEnv` has it; all of it for 1."""
+        limits, half = self.robot.limits, 0.5 / self.rate
+        within = lambda x: _between(x, limits.lower, limits.upper)  # noqa: E731
+        bound, bound_then = within(q + half * qd), within(q_then + half * qd_then)
+        return q_then if share == 1.0 else within(bound + share * (bound_then - bound) - half * qd_then)
 
     def _on_their_way(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
         """The mean command of each step, with 1, and of the last with the share of a step that it is."""
