@@ -29,7 +29,7 @@ def test_td3_bc_is_td3_bc_on_whatever_preset(what):
 @pytest.mark.parametrize("run, task", [("run1", "reach"), *((task, task) for task in TASKS if task != "reach")])
 def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = config_of(ROOT / "checkpoints" / run, EnvOptions)
-    assert options == EnvOptions(task=task, guard=task == "reach_avoid")
+    assert options == EnvOptions(task=task, guard=task in ("reach_avoid", "pick_place"))
     again = parse_train(["--config", str(ROOT / "checkpoints" / run / "config.yaml")], EnvOptions, TrainFlags)
     assert (again.environment, again.config.td3, again.config.run) == (options, config.td3, None)
 

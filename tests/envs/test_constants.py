@@ -13,7 +13,7 @@ from envs.values import CONFIGS, read_values
 def test_they_are_those_of_the_files_and_fit_into_json():
     found = constants_of(envs.make("ur5e", "reach"))
     task, robot = (read_values(CONFIGS / path) for path in ("tasks/reach.yaml", "robots/ur5e.yaml"))
-    assert found["task"] == task
+    assert found["task"] == {"contact_weight": 0.0, "near_weight": 0.0, "near_distance": 0.03} | task
     assert all(found["robot"][name] == robot[name] for name in ("home", "qlim", "qdlim", "qddlim", "workspace"))
     sums = {name: hashlib.sha256((CAPSULES / name).read_bytes()).hexdigest() for name in found["files"]}
     assert found["files"] == sums and set(sums) == {"ur5e.yaml", "robotiq_2f_85.yaml"}

@@ -45,6 +45,7 @@ def test_a_tree_says_what_the_file_says():
         lower=-2.0,
         upper=2.5,
         velocity=2.0,
+        effort=50.0,
     )
     assert tree.joints["right"].mimic == Mimic("left", -1.0, 0.0)
     assert tree.joints["wrist"].lower is None and tree.joints["wrist"].velocity == 3.0
