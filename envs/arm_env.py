@@ -49,7 +49,7 @@ class ArmEnv:
         moment: the arms as their controller is to see them, with their kinematics and scene: where they are bound for,
             see `kinematic.bound_for`; under disturbances as they are measured, and foreseen to be when its next command
             begins to act.
-        arrived, seen: what the latest step led to, before any reset: as it really is, and `info` tells; as `moment`.
+        now: the arms as they are; arrived, seen: before any reset, `now`, which `info` tells of, and `moment`.
         world: what stays the same.
         layout: the columns of an observation.
         engine: as it was given; it may be shared, since all that an episode depends on is in its scene.
@@ -98,19 +98,19 @@ class ArmEnv:
     @moment.setter
     def moment(self, moment: Moment) -> None:
         """Put the arms there."""
-        there = replace(moment, scene={name: moment.scene[name] for name in self._true.scene})
-        self._true = self.arrived = there
+        there = replace(moment, scene={name: moment.scene[name] for name in self.now.scene})
+        self.now = self.arrived = there
         self._moment = self.seen = self._known(there)
 
     @property
     def state(self) -> SimState:
         """The arms, as they are."""
-        return self._true.state
+        return self.now.state
 
     @property
     def scene(self) -> Scene:
         """What is around them."""
-        return self._true.scene
+        return self.now.scene
 
     @property
     def goal(self) -> Tensor:
@@ -120,7 +120,7 @@ class ArmEnv:
     @property
     def tcp(self) -> Tensor:
         """(B, 3) TCP positions in the base frame [m]."""
-        return self._true.tcp
+        return self.now.tcp
 
     def nearest(self) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
@@ -142,8 +142,8 @@ class ArmEnv:
             self._episodes.seed(seed)
             if self._disturbed is not None:
                 self._disturbed.generator.manual_seed(seed)
-        self._true = self.arrived = self._beginning(self.num_envs)
-        self._moment = self.seen = self._known(self._true)
+        self.now = self.arrived = self._beginning(self.num_envs)
+        self._moment = self.seen = self._known(self.now)
         return self.task.observe(self.world, self.moment)
 
     def _beginning(self, count: int) -> Moment:
@@ -160,7 +160,7 @@ class ArmEnv:
         begun = self._beginning(len(rows))
         known = self._known(begun)
         put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
-        self._moment, self._true = self.moment.each(put, known), self._true.each(put, begun)
+        self._moment, self.now = self.moment.each(put, known), self.now.each(put, begun)
         return put(observation, self.task.observe(self.world, known))
 
     # Stepping -----------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class ArmEnv:
         if not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
         action = action.clamp(-1.0, 1.0)
-        self._true = self.arrived = self._advance(action)
+        self.now = self.arrived = self._advance(action)
         self._moment = self.seen = self._known(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
         outcome = self._outcome(self.arrived, action)
@@ -194,8 +194,8 @@ class ArmEnv:
         command = self.task.command(self.world, self.moment, action)
         if self.guard:
             command = replace(command, joints=self._guarded(command.joints))
-        moved = self._after(self._plant, self._true, command)
-        return contact.felt(self.task, self.world, moved, self._true.scene.get("touched"))
+        moved = self._after(self._plant, self.now, command)
+        return contact.felt(self.task, self.world, moved, self.now.scene.get("touched"))
 
     def _after(self, engine: Engine, before: Moment, command: Command) -> Moment:
         state, scene = engine.step(self.model, before.state, command, before.scene)
@@ -281,14 +281,14 @@ class ArmEnv:
     def state_dict(self) -> dict:
         """Everything the next step depends on."""
         drawn = {} if self._disturbed is None else {"disturbances": self._disturbed.generator.get_state()}
-        arms = {**self._true.tensors(), "known": self.moment.tensors()}
+        arms = {**self.now.tensors(), "known": self.moment.tensors()}
         return {**arms, "episodes": self._episodes.state_dict(), **drawn}
 
     def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
         self._episodes.load_state_dict(state["episodes"])
         here = lambda x: x.to(self.device)  # noqa: E731
-        self._true = self.arrived = Moment.of_tensors(state).each(here)
+        self.now = self.arrived = Moment.of_tensors(state).each(here)
         self._moment = self.seen = Moment.of_tensors(state["known"]).each(here)
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])

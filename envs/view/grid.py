@@ -68,7 +68,7 @@ def _frame(env: ArmEnv, places: np.ndarray, text: str) -> Frame:
     """All arms as they are."""
     q, gripper, shapes, arms = env.state.q.cpu().numpy(), env.state.gripper.tolist(), [], []
     for row, place in enumerate(places):
-        one = env.moment.each(lambda x, row=row: x[row : row + 1])
+        one = env.now.each(lambda x, row=row: x[row : row + 1])
         shapes += [_moved(shape, place) for shape in env.task.shapes(env.world, one)]
         arms.append(Arm(q[row], gripper[row], tuple(place.tolist()), solid=True))
     return Frame(q[0], gripper[0], text, env.task.dt, tuple(shapes), tuple(arms[1:]))

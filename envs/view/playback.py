@@ -102,9 +102,9 @@ def episodes(policy: Policy, env: ArmEnv, seed: int, number: int | None = None) 
 @torch.no_grad()
 def _episode(policy: Policy, env: ArmEnv, observation: Tensor, number: int) -> tuple[list[Frame], Tensor]:
     """The frames of one episode and the first observation of the next."""
-    start = env.task.outcome(env.world, env.arrived, torch.zeros(1, env.a_dim, device=env.device))
-    frames = [_frame(env, env.arrived, number, start.position_error, start.measures)]
-    way = [position(env.arrived)]
+    start = env.task.outcome(env.world, env.now, torch.zeros(1, env.a_dim, device=env.device))
+    frames = [_frame(env, env.now, number, start.position_error, start.measures)]
+    way = [position(env.now)]
     ended = False
     while not ended:
         step = env.step(policy(observation))

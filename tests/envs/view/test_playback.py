@@ -45,18 +45,20 @@ def test_frames_show_the_scene_of_their_moment_to_the_end_of_the_episode(task):
     env = envs.make("panda", task, num_envs=1)
     policy = make_baseline("pick" if task == "pick_place" else "rrmc", env)
     frames = next(episodes(policy, env, seed=4))
-    observation, layout = env.reset(4), env.layout
+    observation, moment = env.reset(4), env.now
     for f in frames:
         goal, *others = f.shapes
-        np.testing.assert_allclose(goal.T_bs[:3, 3], observation[0, layout["goal"]])
-        error = torch.linalg.vector_norm(observation[0, layout["error"]]).item() * env.task.error_unit
+        np.testing.assert_allclose(goal.T_bs[:3, 3], moment.scene["goal"][0])
+        there = moment.scene["object"] if task == "pick_place" else moment.tcp
+        error = torch.linalg.vector_norm(moment.scene["goal"] - there).item()
         assert abs(float(f.text.split()[-2]) - 1000 * error) < 0.06
         (other,) = others
         if task == "pick_place":
-            np.testing.assert_allclose(other.T_bs[:3, 3], observation[0, layout["object"]], atol=1e-6)
+            np.testing.assert_allclose(other.T_bs[:3, 3], moment.scene["object"][0], atol=1e-6)
         else:
             assert np.linalg.norm(np.array(other.points) - goal.T_bs[:3, 3], axis=1).min() < 1e-6
         observation = env.step(policy(observation)).next_observation
+        moment = env.arrived
 
 
 def test_the_text_tells_the_angle_where_the_orientation_counts():
