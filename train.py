@@ -20,20 +20,37 @@ from envs.command_line import TrainFlags, check_shown, import_plugins, listing, 
 from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import have_browser, how_to_open  # noqa: E402
 from td3_robot.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
-from td3_robot.checkpoint import RUNS, claim_run, held, load, next_run, run_name  # noqa: E402
+from td3_robot.checkpoint import load, run_name  # noqa: E402
 from td3_robot.cli import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
+from td3_robot.parallel import launched  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
+    """Train, alone or with the other processes that torchrun has started. Returns the exit code."""
+    if not launched():
+        return train(argv)
+    from td3_robot.parallel.launch import with_one_voice
+
+    with with_one_voice() as store:
+        return train(argv, store)
+
+
+def train(argv: list[str], store: Any = None) -> int:
     """Parse, build, train. Returns the exit code."""
     arguments = parse_train(argv, EnvOptions, TrainFlags)
+    if store is not None:
+        from td3_robot.parallel.launch import with_own
+
+        arguments = parse_train(with_own(argv, arguments), EnvOptions, TrainFlags)
     config, options, flags = arguments.config, arguments.environment, arguments.flags
     import_plugins(flags.plugins)
     if flags.list:
         print("\n".join(listing(flags.list)))
         return 0
     check_shown(flags, options)
+    if flags.swift and (config.seeds or store is not None):
+        raise ConfigError("swift is for a training by one process: the view is of its policy")
     if config.seeds:
         return _train_seeds(argv, arguments)
     in_browser = flags.swift and not flags.no_browser and have_browser()
@@ -43,30 +60,31 @@ def main(argv: list[str]) -> int:
     import envs
     from envs.constants import constants_of
     from envs.controllers.teachers import make_teacher
-    from td3_robot import TD3
     from td3_robot.callbacks import StopAt, make_callbacks
     from td3_robot.collector import Collector
     from td3_robot.display import Display
     from td3_robot.memory import keep_freed_memory, require_memory
     from td3_robot.mlflow_log import MLflowLog, open_store
     from td3_robot.offline import Dataset
+    from td3_robot.parallel.launch import team_of
     from td3_robot.provenance import told, write_provenance
     from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve
-    from td3_robot.trainer import Trainer
 
     if config.mlflow:
         open_store()  # takes seconds, and where it cannot be opened, nothing else happens
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    for name, count in (("envs", config.envs), ("evaluation.episodes", config.evaluation.episodes)):
+    team = team_of(arguments, store)
+    part = team.part
+    for name, count in (("envs", part.envs), ("evaluation.episodes", part.evaluation.episodes)):
         require_memory(f"{name} {count}", count * options.bytes_each, config.device)
-    make_envs = functools.partial(envs.of_config, options, device=config.device, seed=config.seed)
-    env: Any = make_envs(config.envs, training=True)
-    evaluation_env = make_envs(config.evaluation.episodes) if config.evaluation.episodes else None
-    for note in (*arguments.notes, *options.cost(config.envs)):
+    make_envs = functools.partial(envs.of_config, options, device=config.device, seed=part.seed)
+    env: Any = make_envs(part.envs, training=True)
+    evaluation_env = make_envs(part.evaluation.episodes) if part.evaluation.episodes else None
+    for note in (*arguments.notes, *options.cost(part.envs)):
         print(note)
-    guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
-    agent = TD3(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
+    guide = make_teacher(part.exploration.guide, env) if part.exploration.guide else None
+    agent = team.agent(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
     if config.start_from is not None and arguments.resume is None:
         agent.load(config.start_from)
 
@@ -77,13 +95,11 @@ def main(argv: list[str]) -> int:
         callbacks = [display, *make_callbacks(config)]
         if flags.swift:  # before the run folder is made: where there is no browser, nothing else happens
             callbacks.append(_live_view(flags, options, config.seed, agent.policy, cleanup, in_browser))
-        folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
-        cleanup.callback(_remove_if_empty, folder)
-        cleanup.enter_context(held(folder))
-        source = Collector(agent, env, config, guide) if config.dataset is None else Dataset(agent, env.device, config)
+        folder = cleanup.enter_context(team.folder(arguments))
+        source = Collector(agent, env, part, guide) if config.dataset is None else Dataset(agent, env.device, part)
         if isinstance(source, Collector) and config.start_from is not None and arguments.resume is None:
             source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
-        trainer = Trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
+        trainer = team.trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps and trainer.summarised:
@@ -94,16 +110,17 @@ def main(argv: list[str]) -> int:
         if flags.stop_at is not None:
             callbacks.append(StopAt(flags.stop_at, trainer.steps, config.steps))
         cleanup.enter_context(stopping(trainer.stop))  # from here on there is something to resume
-        save_config(config, folder / "config.yaml", options)
-        warn(told(write_provenance(folder, "train.py", argv, constants_of(env))))
         trackers = trainer.trackers
-        trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
-        if config.mlflow:
+        if team.first:
+            save_config(config, folder / "config.yaml", options)
+            warn(told(write_provenance(folder, "train.py", argv, constants_of(env))))
+            trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
+        if team.first and config.mlflow:
             trackers.append(MLflowLog(folder, as_dict(options, config), run_name(folder)))
         cleanup.callback(trackers.close)
         cleanup.callback(trackers.attempt, "the curve", plot_learning_curve, folder)  # first: MLflow takes it along
         what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
-        say(f"{what} (seed {config.seed}) in {folder}")
+        say(f"{what} (seed {config.seed}) in {folder}{team.told}")
         summary = trainer.run()
     if unstable := sum(getattr(getattr(one, "engine", None), "unstable", 0) for one in (env, evaluation_env)):
         say(f"the physics failed {unstable} times: those arms were stopped where they were")
@@ -113,7 +130,7 @@ def main(argv: list[str]) -> int:
     saved = trainer.saved_steps == trainer.steps
     lost = "" if saved else f", of which {trainer.saved_steps} are saved"
     unit = "env steps" if config.dataset is None else "updates"
-    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: python train.py --resume {run_name(folder)}")
+    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: {team.command} --resume {run_name(folder)}")
     asked = flags.stop_at is not None and trainer.steps >= flags.stop_at
     return UNWRITTEN if not saved else 0 if asked else STOPPED
 
@@ -122,17 +139,9 @@ def _train_seeds(argv: list[str], arguments: TrainArguments) -> int:
     """Train one run a seed, each in a process of its own."""
     from td3_robot.parallel.seeds import train_seeds
 
-    if arguments.flags.swift:
-        raise ConfigError("swift and seeds exclude each other: the view is of one training")
     for note in arguments.notes:
         print(note)
     return train_seeds(Path(__file__), argv, arguments)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    """Give back the name of a run that failed before it began."""
-    with contextlib.suppress(OSError):
-        folder.rmdir()
 
 
 def _live_view(flags: TrainFlags, options: EnvOptions, seed: int, policy, cleanup, in_browser: bool):

@@ -158,7 +158,7 @@ class TD3(Kept):
         """Both critics descend their loss to y."""
         x = torch.cat((batch.state, batch.action), 1)
         outputs = [self._approach(Q, x, y, batch.weight) for Q in self._critics]
-        clip_gradients(self._critics, self.config.critic_grad_clip)
+        self._limit_gradients(self._critics, self.config.critic_grad_clip)
         self._critics_step(self._critic_optimizers)
         metrics = {f"Q{i}_loss": self.value.loss(output, y, batch.weight) for i, output in enumerate(outputs, 1)}
         metrics["Q1"] = self.value.mean(outputs[0]).mean()
@@ -181,9 +181,13 @@ class TD3(Kept):
         step = ActorStep(state, action, data_action, self._ascended(state, action), self._ascended)
         loss = reduce(torch.add, [term(step) for term in self.actor_terms])
         passed.backward_from(loss)
-        clip_gradients((self.actor,), self.config.actor_grad_clip)
+        self._limit_gradients((self.actor,), self.config.actor_grad_clip)
         self._actor_step((self.actor_optimizer,))
         return loss.detach()
+
+    def _limit_gradients(self, nets: Sequence[nn.Module], norm: float | None) -> None:
+        """The last before a step: the gradient of each network has at most this norm."""
+        clip_gradients(nets, norm)
 
     def _ascended(self, state: Tensor, action: Tensor) -> Tensor:
         """(B, 1) the value that the actor ascends: Q1's, or the lower of both critics' with `actor_min_q`."""

@@ -36,6 +36,7 @@ class Collector:
     Attributes:
         env_steps: control steps of all environments together.
         replay: what was seen.
+        scaler: running statistics of the returns, None without `reward.normalize`.
 
     Raises:
         ConfigError: hindsight where there are no goals, not enough memory, or n-step returns of another discount
@@ -68,7 +69,7 @@ class Collector:
         )
         self._uncertainty = UncertaintyScale(env.device) if exploration.uncertainty else None
         normalize = config.reward.normalize
-        self._scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
+        self.scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
         self._episodes = EpisodeMeans(env.num_envs, env.device)
         self.observation = env.reset(seed_of(config.seed, "training episodes"))
         self._guide = guide and Guide(guide, env.num_envs, exploration, self.generator)
@@ -92,8 +93,8 @@ class Collector:
         done = step.terminated | step.truncated
         after = self._to_keep(step.next_observation, arrived=True)
         self.replay.add(before, action, reward, after, step.terminated, step.truncated, step.valid)
-        if self._scaler is not None:
-            self._scaler.update(reward, done, step.valid)
+        if self.scaler is not None:
+            self.scaler.update(reward, done, step.valid)
         self._episodes.count(step, left_out=None if self._guide is None else self._guide.guided)
         self.noise.end_episodes(done)
         if self._guide is not None:
@@ -142,7 +143,7 @@ class Collector:
         """A batch to learn from; priorities are corrected for the more, the further the run is."""
         self.replay.anneal(progress)
         batch = self.replay.sample(self._config.replay.batch_size)
-        return batch if self._scaler is None else batch._replace(reward=self._scaler.scale(batch.reward))
+        return batch if self.scaler is None else batch._replace(reward=self.scaler.scale(batch.reward))
 
     def update_priorities(self, error: Tensor) -> None:
         """How wrong the critics were, error (B,), about the batch sampled last."""
@@ -157,7 +158,7 @@ class Collector:
         parts = {
             "noise": self.noise,
             "uncertainty": self._uncertainty,
-            "scaler": self._scaler,
+            "scaler": self.scaler,
             "guide": self._guide,
             "episodes": self._episodes,
         }
@@ -165,7 +166,7 @@ class Collector:
 
     def about(self) -> dict[str, object]:
         """`rewards`: what the critics' rewards were divided by (`RewardScaler.statistics`), None if by nothing."""
-        return {"rewards": None if self._scaler is None else self._scaler.statistics()}
+        return {"rewards": None if self.scaler is None else self.scaler.statistics()}
 
     def take_reward_statistics(self, statistics: dict[str, float] | None) -> None:
         """Go on with those of the run whose networks this one begins with, where both normalise rewards.
@@ -173,8 +174,8 @@ class Collector:
         Raises:
             CheckpointError: they are no such numbers.
         """
-        if self._scaler is not None and statistics is not None:
-            self._scaler.take(statistics)
+        if self.scaler is not None and statistics is not None:
+            self.scaler.take(statistics)
 
     def state_dict(self, with_replay: bool) -> dict:
         """All that the next step depends on, for an exact resume."""
@@ -222,8 +223,8 @@ class Collector:
         self.replay.end_episodes()
         self.noise.end_episodes(everywhere)
         self._episodes.begin()
-        if self._scaler is not None:
-            self._scaler.begin()
+        if self.scaler is not None:
+            self.scaler.begin()
         if self._guide is not None:
             self._guide.end_episodes(everywhere, self.env_steps / self._config.steps)
 

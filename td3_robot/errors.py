@@ -53,6 +53,12 @@ class NotFiniteError(Td3RobotError):
         self.evidence = evidence or {}
 
 
+class RanksError(Td3RobotError):
+    """A training by several processes has lost one of them, or they no longer agree."""
+
+    exit_code = 1
+
+
 def need(value: T | None) -> T:
     """A value that may be missing elsewhere, and is there by what has been checked before."""
     assert value is not None

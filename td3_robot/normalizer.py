@@ -4,6 +4,7 @@ Nothing here changes but by `update`, so a policy that is only evaluated keeps t
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +26,10 @@ class RunningMoments(nn.Module):
     Attributes:
         count: () rows so far.
         mean, variance: (dim,) of all rows, the variance divided by `count`; 0 and 1 before the first.
+        of_all: gives the moments (N, 1 + 2 dim) of the rows of all processes that train together, from this one's.
     """
 
+    of_all: Callable[[Tensor], Tensor] | None = None
     count: Tensor
     mean: Tensor
     variance: Tensor
@@ -40,12 +43,20 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
         """Count the rows of `x` (B, dim) in."""
-        if not len(x):
+        if self.of_all is None and not len(x):
             return
         x = x.to(self.mean.dtype)
-        self.count += len(x)
-        share = len(x) / self.count  # () of these rows among all; 1 the first time, when nothing older remains
-        variance, mean = torch.var_mean(x, 0, correction=0)
+        variance, mean = torch.var_mean(x, 0, correction=0) if len(x) else (self.variance, self.mean)
+        if self.of_all is None:
+            return self._join(len(x), mean, variance)
+        for row in self.of_all(torch.cat((mean.new_tensor([len(x)]), mean, variance))):
+            if row[0] > 0:
+                self._join(row[0], *row[1:].chunk(2))
+
+    def _join(self, count: float | Tensor, mean: Tensor, variance: Tensor) -> None:
+        """Count in so many rows by their mean and variance (dim,)."""
+        self.count += count
+        share = count / self.count  # () of these rows among all; 1 the first time, when nothing older remains
         between = (mean - self.mean).square() * share * (1.0 - share)
         self.mean.lerp_(mean, share)
         self.variance.lerp_(variance, share).add_(between)

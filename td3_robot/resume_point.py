@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from td3_robot import checkpoint
-from td3_robot.errors import CheckpointError
+from td3_robot.errors import CheckpointError, ConfigError
 
 LAST = "last"
 _ENTRIES = frozenset(("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source"))
 
 
-def read_resume_point(folder: Path) -> tuple[dict[str, dict], dict]:
+def read_resume_point(folder: Path, processes: int = 1) -> tuple[dict[str, dict], dict]:
     """The states of networks and optimizers, and that of the trainer.
 
     Raises:
         CheckpointError: there is no resume point, or it is damaged.
+        ConfigError: it is of another number of processes.
     """
     if not (folder / LAST).is_dir():
         raise CheckpointError(f"run {folder.name!r} has no resume point: {folder / LAST} does not exist")
@@ -23,6 +24,11 @@ def read_resume_point(folder: Path) -> tuple[dict[str, dict], dict]:
     state = states.get("trainer_state", {})
     if missing := sorted(_ENTRIES - state.keys()):
         raise CheckpointError(f"{folder / LAST}: trainer_state lacks {', '.join(missing)}")
+    source = state["source"]
+    then = len(source["ranks"]) if isinstance(source, dict) and isinstance(source.get("ranks"), list) else 1
+    if then != processes:
+        how = f"torchrun --nproc_per_node {then} -- train.py" if then > 1 else "python train.py"
+        raise ConfigError(f"run {folder.name!r} is trained by {then} processes, not {processes}; go on with {how}")
     return states, state
 
 

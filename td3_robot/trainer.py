@@ -52,6 +52,8 @@ class Trainer:
         saved_steps: `steps` of the newest resume point.
     """
 
+    processes = 1  # that train together
+
     def __init__(
         self,
         agent: TD3,
@@ -65,10 +67,8 @@ class Trainer:
     ):
         require_same("td3.", config.td3, agent.config)
         self.agent, self.source, self.config = agent, source, config
-        self.folder, self.callbacks = folder, callbacks
-        self.evaluation_env = evaluation_env
-        self.about = dict(about or {})
-        self.trackers = Trackers()
+        self.folder, self.callbacks, self.evaluation_env = folder, callbacks, evaluation_env
+        self.about, self.trackers = dict(about or {}), Trackers()
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
         self.best, self._watch = Best(folder, self.about), Watch(agent, folder)
@@ -103,15 +103,12 @@ class Trainer:
                 return self._summarise(self._final_scores(), finished=True)
             except Stopped:
                 self._save()
-                known = self.best.figures if self.evaluation_env else self._final_scores()
-                return self._summarise(known, finished=False)
+                return self._summarise(
+                    self.best.figures if self.evaluation_env else self._final_scores(), finished=False
+                )
 
     def _train(self) -> None:
-        """All steps and evaluations.
-
-        Raises:
-            Stopped: it is to end before.
-        """
+        """All steps and evaluations; `Stopped` where it is to end before."""
         self._evaluate_if_due()  # a stop may have cut that short
         while self.steps < self.config.steps and not self._stop.is_set():
             self._step()
@@ -140,8 +137,12 @@ class Trainer:
         for callback in self.callbacks:
             callback.on_step(self)
         self._evaluate_if_due()
-        if time.perf_counter() - self._saved_at > self.config.save_every:
+        if self._save_due():
             self._save()
+
+    def _save_due(self) -> bool:
+        """Asked after every step: whether the resume point is to be written."""
+        return time.perf_counter() - self._saved_at > self.config.save_every
 
     @property
     def env_steps(self) -> int:
@@ -229,10 +230,9 @@ class Trainer:
 
     def _summarise(self, scores: dict[str, float], finished: bool) -> dict:
         """Write the summary and return it."""
-        told = {**self.about, "seed": self.config.seed, **scores}
-        counts = {"env_steps": self.env_steps, "gradient_steps": self.agent.gradient_steps}
-        times = {"wall_s": self.wall_s, "solved_at_s": self.solved_at_s}
-        summary = finite({**told, **counts, **times, "finished": finished})
+        told = {**self.about, "seed": self.config.seed, **scores, "env_steps": self.env_steps}
+        told |= {"gradient_steps": self.agent.gradient_steps, "wall_s": self.wall_s, "solved_at_s": self.solved_at_s}
+        summary = finite({**told, "finished": finished})
         self.trackers.attempt("the summary", write_summary, self.folder, summary)
         return summary
 
@@ -285,7 +285,7 @@ class Trainer:
             CheckpointError: there is no resume point, it is damaged, or its networks have other shapes.
             ConfigError: the run had another number of environments.
         """
-        states, state = read_resume_point(self.folder)
+        states, state = read_resume_point(self.folder, self.processes)
         with taking(self.folder):
             lost = self.source.load_state_dict(state["source"])
             self.agent.load_state_dicts(states)

@@ -18,7 +18,7 @@ SMALL = (
 def train(cwd: Path, *flags: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "train.py"), *SMALL, *flags]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500)
 
 
 def test_seeds_train_beside_each_other(tmp_path):

@@ -63,7 +63,7 @@ def test_normalised_rewards_are_divided_by_one_positive_number_and_never_shifted
     plain, scaled = collect().sample(0.0).reward, collect(reward=RewardConfig(normalize=True)).sample(0.0).reward
     ratio = (scaled / plain)[plain != 0]
     assert ratio.min() > 0 and ratio.std() < 1e-5 * ratio.mean()
-    assert collect(reward=RewardConfig(normalize=True), steps=0)._scaler.scale(torch.ones(1)) == 1
+    assert collect(reward=RewardConfig(normalize=True), steps=0).scaler.scale(torch.ones(1)) == 1
 
 
 def test_observations_are_stored_raw_and_their_statistics_kept(collect):
@@ -237,7 +237,7 @@ def test_new_episodes_after_a_resume_begin_with_returns_of_zero(collect, forgetf
     """Otherwise rewards of an episode that never ended would be part of another one's return."""
     for env, goes_on in ((point_env, True), (forgetful, False)):
         collector = resumed(collect, env, reward=RewardConfig(normalize=True))
-        assert (collector._scaler.returns != 0).all() == goes_on
+        assert (collector.scaler.returns != 0).all() == goes_on
         assert (collector._episodes.returns != 0).all() == goes_on
 
 

@@ -352,7 +352,7 @@ def test_a_run_that_begins_with_anothers_networks_takes_over_what_rewards_were_d
     second = train(tmp_path / "next", **normalize)
     second.source.take_reward_statistics(rewards)
     assert second.source.about()["rewards"] == rewards
-    scale = lambda run: run.source._scaler.scale(torch.ones(1))  # noqa: E731
+    scale = lambda run: run.source.scaler.scale(torch.ones(1))  # noqa: E731
     assert torch.equal(scale(first), scale(second)) and scale(first) != 1
     train(tmp_path / "plain").source.take_reward_statistics(rewards)  # does not normalise
     for wrong in ({}, {"count": 1}, {**rewards, "mean": "x"}, {**rewards, "variance": -1.0}, [1]):
