@@ -9,13 +9,16 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from envs.command_line import TrainFlags
+from envs.options import EnvOptions
 from td3_robot import TD3, Batch
+from td3_robot.arguments import TrainArguments, parse_train
 from td3_robot.callbacks import Callback
 from td3_robot.collector import Collector
 from td3_robot.config import Config, EvaluationConfig, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
 from td3_robot.errors import ConfigError, RanksError
 from td3_robot.normalizer import RunningMoments
-from td3_robot.parallel.launch import _require_same, part_of
+from td3_robot.parallel.launch import _require_same, part_of, with_own
 from td3_robot.parallel.ranks import Ranks
 from td3_robot.parallel.shared import SharedTD3, SharedTrainer
 from td3_robot.trainer import Trainer
@@ -280,11 +283,54 @@ def test_what_cannot_be_divided_is_refused(changed, words):
         part_of(dataclasses.replace(CONFIG, **changed), 0, 2)
 
 
-def test_processes_that_were_told_different_things_are_refused():
-    from envs.command_line import TrainFlags
-    from envs.options import EnvOptions
-    from td3_robot.arguments import parse_train
+def told(line: str) -> TrainArguments:
+    return parse_train(line.split(), EnvOptions, TrainFlags)
 
+
+def test_processes_that_were_told_different_things_are_refused():
     lines = ("--td3.gamma 0.9 --run a", "--td3.gamma 0.8 --run a")
     with pytest.raises(ConfigError, match=r"td3.gamma is 0.9 in process 0 and 0.8 in process 1"):
-        together(2, lambda ranks: _require_same(ranks, parse_train(lines[ranks.rank].split(), EnvOptions, TrainFlags)))
+        together(2, lambda ranks: _require_same(ranks, told(lines[ranks.rank])))
+
+
+def on_gpu(line: str, device: str) -> TrainArguments:
+    """As where there are GPUs, which this machine need not have."""
+    arguments = told(line)
+    return dataclasses.replace(arguments, config=dataclasses.replace(arguments.config, device=device))
+
+
+def test_two_processes_on_one_gpu_are_refused():
+    for devices in (("cuda:0", "cuda:1"), ("cpu", "cpu")):
+        together(2, lambda ranks, devices=devices: _require_same(ranks, on_gpu("--run a", devices[ranks.rank])))
+    with pytest.raises(ConfigError, match=r"two processes have cuda:0 of .*; --device cuda gives each its own"):
+        together(2, lambda ranks: _require_same(ranks, on_gpu("--run a", "cuda:0")))
+
+
+@pytest.fixture
+def second_of_two(monkeypatch):
+    """The environment in which torchrun starts the second process of a machine, which has one GPU."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    return monkeypatch
+
+
+def test_each_process_has_a_gpu_of_its_own_or_is_refused(second_of_two):
+    arguments = on_gpu("--run a", "cuda")
+    with pytest.raises(ConfigError, match="process 1 of this machine has no GPU: it has 1"):
+        with_own(["--run=a"], arguments)
+    second_of_two.setattr(torch.cuda, "device_count", lambda: 2)
+    assert with_own(["--run=a"], arguments) == ["--run=a", "--device=cuda:1"]
+
+
+def test_what_torchrun_starts_anew_knows_its_run(second_of_two, tmp_path):
+    second_of_two.chdir(tmp_path)
+    second_of_two.setenv("TORCHELASTIC_MAX_RESTARTS", "2")
+    with pytest.raises(ConfigError, match="torchrun --max-restarts needs --run NAME"):
+        with_own([], told(""))
+    assert with_own(["--run=a"], told("--run a")) == ["--run=a"]
+    second_of_two.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert with_own(["--run=a"], told("--run a")) == ["--run=a"]  # it had no resume point yet
+    (tmp_path / "checkpoints/a/last").mkdir(parents=True)
+    assert with_own(["--run=a"], told("--run a")) == ["--run=a", "--run=null", "--resume=a"]
+    with pytest.raises(ConfigError, match="seeds and torchrun exclude each other"):
+        with_own([], told("--seeds 0 1"))
