@@ -12,14 +12,24 @@ from td3_robot.errors import ConfigError, unknown
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which PyYAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"key {twice!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def read_values(path: Path) -> dict[str, Any]:
     """The mapping in a robot's, gripper's or task's YAML file.
 
     Raises:
-        ConfigError: the file is no YAML, or no mapping.
+        ConfigError: the file is no YAML, has a key twice, or is no mapping.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):

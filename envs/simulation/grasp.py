@@ -109,6 +109,13 @@ def in_hand(R_bg: Tensor, tcp: Tensor, cube: Tensor) -> Tensor:
     return ((cube - tcp)[:, :, None] * R_bg).sum(1)
 
 
+def overlap(hand: Hand, p: Tensor) -> Tensor:
+    """(B,) how far the pads overlap a cube at p (B, 3) in g, across or along the fingers, whichever is less [m]."""
+    x, _, z = p.unbind(1)
+    across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
+    return torch.minimum(torch.minimum(across, below), z + hand.half - (hand.tip - hand.pad_height))
+
+
 def tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
     """(B,) height of the lowest corner of the finger tips over the table [m]; negative below it."""
     across, closing, approach = hand_axes(hand, T_be)[:, 2].unbind(1)
@@ -138,15 +145,14 @@ def move_cube(
     cube = torch.where(held[:, None], carried, _push(hand, T_before, T_after, cube, gap_before))
     p = in_hand(after, tcp, cube)
     x, y, z = p.unbind(1)
-    across = hand.half + hand.pad - x.abs()  # overlaps of pads and cube, positive where there is one
-    below, above = hand.tip + hand.half - z, z + hand.half - (hand.tip - hand.pad_height)
+    across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
     between = (across > 0) & (below > 0) & (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS)
     gap = torch.where(between, gap_after.clamp_min(2.0 * hand.half), gap_after)
 
     room = (gap / 2.0 - hand.half).clamp_min(0.0)
     shift = torch.where(between, torch.maximum(torch.minimum(y, room), -room) - y, 0.0)
     cube = cube + shift[:, None] * after[:, :, 1]
-    grasp = (torch.minimum(torch.minimum(across, below), above) >= OVERLAP) & ((after[:, 2, 1].abs() <= LEVEL) | held)
+    grasp = (overlap(hand, p) >= OVERLAP) & ((after[:, 2, 1].abs() <= LEVEL) | held)
     held = between & grasp & (gap <= 2.0 * hand.half + SOFTNESS)
     height = torch.where(held, cube[:, 2].clamp_min(hand.half), hand.half)  # let go, it falls within the step
     return torch.cat((cube[:, :2], height[:, None]), 1), held, gap

@@ -79,7 +79,14 @@ def test_constants_of_a_task_that_cannot_be_right_are_named(monkeypatch, change,
         envs.make("panda", "reach")
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [1", "bad.yaml is not valid YAML"), ("- 1", "must be a mapping")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "bad.yaml is not valid YAML"),
+        ("- 1", "must be a mapping"),
+        ("a: 1\nb:\n  c: 1\n  c: 2", "bad.yaml is not valid YAML: key 'c' is there twice"),
+    ],
+)
 def test_a_file_that_holds_no_values_is_named(tmp_path, text, message):
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):

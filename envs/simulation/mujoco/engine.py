@@ -21,8 +21,9 @@ from mujoco import MjData
 from mujoco.rollout import Rollout
 from torch import Tensor
 
+from envs import kinematics
 from envs.robots import Robot
-from envs.simulation import kinematic
+from envs.simulation import grasp, kinematic
 from envs.simulation.engine import Command, Scene, SimModel, SimState
 from envs.simulation.mujoco.contacts import Contacts, read_contacts
 from envs.simulation.mujoco.feed_forward import FeedForward
@@ -106,7 +107,7 @@ class Mujoco:
         after = self._state(physics, state)
         scene = {**scene, **self._touching(sensed, state.q), "physics": torch.as_tensor(physics, device=state.q.device)}
         scene |= {"told": self._reachable(model, target, after, bad), "unstable": scene["unstable"] + bad}
-        return after, scene | self._cube(physics, sensed, state.q)
+        return after, scene | self._cube(model, after, physics, sensed)
 
     def _controls(self, told: SimState, target: SimState, dt: float) -> np.ndarray:
         """(B, substeps, a) what the servos are told: velocity rises evenly, and what it comes to is where to be."""
@@ -164,17 +165,17 @@ class Mujoco:
         tensor = lambda x: torch.as_tensor(x, dtype=like.dtype, device=like.device)  # noqa: E731
         return {"contact_depth": tensor(depth), "contact_force": tensor(np.maximum(*force))}
 
-    def _cube(self, physics: np.ndarray, sensed: np.ndarray, like: Tensor) -> Scene:
-        """Where the cube is, and whether both pads touch it."""
-        p = self.physics
+    def _cube(self, model: SimModel, after: SimState, physics: np.ndarray, sensed: np.ndarray) -> Scene:
+        """Where the cube is, and whether both pads press on it with enough of it between them."""
+        p, like = self.physics, after.q
         if p.cube is None:
             return {}
         place = physics[:, self._qpos][:, p.cube : p.cube + 3]
-        held = (np.linalg.norm(sensed[:, -1][:, need(p.pads)], axis=2) > 0.0).all(1)
-        return {
-            "object": torch.as_tensor(place, dtype=like.dtype, device=like.device),
-            "held": torch.as_tensor(held, device=like.device),
-        }
+        cube = torch.as_tensor(place, dtype=like.dtype, device=like.device)
+        pressed = (np.linalg.norm(sensed[:, -1][:, need(p.pads)], axis=2) > 0.0).all(1)
+        hand, T = need(model.hand), kinematics.fkine(model.chain, after.q)
+        overlap = grasp.overlap(hand, grasp.in_hand(grasp.hand_axes(hand, T), T[:, :3, 3], cube))
+        return {"object": cube, "held": torch.as_tensor(pressed, device=like.device) & (overlap >= grasp.OVERLAP)}
 
 
 def _array(x: Tensor) -> np.ndarray:

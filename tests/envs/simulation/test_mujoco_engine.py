@@ -29,12 +29,12 @@ class Arms:
         self.scene = self.engine.begin(self.model, self.state, scene)
 
     @classmethod
-    def at_cube(cls, lab):
-        """Pointing down, the open hand around the cube."""
+    def at_cube(cls, lab, up=0.0):
+        """Pointing down, the open hand around the cube, or so much higher [m]."""
         x = float(lab.robot.workspace[:, 0].mean())
         home = torch.as_tensor(lab.robot.home, dtype=torch.float32)[None]
         hand = lab.model.hand
-        place = torch.tensor([[x, 0.0, max(hand.half, hand.tip + 0.01)]])
+        place = torch.tensor([[x, 0.0, max(hand.half, hand.tip + 0.01) + up]])
         q, reached = joints_pointing_down(lab.model.chain, lab.model.qlim, hand.axes[:, 2], home, place)
         assert reached.all()
         return cls(lab, q, (x, 0.0, 0.02))
@@ -133,6 +133,16 @@ def test_what_is_grasped_stays_and_what_is_let_go_falls(lab):
     arms.go(1, grip=1.0)
     v = (height - falling) / 0.05
     assert falling < height and arms.cube[0, 2].item() < falling - G * 0.05**2 / 2 + 1e-3 and v < 2.0
+
+
+def test_pads_that_pinch_a_cube_s_upper_edge_do_not_hold_it(lab):
+    """Pressed by both, but 5 mm of it are between them, half of what a grasp takes without physics too."""
+    hand = lab.model.hand
+    arms = Arms.at_cube(lab, up=hand.tip + 2 * hand.half - 0.005 - max(hand.half, hand.tip + 0.01))
+    for _ in range(20):
+        arms.go(1, grip=0.0)
+        assert not arms.scene["held"].any()
+    assert arms.state.gripper.item() != pytest.approx(lab.model.gripper_stroke[0], abs=1e-3)  # the cube is in between
 
 
 def test_fingers_do_not_pass_through_the_cube_or_the_table(lab):
