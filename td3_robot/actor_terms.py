@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from td3_robot.config import TD3Config
+from td3_robot.td3_config import TD3Config
 
 
 class ActorStep(NamedTuple):

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from td3_robot.actor_terms import ActorStep, actor_terms
 from td3_robot.adam import JointStep, MakeOptimizer, adam
-from td3_robot.config import TD3Config
 from td3_robot.errors import ConfigError
 from td3_robot.gradients import clip_gradients, forward, held_still
 from td3_robot.kept import Kept
 from td3_robot.losses import smoothed_target_action
 from td3_robot.networks import MakeNetworks, check_networks, followed, mlps, trainable
-from td3_robot.normalizer import RunningNormalizer
+from td3_robot.normalizer import RunningNormalizer, normalizer_of
 from td3_robot.replay import Batch
 from td3_robot.seeds import seed_of
+from td3_robot.td3_config import TD3Config
 from td3_robot.value_heads import value_head
 
 
@@ -74,7 +74,7 @@ class TD3(Kept):
         self.actor_terms = actor_terms(config, self.a_max)
         self.gradient_steps = 0
         self.generator = torch.Generator(self.device).manual_seed(seed_of(seed, "target noise"))
-        self.normalizer = RunningNormalizer(o_dim, self.device) if config.normalize_observations else nn.Identity()
+        self.normalizer = normalizer_of(config, o_dim, self.device)
         self._make_networks(networks, seed)
         self._make_optimizers(optimizer)
 

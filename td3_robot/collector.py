@@ -125,10 +125,9 @@ class Collector:
         return observation if self._goal_env is None else self._goal_env.memory(arrived)
 
     def _explore(self, progress: float) -> Tensor:
-        """Uniformly random actions at first, then the policy's with noise; always inside [-1, 1]."""
+        """Uniformly random actions at first and in a share of the steps, else the policy's with noise; in [-1, 1]."""
         if self.env_steps < self._config.exploration.start_steps:
-            shape = (self._env.num_envs, self._env.a_dim)
-            return torch.rand(shape, generator=self.generator, device=self._env.device) * 2.0 - 1.0
+            return self._random()
         schedule = self._config.schedule
         factor = schedule_factor(schedule.noise, progress, schedule.noise_floor)
         action = self._agent.select_action(self.observation)
@@ -137,7 +136,16 @@ class Collector:
         noise = factor * self.noise.sample()
         if self._uncertainty is not None:
             noise = noise * self._uncertainty(self._agent.disagreement(self.observation, action))
-        return (action + noise).clamp(-1.0, 1.0)
+        action = (action + noise).clamp(-1.0, 1.0)
+        if share := self._config.exploration.random_share:
+            where = torch.rand(self._env.num_envs, 1, generator=self.generator, device=self._env.device) < share
+            action = torch.where(where, self._random(), action)
+        return action
+
+    def _random(self) -> Tensor:
+        """(B, a_dim) uniform in [-1, 1]."""
+        shape = (self._env.num_envs, self._env.a_dim)
+        return torch.rand(shape, generator=self.generator, device=self._env.device) * 2.0 - 1.0
 
     def sample(self, progress: float) -> Batch:
         """A batch to learn from; priorities are corrected for the more, the further the run is."""

@@ -9,17 +9,13 @@ from pathlib import Path
 
 from td3_robot.devices import check_device
 from td3_robot.errors import ConfigError
-from td3_robot.fields import FINITE, NOT_NEGATIVE, PART, POSITIVE, SEED, SHARE, STEPS, Need, Range, check, option
+from td3_robot.fields import NOT_NEGATIVE, PART, POSITIVE, SEED, SHARE, STEPS, Need, Range, check, option
 from td3_robot.schedules import SCHEDULES
+from td3_robot.td3_config import TD3Config
 
-NORMS = ("none", "layer", "batch")
-INITS = ("default", "orthogonal")
 NOISES = ("gaussian", "ou", "pink")
 HINDSIGHT = ("none", "future", "final", "episode")
 
-LAYERS = 64  # of a network
-WIDTH = Range(1, 65_536, "the weights between two such layers take 17 GB")
-ATOMS = Range(0, 10_000, "each value of a batch has as many numbers")
 CAPACITY = Range(1, 10**12, "no memory holds more")
 BATCH = Range(1, 10**7, "each update reads as many transitions")
 N_STEP = Range(1, 10_000, "each transition of a batch reads as many rows")
@@ -28,7 +24,6 @@ ENVS = Range(1, 10**6, "all of them step at once, in memory")
 THREADS = Range(1, 1024, "systems refuse to start more")
 SECONDS = Range(0, 1e9, "thirty years", above=True)
 
-_DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start_from is None)
 _COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset is None)
 _NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
 _GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
@@ -36,75 +31,8 @@ _PRIORITIES = Need("replay.prioritized true", lambda c: c.replay.prioritized)
 _HINDSIGHT = Need("replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none")
 _OU = Need("exploration.kind ou", lambda c: c.exploration.kind == "ou")
 _PINK = Need("exploration.kind pink", lambda c: c.exploration.kind == "pink")
-_BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
-_TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
 _LR_FALLS = Need("schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant")
 _NOISE_FALLS = Need("schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant")
-
-
-@dataclass(frozen=True)
-class TD3Config:
-    """The learning algorithm; the defaults are those of the authors' code, https://github.com/sfujim/TD3.
-
-    Attributes:
-        hidden: Units of each hidden layer, in the actor and in both critics.
-        norm: Normalisation after each hidden layer: none, layer or batch.
-        init: Initial weights: default (PyTorch's) or orthogonal.
-        final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them to `init`.
-        actor_lr: Learning rate of the actor.
-        critic_lr: Learning rate of both critics.
-        gamma: Discount of the reward one control step later, in [0, 1].
-        tau: Share of the networks that goes into their targets at each target update, in (0, 1].
-        policy_noise: Standard deviation of the noise on target actions, as a fraction of a_max.
-        noise_clip: Largest noise on target actions, as a fraction of a_max.
-        policy_delay: Critic updates for each update of the actor and the targets.
-        twin_critics: Learn two critics and bootstrap from the lower; false leaves Q2 out, as DDPG does.
-        actor_min_q: The actor ascends the lower of both critics in place of Q1.
-        action_l2: Weight of the mean square of the policy's actions, in fractions of a_max, in the actor's loss.
-        actor_grad_clip: Largest norm of the actor's gradient; null for no limit.
-        critic_grad_clip: Largest norm of each critic's gradient; null for no limit.
-        atoms: Atoms of distributional critics (C51); 0 for critics that give the mean alone.
-        v_min: Return at the first atom; needs atoms.
-        v_max: Return at the last atom; needs atoms.
-        bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no imitation.
-        bc_filter: Imitate only those actions that are worth more than the policy's own; needs bc_alpha.
-        normalize_observations: Give the networks observations less their running mean, over their deviation.
-    """
-
-    hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
-    norm: str = option("none", NORMS, fixed=True)
-    init: str = option("default", INITS, fixed=True, needs=(_DRAWN,))
-    final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
-    actor_lr: float = option(3e-4, POSITIVE)
-    critic_lr: float = option(3e-4, POSITIVE)
-    gamma: float = option(0.99, SHARE)
-    tau: float = option(0.005, PART)
-    policy_noise: float = option(0.2, NOT_NEGATIVE)
-    noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
-    policy_delay: int = option(2, STEPS)
-    twin_critics: bool = True
-    actor_min_q: bool = False
-    action_l2: float = option(0.0, NOT_NEGATIVE)
-    actor_grad_clip: float | None = option(None, POSITIVE)
-    critic_grad_clip: float | None = option(None, POSITIVE)
-    atoms: int = option(0, ATOMS, fixed=True)
-    v_min: float | None = option(None, FINITE, fixed=True)
-    v_max: float | None = option(None, FINITE, fixed=True)
-    bc_alpha: float | None = option(None, POSITIVE)
-    bc_filter: bool = option(False, needs=(_BC,))
-    normalize_observations: bool = option(False, fixed=True)
-
-    def __post_init__(self):
-        check(self)
-        if not 1 <= len(self.hidden) <= LAYERS:
-            raise ConfigError(f"hidden must name 1 to {LAYERS} layers, got {len(self.hidden)}")
-        if self.actor_min_q and not self.twin_critics:
-            raise ConfigError("actor_min_q needs two critics: set twin_critics to true, or leave it out")
-        ends = (self.v_min, self.v_max)
-        if self.atoms == 0 and ends != (None, None):
-            raise ConfigError("v_min and v_max have no effect without atoms, for example 101")
-        if self.atoms and (self.atoms < 2 or self.v_min is None or self.v_max is None or not self.v_min < self.v_max):
-            raise ConfigError(f"atoms must be 0, or 2 and more with v_min below v_max, got {self.atoms}, {ends}")
 
 
 @dataclass(frozen=True)
@@ -120,6 +48,8 @@ class ReplayConfig:
         priority_beta: Initial exponent of the importance weights, rising to 1 over the run; needs prioritized.
         hindsight: Goals to relabel with: none, future, final or episode (environments with goals only).
         hindsight_ratio: Share of each batch that is relabelled; needs hindsight.
+        hindsight_still: How often transitions of episodes whose achieved goal stayed where it began are drawn, beside
+            the others' 1; needs hindsight.
     """
 
     capacity: int = option(1_000_000, CAPACITY, needs=(_COLLECTING,))
@@ -130,6 +60,7 @@ class ReplayConfig:
     priority_beta: float = option(0.4, SHARE, needs=(_PRIORITIES,))
     hindsight: str = option("none", HINDSIGHT, needs=(_COLLECTING,))
     hindsight_ratio: float = option(0.8, SHARE, needs=(_HINDSIGHT,))
+    hindsight_still: float = option(1.0, PART, fixed=True, needs=(_HINDSIGHT,))
 
     def __post_init__(self):
         check(self)
@@ -167,6 +98,7 @@ class ExplorationConfig:
 
     Attributes:
         start_steps: Environment steps of uniformly random actions before the policy acts.
+        random_share: Share of the later steps whose actions are uniformly random, too.
         kind: Noise on actions: gaussian (independent), ou (Ornstein-Uhlenbeck) or pink (1/f).
         noise: Standard deviation of the noise on actions, as a fraction of a_max.
         per_env: Draw each environment's own deviation uniformly from 0 to twice `noise`, anew every episode.
@@ -180,6 +112,7 @@ class ExplorationConfig:
     """
 
     start_steps: int = option(25_000, Range(0, *STEPS[1:]), needs=(_COLLECTING,))
+    random_share: float = option(0.0, SHARE, needs=(_COLLECTING,))
     kind: str = option("gaussian", NOISES, needs=(_NOISE, _COLLECTING))
     noise: float = option(0.1, NOT_NEGATIVE, needs=(_COLLECTING,))
     per_env: bool = option(False, needs=(_NOISE, _COLLECTING))
@@ -289,6 +222,8 @@ class Config:
             raise ConfigError(f"seeds must differ from each other, got {self.seeds}")
         if self.reward.normalize and self.dataset is not None:
             raise ConfigError("reward.normalize and dataset exclude each other; set reward.scale instead")
+        if self.reward.normalize and (self.td3.r_min, self.td3.r_max) != (None, None):
+            raise ConfigError("reward.normalize and td3.r_min or r_max exclude each other: its factor changes")
         if self.td3.norm == "batch" and self.replay.batch_size < 2:
             raise ConfigError(f"td3.norm batch needs replay.batch_size above 1, got {self.replay.batch_size}")
         if self.exploration.uncertainty and not self.td3.twin_critics:

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from td3_robot import checkpoint
 from td3_robot.adam import MakeOptimizer, adam
-from td3_robot.config import TD3Config
 from td3_robot.description import check_layers, describe
 from td3_robot.errors import CheckpointError
 from td3_robot.networks import MakeNetworks, mlps
 from td3_robot.states import Unfit, fitted
+from td3_robot.td3_config import TD3Config
 
 
 class Kept:

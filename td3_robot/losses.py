@@ -37,6 +37,16 @@ def clipped_double_q_target(
     return reward + discount * (1.0 - done) * q
 
 
+def return_bounds(r_min: float | None, r_max: float | None, gamma: float) -> tuple[float | None, float | None]:
+    """What the discounted return lies between where every reward lies in [r_min, r_max]; None is no bound.
+
+    An episode lasts from one step, which returns r, to for ever, which returns r (1 + gamma + ...) = r / (1 - gamma).
+    """
+    least = None if r_min is None else min(r_min, r_min / (1.0 - gamma))
+    most = None if r_max is None else max(r_max, r_max / (1.0 - gamma))
+    return least, most
+
+
 def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean squared TD error of one critic; `weight` (B, 1) are importance weights of the samples."""
     if weight is None:

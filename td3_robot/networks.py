@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from td3_robot.config import INITS, NORMS, TD3Config
 from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
 from td3_robot.memory import require_memory
+from td3_robot.td3_config import INITS, NORMS, TD3Config
 
 _NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
 

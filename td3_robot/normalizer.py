@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from td3_robot.errors import CheckpointError
+from td3_robot.td3_config import TD3Config
 
 
 def precision(device: torch.device | str) -> torch.dtype:
@@ -93,6 +94,13 @@ class RunningNormalizer(nn.Module):
         """(..., dim) -> (..., dim) normalised, in the precision of `x`."""
         # in float64 up to here: in float32 a mean far from zero would leave nothing of small differences
         return ((x - self.moments.mean) * self.scale).clamp(-self.limit, self.limit).to(x.dtype)
+
+
+def normalizer_of(config: TD3Config, dim: int, device: torch.device) -> nn.Module:
+    """What the options make of observations of that width; the identity unless they are normalised."""
+    if not config.normalize_observations:
+        return nn.Identity()
+    return RunningNormalizer(dim, device, config.normalize_clip, config.normalize_epsilon)
 
 
 class RewardScaler(nn.Module):

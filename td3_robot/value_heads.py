@@ -7,23 +7,37 @@ target critics' outputs in the next state, `loss` and, as priority of each sampl
 import torch
 from torch import Tensor
 
-from td3_robot.config import ATOMS, TD3Config
 from td3_robot.fields import FINITE, require
-from td3_robot.losses import categorical_loss, categorical_projection, clipped_double_q_target, critic_loss
+from td3_robot.losses import (
+    categorical_loss,
+    categorical_projection,
+    clipped_double_q_target,
+    critic_loss,
+    return_bounds,
+)
+from td3_robot.td3_config import ATOMS, TD3Config
 
 
 def value_head(config: TD3Config, device: torch.device) -> "ScalarValue | CategoricalValue":
     """What the options make of a critic's output."""
     if not config.atoms:
-        return ScalarValue()
+        return ScalarValue(*return_bounds(config.r_min, config.r_max, config.gamma))
     assert config.v_min is not None and config.v_max is not None  # TD3Config asks for both
     return CategoricalValue(config.v_min, config.v_max, config.atoms, device)
 
 
 class ScalarValue:
-    """The output is the value itself: TD3 as published."""
+    """The output is the value itself: TD3 as published.
+
+    Args:
+        least, most: what targets are clipped to, None for no bound: a target critic that errs beyond what any return
+            can be teaches no more than that (Andrychowicz et al., "Hindsight Experience Replay", 2017, appendix A).
+    """
 
     out_dim = 1
+
+    def __init__(self, least: float | None = None, most: float | None = None):
+        self.least, self.most = least, most
 
     def mean(self, output: Tensor) -> Tensor:
         """(B, 1) the expected return."""
@@ -32,14 +46,15 @@ class ScalarValue:
     def target(
         self, reward: Tensor, discount: Tensor | float, done: Tensor, output1: Tensor, output2: Tensor | None = None
     ) -> Tensor:
-        """(B, 1) r + discount * (1 - done) * the lower of both values.
+        """(B, 1) r + discount * (1 - done) * the lower of both values, within the bounds.
 
         Args:
             reward, done: (B, 1).
             discount: gamma, or (B, 1) gamma^k after k steps.
             output1, output2: (B, out_dim); without the second it is DDPG's target.
         """
-        return clipped_double_q_target(reward, discount, done, output1, output2)
+        y = clipped_double_q_target(reward, discount, done, output1, output2)
+        return y if self.least is None and self.most is None else y.clamp(self.least, self.most)
 
     def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Mean squared TD error; `weight` (B, 1) are importance weights of the samples."""

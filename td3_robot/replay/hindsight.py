@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from td3_robot.config import HINDSIGHT
-from td3_robot.fields import SHARE, require
+from td3_robot.errors import ConfigError
+from td3_robot.fields import PART, SHARE, require
 from td3_robot.replay.buffer import Batch, ReplayBuffer
+from td3_robot.replay.sampler import Uniform
 
 STRATEGIES = HINDSIGHT[1:]
 
@@ -32,6 +34,10 @@ class Hindsight:
         strategy: one of STRATEGIES.
         ratio: share of a batch that gets another goal, rounded to whole rows. The paper's k goals for each
             transition are k / (k + 1): 0.8 is its k = 4.
+        still: how often rows of an episode whose achieved goal stayed are drawn, beside the others' 1. Of a cube that
+            nobody touched every goal of the episode is met from the start, whatever the arm does: with many such
+            episodes the critics see little else. An episode is one of the others from the moment on when it would not
+            have been paid, for the goal that it had achieved when it began, what staying there is paid.
     """
 
     def __init__(
@@ -41,11 +47,13 @@ class Hindsight:
         observe: Look,
         strategy: str = "future",
         ratio: float = 0.8,
+        still: float = 1.0,
     ):
         require("strategy", strategy, STRATEGIES)
         require("ratio", ratio, SHARE)
+        require("still", still, PART)
         self.relabel, self.achieved_goal, self.observe = relabel, achieved_goal, observe
-        self.strategy, self.ratio = strategy, ratio
+        self.strategy, self.ratio, self.still = strategy, ratio, still
 
     # Episodes of each environment are numbered. A row knows the number of its episode, and a table the
     # time step of each episode's newest row; an episode begins right after the one before it. The slots can hold
@@ -53,12 +61,15 @@ class Hindsight:
 
     def allocate(self, buffer: ReplayBuffer) -> None:
         """See `Reader.allocate`."""
+        if self.still < 1.0 and not isinstance(buffer.sampler, Uniform):
+            raise ConfigError(f"hindsight with still {self.still} needs the sampler Uniform, not {buffer.sampler}")
         device, envs = buffer.rows.device, buffer.num_envs
         self._entries = buffer.slots + 1
         self._now = 0  # the time step stored next
         self._number = torch.zeros(envs, dtype=torch.long, device=device)  # of the newest episodes
         self._entry = torch.zeros(buffer.slots, envs, dtype=torch.long, device=device)  # number % entries of a row
         self._last = torch.full((self._entries, envs), -1, device=device)  # [time step]
+        self._left = torch.full_like(self._last, -1)  # [time step] newest away from where the episode began
 
     def stored(self, buffer: ReplayBuffer, slot: int, count: int) -> None:
         """See `Reader.stored`."""
@@ -70,6 +81,28 @@ class Hindsight:
         self._last.scatter_reduce_(0, entry, time.expand_as(entry), "amax")
         self._number = number[-1]
         self._now += count
+        if self.still < 1.0:
+            new = torch.arange(slot * buffer.num_envs, (slot + count) * buffer.num_envs, device=number.device)
+            self._mark_left(buffer, new)
+            self._weigh(buffer, new)
+
+    def _mark_left(self, buffer: ReplayBuffer, new: Tensor) -> None:
+        """Note which of the rows at `new` (N,) led away from the goal that their episode had achieved as it began."""
+        time, first = self._time(buffer, new), self._first(buffer, new)
+        made, begun = (buffer.batch(buffer.read(index)) for index in (new, buffer.later(new, first - time)))
+        goal = self.achieved_goal(begun.state)
+        paid = self.relabel(made.state, made.action, made.next_state, goal)[2]
+        left = paid < self.relabel(begun.state, made.action, begun.state, goal)[2]
+        place = self._entry.view(-1)[new] * buffer.num_envs + new % buffer.num_envs
+        self._left.view(-1).scatter_reduce_(0, place, torch.where(left, time, -1), "amax")
+
+    def _weigh(self, buffer: ReplayBuffer, new: Tensor) -> None:
+        """Tell the sampler how often the rows of those episodes are drawn that the ones at `new` (N,) belong to."""
+        steps = torch.arange(int(self._first(buffer, new).min()) - self._now, 0, device=new.device) + 1
+        index = buffer.later(new[-buffer.num_envs :], steps[:, None]).flatten()
+        left = self._left[self._entry.view(-1)[index], index % buffer.num_envs] >= self._first(buffer, index)
+        assert isinstance(buffer.sampler, Uniform)
+        buffer.sampler.weigh(index, torch.where(left, 1.0, self.still))
 
     def _begins(self, buffer: ReplayBuffer, slot: int, count: int) -> Tensor:
         """Whether the row before each new one ended an episode; (count, B) bool.
@@ -82,19 +115,24 @@ class Hindsight:
 
     def goal_rows(self, buffer: ReplayBuffer, index: Tensor) -> Tensor:
         """For each row at index (B,) the row (B,) whose achieved goal it is given."""
-        env = index % buffer.num_envs
-        entry = self._entry.view(-1)[index]
-        time = self._now - 1 - buffer.age(index)
-        last = self._last[entry, env]
+        time = self._time(buffer, index)
+        last = self._last[self._entry.view(-1)[index], index % buffer.num_envs]
         if self.strategy == "final":
             return buffer.later(index, last - time)
-        first = time
-        if self.strategy == "episode":
-            oldest = self._now - len(buffer) // buffer.num_envs
-            first = (self._last[(entry - 1) % self._entries, env] + 1).clamp(min=oldest)
+        first = self._first(buffer, index) if self.strategy == "episode" else time
         unit = torch.rand(index.shape, generator=buffer.generator, device=index.device)
         chosen = first + (unit * (last - first + 1)).long()
         return buffer.later(index, chosen - time)
+
+    def _time(self, buffer: ReplayBuffer, index: Tensor) -> Tensor:
+        """The time step of each row at index (N,)."""
+        return self._now - 1 - buffer.age(index)
+
+    def _first(self, buffer: ReplayBuffer, index: Tensor) -> Tensor:
+        """The time step of the first row that there is of the episode of each row at index (N,)."""
+        oldest = self._now - len(buffer) // buffer.num_envs
+        entry = self._entry.view(-1)[index]
+        return (self._last[(entry - 1) % self._entries, index % buffer.num_envs] + 1).clamp(min=oldest)
 
     def read(self, buffer: ReplayBuffer, index: Tensor) -> Batch:
         """See `Reader.read`; as rows are drawn independently, it does not matter that the first get the goals."""

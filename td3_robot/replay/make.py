@@ -60,7 +60,8 @@ def _hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
         return state, next_state, shaped(reward, config.reward), terminated
 
     options = config.replay
-    return Hindsight(relabel, env.achieved_goal, env.observe, options.hindsight, options.hindsight_ratio)
+    chosen = (options.hindsight, options.hindsight_ratio, options.hindsight_still)
+    return Hindsight(relabel, env.achieved_goal, env.observe, *chosen)
 
 
 def require_gamma(replay: ReplayBuffer, gamma: float) -> None:

@@ -38,8 +38,8 @@ class Sampler(Protocol):
 class Uniform:
     """Draws uniformly with replacement; a `Sampler`.
 
-    As long as every row is a transition that is one random integer a sample. The first row that is none turns
-    it into draws from a sum tree of ones and zeros.
+    As long as every row is a transition that is one random integer a sample. The first row that is none, or that
+    `weigh` gives a weight, turns it into draws from a sum tree of weights: 0 of what is no transition, else 1.
     """
 
     def allocate(self, size: int, device: torch.device, generator: torch.Generator) -> None:
@@ -55,6 +55,13 @@ class Uniform:
             return
         tree = self._tree or self._draw_by_weight()
         tree.set_range(first, torch.ones(count, device=self._device) if valid is None else valid)
+
+    def weigh(self, index: Tensor, weight: Tensor) -> None:
+        """Draw the transitions at index (K,) in proportion to weight (K,) > 0, until they are overwritten."""
+        tree = self._tree or self._draw_by_weight()
+        now = tree.weights[index]
+        changed = (now > 0) & (now != weight)
+        tree.set(index[changed], weight[changed].to(now.dtype))
 
     def _draw_by_weight(self) -> SumTree:
         """From now on rows have weights, 1 for all so far."""
@@ -75,10 +82,14 @@ class Uniform:
         """Progress changes nothing."""
 
     def state_dict(self, index: Tensor) -> dict:
-        """Only how it draws; which rows are no transitions the buffer says when it stores them again."""
-        return {"by_weight": self._tree is not None}
+        """How it draws: by which weights, where it has any."""
+        weights = {} if self._tree is None else {"weights": self._tree.weights[index]}
+        return {"by_weight": self._tree is not None, **weights}
 
     def load_state_dict(self, state: dict, index: Tensor) -> None:
         """See `Sampler.load_state_dict`; the priorities of a prioritised run are of no use here."""
-        if state.get("by_weight") and self._tree is None:
-            self._draw_by_weight()
+        if not state.get("by_weight"):
+            return
+        tree = self._tree or self._draw_by_weight()
+        if "weights" in state:  # older runs had 0 of what the buffer says, when it stores it again, is no transition
+            tree.set(index, state["weights"][len(state["weights"]) - len(index) :].to(index.device))

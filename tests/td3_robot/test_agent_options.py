@@ -96,6 +96,20 @@ def test_the_actor_may_ascend_the_lower_critic():
     assert torch.equal(*loss) and all(equal(weights(lower, "actor"), weights(plain, "actor")))
 
 
+def test_bounded_targets_are_of_every_update():
+    """A critic that is far out of bounds learns their end; without bounds it stays where it was."""
+    values = []
+    for bounds in ({}, {"r_min": -1.0, "r_max": 0.0}):
+        agent = TD3(3, 2, hidden=(8,), gamma=0.5, critic_lr=0.05, tau=0.01, seed=2, **bounds)
+        for name in ("Q1", "Q2", "Q1_target", "Q2_target"):
+            getattr(agent, name).layers[-1].bias.data.fill_(-40.0)
+        batch = batch_of()._replace(reward=-torch.ones(32, 1), done=torch.zeros(32, 1))
+        first = agent.update(batch)["Q1"].item()
+        for _ in range(200):
+            values.append(agent.update(batch)["Q1"].item())
+    assert first < -35 and values[199] < -15 and abs(values[-1] + 2.0) < 0.1  # -1 / (1 - 0.5)
+
+
 def test_an_action_penalty_keeps_actions_where_value_and_penalty_balance():
     """Q1 is made to be the first of two elements a: a - 2 (a^2 + b^2) / 2 is greatest at a = 0.5, b = 0."""
     agent = TD3(3, 2, hidden=(16,), action_l2=2.0, actor_lr=1e-2, seed=3)

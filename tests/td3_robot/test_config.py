@@ -35,7 +35,7 @@ NUMBERS = [
     (cls, item.name)
     for cls in SECTIONS
     for item in dataclasses.fields(cls)
-    if item.type in (int, float, float | None) and item.name not in ("v_min", "v_max")
+    if item.type in (int, float, float | None) and item.name not in ("v_min", "v_max", "r_min", "r_max")
 ]
 
 
@@ -94,6 +94,10 @@ def test_sizes_that_must_fit_each_other():
         (TD3Config, {"atoms": 51}, ("atoms", "v_min", "v_max")),
         (TD3Config, {"atoms": 51, "v_min": 1.0, "v_max": 1.0}, ("v_min below v_max",)),
         (TD3Config, {"atoms": 1, "v_min": 0.0, "v_max": 1.0}, ("atoms must be 0, or 2 and more",)),
+        (TD3Config, {"r_min": -1.0, "r_max": -2.0}, ("r_min must be at most r_max",)),
+        (TD3Config, {"r_max": 0.0, "gamma": 1.0}, ("r_max", "gamma must be below 1")),
+        (TD3Config, {"r_max": 0.0, "atoms": 51, "v_min": -9.0, "v_max": 0.0}, ("r_max", "atoms")),
+        (Config, {"td3": TD3Config(r_min=0.0), "reward": RewardConfig(normalize=True)}, ("reward.normalize", "r_min")),
         (ReplayConfig, {"hindsight": "future", "prioritized": True}, ("hindsight", "prioritized")),
         (ReplayConfig, {"hindsight": "final", "n_step": 3}, ("hindsight", "n_step")),
         (

@@ -41,6 +41,9 @@ IDLE = {
     "replay.priority_alpha": "--replay.prioritized",
     "replay.priority_beta": "--replay.prioritized",
     "replay.hindsight_ratio": "--replay.hindsight final",
+    "replay.hindsight_still": "--replay.hindsight final",
+    "td3.normalize_epsilon": "--td3.normalize_observations",
+    "td3.normalize_clip": "--td3.normalize_observations",
     "exploration.ou_theta": "--exploration.kind ou",
     "exploration.pink_steps": "--exploration.kind pink",
     "schedule.lr_floor": "--schedule.lr cosine",
@@ -54,7 +57,9 @@ IDLE = {
 
 @pytest.mark.parametrize("option", IDLE)
 def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
-    value = {"td3.bc_filter": "true", "exploration.guide_until": "0.5"}.get(option, "1")
+    value = {"td3.bc_filter": "true", "replay.hindsight_still": "0.5", "exploration.guide_until": "0.5"}.get(
+        option, "1"
+    )
     switch = IDLE[option][2:].split()[0]
     assert re.match(rf"{option} has no effect without {switch}\b", refusal(f"--{option} {value}"))
     Path("mine.yaml").write_text(f"{option.split('.')[0]}:\n  {option.split('.')[1]}: {value}\n")

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from td3_robot import MLP
-from td3_robot.config import INITS, NORMS
 from td3_robot.errors import ConfigError
 from td3_robot.networks import buffers_of, learning
+from td3_robot.td3_config import INITS, NORMS
 
 
 def test_forward_is_what_a_hand_gets():

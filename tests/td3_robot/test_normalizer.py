@@ -85,6 +85,15 @@ def test_an_element_that_never_changed_is_zero():
     assert (normalizer(torch.tensor([[5.0, 0.1]])).abs() < 1e-3).all()
 
 
+def test_an_element_that_hardly_changes_is_not_blown_up_where_epsilon_is_larger():
+    """A deviation of 1e-5, and then a difference of 1e-3: 100 deviations, or a tenth of sqrt(1e-4)."""
+    x = torch.tensor([[0.4], [0.4 + 2e-5]])
+    for epsilon, clip, expected in ((1e-14, 10.0, 10.0), (1e-14, 3.0, 3.0), (1e-4, 10.0, 0.1)):
+        normalizer = RunningNormalizer(1, clip=clip, epsilon=epsilon)
+        normalizer.update(x)
+        assert normalizer(torch.tensor([[0.40101]])).item() == pytest.approx(expected, rel=0.01)
+
+
 def test_normalising_counts_nothing():
     normalizer = RunningNormalizer(3)
     normalizer.update(rows(0, 50))

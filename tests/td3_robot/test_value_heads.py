@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from td3_robot.errors import ConfigError
-from td3_robot.losses import categorical_projection, clipped_double_q_target
+from td3_robot.losses import categorical_projection, clipped_double_q_target, return_bounds
 from td3_robot.value_heads import CategoricalValue, ScalarValue
 
 HEADS = pytest.mark.parametrize("head", [ScalarValue(), CategoricalValue(-50.0, 50.0, 51)], ids=["scalar", "c51"])
@@ -87,6 +87,29 @@ def test_weights_of_samples_weigh_their_gradients(head):
 
 def test_scalar_error_is_the_absolute_td_error():
     torch.testing.assert_close(ScalarValue().error(column(1.0, 5.0), column(3.0, 2.0)), torch.tensor([2.0, 3.0]))
+
+
+def test_bounded_targets_are_the_target_where_returns_can_be_and_the_nearer_end_elsewhere():
+    value, column = torch.tensor([[-300.0], [-40.0], [0.0], [7.0]]), torch.ones(4, 1)
+    bounded = ScalarValue(*return_bounds(-1.0, 0.0, 0.98))
+    # -1 + 0.98 Q: -295, -40.2, -1 and 5.86, within [-1 / (1 - 0.98), 0]
+    assert bounded.target(-column, 0.98, 0 * column, value)[:, 0].tolist() == pytest.approx([-50.0, -40.2, -1.0, 0.0])
+    assert ScalarValue(None, 0.0).target(-column, 0.98, 0 * column, value)[:, 0].tolist() == pytest.approx(
+        [-295.0, -40.2, -1.0, 0.0]
+    )
+
+
+@pytest.mark.parametrize("rewards", [(-1.0, 0.0), (-3.0, -1.0), (0.5, 2.0), (-1.0, 4.0)])
+def test_no_return_of_bounded_rewards_lies_beyond_the_bounds_and_some_reach_them(rewards):
+    least, most = return_bounds(*rewards, gamma=0.9)
+    discounts = 0.9 ** torch.arange(400.0, dtype=torch.float64)
+    for length in (1, 2, 7, 400):
+        drawn = torch.empty(200, length, dtype=torch.float64).uniform_(*rewards)
+        returns = (drawn * discounts[:length]).sum(1)
+        assert least <= returns.min() and returns.max() <= most
+    always = torch.tensor([[r * discounts[:length].sum() for r in rewards] for length in (1, 400)])
+    assert always.min() == pytest.approx(least) and always.max() == pytest.approx(most)
+    assert return_bounds(None, 1.0, 0.5) == (None, 2.0) and return_bounds(-1.0, None, 0.5) == (-2.0, None)
 
 
 def test_categorical_mean_by_hand():

@@ -1,0 +1,100 @@
+"""The options of the learning algorithm, and what goes with what; the rest of a run's are in config.py."""
+
+from dataclasses import dataclass
+
+from td3_robot.errors import ConfigError
+from td3_robot.fields import FINITE, NOT_NEGATIVE, PART, POSITIVE, SHARE, STEPS, Need, Range, check, option
+
+NORMS = ("none", "layer", "batch")
+INITS = ("default", "orthogonal")
+LAYERS = 64  # of a network
+WIDTH = Range(1, 65_536, "the weights between two such layers take 17 GB")
+ATOMS = Range(0, 10_000, "each value of a batch has as many numbers")
+
+_DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start_from is None)
+_BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
+_TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
+_NORMALIZED = Need("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
+
+
+@dataclass(frozen=True)
+class TD3Config:
+    """The learning algorithm; the defaults are those of the authors' code, https://github.com/sfujim/TD3.
+
+    Attributes:
+        hidden: Units of each hidden layer, in the actor and in both critics.
+        norm: Normalisation after each hidden layer: none, layer or batch.
+        init: Initial weights: default (PyTorch's) or orthogonal.
+        final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them to `init`.
+        actor_lr: Learning rate of the actor.
+        critic_lr: Learning rate of both critics.
+        gamma: Discount of the reward one control step later, in [0, 1].
+        tau: Share of the networks that goes into their targets at each target update, in (0, 1].
+        policy_noise: Standard deviation of the noise on target actions, as a fraction of a_max.
+        noise_clip: Largest noise on target actions, as a fraction of a_max.
+        policy_delay: Critic updates for each update of the actor and the targets.
+        twin_critics: Learn two critics and bootstrap from the lower; false leaves Q2 out, as DDPG does.
+        actor_min_q: The actor ascends the lower of both critics in place of Q1.
+        action_l2: Weight of the mean square of the policy's actions, in fractions of a_max, in the actor's loss.
+        actor_grad_clip: Largest norm of the actor's gradient; null for no limit.
+        critic_grad_clip: Largest norm of each critic's gradient; null for no limit.
+        atoms: Atoms of distributional critics (C51); 0 for critics that give the mean alone.
+        v_min: Return at the first atom; needs atoms.
+        v_max: Return at the last atom; needs atoms.
+        r_min: Least reward of a step: no target is below what getting it for ever returns; null for no bound.
+        r_max: Largest reward of a step: no target is above what getting it for ever returns; null for no bound.
+        bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no imitation.
+        bc_filter: Imitate only those actions that are worth more than the policy's own; needs bc_alpha.
+        normalize_observations: Give the networks observations less their running mean, over their deviation.
+        normalize_epsilon: Added to the variance that observations are normalised by; needs normalize_observations.
+        normalize_clip: Largest magnitude of a normalised observation; needs normalize_observations.
+    """
+
+    hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
+    norm: str = option("none", NORMS, fixed=True)
+    init: str = option("default", INITS, fixed=True, needs=(_DRAWN,))
+    final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
+    actor_lr: float = option(3e-4, POSITIVE)
+    critic_lr: float = option(3e-4, POSITIVE)
+    gamma: float = option(0.99, SHARE)
+    tau: float = option(0.005, PART)
+    policy_noise: float = option(0.2, NOT_NEGATIVE)
+    noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
+    policy_delay: int = option(2, STEPS)
+    twin_critics: bool = True
+    actor_min_q: bool = False
+    action_l2: float = option(0.0, NOT_NEGATIVE)
+    actor_grad_clip: float | None = option(None, POSITIVE)
+    critic_grad_clip: float | None = option(None, POSITIVE)
+    atoms: int = option(0, ATOMS, fixed=True)
+    v_min: float | None = option(None, FINITE, fixed=True)
+    v_max: float | None = option(None, FINITE, fixed=True)
+    r_min: float | None = option(None, FINITE)
+    r_max: float | None = option(None, FINITE)
+    bc_alpha: float | None = option(None, POSITIVE)
+    bc_filter: bool = option(False, needs=(_BC,))
+    normalize_observations: bool = option(False, fixed=True)
+    normalize_epsilon: float = option(1e-8, POSITIVE, fixed=True, needs=(_NORMALIZED,))
+    normalize_clip: float = option(10.0, POSITIVE, fixed=True, needs=(_NORMALIZED,))
+
+    def __post_init__(self):
+        check(self)
+        if not 1 <= len(self.hidden) <= LAYERS:
+            raise ConfigError(f"hidden must name 1 to {LAYERS} layers, got {len(self.hidden)}")
+        if self.actor_min_q and not self.twin_critics:
+            raise ConfigError("actor_min_q needs two critics: set twin_critics to true, or leave it out")
+        ends = (self.v_min, self.v_max)
+        if self.atoms == 0 and ends != (None, None):
+            raise ConfigError("v_min and v_max have no effect without atoms, for example 101")
+        if self.atoms and (self.atoms < 2 or self.v_min is None or self.v_max is None or not self.v_min < self.v_max):
+            raise ConfigError(f"atoms must be 0, or 2 and more with v_min below v_max, got {self.atoms}, {ends}")
+        if self.r_min is not None or self.r_max is not None:
+            self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        if self.atoms:
+            raise ConfigError("r_min and r_max have no effect with atoms, whose targets v_min and v_max bound")
+        if self.gamma == 1.0:
+            raise ConfigError("r_min and r_max bound no return without a discount: gamma must be below 1")
+        if self.r_min is not None and self.r_max is not None and self.r_min > self.r_max:
+            raise ConfigError(f"r_min must be at most r_max, got {self.r_min} > {self.r_max}")
