@@ -3,7 +3,7 @@
 from td3_robot.checkpoint.about import ABOUT
 from td3_robot.checkpoint.files import check_plain, write_state
 from td3_robot.checkpoint.folder import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
-from td3_robot.checkpoint.runs import RUNS, claim_run, find, held, next_run, run_name
+from td3_robot.checkpoint.runs import RUNS, claim_run, find, held, held_anew, next_run, run_name
 
 __all__ = [
     "ABOUT",
@@ -16,6 +16,7 @@ __all__ = [
     "claim_run",
     "find",
     "held",
+    "held_anew",
     "load",
     "next_run",
     "read",

@@ -87,6 +87,17 @@ def held(folder: Path) -> Iterator[None]:
         file.close()
 
 
+@contextlib.contextmanager
+def held_anew(folder: Path) -> Iterator[Path]:
+    """`held` for the folder of a new run: where nothing came of it, its name is free again."""
+    try:
+        with held(folder):
+            yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
 def _locked_file(path: Path) -> TextIO:
     """The lock file, opened, locked and saying whose it is."""
     while True:

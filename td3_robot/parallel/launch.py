@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from td3_robot.agent import TD3
 from td3_robot.arguments import TrainArguments, as_dict
-from td3_robot.checkpoint import RUNS, claim_run, held, next_run, run_name
+from td3_robot.checkpoint import RUNS, claim_run, held, held_anew, next_run, run_name
 from td3_robot.config import Config
 from td3_robot.errors import ConfigError, RanksError
 from td3_robot.parallel.ranks import PATIENCE, Ranks
@@ -96,12 +96,8 @@ class Team:
         folder = arguments.resume or (claim_run(RUNS, name) if name is not None else next_run(RUNS))
         if self._ranks is not None:
             self._ranks.store.set("run", run_name(folder))
-        try:
-            with held(folder):
-                yield folder
-        finally:
-            with contextlib.suppress(OSError):  # where it failed before it began, its name is free again
-                folder.rmdir()
+        with held_anew(folder):
+            yield folder
 
 
 @contextlib.contextmanager

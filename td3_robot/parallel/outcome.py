@@ -22,17 +22,19 @@ _COLUMNS = (  # heading, key of the summary, format
 Summaries = Mapping[int, dict[str, Any]]  # by seed
 
 
+def outcome_of(run: Path) -> dict[str, Any] | None:
+    """The summary of a run that has finished; None of any other."""
+    try:
+        summary = json.loads((run / SUMMARY_NAME).read_text(encoding="utf-8"))
+        return scored(summary) if summary["finished"] else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
 def finished(folder: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
     """The summaries of the runs seedN in a folder that have finished, by seed."""
-    found = {}
-    for seed in seeds:
-        try:
-            summary = json.loads((folder / f"seed{seed}" / SUMMARY_NAME).read_text(encoding="utf-8"))
-            if summary["finished"]:
-                found[seed] = scored(summary)
-        except (OSError, ValueError, LookupError, TypeError):
-            pass
-    return found
+    summaries = {seed: outcome_of(folder / f"seed{seed}") for seed in seeds}
+    return {seed: summary for seed, summary in summaries.items() if summary is not None}
 
 
 def spreads(summaries: Summaries) -> dict[str, dict[str, float]]:

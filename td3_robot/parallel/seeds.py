@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from td3_robot.checkpoint import RUNS, claim_run, held, next_run, run_name
 from td3_robot.cli import STOPPED, UNWRITTEN, say
 from td3_robot.errors import need
 from td3_robot.parallel.outcome import finished, plot_band, spreads, table
-from td3_robot.resume_point import LAST
+from td3_robot.parallel.sitting import next_sitting
 from td3_robot.signals import stopping
 from td3_robot.summary import write_summary
 from td3_robot.trackers import Trackers
@@ -43,7 +42,7 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
     """
     config = arguments.config
     folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
-    at_once = min(max(1, _cores() // config.threads), len(config.seeds))
+    at_once = min(max(1, cores() // config.threads), len(config.seeds))
     with held(folder):
         save_config(config, folder / CONFIG_NAME, arguments.environment)
         commands = [[sys.executable, str(script), *_own(words, folder, seed)] for seed in config.seeds]
@@ -60,24 +59,15 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
     return _end(folder, codes, len(done) == len(codes)) or (0 if written else UNWRITTEN)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _own(words: Sequence[str], folder: Path, seed: int) -> list[str]:
-    """The command line of one seed: that of all and, as later flags win, what is its own.
-
-    What was stopped before its first resume point begins anew.
-    """
-    run = folder / f"seed{seed}"
-    if (run / LAST).is_dir():
-        return [*words, "--seeds=", f"--resume={run}"]
-    if run.is_dir():
-        with held(run):
-            shutil.rmtree(run)
-    begin = ["--resume=null", f"--config={folder / CONFIG_NAME}", "--seeds=", f"--seed={seed}"]
-    return [*words, *begin, f"--run={run_name(run)}"]
+    """The command line of one seed."""
+    begin = ["--resume=null", f"--config={folder / CONFIG_NAME}", f"--seed={seed}"]
+    return next_sitting(folder / f"seed{seed}", [*words, "--seeds="], begin)
 
 
 class _Crew:
@@ -87,6 +77,7 @@ class _Crew:
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         self._running: list[subprocess.Popen[str]] = []
         self._said: set[str] = set()  # by whichever seed: what all say, headings and notes, is passed on once
+        self._saying = threading.Lock()
         self._stopped = False
 
     def run(self, seed: int, command: list[str]) -> int:
@@ -115,9 +106,11 @@ class _Crew:
 
     def _new(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
-            if line not in self._said:
+            with self._saying:
+                new = line not in self._said
+                self._said.add(line)
+            if new:
                 yield line
-            self._said.add(line)
 
 
 def _pass_on(lines: Iterable[str], seed: int, to: TextIO) -> None:

@@ -115,7 +115,7 @@ def test_wrong_seeds_are_one_line(line, words, run, tmp_path):
 
 def test_mean_and_spread_of_all_seeds(run, monkeypatch):
     """Success rates 0.5, 0.6 and 0.7: mean 0.6, deviation sqrt((0.01 + 0 + 0.01) / 2)."""
-    monkeypatch.setattr(module, "_cores", lambda: 2)
+    monkeypatch.setattr(module, "cores", lambda: 2)
     code, out, err = run("--seeds 0 1 2 --run three")
     assert (code, err) == (0, "")
     summary = json.loads(Path("checkpoints/three/summary.json").read_text())
@@ -148,7 +148,7 @@ def test_a_seed_that_fails_costs_the_others_nothing(ends, code, told, run, monke
 
 def test_ctrl_c_stops_all_and_resume_goes_on(run, monkeypatch):
     monkeypatch.setenv("SECOND", "waits")
-    monkeypatch.setattr(module, "_cores", lambda: 2)
+    monkeypatch.setattr(module, "cores", lambda: 2)
     waiting = Path("checkpoints/three/seed1")
 
     def interrupt() -> None:

@@ -1,0 +1,56 @@
+"""Search the options of trainings: `python sweep.py --plan FILE`, or `--resume NAME`. See docs/sweeps.md."""
+
+from td3_robot.signals import end_quietly
+
+if __name__ == "__main__":
+    end_quietly()  # until `cli` takes over
+
+from dataclasses import dataclass  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from envs.command_line import TrainFlags, import_plugins  # noqa: E402
+from envs.options import EnvOptions  # noqa: E402
+from td3_robot.arguments import TrainArguments, parse_train  # noqa: E402
+from td3_robot.cli import cli  # noqa: E402
+from td3_robot.errors import ConfigError  # noqa: E402
+from td3_robot.options import Schema, build  # noqa: E402
+from td3_robot.sweep import run  # noqa: E402
+
+
+@dataclass(frozen=True)
+class SweepFlags:
+    """What to search.
+
+    Attributes:
+        plan: YAML file of the options of train.py with their ranges, the metric, the scheduler and a trial's resources.
+        run: Name of the sweep's folder in checkpoints/; by default the next free runN.
+        resume: Name of a sweep to go on with.
+    """
+
+    plan: Path | None = None
+    run: str | None = None
+    resume: str | None = None
+
+
+def main(argv: list[str]) -> int:
+    """Parse, build, search. Returns the exit code."""
+    flags = build(SweepFlags, Schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv))
+    script = Path(__file__).resolve().with_name("train.py")
+    if flags.plan is not None and flags.resume is None:
+        return run.begin(flags.plan, flags.run, _parse, script)
+    if flags.resume is not None and flags.plan is None and flags.run is None:
+        return run.go_on(flags.resume, _parse, script)
+    raise ConfigError("sweep.py needs --plan FILE, and maybe --run NAME, for a new sweep, or else --resume NAME")
+
+
+def _parse(words: list[str]) -> TrainArguments:
+    """What `train.py` would make of a command line, tasks of one's own included."""
+    arguments = parse_train(words, EnvOptions, TrainFlags)
+    if arguments.flags != TrainFlags(plugins=arguments.flags.plugins):
+        raise ConfigError("swift, list, stop_at and the like are for one training at a terminal")
+    import_plugins(arguments.flags.plugins)
+    return arguments
+
+
+if __name__ == "__main__":
+    cli(main)
