@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from td3_robot.actor_terms import ActorStep, actor_terms
 from td3_robot.adam import JointStep, MakeOptimizer, adam
 from td3_robot.errors import ConfigError
-from td3_robot.gradients import clip_gradients, forward, held_still
+from td3_robot.gradients import ByAutograd, ByHand, JointPass, clip_gradients, forward, held_still
 from td3_robot.kept import Kept
 from td3_robot.losses import smoothed_target_action
 from td3_robot.networks import MakeNetworks, check_networks, followed, mlps, trainable
@@ -62,8 +62,8 @@ class TD3(Kept):
         optimizer: MakeOptimizer = adam,
         **options,
     ):
-        if "hidden" in options:
-            options["hidden"] = tuple(options["hidden"])
+        for name in {"hidden", "critic_hidden"} & options.keys():
+            options[name] = tuple(options[name])
         self.config = config = TD3Config(**options)
         self.o_dim, self.a_dim = o_dim, a_dim
         self.device = torch.device(device)
@@ -84,9 +84,10 @@ class TD3(Kept):
             made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
         check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
         self.actor, self.Q1, self.Q2 = made
-        self.actor_target, self.Q1_target, self.Q2_target = map(copy.deepcopy, made)
-        for target in (self.actor_target, self.Q1_target, self.Q2_target):
-            target.requires_grad_(False)
+        self.actor_target, self.Q1_target, self.Q2_target = made  # crossq has no others
+        if self.config.critic == "targets":
+            targets = [copy.deepcopy(net).requires_grad_(False) for net in made]
+            self.actor_target, self.Q1_target, self.Q2_target = targets
         self.policy = nn.Sequential(self.normalizer, self.actor).eval()
 
     def _make_optimizers(self, optimizer: MakeOptimizer) -> None:
@@ -132,33 +133,20 @@ class TD3(Kept):
             raise ValueError(f"reward and done must be {column}, got {batch.reward.shape} and {batch.done.shape}")
         self.gradient_steps += 1
         batch = batch._replace(state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state))
-        metrics = self._update_critics(batch, self._target(batch))
+        metrics = self._update_critics(batch)
         if self.gradient_steps % self.config.policy_delay == 0:
             metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
             self._update_targets()
         return metrics
 
-    @torch.no_grad()
-    def _target(self, batch: Batch) -> Tensor:
-        """What both critics are to give, the paper's y in its order."""
-        action = self._smoothed(self.actor_target(batch.next_state))  # a' = clip(pi'(s') + clip(eps, -c, c))
-        x = torch.cat((batch.next_state, action), 1)
-        outputs = [Q(x) for Q in self._critic_targets]  # Q1'(s', a'), Q2'(s', a')
-        gamma = self.config.gamma if batch.discount is None else batch.discount
-        return self.value.target(batch.reward, gamma, batch.done, *outputs)  # y = r + gamma (1 - done) min(Q1', Q2')
-
-    def _smoothed(self, action: Tensor) -> Tensor:
-        """Target actions with noise eps ~ N(0, policy_noise); none is drawn where there is none."""
-        if not self.config.policy_noise:
-            return action
-        noise = torch.randn(action.shape, generator=self.generator, device=self.device) * self.config.policy_noise
-        return smoothed_target_action(action, noise, self.config.noise_clip, self.a_max)
-
-    def _update_critics(self, batch: Batch, y: Tensor) -> dict[str, Tensor]:
+    def _update_critics(self, batch: Batch) -> dict[str, Tensor]:
         """Both critics descend their loss to y."""
-        x = torch.cat((batch.state, batch.action), 1)
-        outputs = [self._approach(Q, x, y, batch.weight) for Q in self._critics]
-        self._limit_gradients(self._critics, self.config.critic_grad_clip)
+        passes, following = self._passes(batch)
+        y = self._target(batch, following)
+        outputs = [each.output.detach() for each in passes]
+        for each, output in zip(passes, outputs):
+            each.backward(self.value.slope(output, y, batch.weight))
+        clip_gradients(self._critics, self.config.critic_grad_clip)
         self._critics_step(self._critic_optimizers)
         metrics = {f"Q{i}_loss": self.value.loss(output, y, batch.weight) for i, output in enumerate(outputs, 1)}
         metrics["Q1"] = self.value.mean(outputs[0]).mean()
@@ -167,12 +155,30 @@ class TD3(Kept):
             metrics["td_error"] = reduce(torch.add, errors) / len(errors)
         return metrics
 
-    def _approach(self, Q: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-        """What a critic gives for x; in its weights' `grad` the gradient of its loss to y."""
-        passed = forward(Q, x)
-        output = passed.output.detach()
-        passed.backward(self.value.slope(output, y, weight))
-        return output
+    def _passes(self, batch: Batch) -> tuple[list[ByHand | ByAutograd | JointPass], list[Tensor]]:
+        """Each critic's pass of (s, a), to learn from, and what (s', a') is worth: Q1'(s', a'), Q2'(s', a')."""
+        x = torch.cat((batch.state, batch.action), 1)
+        with torch.no_grad():
+            action = self._smoothed(self.actor_target(batch.next_state))  # a' = clip(pi'(s') + clip(eps, -c, c))
+            next_x = torch.cat((batch.next_state, action), 1)
+        if self.config.critic == "crossq":
+            joint = [JointPass(Q, x, next_x) for Q in self._critics]
+            return joint, [each.following for each in joint]
+        with torch.no_grad():
+            following = [Q(next_x) for Q in self._critic_targets]
+        return [forward(Q, x) for Q in self._critics], following
+
+    def _target(self, batch: Batch, following: list[Tensor]) -> Tensor:
+        """What both critics are to give, y = r + gamma (1 - done) min(Q1', Q2')."""
+        gamma = self.config.gamma if batch.discount is None else batch.discount
+        return self.value.target(batch.reward, gamma, batch.done, *following)
+
+    def _smoothed(self, action: Tensor) -> Tensor:
+        """Target actions with noise eps ~ N(0, policy_noise); none is drawn where there is none."""
+        if not self.config.policy_noise:
+            return action
+        noise = torch.randn(action.shape, generator=self.generator, device=self.device) * self.config.policy_noise
+        return smoothed_target_action(action, noise, self.config.noise_clip, self.a_max)
 
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:
         """The actor descends the sum of its terms, in the paper -mean Q1(s, pi(s)) alone."""
@@ -204,6 +210,8 @@ class TD3(Kept):
     @torch.no_grad()
     def _update_targets(self) -> None:
         """Polyak averaging: target <- tau * network + (1 - tau) * target, batch statistics included."""
+        if self.config.critic != "targets":
+            return
         online = [each for net in (self.actor, *self._critics) for each in followed(net)]
         target = [each for net in (self.actor_target, *self._critic_targets) for each in followed(net)]
         torch._foreach_lerp_(target, online, self.config.tau)

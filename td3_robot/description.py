@@ -42,10 +42,11 @@ def check_layers(path: Path, told: Description, found: Checkpoint) -> None:
         CheckpointError: they are not the MLPs that it means.
     """
     config = TD3Config(**told.options)
-    shapes = {"actor": (told.o_dim, told.a_dim), "Q1": (told.o_dim + told.a_dim, config.atoms or 1)}
-    for name, (first, last) in shapes.items():
-        if widths(found.states[name]) != [first, *config.hidden, last]:
-            expected = "-".join(map(str, (first, *config.hidden, last)))
+    actor = [told.o_dim, *config.hidden, told.a_dim]
+    critic = [told.o_dim + told.a_dim, *config.critic_layers, config.atoms or 1]
+    for name, layers in (("actor", actor), ("Q1", critic)):
+        if widths(found.states[name]) != layers:
+            expected = "-".join(map(str, layers))
             raise CheckpointError(f"checkpoint {str(path)!r}: the layers of {name} should be {expected}")
 
 

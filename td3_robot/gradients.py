@@ -67,6 +67,23 @@ class ByAutograd:
             weight.grad = gradient
 
 
+class JointPass:
+    """Two batches as one through a network that normalises by batch, as CrossQ's critics get (s, a) and (s', a').
+
+    Attributes:
+        output: (B, out_dim) of the first.
+        following: (B, out_dim) of the second, without gradient.
+    """
+
+    def __init__(self, net: nn.Module, x: Tensor, following: Tensor):
+        self._pass = forward(net, torch.cat((x, following)))
+        self.output, self.following = self._pass.output.detach().chunk(2)
+
+    def backward(self, slope: Tensor) -> None:
+        """As `ByAutograd.backward`; `slope` (B, out_dim) is the first batch's, the second is taken as it is."""
+        self._pass.backward(torch.cat((slope, torch.zeros_like(slope))))
+
+
 class ByHand:
     """A plain MLP (`plain_weights`); the same methods."""
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from td3_robot.batch_renorm import renormed_mlp
 from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
@@ -24,6 +25,12 @@ MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `mlp
 
 
 _BYTES_PER_WEIGHT = 60  # of three networks, their targets, gradients and Adam's two moments in float32
+
+
+def require_room(widths: Sequence[int]) -> None:
+    """Raise a ConfigError where layers of these widths, and all that learns with them, go into no memory."""
+    weights = sum(a * b for a, b in zip(widths, widths[1:]))
+    require_memory(f"hidden {reprlib.repr(list(widths[1:-1]))}", _BYTES_PER_WEIGHT * weights, "cpu")
 
 
 class MLP(nn.Module):
@@ -69,8 +76,7 @@ class MLP(nn.Module):
         require("final_bound", final_bound, NOT_NEGATIVE)
         self.norm = norm
         widths = (in_dim, *hidden, out_dim)
-        weights = sum(a * b for a, b in zip(widths, widths[1:]))
-        require_memory(f"hidden {reprlib.repr(list(hidden))}", _BYTES_PER_WEIGHT * weights, "cpu")
+        require_room(widths)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
         self.norms = nn.ModuleList(_NORM_LAYERS[norm](width) for width in hidden if norm != "none")
         if init == "orthogonal":
@@ -122,6 +128,12 @@ def mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) 
     """
     shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
     actor = MLP(o_dim, a_dim, a_max, **shape)
+    if config.critic == "crossq":
+        widths = (o_dim + a_dim, *config.critic_layers, values)
+        require_room(widths)
+        Q1, Q2 = (renormed_mlp(widths[0], values, config.critic_layers) for _ in range(2))
+        return actor, Q1, Q2
+    shape["hidden"] = config.critic_layers
     Q1, Q2 = (MLP(o_dim + a_dim, values, output_activation=None, **shape) for _ in range(2))
     return actor, Q1, Q2
 

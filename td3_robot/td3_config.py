@@ -7,11 +7,13 @@ from td3_robot.fields import FINITE, NOT_NEGATIVE, PART, POSITIVE, SHARE, STEPS,
 
 NORMS = ("none", "layer", "batch")
 INITS = ("default", "orthogonal")
+CRITICS = ("targets", "crossq")
 LAYERS = 64  # of a network
 WIDTH = Range(1, 65_536, "the weights between two such layers take 17 GB")
 ATOMS = Range(0, 10_000, "each value of a batch has as many numbers")
 
 _DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start_from is None)
+_TARGETS = Need("td3.critic targets", lambda c: c.td3.critic == "targets")
 _BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
 _TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
 _NORMALIZED = Need("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
@@ -22,8 +24,10 @@ class TD3Config:
     """The learning algorithm; the defaults are those of the authors' code, https://github.com/sfujim/TD3.
 
     Attributes:
+        critic: How critics bootstrap: from slow copies (targets), or in one pass of renormalised batches (crossq).
         hidden: Units of each hidden layer, in the actor and in both critics.
-        norm: Normalisation after each hidden layer: none, layer or batch.
+        critic_hidden: Units of each hidden layer of both critics; empty for those of `hidden`.
+        norm: Normalisation after each hidden layer: none, layer or batch; with crossq it is that of the actor.
         init: Initial weights: default (PyTorch's) or orthogonal.
         final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them to `init`.
         actor_lr: Learning rate of the actor.
@@ -50,14 +54,16 @@ class TD3Config:
         normalize_clip: Largest magnitude of a normalised observation; needs normalize_observations.
     """
 
+    critic: str = option("targets", CRITICS, fixed=True)
     hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
+    critic_hidden: tuple[int, ...] = option((), WIDTH, fixed=True)
     norm: str = option("none", NORMS, fixed=True)
     init: str = option("default", INITS, fixed=True, needs=(_DRAWN,))
     final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
     actor_lr: float = option(3e-4, POSITIVE)
     critic_lr: float = option(3e-4, POSITIVE)
     gamma: float = option(0.99, SHARE)
-    tau: float = option(0.005, PART)
+    tau: float = option(0.005, PART, needs=(_TARGETS,))
     policy_noise: float = option(0.2, NOT_NEGATIVE)
     noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
     policy_delay: int = option(2, STEPS)
@@ -81,6 +87,8 @@ class TD3Config:
         check(self)
         if not 1 <= len(self.hidden) <= LAYERS:
             raise ConfigError(f"hidden must name 1 to {LAYERS} layers, got {len(self.hidden)}")
+        if len(self.critic_hidden) > LAYERS:
+            raise ConfigError(f"critic_hidden must name at most {LAYERS} layers, got {len(self.critic_hidden)}")
         if self.actor_min_q and not self.twin_critics:
             raise ConfigError("actor_min_q needs two critics: set twin_critics to true, or leave it out")
         ends = (self.v_min, self.v_max)
@@ -90,6 +98,11 @@ class TD3Config:
             raise ConfigError(f"atoms must be 0, or 2 and more with v_min below v_max, got {self.atoms}, {ends}")
         if self.r_min is not None or self.r_max is not None:
             self._check_bounds()
+
+    @property
+    def critic_layers(self) -> tuple[int, ...]:
+        """Units of each hidden layer of the critics."""
+        return self.critic_hidden or self.hidden
 
     def _check_bounds(self) -> None:
         if self.atoms:

@@ -1,5 +1,6 @@
 """One truth for an agent: its checkpoint says what it is of, and nobody else need know."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -57,7 +58,11 @@ def test_an_older_one_is_known_by_its_networks_and_its_configuration(tmp_path, o
 def test_the_shipped_ones_say_what_they_are(folder):
     agent, about = TD3.from_checkpoint(folder), checkpoint.load(folder, names=()).about
     assert about["trained_on"].keys() == {"robot", "task"} and 0.9 < about["score"]["success_rate"] <= 1
-    assert json.loads(json.dumps(agent.about())) == about["agent"]
+    said, told = about["agent"], json.loads(json.dumps(agent.about()))
+    assert told | {"options": told["options"] | said["options"]} == told and told.keys() == said.keys()
+    since = told["options"].keys() - said["options"].keys()  # options that were not there yet have their defaults
+    defaults = json.loads(json.dumps(dataclasses.asdict(TD3Config())))
+    assert all(told["options"][name] == defaults[name] for name in since)
 
 
 @pytest.mark.parametrize(

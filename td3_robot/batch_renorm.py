@@ -1,0 +1,72 @@
+"""Batch renormalisation, and the critics of CrossQ, which have it in place of target networks.
+
+Bhatt et al., "CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
+Simplicity", ICLR 2024, https://arxiv.org/abs/1902.05605.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+WARM_UP = 100_000  # batches of plain batch normalisation first, in CrossQ's code as here
+MOMENTUM = 0.01  # share of a batch in the running statistics: CrossQ's 0.99 is what stays
+EPSILON = 1e-3
+R_MAX, D_MAX = 3.0, 5.0
+
+
+class BatchRenorm(nn.Module):
+    """Ioffe, "Batch Renormalization", NeurIPS 2017, https://arxiv.org/abs/1702.03275, Algorithm 1.
+
+    While it trains, with m and s the mean and deviation of a batch and M and S the running ones before it,
+
+        y = weight * ((x - m) / s * r + d) + bias,    r = s / S within [1/3, 3],    d = (m - M) / S within [-5, 5],
+
+    gradients passing through m and s but not through r and d. Within those bounds that is (x - M) / S, what
+    evaluation gives, so that both see the same network. The first batches have r = 1 and d = 0, until M and S mean
+    something: batch normalisation. A deviation is the root of the variance, divided by the rows, plus epsilon.
+
+    Args:
+        width: of the rows.
+        warm_up: batches before r and d come in.
+
+    Attributes:
+        running_mean, running_var: (width,) of which each batch is `MOMENTUM`.
+        batches: () so far.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    batches: Tensor
+
+    def __init__(self, width: int, warm_up: int = WARM_UP):
+        super().__init__()
+        self.warm_up = warm_up
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.ones(width))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, width) -> (B, width); while it trains the batch counts into the running statistics."""
+        deviation = (self.running_var + EPSILON).sqrt()
+        if not self.training:
+            return torch.addcmul(self.bias, x - self.running_mean, self.weight / deviation)
+        var, mean = torch.var_mean(x, 0, correction=0)
+        s = (var + EPSILON).sqrt()
+        with torch.no_grad():
+            warm = self.batches < self.warm_up
+            r = (s / deviation).clamp(1.0 / R_MAX, R_MAX).masked_fill(warm, 1.0)
+            d = ((mean - self.running_mean) / deviation).clamp(-D_MAX, D_MAX).masked_fill(warm, 0.0)
+            self.running_mean.lerp_(mean, MOMENTUM)
+            self.running_var.lerp_(var, MOMENTUM)
+            self.batches += 1
+        return ((x - mean) / s * r + d) * self.weight + self.bias
+
+
+def renormed_mlp(in_dim: int, out_dim: int, hidden: Sequence[int]) -> nn.Sequential:
+    """A critic of CrossQ: its input and what every hidden layer gives after its ReLU are renormalised."""
+    layers: list[nn.Module] = [BatchRenorm(in_dim)]
+    for width_in, width in zip((in_dim, *hidden), hidden):
+        layers += [nn.Linear(width_in, width), nn.ReLU(), BatchRenorm(width)]
+    return nn.Sequential(*layers, nn.Linear(hidden[-1], out_dim))
