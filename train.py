@@ -64,8 +64,8 @@ def train(argv: list[str], store: Any = None) -> int:
     from td3_robot.collector import Collector
     from td3_robot.display import Display
     from td3_robot.memory import keep_freed_memory, require_memory
+    from td3_robot.mixed import make_source
     from td3_robot.mlflow_log import MLflowLog, open_store
-    from td3_robot.offline import Dataset
     from td3_robot.parallel.launch import team_of
     from td3_robot.provenance import told, write_provenance
     from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve
@@ -96,7 +96,7 @@ def train(argv: list[str], store: Any = None) -> int:
         if flags.swift:  # before the run folder is made: where there is no browser, nothing else happens
             callbacks.append(_live_view(flags, options, config.seed, agent.policy, cleanup, in_browser))
         folder = cleanup.enter_context(team.folder(arguments))
-        source = Collector(agent, env, part, guide) if config.dataset is None else Dataset(agent, env.device, part)
+        source = make_source(agent, env, part, guide)
         if isinstance(source, Collector) and config.start_from is not None and arguments.resume is None:
             source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
         trainer = team.trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)

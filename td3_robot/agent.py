@@ -146,7 +146,7 @@ class TD3(Kept):
         outputs = [each.output.detach() for each in passes]
         for each, output in zip(passes, outputs):
             each.backward(self.value.slope(output, y, batch.weight))
-        clip_gradients(self._critics, self.config.critic_grad_clip)
+        self._limit_gradients(self._critics, self.config.critic_grad_clip)
         self._critics_step(self._critic_optimizers)
         metrics = {f"Q{i}_loss": self.value.loss(output, y, batch.weight) for i, output in enumerate(outputs, 1)}
         metrics["Q1"] = self.value.mean(outputs[0]).mean()
@@ -155,7 +155,7 @@ class TD3(Kept):
             metrics["td_error"] = reduce(torch.add, errors) / len(errors)
         return metrics
 
-    def _passes(self, batch: Batch) -> tuple[list[ByHand | ByAutograd | JointPass], list[Tensor]]:
+    def _passes(self, batch: Batch) -> tuple[Sequence[ByHand | ByAutograd | JointPass], list[Tensor]]:
         """Each critic's pass of (s, a), to learn from, and what (s', a') is worth: Q1'(s', a'), Q2'(s', a')."""
         x = torch.cat((batch.state, batch.action), 1)
         with torch.no_grad():

@@ -28,6 +28,7 @@ _COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset i
 _NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
 _GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
 _PRIORITIES = Need("replay.prioritized true", lambda c: c.replay.prioritized)
+_MIXED = Need("replay.dataset", lambda c: c.replay.dataset is not None)
 _HINDSIGHT = Need("replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none")
 _OU = Need("exploration.kind ou", lambda c: c.exploration.kind == "ou")
 _PINK = Need("exploration.kind pink", lambda c: c.exploration.kind == "pink")
@@ -46,6 +47,8 @@ class ReplayConfig:
         prioritized: Draw transitions in proportion to their TD error, with importance weights.
         priority_alpha: How much the TD error counts, from 0 (not at all) to 1; needs prioritized.
         priority_beta: Initial exponent of the importance weights, rising to 1 over the run; needs prioritized.
+        dataset: File of transitions that a share of each batch is drawn from, beside what is collected.
+        dataset_share: Share of each batch that comes from it, rounded to whole transitions; needs dataset.
         hindsight: Goals to relabel with: none, future, final or episode (environments with goals only).
         hindsight_ratio: Share of each batch that is relabelled; needs hindsight.
         hindsight_still: How often transitions of episodes whose achieved goal stayed where it began are drawn, beside
@@ -58,6 +61,8 @@ class ReplayConfig:
     prioritized: bool = False
     priority_alpha: float = option(0.6, SHARE, fixed=True, needs=(_PRIORITIES,))
     priority_beta: float = option(0.4, SHARE, needs=(_PRIORITIES,))
+    dataset: Path | None = option(None, fixed=True, needs=(_COLLECTING,))
+    dataset_share: float = option(0.5, PART, fixed=True, needs=(_MIXED,))
     hindsight: str = option("none", HINDSIGHT, needs=(_COLLECTING,))
     hindsight_ratio: float = option(0.8, SHARE, needs=(_HINDSIGHT,))
     hindsight_still: float = option(1.0, PART, fixed=True, needs=(_HINDSIGHT,))
@@ -66,12 +71,22 @@ class ReplayConfig:
         check(self)
         if self.batch_size > self.capacity:
             raise ConfigError(f"batch_size must be at most capacity, got {self.batch_size} > {self.capacity}")
+        if self.dataset is not None and self.prioritized:
+            raise ConfigError("dataset and prioritized exclude each other: of each part a fixed share is drawn")
+        if self.dataset is not None and not 0 < self.dataset_rows < self.batch_size:
+            rows = f"{self.dataset_rows} of {self.batch_size}"
+            raise ConfigError(f"dataset_share must leave both parts a transition of each batch, got {rows}")
         if self.hindsight != "none" and (self.prioritized or self.n_step > 1):
             other = "prioritized" if self.prioritized else "n_step"
             raise ConfigError(
                 f"hindsight and {other} exclude each other: errors and returns of a former goal say nothing about the "
                 "new one"
             )
+
+    @property
+    def dataset_rows(self) -> int:
+        """Transitions of each batch that come from the dataset."""
+        return round(self.dataset_share * self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -224,6 +239,8 @@ class Config:
             raise ConfigError("reward.normalize and dataset exclude each other; set reward.scale instead")
         if self.reward.normalize and (self.td3.r_min, self.td3.r_max) != (None, None):
             raise ConfigError("reward.normalize and td3.r_min or r_max exclude each other: its factor changes")
+        if self.reward.normalize and self.replay.dataset is not None:
+            raise ConfigError("reward.normalize and replay.dataset exclude each other; set reward.scale instead")
         if self.td3.norm == "batch" and self.replay.batch_size < 2:
             raise ConfigError(f"td3.norm batch needs replay.batch_size above 1, got {self.replay.batch_size}")
         if self.exploration.uncertainty and not self.td3.twin_critics:

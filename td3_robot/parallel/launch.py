@@ -41,6 +41,8 @@ def part_of(config: Config, rank: int, count: int) -> Config:
         raise ConfigError(f"evaluation.episodes must be 0, or one at least for each of {count} processes")
     if config.td3.norm == "batch":
         raise ConfigError("td3.norm batch is for one process: each would have statistics of its own part of the batch")
+    if config.td3.critic == "crossq":
+        raise ConfigError("td3.critic crossq is for one process: each would have statistics of its own part of a batch")
     episodes = evaluation.episodes // count + (rank < evaluation.episodes % count)
     return dataclasses.replace(
         config,

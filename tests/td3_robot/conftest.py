@@ -10,9 +10,8 @@ import torch
 
 from td3_robot import TD3
 from td3_robot.callbacks import Callback
-from td3_robot.collector import Collector
 from td3_robot.config import Config, EvaluationConfig, ExplorationConfig, ReplayConfig, ScheduleConfig, TD3Config
-from td3_robot.offline import Dataset
+from td3_robot.mixed import make_source
 from td3_robot.trainer import Trainer
 
 CONFIG = Config(
@@ -71,7 +70,7 @@ def train(point_env):
             evaluation_env = point_env(config.evaluation.episodes, config.seed)
         seed = config.seed if agent_seed is None else agent_seed
         agent = TD3(env.o_dim, env.a_dim, seed=seed, **dataclasses.asdict(config.td3))
-        source = Collector(agent, env, config) if config.dataset is None else Dataset(agent, env.device, config)
+        source = make_source(agent, env, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
         started, about = time.perf_counter(), {"robot": "point"}
         trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about)

@@ -1,6 +1,7 @@
 """Batch renormalisation by its formula, and critics that learn in one pass of both batches, without targets."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,13 @@ from td3_robot.errors import ConfigError
 from td3_robot.gradients import ByAutograd, forward, held_still
 from tests.td3_robot.test_agent_options import batch_of
 
-OPTIONS = {"critic": "crossq", "hidden": (8,), "critic_hidden": (16, 12), "gamma": 0.9, "policy_noise": 0.0}
+OPTIONS: dict[str, Any] = {
+    "critic": "crossq",
+    "hidden": (8,),
+    "critic_hidden": (16, 12),
+    "gamma": 0.9,
+    "policy_noise": 0.0,
+}
 
 
 def layer(mean: float, var: float, warm_up: int = 0) -> BatchRenorm:
@@ -86,6 +93,7 @@ def test_gradients_pass_through_the_batch_but_not_through_the_correction():
     (slope * layer(0.2, 2.25)(variable)).sum().backward()
     h = 1e-5 * torch.eye(6).double()
     numeric = torch.stack([(loss(x + e[:, None]) - loss(x - e[:, None])) / 2e-5 for e in h])
+    assert variable.grad is not None
     torch.testing.assert_close(variable.grad[:, 0], numeric, atol=1e-6, rtol=1e-6)
 
 
@@ -126,7 +134,8 @@ def test_there_are_no_targets(tmp_path):
         mine, theirs = (getattr(each, name).state_dict() for each in (agent, again))
         assert all(torch.equal(mine[key], theirs[key]) for key in mine)
     batch = batch_of(seed=9)
-    agent.update(batch), again.update(batch)
+    for each in (agent, again):
+        each.update(batch)
     assert torch.equal(agent.Q1(torch.ones(1, 5)), again.Q1(torch.ones(1, 5)))
     assert again.Q1_target is again.Q1
 
@@ -136,7 +145,7 @@ def test_each_update_counts_once_into_the_statistics_and_nothing_else_does():
     for seed in range(4):
         agent.update(batch_of(seed=seed))
         agent.disagreement(torch.ones(5, 3), torch.ones(5, 2))
-    assert agent.Q1[0].batches == agent.Q2[3].batches == 4 and not agent.Q1.training
+    assert agent.Q1.get_submodule("0").batches == agent.Q2.get_submodule("3").batches == 4 and not agent.Q1.training
 
 
 def test_its_gradients_are_autograds():
@@ -152,7 +161,8 @@ def test_its_gradients_are_autograds():
 
 def test_it_learns_a_value_and_takes_priorities_atoms_and_discounts():
     """The reward is 1 and every discount 0.5, so the value is 2 everywhere."""
-    for more in ({}, {"atoms": 11, "v_min": -5.0, "v_max": 5.0}, {"twin_critics": False}):
+    kinds: list[dict[str, Any]] = [{}, {"atoms": 11, "v_min": -5.0, "v_max": 5.0}, {"twin_critics": False}]
+    for more in kinds:
         agent = TD3(3, 2, **(OPTIONS | more), critic_lr=0.01)
         for seed in range(150):
             batch = batch_of(seed=seed, weight=True)

@@ -42,6 +42,7 @@ IDLE = {
     "replay.priority_beta": "--replay.prioritized",
     "replay.hindsight_ratio": "--replay.hindsight final",
     "replay.hindsight_still": "--replay.hindsight final",
+    "replay.dataset_share": "--replay.dataset d.npz",
     "td3.normalize_epsilon": "--td3.normalize_observations",
     "td3.normalize_clip": "--td3.normalize_observations",
     "exploration.ou_theta": "--exploration.kind ou",
@@ -57,9 +58,12 @@ IDLE = {
 
 @pytest.mark.parametrize("option", IDLE)
 def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
-    value = {"td3.bc_filter": "true", "replay.hindsight_still": "0.5", "exploration.guide_until": "0.5"}.get(
-        option, "1"
-    )
+    value = {
+        "td3.bc_filter": "true",
+        "replay.hindsight_still": "0.5",
+        "replay.dataset_share": "0.25",
+        "exploration.guide_until": "0.5",
+    }.get(option, "1")
     switch = IDLE[option][2:].split()[0]
     assert re.match(rf"{option} has no effect without {switch}\b", refusal(f"--{option} {value}"))
     Path("mine.yaml").write_text(f"{option.split('.')[0]}:\n  {option.split('.')[1]}: {value}\n")
@@ -69,10 +73,17 @@ def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
     parse_train([])
 
 
-@pytest.mark.parametrize("option", [name for name, needs in NEEDS.items() if any("dataset" in n.text for n in needs)])
+@pytest.mark.parametrize(
+    "option", [name for name, needs in NEEDS.items() if any("which a dataset replaces" in n.text for n in needs)]
+)
 def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
     values = {"exploration.kind": "ou", "exploration.per_env": "true", "schedule.noise": "linear"}
-    values |= {"exploration.guide": "rrmc", "exploration.uncertainty": "true", "updates_per_step": "2"}
+    values |= {
+        "replay.dataset": "e.npz",
+        "exploration.guide": "rrmc",
+        "exploration.uncertainty": "true",
+        "updates_per_step": "2",
+    }
     value = {"replay.hindsight": "final", "replay.capacity": "1000"}.get(option, values.get(option, "1"))
     message = refusal(f"--dataset d.npz --{option} {value}")
     assert message == f"{option} has no effect without collecting, which a dataset replaces"
