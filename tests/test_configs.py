@@ -26,6 +26,15 @@ def test_td3_bc_is_td3_bc_on_whatever_preset(what):
     assert config.schedule.lr == "constant"
 
 
+def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
+    parse = lambda line: parse_train(line.split(), EnvOptions, TrainFlags).config  # noqa: E731
+    push, reach = parse("--env FetchPush-v4"), parse("--env FetchReach-v4")
+    assert (push.td3.r_min, push.td3.r_max, push.exploration.random_share) == (-1.0, 0.0, 0.3)
+    assert (reach.td3.r_min, reach.td3.gamma) == (None, 0.95)
+    crossq = parse(f"--env Hopper-v5 --config {ROOT / 'configs/gymnasium/crossq.yaml'}")
+    assert (crossq.td3.critic, crossq.td3.critic_layers, crossq.td3.hidden) == ("crossq", (512, 512), (256, 256))
+
+
 @pytest.mark.parametrize("run, task", [("run1", "reach"), *((task, task) for task in TASKS if task != "reach")])
 def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = config_of(ROOT / "checkpoints" / run, EnvOptions)
