@@ -48,6 +48,8 @@ class Arguments:
             by default what the arm says, and 0 where nobody has measured it.
         tcp_speed: Largest speed of the TCP in m/s.
         ground: Height of the ground in the base frame in m; by default nothing is known of one.
+        obstacles: File (.json) with the spheres, boxes and walls around, which the filter keeps clear of and a policy
+            of reach_avoid is told; docs/deploy.md.
         dry_run: Connect, read and compute, but send nothing; prints what would be sent.
         log: File (.csv) for every step.
         delay: Seconds by which the simulated network delays every packet.
@@ -66,6 +68,7 @@ class Arguments:
     latency: float | None = option(None, Range(0.0, LONGEST))
     tcp_speed: float | None = None
     ground: float | None = None
+    obstacles: Path | None = None
     dry_run: bool = False
     log: Path | None = None
     delay: float = option(0.0, NOT_NEGATIVE)
@@ -95,13 +98,16 @@ def main(argv: list[str]) -> int:
 
 def _run(asked: Arguments) -> str:
     policy = Policy.load(need(asked.policy))
+    known = asked.ground is not None or asked.obstacles is not None
+    around = Obstacles.load(asked.obstacles, asked.ground) if asked.obstacles else Obstacles(ground=asked.ground)
     scene: dict[str, Any] = {"goal": np.array(asked.goal)}
+    scene |= {"obstacles": around} if "spheres" in policy.observation.scene else {}
     policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()
         arm = _connect(asked, policy, cleanup)
-        obstacles = None if asked.ground is None else Obstacles(ground=asked.ground)
-        limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed, "obstacles": obstacles}
+        limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed}
+        limits["obstacles"] = around if known else None
         follows = FOLLOWS if not asked.dry_run else np.pi * 100.0  # an arm that is sent nothing stays where it is
         watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, **limits), following=follows)
         region = policy.about["task"]["constants"]["start_spread"] + NEAR

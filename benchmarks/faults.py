@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: `python benchmarks/faults.py --policy policy.onnx --runs 1000`.
+"""What goes wrong on purpose: `python benchmarks/faults.py --policy policy.onnx --runs 1000 --jobs 4`.
 
 Every run is three processes: the simulated arm, the loop with filter and watchdog, and the policy. One of eleven things
 happens to them or to the packets between them. Held to account are the velocities that were sent (every limit, by their
@@ -16,6 +16,8 @@ import signal
 import socket
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
@@ -186,14 +188,24 @@ def _judged(fault: str, policy: Policy, steps: np.ndarray, sent: np.ndarray, hit
     return Run(fault, "; ".join(wrong), rest, line)
 
 
-def torture(path: str, runs: int, seed: int = 0) -> list[Run]:
-    """Runs with each fault in turn."""
+def torture(path: str, runs: int, seed: int = 0, jobs: int = 1) -> Iterator[Run]:
+    """Runs with each fault in turn, some at a time: they sleep for the most part, since what is killed has to be real
+    and so is the time.
+    """
     import envs
 
     policy = Policy.load(path)
-    robot = envs.make_robot(policy.robot.name)
-    faults = [*NETWORK, *VICTIMS]
-    return [one(path, policy, robot, faults[number % len(faults)], seed + number) for number in range(runs)]
+    given = path, policy, envs.make_robot(policy.robot.name)
+    faults, numbers = [*NETWORK, *VICTIMS], range(runs)
+    with ProcessPoolExecutor(jobs, FORK, _GIVEN.extend, (given,)) as pool:
+        yield from pool.map(_one, [faults[number % len(faults)] for number in numbers], [seed + n for n in numbers])
+
+
+_GIVEN: list = []  # to a process of the pool, which cannot be sent it
+
+
+def _one(fault: str, seed: int) -> Run:
+    return one(*_GIVEN, fault, seed)
 
 
 def main() -> int:
@@ -202,9 +214,14 @@ def main() -> int:
     parser.add_argument("--policy", required=True)
     parser.add_argument("--runs", type=int, default=110)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    done = torture(asked.policy, asked.runs, asked.seed)
+    done = []
+    for run in torture(asked.policy, asked.runs, asked.seed, asked.jobs):
+        done.append(run)
+        if asked.json:
+            asked.json.write_text(json.dumps([vars(run) for run in done]))
     for fault in dict.fromkeys(run.fault for run in done):
         of = [run for run in done if run.fault == fault]
         bad = [run.wrong for run in of if run.wrong]
@@ -212,8 +229,6 @@ def main() -> int:
         print(f"{fault:16} {len(of):4} runs, {len(bad)} wrong, rest within {max(run.rest for run in of):.3f} s: {said}")
         for wrong in dict.fromkeys(bad):
             print(f"{'':16} {wrong}")
-    if asked.json:
-        asked.json.write_text(json.dumps([vars(run) for run in done]))
     return int(any(run.wrong for run in done))
 
 

@@ -83,6 +83,7 @@ def describe_task(name: str, env) -> dict:
     return {
         "task": {"name": name, "constants": constants},
         "hand": hand and {"axes": hand.axes.tolist()} | {part: getattr(hand, part) for part in HAND},
+        "links": list(env.world.capsules.capsule_links) if env.task.needs_collision else None,
         "rate": 1.0 / env.task.dt,
         "observation": {
             "columns": [[column.name, column.width] for column in env.layout.columns],

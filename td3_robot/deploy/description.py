@@ -53,7 +53,7 @@ class Robot:
             DeployError: it is not one of a robot.
         """
         try:
-            chain = Chain(np.array(values["chain"]["constants"]), np.array(values["chain"]["prismatic"], bool))
+            chain = Chain(_single(values["chain"]["constants"]), np.array(values["chain"]["prismatic"], bool))
             return cls(
                 name=values["name"],
                 joints=tuple(values["joints"]),
@@ -91,4 +91,9 @@ def _capsules(values: dict | None) -> Capsules | None:
     if values is None:
         return None
     whole = {key: np.array(values[key], int) for key in ("bodies", "first", "second", "over_ground")}
-    return Capsules(ends=np.array(values["ends"]), radius=np.array(values["radius"]), **whole)
+    return Capsules(ends=_single(values["ends"]), radius=_single(values["radius"]), **whole)
+
+
+def _single(values: list) -> np.ndarray:
+    """The simulator's numbers, which have 32 bits: nine digits tell which, and are not the number itself."""
+    return np.array(values, np.float32).astype(float)

@@ -1,10 +1,13 @@
 """How near an arm is to itself, to the ground and to obstacles, for a few configurations at once.
 
 The arm is the capsules of its description: all points within a radius of a segment. The formulas are those of the
-simulator's guard (envs/collision/geometry.py); a test holds both to the same numbers.
+simulator's guard (envs/collision/geometry.py); a test holds both to the same numbers. Vectors are component-first,
+(3, m, ...), and all segments are placed by one matrix product: with so few numbers the calls are what takes time.
 """
 
+import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +18,23 @@ from td3_robot.deploy.rotations import to_matrix
 MOST = 10.0  # [m] what is not there counts as this far
 _TINY = 1e-12
 _FLAT = 1e-7  # [m2] a slope that is rounding
+_SKIN = 1e-6  # [m] within this of a face, a point counts as inside
+
+
+class Placed(NamedTuple):
+    """Capsules of an arm in m configurations, in the base frame [m].
+
+    Attributes:
+        p, d: (3, m, K) start and extent of every segment.
+        r: (3, m, P) from the start of the second segment of each checked pair to the first's; first, second: their
+            extents.
+    """
+
+    p: np.ndarray
+    d: np.ndarray
+    r: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -35,46 +55,62 @@ class Capsules:
     second: np.ndarray
     over_ground: np.ndarray
 
-    def segments(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Start and extent of every segment in the base frame, each (m, K, 3) [m], from `Chain.frames`."""
-        T = frames[:, self.bodies]  # (m, K, 4, 4)
-        points = T[..., :3, :3] @ self.ends.swapaxes(1, 2) + T[..., :3, 3:]
-        return points[..., 0], points[..., 1] - points[..., 0]
+    @functools.cached_property
+    def _columns(self) -> np.ndarray:
+        """What the frames of all bodies side by side, (3 m, 4 bodies), are multiplied with to give a `Placed`."""
+        capsules, count = np.arange(len(self.bodies)), self.bodies.max(initial=0) + 1
+        start, extent = np.zeros((2, count, 4, len(capsules)))
+        start[self.bodies, :3, capsules], start[self.bodies, 3, capsules] = self.ends[:, 0], 1.0
+        extent[self.bodies, :3, capsules] = self.ends[:, 1] - self.ends[:, 0]
+        p, d, i, j = start.reshape(4 * count, -1), extent.reshape(4 * count, -1), self.first, self.second
+        return np.concatenate((p, d, p[:, i] - p[:, j], d[:, i], d[:, j]), 1)
 
-    def to_itself(self, p: np.ndarray, d: np.ndarray) -> np.ndarray:
-        """(m, P) signed distances of the checked pairs [m], from `segments`."""
-        i, j = self.first, self.second
-        gap = segment_distance(p[:, i], d[:, i], p[:, j], d[:, j])
-        return gap - (self.radius[i] + self.radius[j])
+    @functools.cached_property
+    def sizes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(P,) of every checked pair: both segments' squared lengths [m2], and the sum of their radii [m]."""
+        squared = np.maximum(((self.ends[:, 1] - self.ends[:, 0]) ** 2).sum(1), _TINY)
+        return squared[self.first], squared[self.second], self.radius[self.first] + self.radius[self.second]
 
-    def to_surroundings(self, p: np.ndarray, d: np.ndarray, obstacles: Obstacles) -> np.ndarray:
+    def placed(self, frames: np.ndarray) -> Placed:
+        """From `Chain.frames` (m, n+1, 4, 4)."""
+        m, K, P = len(frames), len(self.bodies), len(self.first)
+        beside = frames[:, : len(self._columns) // 4, :3].transpose(2, 0, 1, 3).reshape(3 * m, -1)
+        found = (beside @ self._columns).reshape(3, m, -1)
+        q = 2 * K + P
+        return Placed(
+            found[..., :K], found[..., K : 2 * K], found[..., 2 * K : q], found[..., q : q + P], found[..., q + P :]
+        )
+
+    def to_itself(self, at: Placed) -> np.ndarray:
+        """(m, P) signed distances of the checked pairs [m]."""
+        dd, ee, radii = self.sizes
+        gap, _ = segment_gap(at.r, at.first, at.second, dd, ee)
+        return length(gap) - radii
+
+    def to_surroundings(self, at: Placed, obstacles: Obstacles) -> np.ndarray:
         """(m, M) signed distances of capsules to obstacles and the ground [m]."""
-        found, radius = [], self.radius[:, None]
-        q, e = p[:, :, None], d[:, :, None]  # against every obstacle
+        p, d, found = at.p[..., None], at.d[..., None], []  # against every obstacle
         if len(obstacles.spheres):
-            centre = obstacles.spheres[:, :3]
-            r = q - centre
-            s = _unit(-_dot(e, r) / np.maximum(_dot(e, e), _TINY))
-            found.append(_length(r + s[..., None] * e) - obstacles.spheres[:, 3] - radius)
+            centre, radius = obstacles.spheres[:, :3].T[:, None, None], obstacles.spheres[:, 3]
+            found.append(length(point_gap(p, d, centre)) - radius)
         if len(obstacles.walls):
-            normal = obstacles.walls[:, :3]
-            found.append(_dot(q, normal) + np.minimum(_dot(e, normal), 0.0) - obstacles.walls[:, 3] - radius)
+            normal = obstacles.walls[:, :3].T[:, None, None]
+            found.append(dot(normal, p) + np.minimum(dot(normal, d), 0.0) - obstacles.walls[:, 3])
         if len(obstacles.boxes):
-            R = to_matrix(obstacles.boxes[:, 6:])
-            start = np.einsum("nji,mknj->mkni", R, q - obstacles.boxes[:, :3])
-            extent = np.einsum("nji,mknj->mkni", R, np.broadcast_to(e, start.shape))
-            found.append(box_distance(start, extent, obstacles.boxes[:, 3:6]) - radius)
+            start, extent, _ = in_boxes(p, d, obstacles.boxes)
+            found.append(box_gap(start, extent, obstacles.boxes[:, 3:6].T[:, None, None])[0])
+        m, radius = len(at.p[0]), self.radius[:, None]
+        distances = [(value - radius).reshape(m, -1) for value in found]
         if obstacles.ground is not None:
-            lower = p[..., 2] + np.minimum(d[..., 2], 0.0) - self.radius - obstacles.ground
-            found.append(lower[:, self.over_ground, None])
-        none = np.zeros((len(p), 0))
-        return np.concatenate([none, *(value.reshape(len(p), -1) for value in found)], 1)
+            lower = at.p[2] + np.minimum(at.d[2], 0.0) - self.radius
+            distances.append(lower[:, self.over_ground] - obstacles.ground)
+        return np.concatenate(distances, 1) if distances else np.zeros((m, 0))
 
     def clearance(self, frames: np.ndarray, obstacles: Obstacles) -> np.ndarray:
         """(m,) how far the arm is from touching anything, at most `MOST` [m], from `Chain.frames`."""
-        p, d = self.segments(frames)
-        distances = (self.to_itself(p, d), self.to_surroundings(p, d, obstacles))
-        return np.concatenate([np.full((len(p), 1), MOST), *distances], 1).min(1)
+        at = self.placed(frames)
+        own, around = (x.min(1, initial=MOST) for x in (self.to_itself(at), self.to_surroundings(at, obstacles)))
+        return np.minimum(own, around)
 
     def reach(self, chain: Chain, stroke: np.ndarray) -> np.ndarray:
         """(n,) by how much a distance can change at most per unit of each joint's motion [m/rad or 1].
@@ -93,50 +129,74 @@ class Capsules:
         return np.where(chain.prismatic, 1.0, most)
 
 
-def segment_distance(p: np.ndarray, d: np.ndarray, u: np.ndarray, e: np.ndarray) -> np.ndarray:
-    """Distance of the segments p + s d and u + t e, all (..., 3) [m].
+def segment_gap(
+    r: np.ndarray, d: np.ndarray, e: np.ndarray, dd: np.ndarray, ee: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The vector (3, ...) from the nearest point of u + t e to that of p + s d [m], and s (...).
 
     Ericson, Real-Time Collision Detection (2005), section 5.1.9, each parameter once more the best for the other.
+
+    Args:
+        r: (3, ...) p - u.
+        dd, ee: the squared lengths of d and e, not 0, in a shape that broadcasts [m2].
     """
-    r = p - u
-    dd, ee = np.maximum(_dot(d, d), _TINY), np.maximum(_dot(e, e), _TINY)
-    de, dr, er = _dot(d, e), _dot(d, r), _dot(e, r)
+    de, dr, er = dot(d, e), dot(d, r), dot(e, r)
     s = _unit((de * er - dr * ee) / np.maximum(dd * ee - de * de, _TINY**2))
     t = _unit((er + de * s) / ee)
     s = _unit((de * t - dr) / dd)
-    return _length(r + s[..., None] * d - t[..., None] * e)
+    return r + s * d - t * e, s
 
 
-def box_distance(p: np.ndarray, d: np.ndarray, half: np.ndarray) -> np.ndarray:
-    """Signed distance of the segment p + s d to the box |x_k| <= half_k, all (..., 3) in the box's own frame.
+def point_gap(p: np.ndarray, d: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """The vector (3, ...) from a point to the nearest of p + s d [m]."""
+    r = p - point
+    return r + _unit(-dot(d, r) / np.maximum(dot(d, d), _TINY)) * d
+
+
+def in_boxes(p: np.ndarray, d: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Segments p, d (3, m, K, 1) in the frames of boxes (N, 10): (3, m, K, N) twice, and the axes (N, 3, 3)."""
+    R = to_matrix(boxes[:, 6:])
+    turned = lambda x: np.einsum("nji,j...n->i...n", R, x)  # noqa: E731
+    return turned(p - boxes[:, :3].T[:, None, None]), turned(np.broadcast_to(d, (*d.shape[:-1], len(boxes)))), R
+
+
+def box_gap(p: np.ndarray, d: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Signed distance (...) of the segment p + s d to the box |x_k| <= half_k, all (3, ...) in the box's own frame; the
+    unit vector (3, ...) along which it grows; and s (...) of the nearest point.
 
     Half the squared distance has a slope along the segment that rises, and is linear between the planes of the faces;
     its zero is found by interpolation. Inside the box the middle of the way is taken, where the depth is at least half
     of the greatest.
     """
     step = d + np.copysign(1e-9, d)
-    s = np.concatenate(((half - p) / step, (-half - p) / step, np.zeros_like(p[..., :1]), np.ones_like(p[..., :1])), -1)
-    s = _unit(s)[..., None]  # (..., 8, 1)
-    x = p[..., None, :] + s * d[..., None, :]
-    side = half[..., None, :]
-    slope, s = _dot(x - np.minimum(np.maximum(x, -side), side), d[..., None, :]), s[..., 0]
+    s = np.concatenate(((half - p) / step, (-half - p) / step, np.zeros_like(p[:1]), np.ones_like(p[:1])))
+    s = _unit(s)  # (8, ...)
+    x = p[:, None] + s * d[:, None]
+    side = half[:, None]
+    slope = dot(x - np.minimum(np.maximum(x, -side), side), d[:, None])
     falls, rises = slope < _FLAT, slope > -_FLAT
-    lower, upper = (s * falls).max(-1), np.where(rises, s, 1.0).min(-1)
-    before = np.minimum(np.where(falls, slope, -np.inf).max(-1), 0.0)
-    after = np.maximum(np.where(rises, slope, np.inf).min(-1), 0.0)
+    lower, upper = (s * falls).max(0), np.where(rises, s, 1.0).min(0)
+    before = np.minimum(np.where(falls, slope, -np.inf).max(0), 0.0)
+    after = np.maximum(np.where(rises, slope, np.inf).min(0), 0.0)
     before, after = np.maximum(before, -1e9), np.minimum(after, 1e9)
     share = np.where(before < after, -before / np.maximum(after - before, 1e-30), 0.5)
     nearest = lower + share * (upper - lower)
-    beyond = np.abs(p + nearest[..., None] * d) - half
-    return _length(np.maximum(beyond, 0.0)) + np.minimum(beyond.max(-1), 0.0)
+    x = p + nearest * d
+    beyond = np.abs(x) - half
+    deepest, outside = beyond.max(0), np.maximum(beyond, 0.0)
+    distance = length(outside)
+    normal = np.where(distance > _SKIN, outside / np.maximum(distance, _SKIN), beyond >= deepest)
+    return distance + np.minimum(deepest, 0.0), np.copysign(normal, x), nearest
 
 
-def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("...i,...i->...", a, b)
+def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Inner product over the first axis."""
+    return np.add.reduce(a * b)
 
 
-def _length(a: np.ndarray) -> np.ndarray:
-    return np.sqrt(_dot(a, a))
+def length(a: np.ndarray) -> np.ndarray:
+    """Over the first axis."""
+    return np.sqrt(dot(a, a))
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

@@ -31,8 +31,13 @@ class Course(NamedTuple):
 
 def course_from(state: State, h: float, limits: Limits) -> tuple[Course, np.ndarray]:
     """The course of joints that stop at once, and whether it holds every limit of each."""
+    course = _stopping(state, h, limits)
+    return course, holds(course.plan, h, limits)
+
+
+def _stopping(state: State, h: float, limits: Limits) -> Course:
     plan = plan_stop(state, h, limits)
-    return Course(plan, np.zeros_like(plan.ramp), state), holds(plan, h, limits)
+    return Course(plan, np.zeros(plan.ramp.shape), state)
 
 
 def continued(course: Course, h: float) -> Course:
@@ -53,14 +58,11 @@ def steered(course: Course, target: np.ndarray, h: float, limits: Limits) -> Cou
     if kept.all():
         return found
     planned = continued(course, h)
-    shares = SHARES.reshape(-1, *[1] * target.ndim)
-    tried, held = _stepped(now, planned.now.a + shares * (wanted - planned.now.a), h, limits)
-    best = held.argmax(0)[None]
-    take = lambda value: np.take_along_axis(np.broadcast_to(value, held.shape), best, 0)[0]  # noqa: E731
-    less = Course(
-        Plan(State(*map(take, tried.now)), *map(take, tried.plan[1:])), found.age, State(*map(take, tried.now))
-    )
-    return chosen(kept, found, chosen(np.logical_or.reduce(held), less, planned))
+    tried = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
+    held = _stepped(now, tried, h, limits)[1]
+    less = np.take_along_axis(tried, held.argmax(0)[None], 0)[0]
+    sure, found = kept | np.logical_or.reduce(held), _stopping(_moved(now, np.where(kept, wanted, less), h), h, limits)
+    return found if sure.all() else chosen(sure, found, planned)
 
 
 def chosen(which: np.ndarray, course: Course, other: Course) -> Course:
@@ -73,14 +75,20 @@ def chosen(which: np.ndarray, course: Course, other: Course) -> Course:
 
 def _stepped(now: State, a: np.ndarray, h: float, limits: Limits) -> tuple[Course, np.ndarray]:
     """A tick with accelerations a, and a stop from there; and whether that holds every limit."""
+    return course_from(_moved(now, a, h), h, limits)
+
+
+def _moved(now: State, a: np.ndarray, h: float) -> State:
     v = now.v + h * a
-    return course_from(State(now.q + h * v, v, a), h, limits)
+    return State(now.q + h * v, v, a)
 
 
 def _within_reach(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
     """The target, lowered to what a joint could brake from before its limits without hurry."""
     ease = limits.jerk / (8.0 * limits.acceleration)  # [1/s] at which it closes in on a limit in the end
-    room = np.maximum(np.stack((now.q - limits.lower, limits.upper - now.q)), 0.0)
+    room = np.empty((2, *now.q.shape))
+    room[0], room[1] = now.q - limits.lower, limits.upper - now.q
+    room = np.maximum(room, 0.0)
     braking = stopping_speed(room, APPROACH * h * limits.acceleration, h)
     low, high = np.minimum(np.minimum(braking, ease * room), limits.velocity)
     low = -low

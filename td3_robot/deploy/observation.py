@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from td3_robot.deploy import avoiding
+from td3_robot.deploy.avoiding import Links, Nearest
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.hand import Hand, way
@@ -30,6 +32,7 @@ class Seen:
         scene: what is around, by name: at least `goal`, in the base frame.
         joints: how many joints can move the TCP.
         hand: the gripper, where the task is about what it grasps.
+        links: of the arm, where the task is about what they are near to.
     """
 
     robot: Robot
@@ -40,6 +43,7 @@ class Seen:
     scene: Mapping[str, np.ndarray]
     joints: int
     hand: Hand | None = None
+    links: Links | None = None
 
     @functools.cached_property
     def frames(self) -> np.ndarray:
@@ -82,6 +86,23 @@ class Seen:
         damped = self.J @ self.J.T + self.constants["damping"] ** 2 * np.eye(6)
         motion = self.J.T @ np.linalg.solve(damped, np.concatenate((self.missing, self.turn)))
         return np.minimum(np.maximum(motion, -np.pi), np.pi)
+
+    @functools.cached_property
+    def near(self) -> Nearest:
+        """What the arm is near to."""
+        assert self.links is not None
+        return avoiding.nearest(self.robot, self.links, self.frames, self.scene)
+
+    @functools.cached_property
+    def nearness(self) -> np.ndarray:
+        """(L + 1,) of each link, and of the arm to itself: 1 in contact, falling to 1/e at `repulsion`."""
+        repulsion = self.constants["repulsion"]
+        return np.exp(-np.maximum(self.near.distance, -repulsion) / repulsion)
+
+    @functools.cached_property
+    def push(self) -> np.ndarray:
+        """(L + 1, n) the joint motion by which it falls fastest, times `repulsion`."""
+        return self.nearness[:, None] * self.near.gradient
 
     @property
     def picking(self) -> Hand:
@@ -129,6 +150,21 @@ def _transposed(seen: Seen, vector: np.ndarray) -> np.ndarray:
     return seen.J[:3, : seen.joints].T @ vector
 
 
+def _closing(seen: Seen) -> np.ndarray:
+    """How fast nearness rises [1/s]."""
+    assert seen.links is not None
+    return -(seen.push[seen.links.moving] @ seen.qd) / seen.constants["repulsion"]
+
+
+def _push(seen: Seen) -> np.ndarray:
+    assert seen.links is not None
+    return seen.push.ravel()[seen.links.pushed]
+
+
+def _shown(kind: str) -> "Column":
+    return lambda seen: avoiding.shown(kind, seen.scene[kind], seen.T[:3, 3], seen.constants["sight"])
+
+
 Column = Callable[[Seen], np.ndarray]
 COLUMNS: dict[str, Column] = {
     "q": lambda seen: seen.q,
@@ -148,6 +184,13 @@ COLUMNS: dict[str, Column] = {
 }
 OWN: dict[str, dict[str, Column]] = {
     "reach_pose": {"joint_error": lambda seen: seen.joint_motion},
+    "reach_avoid": {
+        "nearness": lambda seen: seen.nearness,
+        "closing": _closing,
+        "push": _push,
+        "reactive": lambda seen: avoiding.reactive(seen.J[:3], seen.missing, seen.near, seen.q, seen.robot),
+        **{kind: _shown(kind) for kind in avoiding.KINDS},
+    },
     "pick_place": {
         "approach": lambda seen: seen.hand_axes[:, 2],
         "closing": lambda seen: seen.hand_axes[:, 1],
@@ -164,9 +207,16 @@ OWN: dict[str, dict[str, Column]] = {
 TRANSPOSED = ("joint_error", "joint_way")  # the width of these says how many joints can move the TCP
 
 
+SCENES = {
+    "track": ("goal", "goal_velocity"),
+    "pick_place": ("goal", "object", "held"),
+    "reach_avoid": ("goal", *avoiding.KINDS),
+}
+
+
 def scene_of(task: str) -> tuple[str, ...]:
     """What of a task's scene its policies are told."""
-    return {"track": ("goal", "goal_velocity"), "pick_place": ("goal", "object", "held")}.get(task, ("goal",))
+    return SCENES.get(task, ("goal",))
 
 
 class Observation:
@@ -178,7 +228,7 @@ class Observation:
 
     Attributes:
         columns: (name, width) of each, in order.
-        scene: the width of each thing around that the task shows, by name; `goal` for one.
+        scene: the shape of each thing around that the task shows, by name; `goal` for one.
         size: of all columns together.
         hand: the gripper, where the task is about what it grasps.
 
@@ -194,12 +244,13 @@ class Observation:
             raise DeployError(f"task {task!r} shows {strangers[0]!r}, which cannot be worked out of an arm's state yet")
         self._functions = [known[name] for name in self.columns]
         self.robot, self.constants = robot, about["task"]["constants"]
-        self.scene = {name: self.columns[name] for name in scene_of(task)}
+        self.scene = {name: avoiding.shape_of(name, self.columns[name]) for name in scene_of(task)}
         self.size = sum(self.columns.values())
         self._joints = next((self.columns[name] for name in TRANSPOSED if name in self.columns), robot.limits.n)
         self.hand = Hand.of(about["hand"]) if about.get("hand") else None
+        self.links = Links.of(about["links"], robot, self._joints) if about.get("links") else None
 
     def __call__(self, q: np.ndarray, qd: np.ndarray, gripper: float, scene: Mapping[str, np.ndarray]) -> np.ndarray:
         """(o_dim,) what the policy sees."""
-        seen = Seen(self.robot, self.constants, q, qd, gripper, scene, self._joints, self.hand)
+        seen = Seen(self.robot, self.constants, q, qd, gripper, scene, self._joints, self.hand, self.links)
         return np.concatenate([function(seen) for function in self._functions])

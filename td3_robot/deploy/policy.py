@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from td3_robot.deploy.avoiding import KINDS
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.foresight import Foresight
@@ -95,7 +96,8 @@ class Policy:
             gripper: its driver coordinate [rad or m]; None without a gripper.
             goal: what is wanted, in the base frame: (3,) a position [m], or (7,) that and a unit quaternion, wxyz.
             at: the time, of a clock that does not jump [s]; left out, a period after the call before.
-            scene: what else the task shows, by name; `observation.scene` lists it.
+            scene: what else the task shows, by name; `observation.scene` lists it. Spheres, boxes and walls are told
+                together, as `obstacles`.
 
         Returns:
             (n,) [rad/s or m/s], within the robot's limits.
@@ -142,7 +144,7 @@ class Policy:
         goes by that, see `bound_for` in envs/simulation/kinematic.py.
         """
         lead, limits, ahead = 0.5 / self.rate, self.robot.limits, dict(scene)
-        bound = np.clip(q + lead * qd, limits.lower, limits.upper)
+        bound = np.minimum(np.maximum(q + lead * qd, limits.lower), limits.upper)
         if "goal_velocity" in scene:
             ahead["goal"] = scene["goal"] + lead * scene["goal_velocity"]
         if "held" in scene and scene["held"][0] > 0.5:
@@ -156,13 +158,18 @@ class Policy:
 
     def _checked(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
         """What a call was given, as numbers of the right shapes."""
-        shapes = {"q": self.robot.limits.n, "qd": self.robot.limits.n, **self.observation.scene}
-        if set(scene) != set(self.observation.scene):
-            raise DeployError(f"the scene must be {', '.join(self.observation.scene)}, got {', '.join(scene)}")
+        known = self.observation.scene
+        if "obstacles" in scene:
+            around = scene.pop("obstacles")
+            scene |= around.in_slots({name: known[name] for name in KINDS if name in known})
+        if set(scene) != set(known):
+            raise DeployError(f"the scene must be {', '.join(known)}, got {', '.join(scene)}")
+        shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **known}
         given = {name: np.atleast_1d(np.asarray(value, float)) for name, value in {"q": q, "qd": qd, **scene}.items()}
         for name, value in given.items():
-            if value.shape != (shapes[name],) or not np.isfinite(value).all():
-                raise DeployError(f"{name} must be {shapes[name]} finite numbers, got {value.tolist()}")
+            if value.shape != shapes[name] or not np.isfinite(value).all():
+                size = " x ".join(map(str, shapes[name]))
+                raise DeployError(f"{name} must be {size} finite numbers, got {value.tolist()}")
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")

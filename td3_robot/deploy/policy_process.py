@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.avoiding import KINDS
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.obstacles import Obstacles
 from td3_robot.deploy.policy import Policy
 
 START = 60.0  # [s] that loading may take
@@ -40,7 +42,9 @@ def _answer(connection, path: str) -> None:
 
 
 def _anything(policy: Policy) -> dict[str, Any]:
-    return {name: np.eye(1, width, min(3, width - 1))[0] for name, width in policy.observation.scene.items()}
+    scene = policy.observation.scene
+    around = {"obstacles": Obstacles()} if set(KINDS) & set(scene) else {}
+    return around | {name: np.eye(1, *size, min(3, *size))[0] for name, size in scene.items() if name not in KINDS}
 
 
 class PolicyProcess:

@@ -12,7 +12,7 @@ from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.joints import Course, continued, course_from, steered
 from td3_robot.deploy.obstacles import Obstacles
-from td3_robot.deploy.stopping import State, along
+from td3_robot.deploy.stopping import State, along, positions
 
 SAMPLES = np.linspace(0.0, 1.0, 6)[:, None]  # of a stop, where distances are measured; between them they are bounded
 SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
@@ -166,11 +166,11 @@ class SafetyFilter:
         if self._reach is None and self.tcp_speed is None:
             return "", np.inf, False
         left = (course.plan.ticks - course.age).max()
-        ticks = np.ceil(SAMPLES * max(left, 0.0))
-        q, v, _ = along(course.plan, course.age + ticks, self.h)
+        ticks = course.age + np.ceil(SAMPLES * max(left, 0.0))
+        q = positions(course.plan, ticks, self.h)
         frames = self.robot.chain.frames(q)
         if self.tcp_speed is not None:
-            J = self.robot.chain.jacobian(frames)[:, :3]
+            J, v = self.robot.chain.jacobian(frames)[:, :3], along(course.plan, ticks, self.h).v
             fast = (J @ v[..., None])[..., 0]
             if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
                 return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False
@@ -178,8 +178,9 @@ class SafetyFilter:
         if self._reach is None or self.robot.capsules is None:
             return "", np.inf, False
         distance = self.robot.capsules.clearance(frames, self.obstacles)
-        travelled = np.abs(np.diff(q, axis=0)) @ self._reach  # by which distances change at most between samples
-        least = min(distance.min(), ((distance[:-1] + distance[1:] - travelled) / 2.0).min())
+        travelled = np.abs(q[1:] - q[:-1]) @ self._reach  # by which distances change at most between samples
+        nearest = distance.min()
+        least = min(nearest, (distance[:-1] + distance[1:] - travelled).min() / 2.0)
         if least < self.clearance:
             return f"it would come within {self.clearance:g} m of itself, the ground or an obstacle", least, True
-        return "", least, bool(distance.min() < distance[0] - 1e-6)
+        return "", least, bool(nearest < distance[0] - 1e-6)

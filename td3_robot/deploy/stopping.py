@@ -64,37 +64,52 @@ def plan_stop(start: State, h: float, limits: Limits) -> Plan:
 
 def along(plan: Plan, tick: np.ndarray | float, h: float) -> State:
     """Where a plan is after some ticks (whole numbers, at least 0); it rests once it has ended."""
-    first = np.minimum(tick, plan.ramp)
-    second = np.minimum(np.maximum(tick - plan.ramp, 0.0), plan.hold)
-    third = np.minimum(np.maximum(tick - plan.ramp - plan.hold, 0.0), plan.release)
-    state = _advance(plan.start, (plan.peak - plan.start.a) / plan.ramp, first, h)
-    state = _advance(state, 0.0, second, h)
-    state = _advance(state, -plan.peak / np.maximum(plan.release, 1.0), third, h)
-    ended = tick >= plan.ticks
-    return State(state.q, np.where(ended, 0.0, state.v), np.where(ended, 0.0, state.a))
+    i, slopes, since = _kinks(plan, tick)
+    v, a = plan.start.v + h * (i * plan.start.a + _sums(slopes, since)), plan.start.a + np.add.reduce(slopes * since)
+    moving = tick < plan.ticks
+    return State(_positions(plan, i, slopes, since, h), np.where(moving, v, 0.0), np.where(moving, a, 0.0))
 
 
-def _advance(state: State, slope: np.ndarray | float, ticks: np.ndarray, h: float) -> State:
-    """Some ticks on, the acceleration changing by `slope` in each."""
-    once = ticks * (ticks + 1.0) / 2.0  # sums over 1 .. i of j, and of those sums
-    twice = once * (ticks + 2.0) / 3.0
-    q = state.q + h * (ticks * state.v + h * (once * state.a + twice * slope))
-    return State(q, state.v + h * (ticks * state.a + once * slope), state.a + ticks * slope)
+def positions(plan: Plan, tick: np.ndarray | float, h: float) -> np.ndarray:
+    """Those of `along` alone."""
+    return _positions(plan, *_kinks(plan, tick), h)
+
+
+def _kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How many ticks of the plan are over; and (3, ..., n) by how much the slope of the acceleration changes at the
+    start of each phase [rad/s2 a tick], and how many ticks ago that was.
+    """
+    i = np.minimum(tick, plan.ticks)
+    slopes, since = np.empty((3, *plan.ramp.shape)), np.empty((3, *i.shape))
+    slopes[0] = (plan.peak - plan.start.a) / plan.ramp
+    slopes[1], slopes[2] = -slopes[0], -plan.peak / np.maximum(plan.release, 1.0)
+    since[0], since[1] = i, i - plan.ramp
+    since[2] = since[1] - plan.hold
+    return i, slopes.reshape(3, *[1] * (i.ndim - plan.ramp.ndim), *plan.ramp.shape), np.maximum(since, 0.0)
+
+
+def _sums(slopes: np.ndarray, since: np.ndarray) -> np.ndarray:
+    """Of the accelerations that the kinks have added, over the ticks since: those of 1, 2, ... i are i (i + 1) / 2."""
+    return np.add.reduce(slopes * (since * (since + 1.0))) / 2.0
+
+
+def _positions(plan: Plan, i: np.ndarray, slopes: np.ndarray, since: np.ndarray, h: float) -> np.ndarray:
+    """With the sums of those sums, i (i + 1) (i + 2) / 6."""
+    twice = np.add.reduce(slopes * (since * (since + 1.0) * (since + 2.0))) / 6.0
+    return plan.start.q + h * (i * plan.start.v + h * (i * (i + 1.0) / 2.0 * plan.start.a + twice))
 
 
 def holds(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     """Whether a plan keeps every limit of each joint from its start to its end; bool."""
     q, v, a = plan.start
-    step = h * limits.jerk
-    kept = (np.abs(a) <= limits.acceleration) & (np.abs(plan.peak) <= limits.acceleration)
-    kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (np.abs(plan.peak) <= plan.release * step + TINY)
-    fastest = np.maximum(np.abs(v), _peak_speed(plan, h))
-    end = along(plan, plan.ticks, h).q
-    back = h * np.abs(v) * plan.ramp  # at most this far the other way, where the velocity changes its sign
-    turns = v * plan.peak > 0.0
-    low, high = np.minimum(q, end), np.maximum(q, end)
-    kept &= (low - back * (turns & (v < 0.0)) >= limits.lower) & (high + back * (turns & (v > 0.0)) <= limits.upper)
-    kept &= fastest <= limits.velocity
+    step, height = h * limits.jerk, np.abs(plan.peak)
+    kept = np.maximum(np.abs(a), height) <= limits.acceleration
+    kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (height <= plan.release * step + TINY)
+    kept &= np.maximum(np.abs(v), _peak_speed(plan, h)) <= limits.velocity
+    end = positions(plan, plan.ticks, h)
+    back = h * v * plan.ramp * (v * plan.peak > 0.0)  # at most this far the other way, where the velocity turns round
+    kept &= np.minimum(q, end) + np.minimum(back, 0.0) >= limits.lower
+    kept &= np.maximum(q, end) + np.maximum(back, 0.0) <= limits.upper
     return kept & _below_curve(plan, h, limits) if limits.curve is not None else kept
 
 

@@ -45,12 +45,12 @@ def test_kinematics_are_the_simulators(both):
 
 def test_distances_are_the_simulators(both):
     model, robot, q = both
-    p, d = robot.capsules.segments(robot.chain.frames(q))
-    assert np.abs(robot.capsules.to_itself(p, d) - pair_distances(model, torch.tensor(q)).numpy()).max() < 1e-6
-    ground = robot.capsules.to_surroundings(p, d, Obstacles(ground=0.1)).min(1)
+    at = robot.capsules.placed(robot.chain.frames(q))
+    assert np.abs(robot.capsules.to_itself(at) - pair_distances(model, torch.tensor(q)).numpy()).max() < 1e-6
+    ground = robot.capsules.to_surroundings(at, Obstacles(ground=0.1)).min(1)
     assert np.abs(ground - ground_distance(model, torch.tensor(q), 0.1).numpy()).max() < 1e-6
     for name, value in (("spheres", SPHERES), ("boxes", BOXES), ("walls", WALLS)):
-        ours = robot.capsules.to_surroundings(p, d, Obstacles(**{name: value})).min(1)
+        ours = robot.capsules.to_surroundings(at, Obstacles(**{name: value})).min(1)
         theirs = nearest(model, torch.tensor(q), SimulatedObstacles(**{name: torch.tensor(value)[None]}))
         assert np.abs(np.minimum(ours, 10.0) - theirs.distance[:, :-1].amin(1).numpy()).max() < 1e-6
 
