@@ -6,13 +6,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from envs import kinematics
+from envs import foresight, kinematics
 from envs.collision import Nearest, nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
-from envs.simulation.disturbances import Disturbances, Disturbed, believed, known_by_hand
-from envs.simulation.engine import Command, Engine, SimState
-from envs.simulation.kinematic import Kinematic, bound_for
+from envs.simulation.disturbances import Disturbances, Disturbed, believed
+from envs.simulation.engine import Engine, SimState
+from envs.simulation.kinematic import Kinematic
 from envs.tasks import contact
 from envs.tasks.episodes import Episodes, RandomEpisodes
 from envs.tasks.layout import Layout
@@ -79,7 +79,6 @@ class ArmEnv:
         self.model = self.world.model
         self.layout = Layout(task.columns(self.world))
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
-        self._nominal = Kinematic()  # what the controller takes the arms for
         self.engine = engine
         plant: Engine = engine or Kinematic(disturbances.servo_lag if disturbances else 0.0)
         self._disturbed = Disturbed(plant, disturbances, task.dt, self.device) if disturbances else None
@@ -176,7 +175,7 @@ class ArmEnv:
         self._moment = self.seen = self._known(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
         outcome = self._outcome(self.arrived, action)
-        paid = self.seen if self._disturbed is None else self._bound(self.arrived)
+        paid = self.seen if self._disturbed is None else foresight.bound(self.task, self.world, self.arrived)
         reward, terms = self._reward(outcome if self.sparse else self._outcome(paid, action))
         info = {
             "success": outcome.success,
@@ -194,46 +193,18 @@ class ArmEnv:
         command = self.task.command(self.world, self.moment, action)
         if self.guard:
             command = replace(command, joints=self._guarded(command.joints))
-        moved = self._after(self._plant, self.now, command)
+        state, scene = self._plant.step(self.model, self.now.state, command, self.now.scene)
+        moved = moment_of(self.world, state, scene, self.now.steps + 1)
+        moved = self.task.advance(self.world, self.now, moved)
         return contact.felt(self.task, self.world, moved, self.now.scene.get("touched"))
-
-    def _after(self, engine: Engine, before: Moment, command: Command) -> Moment:
-        state, scene = engine.step(self.model, before.state, command, before.scene)
-        return self.task.advance(self.world, before, moment_of(self.world, state, scene, before.steps + 1))
 
     def _known(self, true: Moment) -> Moment:
         """What the controller sees of a moment."""
-        known = self._bound(true if self._disturbed is None else self._foreseen(self._disturbed, true))
+        disturbed = self._disturbed
+        foreseen = true if disturbed is None else foresight.foreseen(self.task, self.world, disturbed, true)
+        known = foresight.bound(self.task, self.world, foreseen)
         known = replace(known, T_be=believed(known.T_be, true.scene))
         return self.task.sense(self.world, known)
-
-    def _bound(self, moment: Moment) -> Moment:
-        """The moment with its arms where they are bound for, and what they hold or go after with them."""
-        bound = moment_of(self.world, bound_for(self.model, moment.state), moment.scene, moment.steps)
-        bound = replace(bound, scene=known_by_hand(moment.scene, bound.tcp - moment.tcp))
-        return self.task.ahead(bound, 0.5 * self.model.dt)
-
-    def _foreseen(self, disturbed: Disturbed, true: Moment) -> Moment:
-        """What the controller takes a moment for by what it has measured, when its next command begins to act."""
-        measured = disturbed.measured(self.model, true.state, true.scene)
-        known = moment_of(self.world, measured, true.scene, true.steps)
-        known = replace(known, scene=known_by_hand(true.scene, known.tcp - true.tcp))
-        for command, share in disturbed.on_their_way(true.scene):
-            after = self._after(self._nominal, known, command)
-            known = after if share == 1.0 else self._part_way(known, after, share)
-        return known
-
-    def _part_way(self, now: Moment, then: Moment, share: float) -> Moment:
-        """What comes a share of a control step after `now`: that share of the way to where it is bound for `then`, with
-        the speed that it has then, since what was told before ends sooner.
-        """
-        bounds = (bound_for(self.model, moment.state) for moment in (now, then))
-        between, (bound, later) = (lambda a, b: torch.lerp(a, b, share)), bounds
-        q = torch.clamp(between(bound.q, later.q) - (0.5 * self.model.dt) * later.qd, *self.model.qlim)
-        state = SimState(q, later.qd, between(bound.gripper, later.gripper))
-        objects = {name: between(now.scene[name], then.scene[name]) for name in ("object",) if name in now.scene}
-        part = moment_of(self.world, state, {**now.scene, **objects}, now.steps)
-        return self.task.ahead(part, share * self.model.dt)
 
     def _guarded(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""

@@ -95,8 +95,9 @@ def reachable(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
         bound: what `bound_for` gives.
     """
     lower, upper = model.qlim
-    slowest = -stopping_speed(bound.q - lower, model.dqd, model.dt)
-    fastest = stopping_speed(upper - bound.q, model.dqd, model.dt)
+    room = torch.stack((bound.q - lower, upper - bound.q))  # both at once: with few arms the calls take the time
+    down, fastest = stopping_speed(room, model.dqd, model.dt).unbind()
+    slowest = -down
     return torch.clamp(bound.qd - model.dqd, slowest, fastest), torch.clamp(bound.qd + model.dqd, slowest, fastest)
 
 

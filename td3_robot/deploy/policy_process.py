@@ -44,7 +44,8 @@ def _answer(connection, path: str) -> None:
 def _anything(policy: Policy) -> dict[str, Any]:
     scene = policy.observation.scene
     around = {"obstacles": Obstacles()} if set(KINDS) & set(scene) else {}
-    return around | {name: np.eye(1, *size, min(3, *size))[0] for name, size in scene.items() if name not in KINDS}
+    unit = {name: np.eye(1, size[0], min(3, size[0] - 1))[0] for name, size in scene.items() if name not in KINDS}
+    return around | unit
 
 
 class PolicyProcess:

@@ -46,8 +46,9 @@ def pushes(env, steps):
         yield push
 
 
-@pytest.mark.parametrize("latency", [0.0, 0.02, 0.05, 0.087, 0.1])
-@pytest.mark.parametrize("name", ["panda", "ur5e"])
+@pytest.mark.parametrize(
+    ("name", "latency"), [("panda", 0.0), ("ur5e", 0.02), ("panda", 0.05), ("panda", 0.087), ("ur5e", 0.1)]
+)
 def test_it_is_what_the_simulator_foresees(arms, name, latency):
     """Over random motions at full speed into the limits, the gripper opening and shutting."""
     env = arms(name, "pick_place", latency=latency or 1e-12)  # without any nothing stands between arm and controller

@@ -111,7 +111,7 @@ def torture(limits: Limits, arms: int, ticks: int, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_no_commands_lead_out_of_the_limits(name):
-    torture(ROBOTS[name], arms=200, ticks=300, seed=2)
+    torture(ROBOTS[name], arms=60, ticks=300, seed=2)
 
 
 @pytest.mark.slow

@@ -1,0 +1,68 @@
+"""How long a step of exported policies and a tick of the safety filter take: median and 99th percentile of 10,000.
+
+    python benchmarks/control_times.py policy.onnx ...          # as root, before it: chrt -r 5
+
+Wall time on one core; `chrt` keeps the machine's other programs out of it. The filter is the one of the first policy's
+robot at 1 kHz, its commands random at full speed and new 20 times a second.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from td3_robot.deploy import Obstacles, Policy, Robot, SafetyFilter
+
+COUNT, WARM = 10_000, 200
+BOX = np.array([[0.5, 0.0, 0.15, 0.1, 0.1, 0.15, 1.0, 0.0, 0.0, 0.0]])
+GROUND, AROUND = Obstacles(ground=0.0), Obstacles(ground=0.0, boxes=BOX)
+FILTERS = {
+    "itself and the ground": {"obstacles": GROUND},
+    "and a box, 0.8 m/s": {"obstacles": AROUND, "tcp_speed": 0.8},
+}
+
+
+def told(name: str, calls: Iterator[Callable[[], object]]) -> None:
+    """Time each call, and print."""
+    spent = []
+    for call in calls:
+        began = time.perf_counter()
+        call()
+        spent.append(time.perf_counter() - began)
+    median, late = 1e6 * np.percentile(spent[WARM:], (50, 99))
+    print(f"{name:34} median {median:4.0f} us, 99% in {late:4.0f} us", flush=True)
+
+
+def steps(policy: Policy) -> Iterator[Callable[[], object]]:
+    """Moments around those that the file was tested with."""
+    chance, vectors = np.random.default_rng(0), policy.about["test_vectors"]
+    for number in range(COUNT + WARM):
+        moment = vectors[number % len(vectors)]
+        q, qd = (np.array(moment[name]) for name in ("q", "qd"))
+        q = np.clip(q + chance.normal(0.0, 0.01, len(q)), policy.robot.limits.lower, policy.robot.limits.upper)
+        scene = {name: np.array(value) for name, value in moment["scene"].items()}
+        yield lambda q=q, qd=qd, moment=moment, scene=scene: policy(q, qd, moment["gripper"], **scene)
+
+
+def ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:
+    """Commands that are new every 50 ticks."""
+    chance, safe = np.random.default_rng(0), SafetyFilter(robot, 1000.0, **options)
+    safe.reset(robot.home)
+    for tick in range(COUNT + WARM):
+        if tick % 50 == 0:
+            command = chance.uniform(-1.0, 1.0, robot.limits.n) * robot.limits.velocity
+        yield lambda command=command: safe(command)
+
+
+def main() -> None:
+    """Time all that is named."""
+    policies = [Policy.load(path) for path in sys.argv[1:]]
+    for policy in policies:
+        told(f"a step of {policy.about['task']['name']}", steps(policy))
+    for name, options in FILTERS.items():
+        told(f"a tick: {name}", ticks(policies[0].robot, **options))
+
+
+if __name__ == "__main__":
+    main()
