@@ -144,6 +144,7 @@ FLOORS = (  # of envs, from the ground up: a room imports from itself and from f
         "controllers",
         "tasks",
         "constants",
+        "foresight",
         "arm_env",
     ),
     *("registry", "evaluation", "view", "gymnasium_ids", "command_line"),
