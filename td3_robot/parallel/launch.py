@@ -39,8 +39,10 @@ def part_of(config: Config, rank: int, count: int) -> Config:
             raise ConfigError(f"{name} must be a multiple of the {count} processes, got {whole}")
     if 0 < evaluation.episodes < count:
         raise ConfigError(f"evaluation.episodes must be 0, or one at least for each of {count} processes")
-    if config.td3.norm == "batch":
-        raise ConfigError("td3.norm batch is for one process: each would have statistics of its own part of the batch")
+    for name, value, alone in (("norm", config.td3.norm, "batch"), ("critic", config.td3.critic, "crossq")):
+        if value == alone:
+            why = "each would have statistics of its own part of the batch"
+            raise ConfigError(f"td3.{name} {value} is for one process: {why}")
     if config.td3.critic == "crossq":
         raise ConfigError("td3.critic crossq is for one process: each would have statistics of its own part of a batch")
     episodes = evaluation.episodes // count + (rank < evaluation.episodes % count)
