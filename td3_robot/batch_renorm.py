@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 WARM_UP = 100_000  # batches of plain batch normalisation first, in CrossQ's code as here
 MOMENTUM = 0.01  # share of a batch in the running statistics: CrossQ's 0.99 is what stays
@@ -49,19 +50,18 @@ class BatchRenorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, width) -> (B, width); while it trains the batch counts into the running statistics."""
-        deviation = (self.running_var + EPSILON).sqrt()
         if not self.training:
-            return torch.addcmul(self.bias, x - self.running_mean, self.weight / deviation)
-        var, mean = torch.var_mean(x, 0, correction=0)
-        s = (var + EPSILON).sqrt()
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=EPSILON)
         with torch.no_grad():
-            warm = self.batches < self.warm_up
-            r = (s / deviation).clamp(1.0 / R_MAX, R_MAX).masked_fill(warm, 1.0)
+            var, mean = torch.var_mean(x, 0, correction=0)
+            warm, deviation = self.batches < self.warm_up, (self.running_var + EPSILON).sqrt()
+            r = ((var + EPSILON).sqrt() / deviation).clamp(1.0 / R_MAX, R_MAX).masked_fill(warm, 1.0)
             d = ((mean - self.running_mean) / deviation).clamp(-D_MAX, D_MAX).masked_fill(warm, 0.0)
             self.running_mean.lerp_(mean, MOMENTUM)
             self.running_var.lerp_(var, MOMENTUM)
             self.batches += 1
-        return ((x - mean) / s * r + d) * self.weight + self.bias
+        weight, bias = self.weight * r, self.weight * d + self.bias
+        return F.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
 
 
 def renormed_mlp(in_dim: int, out_dim: int, hidden: Sequence[int]) -> nn.Sequential:

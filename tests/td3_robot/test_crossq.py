@@ -163,12 +163,12 @@ def test_it_learns_a_value_and_takes_priorities_atoms_and_discounts():
     """The reward is 1 and every discount 0.5, so the value is 2 everywhere."""
     kinds: list[dict[str, Any]] = [{}, {"atoms": 11, "v_min": -5.0, "v_max": 5.0}, {"twin_critics": False}]
     for more in kinds:
-        agent = TD3(3, 2, **(OPTIONS | more), critic_lr=0.01)
-        for seed in range(150):
+        agent = TD3(3, 2, **(OPTIONS | more), critic_lr=0.03)
+        for seed in range(100):
             batch = batch_of(seed=seed, weight=True)
             ones = torch.ones(32, 1)
             metrics = agent.update(batch._replace(reward=ones, done=0 * ones, discount=0.5 * ones))
-        assert abs(metrics["Q1"].item() - 2.0) < 0.3 and metrics["td_error"].shape == (32,)
+        assert abs(metrics["Q1"].item() - 2.0) < 0.2 and metrics["td_error"].shape == (32,)
 
 
 def test_critics_may_be_wider_than_the_actor_either_way(tmp_path):
