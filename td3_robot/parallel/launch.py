@@ -43,8 +43,6 @@ def part_of(config: Config, rank: int, count: int) -> Config:
         if value == alone:
             why = "each would have statistics of its own part of the batch"
             raise ConfigError(f"td3.{name} {value} is for one process: {why}")
-    if config.td3.critic == "crossq":
-        raise ConfigError("td3.critic crossq is for one process: each would have statistics of its own part of a batch")
     episodes = evaluation.episodes // count + (rank < evaluation.episodes % count)
     return dataclasses.replace(
         config,
