@@ -17,6 +17,7 @@ from td3_robot.errors import ConfigError
 OVERLAP = 0.01  # [m] by which pads and cube must overlap for a grasp, across and along the approach
 LEVEL = 0.5  # sine of the tilt up to which the closing direction counts as level for a grasp: 30 degrees
 SOFTNESS = 1e-3  # [m] by which the pads may be wider apart than the cube and still touch it, both
+TURNED = 2.0**0.5  # how much wider a level cube can be than its side, turned about the vertical
 SUBSTEPS = 3  # a hand at 1.6 m/s moves 27 mm in each at 20 Hz: half of a finger and the cube together
 
 
@@ -121,6 +122,31 @@ def tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
     across, closing, approach = hand_axes(hand, T_be)[:, 2].unbind(1)
     reach = gap_of(hand, driver) / 2.0 + hand.finger
     return T_be[:, 2, 3] + hand.tip * approach - hand.pad * across.abs() - reach * closing.abs()
+
+
+def press_depth(hand: Hand, T_before: Tensor, T_after: Tensor, scene: dict[str, Tensor], gap: Tensor) -> Tensor:
+    """How deep a finger that came from above is in the top of a free cube, whichever way that is turned; 0 without one.
+
+    Args:
+        T_before, T_after: (B, 4, 4) TCP poses in the base frame.
+        scene: `object` (B, 3), the cube's centre in the base frame [m], `held` (B,), and what this was a control step
+            ago, `contact_depth` (B,) [m].
+        gap: (B,) distance between the pads [m].
+
+    Returns:
+        (B,) [m].
+    """
+    at = lambda T: in_hand(hand_axes(hand, T), T[:, :3, 3], scene["object"])  # noqa: E731
+    share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=gap.device)[:, None, None]
+    x, y, z = torch.lerp(at(T_before), at(T_after), share).unbind(2)  # (SUBSTEPS + 1, B)
+    around = TURNED * hand.half
+    inner, outer = gap / 2.0 - around, gap / 2.0 + hand.finger + around
+    over = (x.abs() < hand.pad + around) & (y.abs() > inner) & (y.abs() < outer)
+    depth = hand.tip + hand.half - z
+    pressed = scene["contact_depth"] > 0.0
+    for i in range(1, SUBSTEPS + 1):
+        pressed = over[i] & (depth[i] > 0.0) & (pressed | (depth[i - 1] <= 0.0))
+    return torch.where(pressed & ~scene["held"], depth[-1], 0.0)
 
 
 def move_cube(

@@ -51,11 +51,19 @@ class Kinematic:
 
 def _with_cube(model: SimModel, before: SimState, after: SimState, scene: Scene) -> tuple[SimState, Scene]:
     """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from shutting."""
-    hand, (T_before, T_after) = need(model.hand), (kinematics.fkine(model.chain, state.q) for state in (before, after))
-    gap_before, gap_after = (grasp.gap_of(hand, state.gripper) for state in (before, after))
-    cube, held, gap = grasp.move_cube(hand, T_before, T_after, scene["object"], scene["held"], gap_before, gap_after)
-    gripper = torch.where(gap > gap_after, grasp.driver_of(hand, 2.0 * hand.half), after.gripper)
-    return dataclasses.replace(after, gripper=gripper), {**scene, "object": cube, "held": held}
+    hand, hands = need(model.hand), [kinematics.fkine(model.chain, state.q) for state in (before, after)]
+    gaps = [grasp.gap_of(hand, state.gripper) for state in (before, after)]
+    moved, held, gap = grasp.move_cube(hand, *hands, scene["object"], scene["held"], *gaps)
+    gripper = torch.where(gap > gaps[1], grasp.driver_of(hand, 2.0 * hand.half), after.gripper)
+    if "contact_depth" in scene:
+        scene, moved, held = _stopped(scene, grasp.press_depth(hand, *hands, scene, gaps[0]), moved, held)
+    return dataclasses.replace(after, gripper=gripper), {**scene, "object": moved, "held": held}
+
+
+def _stopped(scene: Scene, depth: Tensor, moved: Tensor, held: Tensor) -> tuple[Scene, Tensor, Tensor]:
+    """A cube under a finger stays where it is, and nothing holds it."""
+    pressed = depth > 0.0
+    return {**scene, "contact_depth": depth}, torch.where(pressed[:, None], scene["object"], moved), held & ~pressed
 
 
 def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None = None) -> SimState:

@@ -204,12 +204,14 @@ OWN: dict[str, dict[str, Column]] = {
         "held": lambda seen: seen.scene["held"],
     },
 }
+OWN["pick_turned"] = OWN["pick_place"]
 TRANSPOSED = ("joint_error", "joint_way")  # the width of these says how many joints can move the TCP
 
 
 SCENES = {
     "track": ("goal", "goal_velocity"),
     "pick_place": ("goal", "object", "held"),
+    "pick_turned": ("goal", "object", "held"),
     "reach_avoid": ("goal", *avoiding.KINDS),
 }
 

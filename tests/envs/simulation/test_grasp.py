@@ -201,6 +201,36 @@ def test_no_shut_hand_passes_through_the_cube(hand, speed, angle, front):
         assert cube[0, 0] * ahead[0] + cube[0, 1] * ahead[1] == pytest.approx(where + front + HALF, abs=1e-4)
 
 
+# Pressing ---------------------------------------------------------------------------------------------------
+
+
+def press(hand, T_before, T_after, gap=0.08, held=FREE, before=0.0) -> float:
+    scene = {"object": at(), "held": held, "contact_depth": torch.tensor([before])}
+    return grasp.press_depth(hand, T_before, T_after, scene, torch.tensor([gap])).item()
+
+
+def test_a_finger_from_above_is_on_the_cube_however_that_is_turned(hand):
+    """Its tip 8.9 mm beyond the TCP, the cube's top at 40 mm, its corners 28.3 mm from its middle."""
+    down = pose(z=0.1), pose(z=0.045)
+    assert press(hand, *down, gap=0.08) == press(hand, *down, gap=0.057) == 0.0
+    assert press(hand, *down, gap=0.056) == pytest.approx(0.0039, abs=1e-6)
+    aside = pose(y=0.013, z=0.1), pose(y=0.013, z=0.045)  # 40 - 13 mm from the middle to the pad
+    assert press(hand, *aside, gap=0.08) == pytest.approx(0.0039, abs=1e-6)
+    assert press(hand, *down, gap=0.056, held=HELD) == 0.0
+
+
+def test_a_finger_that_comes_from_beside_is_not(hand):
+    assert press(hand, pose(y=0.2), pose(y=0.05)) == 0.0
+
+
+def test_it_stays_on_the_cube_until_it_is_over_it_or_beside_it_again(hand):
+    low = pose(y=0.04, z=0.03)
+    assert press(hand, low, low) == 0.0
+    assert press(hand, low, low, before=0.01) == pytest.approx(0.0189, abs=1e-6)
+    assert press(hand, low, pose(y=0.04, z=0.06), before=0.01) == 0.0
+    assert press(hand, low, pose(y=0.2, z=0.03), before=0.01) == 0.0
+
+
 # Grasping ---------------------------------------------------------------------------------------------------
 
 
