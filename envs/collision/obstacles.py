@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from td3_robot.errors import need
@@ -38,10 +39,11 @@ class Obstacles:
         return need(self.spheres), need(self.boxes), need(self.walls)
 
     def rows(self, rows: slice | Tensor) -> "Obstacles":
-        """Those of some of the environments."""
+        """Those of some of the environments; a mask of one row is of one environment, not of all that share it."""
+        masked = isinstance(rows, Tensor) and rows.dtype == torch.bool and len(rows) == 1
 
         def of(value: Tensor | None) -> Tensor | None:
-            return value if value is None or len(value) == 1 else value[rows]
+            return value if value is None or len(value) == 1 and not masked else value[rows]
 
         return Obstacles(of(self.spheres), of(self.boxes), of(self.walls))
 

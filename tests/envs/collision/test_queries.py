@@ -274,3 +274,10 @@ def test_configurations_of_another_shape_are_refused(shape):
     model = compile_collision(make_robot("panda"))
     with pytest.raises(ConfigError, match=re.escape(f"q must have shape (B, 7), got {shape}")):
         self_distance(model, torch.zeros(shape))
+
+
+def test_of_one_environment_none_may_be_chosen():
+    one = Obstacles(spheres=torch.ones(1, 2, 4))
+    for mask, count in ((torch.tensor([False]), 0), (torch.tensor([True]), 1), (torch.tensor([True, False]), 1)):
+        assert len(one.rows(mask).spheres) == count
+    assert len(one.rows(slice(3, 7)).spheres) == 1  # shared by all
