@@ -53,7 +53,7 @@ def learning_curve(rows: Sequence[dict[str, float]]) -> str:
 def error_over_time(error: Error, played: dict[str, Trajectories], dt: float) -> str:
     """Median over episodes, and the band from the 10th to the 90th percentile, a controller each."""
     with _chart("time [s]", f"{error.name} [{error.measure.unit}]") as chart:
-        for (name, one), colour in zip(played.items(), _colours(len(played))):
+        for (name, one), colour in zip(played.items(), colours(len(played))):
             values = np.where(one.alive, error.series(one), np.nan)
             low, median, high = np.nanpercentile(values, (10, 50, 90), axis=1).clip(FLOOR)
             time = dt * np.arange(1, len(values) + 1)
@@ -72,7 +72,7 @@ def final_errors(error: Error, played: dict[str, Trajectories]) -> str:
     low, high = everything.min() / 1.1, everything.max() * 1.1
     bins = np.geomspace(low, high, 40)
     with _chart(f"{error.final_name} [{error.measure.unit}]", "episodes") as chart:
-        for (name, values), colour in zip(finals.items(), _colours(len(played))):
+        for (name, values), colour in zip(finals.items(), colours(len(played))):
             chart.axes.hist(values, bins, histtype="stepfilled", color=colour, alpha=0.25)
             chart.axes.hist(values, bins, histtype="step", color=colour, label=name)
         chart.axes.set_xscale("log")
@@ -85,7 +85,7 @@ def joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
     """|qd| / qdlim of every joint over all steps: a bar to the 95th percentile, marks at the median and maximum."""
     width = 0.8 / len(played)
     with _chart("joint", "speed over its limit") as chart:
-        for number, ((name, one), colour) in enumerate(zip(played.items(), _colours(len(played)))):
+        for number, ((name, one), colour) in enumerate(zip(played.items(), colours(len(played)))):
             ratio = (one.series["qd"][one.alive].double() / model.qdlim.cpu()).abs().numpy()  # (steps, n)
             median, p95, most = np.percentile(ratio, (50, 95, 100), axis=0)
             joint = np.arange(1, ratio.shape[1] + 1) + (number - (len(played) - 1) / 2) * width
@@ -111,7 +111,7 @@ def success_against(varied: str, robustness: Robustness, controllers: Sequence[s
     with _chart(f"{shown.name} [{shown.unit}]", "success rate [%]", _THIRD) as chart:
         for name, sweep in sweeps.items():
             values, rates = zip(*robustness.points(name))
-            for number, (controller, colour) in enumerate(zip(controllers, _colours(len(controllers)))):
+            for number, (controller, colour) in enumerate(zip(controllers, colours(len(controllers)))):
                 if controller not in rates[0]:
                     continue
                 style = {"label": controller} if sweep.foreseen else {"linestyle": "--"}
@@ -124,7 +124,8 @@ def success_against(varied: str, robustness: Robustness, controllers: Sequence[s
     return chart.svg
 
 
-def _colours(count: int) -> list[str]:
+def colours(count: int) -> list[str]:
+    """Of so many controllers, in their order."""
     return [COLOURS[number % len(COLOURS)] for number in range(count)]
 
 

@@ -60,7 +60,7 @@ def page(report: Report) -> str:
             f'<div class="charts">{"".join(_figures(report))}</div>',
             "" if report.robustness is None else _robustness(report.robustness, list(report.played)),
             "<h2>Paths</h2>",
-            _paths(policy, known, report.env),
+            _paths(report.played, known, report.env),
             "<h2>Failures</h2>",
             _failures(policy, known, errors_of(report.env.task), report.replay),
         )
@@ -146,24 +146,33 @@ def _figure(caption: str, svg: str) -> str:
     return f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>"
 
 
-def _paths(played: Trajectories, known: list[Failure], env: ArmEnv) -> str:
-    boxes = "".join(
-        f'<label><input type="checkbox" id="show-{name}" checked> <span class="{name}">{shown} of {total:,} {noun}'
-        "</span></label>"
+def _paths(played: dict[str, Trajectories], known: list[Failure], env: ArmEnv) -> str:
+    policy = next(iter(played.values()))
+    boxes = [
+        _box(f'id="show-{name}" checked', f'class="{name}"', f"{min(most, total)} of {total:,} {noun}")
         for name, noun, most, total in (
-            ("succeeded", "successes", SUCCESSES, len(played.succeeded)),
-            ("failed", "failures", FAILURES, len(played.failed)),
+            ("succeeded", "successes", SUCCESSES, len(policy.succeeded)),
+            ("failed", "failures", FAILURES, len(policy.failed)),
         )
-        for shown in [min(most, total)]
-    )
+    ]
+    boxes += [
+        _box(f'class="show-other" data-by="{by}"', f'style="color: {charts.colours(len(played))[by]}"', name)
+        for by, name in enumerate(played)
+        if by
+    ]
     return (
-        f'<figure><figcaption>{boxes}</figcaption><canvas id="paths"></canvas>'
+        f'<figure><figcaption>{"".join(boxes)}</figcaption><canvas id="paths"></canvas>'
         '<p class="soft" id="paths-label">The way of the TCP, a ring at the goal, a dot at the end; the grid is the '
-        "ground in squares of 25 cm. Drag to turn, click a path to see which it is.</p>"
+        "ground in squares of 25 cm. Drag to turn, click a path to see which it is; the other controllers' ways in the "
+        "same episodes can be switched on.</p>"
         "<noscript>Drawing the paths needs JavaScript.</noscript></figure>"
         f'<script type="application/json" id="paths-data">'
-        f"{path_data(played, known, env.world.workspace.cpu())}</script>"
+        f"{path_data(list(played.values()), known, env.world.workspace.cpu())}</script>"
     )
+
+
+def _box(box: str, words: str, name: str) -> str:
+    return f'<label><input type="checkbox" {box}> <span {words}>{escape(name)}</span></label> '
 
 
 def _failures(played: Trajectories, known: list[Failure], errors: list[Error], replay: Callable[[int], str]) -> str:

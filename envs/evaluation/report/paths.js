@@ -3,6 +3,7 @@
   const data = JSON.parse(document.getElementById("paths-data").textContent);
   const canvas = document.getElementById("paths"), label = document.getElementById("paths-label");
   const show = { succeeded: document.getElementById("show-succeeded"), failed: document.getElementById("show-failed") };
+  const others = [...document.querySelectorAll(".show-other")]; // a box for each other controller
   const FAR = 100; // metres: what is farther away is a slot without an obstacle
   const hint = label.textContent;
   let azimuth = -0.9, elevation = 0.45, picked = null;
@@ -73,7 +74,12 @@
     for (const one of path.boxes || []) if (Math.abs(one[0]) < FAR) box(one, ink);
     for (const one of path.walls || []) if (Math.abs(one[3]) < FAR) wall(one, ink);
   }
-  const visible = () => data.paths.filter((path) => (path.failed ? show.failed : show.succeeded).checked);
+  const failed = new Set(data.paths.filter((path) => path.failed).map((path) => path.episode));
+  const visible = () =>
+    data.paths.filter((path) => {
+      const kind = failed.has(path.episode) ? show.failed : show.succeeded;
+      return path.by ? others[path.by - 1].checked && kind.checked : kind.checked;
+    });
   function draw() {
     const ratio = window.devicePixelRatio || 1;
     [width, height] = [canvas.clientWidth, canvas.clientHeight];
@@ -85,8 +91,8 @@
     context.font = "12px " + style.fontFamily;
     floor(ink);
     for (const path of visible()) {
-      const colour = style.getPropertyValue(path.failed ? "--bad" : "--good");
-      const alpha = picked === null ? 0.8 : path === picked ? 1 : 0.12;
+      const colour = path.by ? data.colours[path.by] : style.getPropertyValue(path.failed ? "--bad" : "--good");
+      const alpha = picked === null ? 0.8 : path.episode === picked.episode ? 1 : 0.12; // of all controllers
       line(path.tcp, colour, path === picked ? 2.5 : 1.4, alpha);
       if (path.object) line(path.object, ink, 1.4, 0.6 * alpha);
       if (path.goal.length > 1) line(path.goal, ink, 1, 0.6 * alpha);
@@ -100,7 +106,8 @@
     const distance = (path) => Math.min(...path.tcp.map(project).map(([u, v]) => Math.hypot(u - x, v - y)));
     const found = visible().map((path) => [distance(path), path]).sort((a, b) => a[0] - b[0])[0];
     picked = found && found[0] < 15 ? found[1] : null;
-    label.textContent = picked === null ? hint : picked.label;
+    const by = picked?.by ? others[picked.by - 1].closest("label").textContent.trim() + ", " : "";
+    label.textContent = picked === null ? hint : by + picked.label;
     draw();
   }
   let held = null, moved = 0;
@@ -122,7 +129,7 @@
     if (moved < 5) pick(event);
   });
   canvas.addEventListener("pointercancel", () => { held = null; });
-  Object.values(show).forEach((box) => box.addEventListener("change", () => { picked = null; draw(); }));
+  [...Object.values(show), ...others].forEach((box) => box.addEventListener("change", () => { picked = null; draw(); }));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   new ResizeObserver(draw).observe(canvas);
 })();

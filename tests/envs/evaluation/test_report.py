@@ -155,11 +155,12 @@ def test_failures_of_the_policy_are_listed_each_with_its_command(html, evaluatio
 
 
 def test_paths_are_those_that_were_played(html, evaluation):
-    data, policy = embedded(html), evaluation.played["policy"]
-    assert sorted(path["episode"] for path in data["paths"]) == list(range(6))
+    data, each = embedded(html), list(evaluation.played.values())
+    shown = [(by, episode) for by in range(len(each)) for episode in range(6)]  # the others' in the same episodes
+    assert sorted((path["by"], path["episode"]) for path in data["paths"]) == shown
     for path in data["paths"]:
-        episode = path["episode"]
-        assert path["failed"] == (episode in policy.failed.tolist())
+        episode, policy = path["episode"], each[path["by"]]
+        assert path["failed"] == (path["by"] == 0 and episode in policy.failed.tolist())
         torch.testing.assert_close(torch.tensor(path["tcp"]), policy.series["tcp"][:, episode], atol=6e-4, rtol=0)
         assert len(path["goal"]) == 1  # it never moves
         distance = torch.dist(torch.tensor(path["tcp"][-1]), torch.tensor(path["goal"][0]))
@@ -283,12 +284,16 @@ def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 390, "height": 800})
+        tab.set_default_timeout(300_000)  # [ms] where many other things run
         tab.on("request", lambda request: asked.append(request.url))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("console", lambda message: complaints.extend([message.text] * (message.type == "error")))
         tab.goto(address)
         tab.wait_for_function(f"({ink})() > 0")
         everything = tab.evaluate(ink)
+        tab.check(".show-other")  # what the other one did in the same episodes
+        assert tab.evaluate(ink) > everything
+        tab.uncheck(".show-other")
         tab.uncheck("#show-failed")
         tab.uncheck("#show-succeeded")
         assert 0 < tab.evaluate(ink) < everything  # the ground stays
