@@ -7,6 +7,7 @@ from pathlib import Path
 from envs.command_line import EvaluateFlags, check_shown, import_plugins, listing, with_asked
 from envs.options import DISTURBANCES, EnvOptions
 from envs.view.browser import have_browser
+from envs.view.camera import check_camera
 from td3_robot.arguments import config_of, parse_evaluate
 from td3_robot.cli import cli, warn
 from td3_robot.errors import need
@@ -25,14 +26,15 @@ def main(argv: list[str]) -> int:
         return _verify(checkpoint, asked.env)
     config, options = config_of(checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
     _check(asked, options)
-    opened = {"open_browser": asked.swift and not asked.no_browser and have_browser(), "port": asked.port}
+    opened = {"open_browser": asked.swift and not asked.no_browser and have_browser()}
+    opened |= {"port": asked.port, "camera": asked.camera}
     options = with_asked(options, asked)
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     from envs.constants import constants_of
     from envs.evaluation import Evaluation
-    from envs.view.show import record, show
+    from envs.view.of_evaluation import record, show
     from td3_robot import TD3
     from td3_robot.datasets import collect, save_dataset
     from td3_robot.memory import keep_freed_memory
@@ -51,7 +53,7 @@ def main(argv: list[str]) -> int:
     for name in asked.baseline:
         evaluation.add_baseline(name)
     if asked.record:  # before measuring: what is wrong with it is known at once
-        record(evaluation, asked.record, asked.episode, asked.grid)
+        record(evaluation, asked.record, asked.episode, asked.grid, asked.camera)
         print(f"recorded in {asked.record}")
     evaluation.play(keep=asked.report is not None)
     if asked.robustness:
@@ -103,6 +105,7 @@ def _check(asked: EvaluateFlags, options: EnvOptions) -> None:
     for path, suffix in ((asked.json, ""), (asked.plot, ".png"), (asked.dataset, ".npz")):
         check_writable(path, suffix)
     check_folder(asked.report)
+    check_camera(asked.camera)
     check_shown(asked, options)
 
 

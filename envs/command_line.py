@@ -81,7 +81,10 @@ class EvaluateFlags:
         no_browser: Open no browser for swift: only serve the page and print its address, as without a desktop.
         port: To serve swift's page on, on this machine alone; 0 takes a free one.
         grid: Show this many arms beside each other, with goals of their own, in place of one; with swift or record.
-        record: File for a recording of the browser view: .png (end of the first episode), .gif or .mp4 (three).
+        camera: Where swift or record looks from: corner, front, side, top, or the camera's place and what it looks at,
+            x,y,z,x,y,z in metres.
+        record: File for a recording of the browser view: .png (end of the first episode), .gif, .mp4 or .webm (three),
+            or a folder for all pictures of three.
         plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
         transitions: Transitions of the dataset.
@@ -115,6 +118,7 @@ class EvaluateFlags:
     no_browser: bool = False
     port: int = field(default=0, metadata=_PORT)
     grid: int | None = field(default=None, metadata={"range": (2, 25, "more cannot be told apart")})
+    camera: str = "corner"
     record: Path | None = None
     plot: Path | None = None
     dataset: Path | None = None
@@ -131,6 +135,8 @@ class EvaluateFlags:
         _check_page(self)
         if self.grid and (self.episode is not None or not (self.swift or self.record)):
             raise ConfigError("grid needs swift or record, and excludes episode, which is one")
+        if self.camera != EvaluateFlags.camera and not (self.swift or self.record):
+            raise ConfigError("camera has no effect without swift or record")
         for name in ("transitions", "dataset_noise"):
             if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")

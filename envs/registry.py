@@ -4,6 +4,7 @@ from envs.arm_env import ArmEnv
 from envs.options import KINEMATIC, EnvOptions
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
+from envs.simulation.engine import Engine
 from envs.simulation.engines import make_engine
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
@@ -83,14 +84,20 @@ def of_config(
 
 
 def beginning_with(
-    moment: Moment, row: int, env: ArmEnv, guard: bool, disturbances: Disturbances, task: Task | None = None
+    moment: Moment,
+    row: int,
+    env: ArmEnv,
+    guard: bool,
+    disturbances: Disturbances,
+    task: Task | None = None,
+    engine: Engine | None = None,
 ) -> ArmEnv:
     """An environment of one arm that is otherwise like another, all of whose episodes begin with the same moment.
 
     Args:
         moment, row: which of its arms.
         env: what it is to be like.
-        guard, disturbances, task: as of `ArmEnv`, in place of the other's; None: its task.
+        guard, disturbances, task, engine: as of `ArmEnv`, in place of the other's; None: its own.
     """
-    named = {"episodes": OneEpisode(moment, row), "engine": env.engine, "disturbances": disturbances}
+    named = {"episodes": OneEpisode(moment, row), "engine": engine or env.engine, "disturbances": disturbances}
     return ArmEnv(env.robot, task or env.task, 1, str(env.device), 0, env.sparse, guard, **named)

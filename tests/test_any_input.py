@@ -114,10 +114,10 @@ def test_environments_that_fit_no_memory_are_refused_before_they_are_made(monkey
 @pytest.mark.parametrize("name", ["a" * 300 + ".urdf", "a/" * 3000 + "b.xacro", "\0.urdf", "\udcff" * 99 + ".urdf"])
 def test_any_name_of_a_file(name):
     import envs
-    from envs.view.recording import _check
+    from envs.view.recording import check
 
     assert outcome(envs.make_robot, name) is None
-    assert outcome(_check, Path(f"{name}.gif"), (2, 2)) is None
+    assert outcome(check, Path(f"{name}.gif"), (2, 2)) is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")

@@ -188,7 +188,7 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, in_process, arguments, 
         ("--no-browser", "no_browser has no effect without swift"),
         ("--port 5000", "port has no effect without swift"),
         ("--port 70000 --swift", "port must be in [0, 65_535], got 70000"),
-        ("--record out.avi", "unknown recording format '.avi'; valid choices: .gif, .mp4, .png"),
+        ("--record out.avi", "unknown recording format '.avi'; valid choices: .gif, .mp4, .png, .webm"),
         ("--record no/out.gif", "cannot record to 'no/out.gif': folder 'no' does not exist"),
         ("--plot rollout.svg", "cannot write 'rollout.svg': it must be a file named *.png"),
         ("--dataset data.txt", "cannot write 'data.txt': it must be a file named *.npz"),
@@ -317,10 +317,10 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         shown.update(goals=goals, number=number)
 
     opened = []
-    monkeypatch.setattr("envs.view.show.lead", lambda evaluation, **how: opened.append(how))
+    monkeypatch.setattr("envs.view.of_evaluation.lead", lambda evaluation, **how: opened.append(how))
     assert evaluate.main([*line, "--swift", "--no-browser", "--port", "4321"]) == 0
     assert opened == [{"open_browser": False, "port": 4321}]
-    monkeypatch.setattr("envs.view.show.record_episodes", spy)
+    monkeypatch.setattr("envs.view.of_evaluation.record_episodes", spy)
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
     assert "panda reach, episode 6, seed 3" in capsys.readouterr().out
     many = envs.make("panda", "reach", num_envs=4)

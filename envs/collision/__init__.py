@@ -18,6 +18,7 @@ from envs.collision.queries import (
     pair_distances,
     self_distance,
 )
+from envs.collision.touching import touching
 
 __all__ = [
     "CollisionModel",
@@ -33,4 +34,5 @@ __all__ = [
     "obstacle_distance",
     "pair_distances",
     "self_distance",
+    "touching",
 ]

@@ -49,7 +49,7 @@ def link_clearance(
     """
     model = model.with_fingers(gripper)
     frames = body_frames(model, q, gripper)
-    distances, _, _ = _surroundings(model, frames, *place_segments(model, frames), obstacles, ground)
+    distances, _, _ = surroundings(model, frames, *place_segments(model, frames), obstacles, ground)
     return distances[model.link_capsules].flatten(1, 2).amin(1).T
 
 
@@ -72,7 +72,7 @@ def nearest(
     model = model.with_fingers(gripper)
     frames = body_frames(model, q, gripper)
     p, d = place_segments(model, frames)
-    distances, normals, points = _surroundings(model, frames, p, d, obstacles, ground)  # (K, M, B), (3, K, M, B) twice
+    distances, normals, points = surroundings(model, frames, p, d, obstacles, ground)  # (K, M, B), (3, K, M, B) twice
 
     capsules, count = model.link_capsules, distances.shape[1]
     of_link = distances[capsules].flatten(1, 2)  # (L, C M, B)
@@ -90,7 +90,7 @@ def nearest(
     return Nearest(distance.T, rates.permute(2, 0, 1))
 
 
-def _surroundings(
+def surroundings(
     model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, obstacles: Obstacles | None, ground: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of every capsule and every obstacle, and the ground: signed distance at most `MOST`, (K, M, B); the unit vector
@@ -148,7 +148,7 @@ def _lowest_corner(fingers: Fingers, frames: list[Tensor]) -> Tensor:
 def _plane(
     p: Tensor, d: Tensor, radius: Tensor, normal: Tensor, offset: Tensor | float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `_surroundings`, for half-spaces: the lower end is the nearest."""
+    """As `surroundings`, for half-spaces: the lower end is the nearest."""
     point = torch.addcmul(p, d, (dot(normal, d) < 0).to(p.dtype))
     return dot(normal, point) - offset - radius, normal, point
 

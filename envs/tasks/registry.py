@@ -56,6 +56,11 @@ def task_class(name: str) -> type[Task]:
     return _tasks[name][0]
 
 
+def name_of(task: Task) -> str:
+    """The name under which a task's class is registered; of one that is not, the class's own."""
+    return next((name for name, (cls, _) in _tasks.items() if cls is type(task)), type(task).__name__)
+
+
 def make_task(name: str) -> Task:
     """A task with the constants of its file: its fields and no others, all of them numbers and none negative.
 

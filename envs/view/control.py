@@ -18,9 +18,11 @@ from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
 from envs.evaluation.evaluation import Maker
 from envs.registry import beginning_with
+from envs.simulation.by_hand import ByHand
 from envs.simulation.disturbances import Disturbances
+from envs.simulation.kinematic import Kinematic
 from envs.view.handles import GOAL, handles, put, room
-from envs.view.playback import errors_told, position
+from envs.view.playback import errors_told, position, touches
 from envs.view.scene import Arm, Frame
 from envs.world import GROUND, Moment
 from td3_robot.errors import Td3RobotError
@@ -43,9 +45,9 @@ class _Seen:
 class _Arm:
     """A controller, and an environment of its own that goes on from a moment."""
 
-    def __init__(self, make: Maker, env, name: str):
+    def __init__(self, make: Maker, env, name: str, hand: ByHand):
         self.name, self.env, self._policy = name, env, make(env)
-        self._near, self.seen = Surroundings(env), _Seen()
+        self._near, self.seen, self.hand = Surroundings(env), _Seen(), hand
 
     @torch.no_grad()
     def step(self) -> None:
@@ -94,6 +96,7 @@ class Control:
         self.names = list(self._makers)
         self.room = room(self.task, self._scenes.world).double().cpu().numpy().round(6)
         self.options, self.paused, self.note = options, False, ""
+        self._opening: float | None = None
         self._begun = self._scenes.arrived
         self._way: deque[tuple[float, ...]] = deque(maxlen=_WAY)
         self._arm, self._ghost = self._made(self.names[0], self._begun), None
@@ -129,10 +132,18 @@ class Control:
 
     def reset(self) -> None:
         """This episode from its start, among what stands around by now."""
+        self._opening = None
         self._again(self._begun)
 
+    def grip(self) -> None:
+        """Shut the gripper if it is open, open it if not; so it stays until `reset`, or until another controller."""
+        shut, opened = self._arm.env.model.gripper_stroke
+        is_open = abs(self._arm.env.state.gripper.item() - opened) < 0.5 * abs(opened - shut)
+        self._open(0.0 if is_open else 1.0)
+
     def choose(self, name: str) -> None:
-        """Another controller takes the arm over."""
+        """Another controller takes the arm over, and the gripper."""
+        self._opening = None
         self._arm = self._made(name, self._arm.env.arrived)
         self._since_put()
 
@@ -191,7 +202,8 @@ class Control:
         shapes = tuple(self.task.shapes(env.world, env.arrived))
         ghosts = () if self._ghost is None else (self._ghost.drawn,)
         held = handles(self.task, env.arrived)
-        return Frame(arm.q, arm.gripper, self._told, self.task.dt, shapes, ghosts, held, (tuple(self._way),))
+        touched = touches(env.world, env.arrived)
+        return Frame(arm.q, arm.gripper, self._told, self.task.dt, shapes, ghosts, held, (tuple(self._way),), touched)
 
     @property
     def _arms(self) -> list[_Arm]:
@@ -215,12 +227,19 @@ class Control:
         self._steps: int = 0
         self._met: int | None = None
 
+    def _open(self, opening: float) -> None:
+        self._opening = opening
+        for arm in self._arms:
+            arm.hand.opening = opening
+
     def _made(self, name: str, moment: Moment) -> _Arm:
         scene = {key: moment.scene[key] for key in self._scenes.arrived.scene}  # without what is on its way
         plain = replace(moment, scene=scene)
         disturbances = Disturbances(**self.options.disturbances)
-        env = beginning_with(plain, 0, self._like, self.options.guard, disturbances, self.task)
-        return _Arm(self._makers[name], env, name)
+        engine = ByHand(self._like.engine or Kinematic(disturbances.servo_lag))
+        engine.opening = self._opening
+        env = beginning_with(plain, 0, self._like, self.options.guard, disturbances, self.task, engine)
+        return _Arm(self._makers[name], env, name, engine)
 
     def _again(self, moment: Moment) -> None:
         """All arms from a moment on."""

@@ -1,26 +1,26 @@
 """Pictures and videos of the browser view, drawn by a Chromium without a window."""
 
-import importlib.util
 import io
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from envs.robots import Robot
+from envs.view.camera import CORNER, Camera
+from envs.view.files import check_pictures, need_packages, write_pictures
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
-from td3_robot.errors import ConfigError, ViewerError, unknown
+from td3_robot.errors import ConfigError, ViewerError
 
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
-_FORMATS = (".png", ".gif", ".mp4")
 _PATIENCE = 300_000  # [ms] for a picture, where many other things run
-_CRF = 20  # constant quality of the H.264 video; 18 to 23 is the usual range
 
 # Software rendering is far slower than real time, and would show a state half drawn or not at all. So the
 # page's animation loop is held: it draws once for each call of drawFrame.
@@ -47,17 +47,22 @@ def find_chromium() -> str:
 
 
 def record(
-    robot: Robot, frames: Iterable[Frame], path: str | Path, size: tuple[int, int] = (960, 640), wide: float = 0.0
+    robot: Robot,
+    frames: Iterable[Frame],
+    path: str | Path,
+    size: tuple[int, int] = (960, 640),
+    wide: float = 0.0,
+    camera: Camera = CORNER,
 ) -> Path:
     """Draw frames as the browser view shows them, one picture a frame, and write them to a file.
 
     Args:
         robot: what to show.
         frames: arguments of `SwiftViewer.show`; the first one's `dt` sets the speed of a video.
-        path: .png keeps the last frame; .gif and .mp4 keep all (a GIF shows equal neighbours as one, for
-            longer). Its folder must exist.
+        path: .png keeps the last frame; .gif, .mp4 and .webm keep all (a GIF shows equal neighbours as one, for
+            longer); without an ending it becomes a folder of all of them as 0000.png and so on. Its folder must exist.
         size: width and height in pixels, both even.
-        wide: see `SwiftViewer`.
+        wide, camera: see `SwiftViewer`.
 
     Returns:
         The path written. On an error no file is left behind.
@@ -67,40 +72,24 @@ def record(
         ViewerError: Chromium or a Python package is missing, or the page could not be drawn.
     """
     path = Path(path)
-    _check(path, size)
+    check(path, size)
     frames = iter(frames)
     first = next(frames, None)
     if first is None:
         raise ConfigError("there are no frames to record")
-    first = Frame(*first)
-    with headless_page(size) as page, SwiftViewer(robot, open_browser=False, realtime=False, wide=wide) as viewer:
-        pictures = _draw(page, viewer, first, frames)
-        partial = path.with_name(f".{os.getpid()}-{path.name}")  # same ending: it names the format
-        try:
-            _WRITERS[path.suffix.lower()](partial, pictures, first.dt)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    seen: Any = {"wide": wide, "camera": camera}
+    with headless_page(size) as page, SwiftViewer(robot, open_browser=False, realtime=False, **seen) as viewer:
+        write_pictures(path, draw(page, viewer, chain([first], frames)), Frame(*first).dt)
     return path
 
 
-def _check(path: Path, size: tuple[int, int]) -> None:
-    """Find out what is wrong before minutes are spent on drawing."""
-    if path.suffix.lower() not in _FORMATS:
-        raise unknown("recording format", path.suffix, _FORMATS)
-    if not os.path.isdir(path.parent):
-        raise ConfigError(f"cannot record to {str(path)!r}: folder {str(path.parent)!r} does not exist")
-    if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"cannot record to {str(path)!r}: it is a folder, or lies in one that cannot be written")
+def check(path: Path, size: tuple[int, int]) -> None:
+    """Find out what is wrong before minutes are spent on drawing; arguments and errors as of `record`."""
+    check_pictures(path)
     if any(pixels < 2 or pixels % 2 for pixels in size):
         raise ConfigError(f"size must be two even numbers of pixels, got {size}")
     find_chromium()
-    needed = {"playwright": "playwright", "imageio": "imageio"}
-    if path.suffix.lower() == ".mp4":
-        needed["imageio_ffmpeg"] = "imageio-ffmpeg"
-    missing = [package for module, package in needed.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ViewerError(f"recording needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+    need_packages({"playwright": "playwright"})
 
 
 @contextmanager
@@ -123,8 +112,14 @@ def headless_page(size: tuple[int, int]):
         raise ViewerError(f"Chromium could not draw the page: {error.message.splitlines()[0]}") from None
 
 
-def _draw(page, viewer: SwiftViewer, first: Frame, rest: Iterable[Frame]) -> Iterator[np.ndarray]:
-    """One (height, width, 3) uint8 picture a frame."""
+def draw(page, viewer: SwiftViewer, frames: Iterable[Frame]) -> Iterator[np.ndarray]:
+    """One (height, width, 3) uint8 picture a frame.
+
+    Args:
+        page: a `headless_page`, which opens the viewer's.
+        viewer: serves the page and has shown nothing yet.
+        frames: what it is to show.
+    """
     import imageio.v3 as iio
 
     page.goto(viewer.url)
@@ -136,49 +131,4 @@ def _draw(page, viewer: SwiftViewer, first: Frame, rest: Iterable[Frame]) -> Ite
         page.evaluate("drawFrame()")
         return iio.imread(io.BytesIO(page.screenshot(type="png")))[..., :3]
 
-    yield picture(first)
-    yield from map(picture, rest)
-
-
-def _write_png(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    import imageio.v3 as iio
-
-    for picture in pictures:
-        last = picture
-    iio.imwrite(path, last)
-
-
-def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    from PIL import Image  # imageio's own way to read and write pictures
-
-    first = next(pictures)
-    palette = Image.fromarray(_palette_sample(first)).quantize(256)
-    indexed = lambda picture: Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)  # noqa: E731
-    rest = [indexed(picture) for picture in pictures]
-    indexed(first).save(path, save_all=True, append_images=rest, duration=round(1000 * dt), loop=0)
-
-
-def _palette_sample(picture: np.ndarray) -> np.ndarray:
-    """The picture with more of its vivid pixels below it, (., width, 3).
-
-    A palette goes by area, and so would spend all its colours on the backdrop's gradient and none on the
-    small goal.
-    """
-    vivid = picture[np.ptp(picture, axis=-1) > 60]
-    if len(vivid) == 0:
-        return picture
-    width = picture.shape[1]
-    return np.concatenate((picture, np.resize(vivid, (len(picture) // 5, width, 3))))
-
-
-def _write_mp4(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    import imageio
-
-    options = ["-crf", str(_CRF)]
-    with imageio.get_writer(path, fps=1.0 / dt, macro_block_size=2, output_params=options, quality=None) as video:
-        writer: Any = video
-        for picture in pictures:
-            writer.append_data(picture)
-
-
-_WRITERS = {".png": _write_png, ".gif": _write_gif, ".mp4": _write_mp4}
+    yield from map(picture, frames)

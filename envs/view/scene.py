@@ -12,6 +12,7 @@ from swift import DirectionalLight, HemisphereLight, Label
 
 from envs.robots import Robot
 from envs.tasks.shapes import Shape
+from envs.view.camera import CORNER, Camera, placed
 from envs.view.handles import Handle
 from envs.view.server import LocalSwift
 from td3_robot.errors import ViewerError, need
@@ -39,6 +40,7 @@ class Frame(NamedTuple):
     ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through unless they are solid
     handles: tuple[Handle, ...] = ()  # of what can be moved by hand
     ways: tuple[tuple[tuple[float, ...], ...], ...] = ()  # lines through positions in the base frame [m]
+    touches: tuple[tuple[float, ...], ...] = ()  # positions of contact in the base frame [m]
 
 
 class Drawing:
@@ -47,14 +49,14 @@ class Drawing:
     Args:
         swift: the page.
         robot: what to draw.
-        wide: how far on the first arm's sides others stand [m].
+        wide, camera: see `camera.placed`.
 
     Raises:
         ViewerError: the page could not load the robot's meshes.
         TimeoutError: as all methods, where the page has gone.
     """
 
-    def __init__(self, swift: LocalSwift, robot: Robot, wide: float = 0.0):
+    def __init__(self, swift: LocalSwift, robot: Robot, wide: float = 0.0, camera: Camera = CORNER):
         self._swift, self._robot = swift, robot
         swift.set_lights(
             [
@@ -62,15 +64,11 @@ class Drawing:
                 DirectionalLight(position=(1.2, -0.6, 2.2), target=(0.3, 0.0, 0.2), intensity=2.1),
             ]
         )
-        low, high = robot.workspace
-        reach = float(np.linalg.norm(np.abs([low, high]).max(0)))
-        look_at = np.array([0.25, 0.0, 0.33]) * reach  # from here and there, all of the workspace is in view
-        from_there = np.array([0.97, -1.33, 0.51]) * reach + np.array([0.9, -1.2, 1.0]) * wide
-        swift.set_camera_pose(look_at + from_there, look_at)
+        swift.set_camera_pose(*placed(camera, robot.workspace, wide))
         self._label: Any = swift.add_ui(Label())
         self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
         self._offered: list[dict] = []
-        self._marked: list[list] = [[], []]
+        self._marked: list[list] = [[], [], []]
         self._shapes: list[tuple[tuple, sg.Shape]] = []  # what each thing around the arm looks like, and the thing
 
     def draw(self, frame: Frame) -> None:
@@ -99,13 +97,13 @@ class Drawing:
             self._offered = told
 
     def _mark(self, frame: Frame) -> None:
-        """Tell the page where goals are in the air and where tools have been, where there are any."""
-        base = self._robot.rtb.base
-        drops = [(base * shape.T_bs[:3, 3]).ravel().tolist() for shape in frame.shapes if shape.is_goal]
-        ways = [(base * np.transpose(way)).T.tolist() for way in frame.ways if way]
-        if [drops, ways] != self._marked:
-            self._swift.mark(drops, ways)
-            self._marked = [drops, ways]
+        """Tell the page where goals are in the air, where tools have been and arms touch, where there are any."""
+        there = lambda points: (self._robot.rtb.base * np.transpose(points)).T.tolist() if len(points) else []  # noqa: E731
+        drops = there([shape.T_bs[:3, 3] for shape in frame.shapes if shape.is_goal])
+        marks = [drops, [there(way) for way in frame.ways if way], there(frame.touches)]
+        if marks != self._marked:
+            self._swift.mark(*marks)
+            self._marked = marks
 
     def _place(self, shapes: Sequence[Shape]) -> None:
         """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone is removed."""

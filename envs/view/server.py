@@ -36,6 +36,7 @@ from td3_robot.errors import ViewerError
 _LOCAL = "127.0.0.1"
 _LOCAL_NAMES = (_LOCAL, "localhost")
 _POLL = 0.1  # [s] how soon a closed tab is noticed while nothing is being sent
+_SLOW = 120.0  # [s] that a file may take to whoever fetches it, a large mesh through a thin line for one
 _LARGEST = 2**16  # bytes of an answer; the longest of Swift's page has a few thousand
 
 # The type decides whether a browser runs a script; Windows takes it from a registry that may be wrong.
@@ -82,7 +83,7 @@ class PageServer:
         self._taken, self.without_webgl = threading.Lock(), threading.Event()
         self._files: dict[str, Path | bytes] = {**page_files()}
         self._root = f"/{secrets.token_urlsafe(16)}"
-        options = {"process_request": self._answer, "compression": None, "close_timeout": 1, "max_size": _LARGEST}
+        options = {"process_request": self._answer, "compression": None, "close_timeout": _SLOW, "max_size": _LARGEST}
         try:
             self._server = serve(self._talk, _LOCAL, port, logger=_quiet, **options)
         except OSError as error:
@@ -243,9 +244,9 @@ class LocalSwift(swift.Swift):
         """Let the page drag these; where to, `on_moved` is told. See page_files/gizmo.js."""
         self._send_socket("handles", handles, expected=False)
 
-    def mark(self, drops: list, ways: list) -> None:
-        """Let the page draw lines from these positions down to the table, and lines through those. See marks.js."""
-        self._send_socket("marks", {"drops": drops, "ways": ways}, expected=False)
+    def mark(self, drops: list, ways: list, touches: list) -> None:
+        """Let the page draw lines from goals to the table, lines through others, and contacts; see marks.js."""
+        self._send_socket("marks", {"drops": drops, "ways": ways, "touches": touches}, expected=False)
 
     def process_events(self, events: dict) -> None:
         """What was clicked and dragged in the page. Raises ViewerError where there is no such thing to click."""

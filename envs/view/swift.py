@@ -10,6 +10,7 @@ import numpy as np
 
 from envs.robots import Robot
 from envs.view.browser import HOW_TO_INSTALL, Browser, find_browser, how_to_open
+from envs.view.camera import CORNER, Camera, check_camera
 from envs.view.scene import Drawing, Frame
 from envs.view.server import LocalSwift, Panel
 from td3_robot.errors import ConfigError, ViewerError
@@ -26,6 +27,7 @@ class SwiftViewer:
             yourself; the first `show` waits for that.
         panel: controls to put beside the picture, in place of Swift's own.
         wide: how far on the arm's sides others stand that are to be seen, too [m].
+        camera: where from, see `camera.placed`.
         port: to serve the page on; 0 takes a free one.
         patience: how long to wait for somebody to open the page [s].
         realtime: `show` takes at least `dt` of wall time. If False it returns as soon as the page has it.
@@ -45,12 +47,14 @@ class SwiftViewer:
         realtime: bool = True,
         panel: Panel | None = None,
         wide: float = 0.0,
+        camera: Camera = CORNER,
         port: int = 0,
         patience: float = _PAGE_TIMEOUT,
     ):
         command = find_browser() if open_browser else None  # before anything is started
         self._robot, self._realtime, self._panel = robot, realtime, panel
-        self._patience, self._wide = patience, wide
+        self._patience, self._seen = patience, (wide, camera)
+        check_camera(camera)
         self._swift = LocalSwift(port)
         self.url, self.address = self._swift.url, self._swift.address
         self._drawing: Drawing | None = None  # once the page is connected
@@ -90,7 +94,7 @@ class SwiftViewer:
         try:
             if self._drawing is None:
                 self._wait_for_page()
-                self._drawing = Drawing(self._swift, self._robot, self._wide)
+                self._drawing = Drawing(self._swift, self._robot, *self._seen)
             self._drawing.draw(frame)
         except TimeoutError:  # how Swift says that the tab was closed or no longer answers
             if self._browser is not None:
@@ -132,7 +136,7 @@ class SwiftViewer:
                 with tempfile.TemporaryFile("w+") as complaints:  # a file: a pipe that nobody reads blocks at 64 kB
                     self._browser = Browser(command, self.url, complaints)
                     self._wait_for_page(complaints)
-            self._drawing = Drawing(self._swift, self._robot, self._wide)
+            self._drawing = Drawing(self._swift, self._robot, *self._seen)
         except TimeoutError:
             raise ViewerError("the browser tab was closed before the robot was loaded") from None
 
@@ -144,6 +148,8 @@ class SwiftViewer:
                 complaints.seek(0)
                 last = ([line.strip() for line in complaints if line.strip()] or ["it said nothing"])[-1]
                 raise ViewerError(f"{browser.failed}: {last}")
+            if self.closed:  # by another thread
+                raise TimeoutError
             if time.monotonic() > give_up:
                 raise ViewerError(f"no browser showed {self.url} within {self._patience:.0f} s")
         self._swift.launch(self._realtime, self._panel)

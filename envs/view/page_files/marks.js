@@ -1,4 +1,5 @@
-// What helps to see where things are: a line from each goal down to the table, and the way that the tool has gone.
+// What helps to see where things are: a line from each goal down to the table, the way that the tool has gone, and
+// where arms touch something.
 import * as THREE from "three";
 import { Line2 } from "three/addons/lines/Line2.js";
 import { LineGeometry } from "three/addons/lines/LineGeometry.js";
@@ -6,6 +7,7 @@ import { LineMaterial } from "three/addons/lines/LineMaterial.js";
 
 const GOAL = 0xb026d9;
 const WAY = 0x0b7285;
+const TOUCH = 0xff0000;
 const UP = 0.001; // [m] over the table: no flicker
 
 export class Marks {
@@ -13,12 +15,20 @@ export class Marks {
     this.scene = scene;
     this.drops = [];
     this.ways = [];
+    this.touches = [];
+    this.ball = new THREE.SphereGeometry(0.016, 16, 12);
+    this.through = new THREE.MeshBasicMaterial({ color: TOUCH, depthTest: false, transparent: true, fog: false });
     this.seen = new THREE.MeshBasicMaterial({ color: GOAL, transparent: true, opacity: 0.55 });
     this.line = new LineMaterial({ color: WAY, linewidth: 3, transparent: true, opacity: 0.75 });
   }
 
-  /** Show these: drops, positions of goals; ways, lists of positions. */
-  show({ drops, ways }) {
+  /** Show these: drops, positions of goals; ways, lists of positions; touches, positions. */
+  show({ drops, ways, touches }) {
+    while (this.touches.length < touches.length) this.touches.push(this.touch());
+    this.touches.forEach((ball, i) => {
+      ball.visible = i < touches.length;
+      if (ball.visible) ball.position.set(...touches[i]);
+    });
     while (this.drops.length < drops.length) this.drops.push(this.drop());
     this.drops.forEach((drop, i) => {
       drop.visible = i < drops.length;
@@ -36,6 +46,13 @@ export class Marks {
       this.scene.add(line);
       return line;
     });
+  }
+
+  /** A ball that is seen through all else. */
+  touch() {
+    const ball = Object.assign(new THREE.Mesh(this.ball, this.through), { renderOrder: 9 });
+    this.scene.add(ball);
+    return ball;
   }
 
   /** A line a metre high on a ring on the table. */

@@ -74,6 +74,20 @@ def test_another_controller_takes_the_arm_over_and_a_ghost_begins_where_it_is():
     assert led.frame.ghosts == ()
 
 
+def test_the_gripper_is_shut_and_opened_by_hand_until_another_controller_has_it():
+    led = control()
+    led.put("goal", pose(0.5, 0.4, 0.6))
+    hand = led.robot._gripper
+    assert led.frame.gripper == pytest.approx(hand.opened)
+    for wanted in (hand.closed, hand.opened):
+        led.grip()
+        steps(led, 20)
+        assert led.frame.gripper == pytest.approx(wanted, abs=1e-4)
+    led.grip()
+    led.choose("neo")
+    assert led._arm.hand.opening is None
+
+
 def test_guard_and_latency_are_exchanged_while_the_arm_goes_on():
     led = control()
     led.put("goal", pose(0.5, 0.2, 0.05))

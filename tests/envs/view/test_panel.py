@@ -127,6 +127,10 @@ def test_every_button_and_choice_does_what_it_says(led):
     control, goal = led.control, led.control.goal
     led.click("new goal")
     assert np.abs(control.goal - goal).max() > 1e-3
+    gripper = control.frame.gripper
+    led.click("gripper")
+    control.step()
+    assert control.frame.gripper != gripper
     led.click("❚❚")
     paused = control.frame.q
     led.steps(2)

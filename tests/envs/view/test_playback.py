@@ -35,7 +35,9 @@ def test_frames_follow_the_episodes_to_their_end(env):
             (shown,) = f.shapes
             assert shown.kind == "sphere"
             np.testing.assert_allclose(shown.T_bs[:3, 3], goal)
-        assert frames[-1].text == f"episode {number}, error {1000 * step.info['position_error'].item():.1f} mm"
+        error = f"error {1000 * step.info['position_error'].item():.1f} mm"
+        assert frames[-1].text == f"panda, reach, episode {number}, 3.00 s\npolicy: {error}, success"
+        assert frames[20].text.splitlines()[0].endswith(", 1.00 s")
         assert all(f.dt == env.task.dt for f in frames)
 
 
@@ -51,7 +53,7 @@ def test_frames_show_the_scene_of_their_moment_to_the_end_of_the_episode(task):
         np.testing.assert_allclose(goal.T_bs[:3, 3], moment.scene["goal"][0])
         there = moment.scene["object"] if task == "pick_place" else moment.tcp
         error = torch.linalg.vector_norm(moment.scene["goal"] - there).item()
-        assert abs(float(f.text.split()[-2]) - 1000 * error) < 0.06
+        assert abs(float(f.text.split("error ")[1].split()[0]) - 1000 * error) < 0.06
         (other,) = others
         if task == "pick_place":
             np.testing.assert_allclose(other.T_bs[:3, 3], moment.scene["object"][0], atol=1e-6)
@@ -67,7 +69,8 @@ def test_the_text_tells_the_angle_where_the_orientation_counts():
     env.reset(4)
     last = [env.step(torch.zeros(1, 7)) for _ in range(env.task.horizon)][-1].info
     angle = np.degrees(last["rotation_error"].item())
-    assert frames[-1].text == f"episode 1, error {1000 * last['position_error'].item():.1f} mm and {angle:.1f} deg"
+    errors = f"error {1000 * last['position_error'].item():.1f} mm and {angle:.1f} deg"
+    assert frames[-1].text == f"panda, reach_pose, episode 1, 5.00 s\npolicy: {errors}, missed"
     assert [shape.kind for shape in frames[0].shapes] == ["axes", "sphere"]
 
 
@@ -87,8 +90,8 @@ def test_others_play_the_same_episodes_as_ghosts(task):
             np.testing.assert_array_equal(ghost.q, own.q)
             assert ghost.gripper == own.gripper
             np.testing.assert_array_equal(frame.shapes[0].T_bs, own.shapes[0].T_bs)  # one goal for both
-        error = own.text.removeprefix(f"episode {number}, ")
-        assert frame.text.startswith(f"episode {number}\npolicy: error ")
+        title, error = own.text.split("\npolicy: ")
+        assert frame.text.startswith(f"{title}\npolicy: error ") and f", episode {number}, " in title
         assert frame.text.endswith(f"\n{name} (see-through): {error}")
         moved = frame.shapes[len(own.shapes) :]  # the cube, where the other one brought it
         assert [shape.T_bs.tolist() for shape in moved] == [shape.T_bs.tolist() for shape in own.shapes[1:]]
@@ -98,9 +101,20 @@ def test_others_play_the_same_episodes_as_ghosts(task):
 def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(env, monkeypatch, tmp_path):
     drawn = {}
     monkeypatch.setattr(
-        "envs.view.playback.record", lambda robot, frames, path: drawn.update({path.name: list(frames)})
+        "envs.view.playback.record", lambda robot, frames, path, camera: drawn.update({path.name: list(frames)})
     )
     for name in ("a.png", "a.gif"):
         record_episodes({"rrmc": (ResolvedRate(env), env)}, 4, tmp_path / name)
-    assert len(drawn["a.png"]) == 1 and drawn["a.png"][0].text.startswith("episode 1, error 0.0")
+    assert len(drawn["a.png"]) == 1 and "error 0.0 mm, success" in drawn["a.png"][0].text
     assert len(drawn["a.gif"]) == 3 * (env.task.horizon + 1)
+
+
+def test_where_an_arm_touches_something_is_marked_for_as_long_as_it_does():
+    env = envs.make("panda", "reach_avoid", num_envs=1)
+    rammed = next(frames for frames in episodes(lambda _: torch.ones(1, 7), env, seed=4) if frames[-1].touches)
+    assert [frame.touches for frame in rammed[:-1]] == [()] * (len(rammed) - 1)  # contact ends it
+    assert rammed[-1].text.endswith(", contact")
+    balls = [shape for shape in rammed[-1].shapes if shape.kind == "sphere" and not shape.is_goal]
+    for touch in rammed[-1].touches:  # inside of what is touched, or on the ground, or in the arm itself
+        inside = any(np.linalg.norm(ball.T_bs[:3, 3] - touch) < ball.size[0] for ball in balls)
+        assert inside or any(shape.kind == "box" for shape in rammed[-1].shapes) or abs(touch[2]) < 1e-6

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from envs.tasks.shapes import pose_shapes
+from envs.view.camera import VIEWS, placed
+from envs.view.files import write_pictures
 from envs.view.recording import record
 from envs.view.scene import Frame
 from td3_robot.errors import ConfigError, ViewerError
@@ -37,23 +39,46 @@ def test_png_keeps_the_last_frame(robot, tmp_path):
     assert_shows_an_arm(picture)
 
 
-@pytest.mark.parametrize("ending", [".gif", ".mp4"])
-def test_a_video_has_every_frame_once_at_the_speed_of_the_simulation(robot, tmp_path, ending):
-    path = record(robot, frames(robot, 4), tmp_path / f"reach{ending}", SIZE)
+def test_a_film_has_every_frame_once_at_the_speed_of_the_simulation(robot, tmp_path):
+    path = record(robot, frames(robot, 3), tmp_path / "reach.gif", SIZE, camera="front")
     reader = imageio.get_reader(path)
     pictures = [np.asarray(picture)[..., :3] for picture in reader]
-    assert len(pictures) == 4
+    assert len(pictures) == 3
     for before, after in zip(pictures, pictures[1:]):
         assert (np.abs(before.astype(int) - after).max(-1) > 40).mean() > 0.01
     assert_shows_an_arm(pictures[0])
-    meta = reader.get_meta_data()
+    assert reader.get_meta_data()["duration"] / 1000 == pytest.approx(0.05)
+
+
+def bars(count: int) -> list[np.ndarray]:
+    """Pictures that differ in where a bar is."""
+    pictures = np.full((count, 48, 64, 3), 230, np.uint8)
+    for number, picture in enumerate(pictures):
+        picture[:, 16 * number : 16 * number + 16] = (200, 30, 30)
+    return list(pictures)
+
+
+@pytest.mark.parametrize("ending", [".png", ".gif", ".mp4", ".webm", ""])
+def test_each_kind_of_file_has_every_picture_once(tmp_path, ending):
+    path, given = tmp_path / f"film{ending}", bars(4)
+    write_pictures(path, given, dt=0.05)
+    assert list(tmp_path.iterdir()) == [path]
+    if ending in ("", ".png"):
+        files = sorted(path.iterdir()) if ending == "" else [path]
+        shown, names = [iio.imread(file) for file in files], [file.name for file in files]
+        np.testing.assert_array_equal(shown, given if ending == "" else given[-1:])
+        assert names == (["0000.png", "0001.png", "0002.png", "0003.png"] if ending == "" else ["film.png"])
+        return
+    reader = imageio.get_reader(path)
+    shown, meta = [np.asarray(picture)[..., :3].astype(int) for picture in reader], reader.get_meta_data()
+    assert [np.abs(one - np.array(given)).mean(axis=(1, 2, 3)).argmin() for one in shown] == [0, 1, 2, 3]
     assert (meta["duration"] / 1000 if ending == ".gif" else 1 / meta["fps"]) == pytest.approx(0.05)
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_what_cannot_be_recorded_is_said_before_anything_is_drawn(robot, tmp_path):
     for path, size, named in [
-        (tmp_path / "a.webm", SIZE, "valid choices: .gif, .mp4, .png"),
+        (tmp_path / "a.avi", SIZE, "valid choices: .gif, .mp4, .png, .webm, a folder's name"),
+        (tmp_path, SIZE, "it is there"),
         (tmp_path / "nowhere" / "a.png", SIZE, "does not exist"),
         (tmp_path / "a.png", (321, 240), "even"),
     ]:
@@ -63,9 +88,23 @@ def test_what_cannot_be_recorded_is_said_before_anything_is_drawn(robot, tmp_pat
         record(robot, [], tmp_path / "a.png", SIZE)
 
 
-def test_a_failure_leaves_no_file(robot, tmp_path):
-    with pytest.raises(ConfigError, match="finite"):
-        record(robot, [*frames(robot, 1), Frame(np.full(7, np.nan))], tmp_path / "a.png", SIZE)
+def test_a_gif_has_the_colours_of_what_comes_late(tmp_path):
+    grey = np.tile(np.arange(64, dtype=np.uint8)[None, :, None] * 4, (48, 1, 3))  # more shades than are needed
+    late = grey.copy()
+    late[10:14, 10:14] = (20, 60, 240)
+    write_pictures(tmp_path / "a.gif", [grey, grey, late], dt=0.05)
+    *_, last = imageio.get_reader(tmp_path / "a.gif")
+    assert np.abs(np.asarray(last)[12, 12, :3].astype(int) - (20, 60, 240)).max() < 30
+
+
+@pytest.mark.parametrize("ending", [".png", ".gif", ".mp4", ".webm", ""])
+def test_a_failure_leaves_no_file(tmp_path, ending):
+    def failing():
+        yield from bars(2)
+        raise ConfigError("of a frame")
+
+    with pytest.raises(ConfigError, match="of a frame"):
+        write_pictures(tmp_path / f"film{ending}", failing(), dt=0.05)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -80,3 +119,14 @@ def test_a_missing_package_is_named(robot, tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ViewerError, match=f"pip install {module.replace('_', '-')}"):
         record(robot, frames(robot, 1), tmp_path / "a.mp4", SIZE)
+
+
+def test_a_camera_is_a_view_by_name_or_two_positions():
+    workspace = np.array([[0.2, -0.5, 0.0], [0.8, 0.5, 0.8]])
+    away = {name: np.subtract(*placed(name, workspace)) for name in VIEWS}
+    assert away["front"][0] > 1 and away["side"][1] < -1 and away["top"][2] > 1
+    assert all(np.linalg.norm(np.subtract(*placed(name, workspace, wide=2.0))) > 3 for name in VIEWS)  # further away
+    np.testing.assert_array_equal(placed("1,-2,0.5,0,0,0.3", workspace), [[1, -2, 0.5], [0, 0, 0.3]])
+    for bad in ("above", "1,2,3", "1,2,3,1,2,3", "1,2,nan,0,0,0", ""):
+        with pytest.raises(ConfigError, match="camera must be corner, front, side, top, or"):
+            placed(bad, workspace)

@@ -8,6 +8,7 @@ import queue
 import socket
 import sys
 import threading
+import time
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -230,6 +231,21 @@ def test_wavefront_lines_are_not_served(tmp_path):
             assert materials.endswith(b"Kd 0.0000 0.0000 1.0000\n")
     finally:
         servers.close()
+
+
+def test_who_is_slow_gets_the_whole_file(servers, tmp_path):
+    """Longer than the buffers between both hold, and the server's first patience."""
+    servers._files["/large"] = b"x" * 2**24
+    with socket.create_connection(servers.address, timeout=20) as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**14)
+        slow.sendall(f"GET {root(servers)}/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        time.sleep(1.5)
+        received = 0
+        while part := slow.recv(2**20):
+            received += len(part)
+            if received > 2**24:
+                break
+    assert received > 2**24  # and the head
 
 
 def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):

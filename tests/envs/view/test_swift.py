@@ -13,8 +13,11 @@ from pathlib import Path
 import imageio.v3 as iio
 import numpy as np
 import pytest
+import torch
 from spatialmath import SE3
 
+import envs
+import envs.view
 from envs.robots import make_robot
 from envs.tasks.shapes import Shape, pose_shapes
 from envs.view.recording import find_chromium
@@ -181,6 +184,32 @@ def test_closing_the_tab_ends_the_show_quietly(robot, page):
         assert viewer.show(robot.home, OPEN) is False
     with pytest.raises(OSError):
         socket.create_connection(viewer.address)
+
+
+def test_a_notebooks_cell_shows_an_arm_that_moves_while_the_notebook_goes_on(page):
+    shown = envs.view.show(envs.make("wx250s", "reach"), height=60)
+    tab = page.context.browser.new_page(viewport={"width": 96, "height": 64})
+    tab.set_default_timeout(300_000)
+    tab.set_content(shown._repr_html_())
+    there = "window.swiftScene ? swiftScene.children.map((child) => child.position.toArray()) : []"
+    seen, give_up = [], time.monotonic() + 120
+    while len(seen) < 3 and time.monotonic() < give_up:
+        now = tab.frames[1].evaluate(there)
+        if len(now) > 8 and now not in seen:
+            seen.append(now)
+        time.sleep(0.1)
+    assert len(seen) == 3
+    assert shown.going_on and repr(shown).startswith(f"open {shown.url} ")
+    tab.close()
+    shown.close()
+    shown.close()
+    assert not shown.going_on
+
+
+def test_a_notebook_that_nobody_looks_at_is_closed_at_once():
+    shown = envs.view.show(envs.make("wx250s", "reach"), lambda o: torch.zeros(1, 6))
+    shown.close()
+    assert not shown.going_on
 
 
 def script(path, body: str) -> str:

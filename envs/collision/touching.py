@@ -1,0 +1,42 @@
+"""Where an arm touches what is around it, and itself."""
+
+import torch
+from torch import Tensor
+
+from envs.collision.capsules import CollisionModel
+from envs.collision.geometry import dot, segment_gap
+from envs.collision.obstacles import Obstacles
+from envs.collision.proximity import surroundings
+from envs.collision.queries import body_frames, pair_segments, place_segments
+
+
+def touching(
+    model: CollisionModel,
+    q: Tensor,
+    obstacles: Obstacles | None = None,
+    ground: float | None = None,
+    gripper: Tensor | None = None,
+) -> Tensor:
+    """The middle of every overlap of one arm with an obstacle, the ground or itself, (k, 3) in the base frame [m].
+
+    Along the line of a distance, that is half the way from one surface to the other; on the ground, the foot of it.
+    Arguments as for `proximity.link_clearance`, B = 1.
+    """
+    model, obstacles = model.with_fingers(gripper), obstacles or Obstacles()
+    frames = body_frames(model, q, gripper)
+    p, d = place_segments(model, frames)
+    distance, u, x = surroundings(model, frames, p, d, obstacles, ground)  # (K, M, 1), (3, K, M, 1) twice
+    middle = x - u * (model.radius[:, None] + 0.5 * distance)
+    if ground is not None:  # whose points may be corners of fingers, which have no radius
+        row = 1 + sum(one.shape[1] for one in (obstacles.spheres, obstacles.walls) if one is not None)
+        middle[:, :, row] = x[:, :, row]
+        middle[2, :, row] = ground
+    found = [middle[:, distance < 0]]
+    if len(model.first):
+        (p1, d1, p2, d2), (dd, ee, radii) = pair_segments(model, p, d), model.pair_sizes
+        gap, s = segment_gap(p1, d1, p2, d2, dd, ee)
+        length = dot(gap, gap).sqrt()
+        from_first = model.radius[model.first] + 0.5 * (length - radii)
+        middle = torch.addcmul(p1, d1, s) - gap / length.clamp(min=1e-9) * from_first
+        found.append(middle[:, length < radii])
+    return torch.cat(found, 1).T

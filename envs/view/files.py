@@ -1,0 +1,125 @@
+"""Pictures as files: one of them, films, and folders of all."""
+
+import importlib.util
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from td3_robot.errors import ConfigError, ViewerError, unknown
+
+_CRF = 20  # constant quality of the H.264 video; 18 to 23 is the usual range
+_CRF_VP9 = 31  # that of VP9 as good, as its authors recommend for 1080p
+_FOLDER = ""  # the ending of a folder's name
+
+
+def check_pictures(path: Path) -> None:
+    """Find out what is wrong before minutes are spent on drawing.
+
+    Raises:
+        ConfigError: the path's ending or folder is wrong.
+        ViewerError: a Python package is missing.
+    """
+    ending = path.suffix.lower()
+    if ending not in _WRITERS:
+        raise unknown("recording format", ending, [name for name in _WRITERS if name] + ["a folder's name"])
+    if not os.path.isdir(path.parent):
+        raise ConfigError(f"cannot record to {str(path)!r}: folder {str(path.parent)!r} does not exist")
+    taken = os.path.exists(path) if ending == _FOLDER else os.path.isdir(path)
+    if taken or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"cannot record to {str(path)!r}: it is there, or lies in a folder that cannot be written")
+    needed = {"imageio": "imageio"} | ({"imageio_ffmpeg": "imageio-ffmpeg"} if ending in _VIDEO else {})
+    need_packages(needed)
+
+
+def need_packages(needed: dict[str, str]) -> None:
+    """Refuse to record without these packages: module -> what pip calls it.
+
+    Raises:
+        ViewerError: one is missing.
+    """
+    missing = [package for module, package in needed.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ViewerError(f"recording needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+
+
+def write_pictures(path: Path, pictures: Iterable[np.ndarray], dt: float) -> None:
+    """Write them as `record` says, whole or not at all.
+
+    Args:
+        path: as `check_pictures` takes it.
+        pictures: at least one, (height, width, 3) uint8.
+        dt: how long each is shown [s].
+    """
+    hidden: Any = {"prefix": ".", "dir": path.parent, "ignore_cleanup_errors": True}  # ffmpeg may end after us
+    with tempfile.TemporaryDirectory(**hidden) as folder:
+        partial = Path(folder, path.name)
+        _WRITERS[path.suffix.lower()](partial, iter(pictures), dt)
+        partial.replace(path)
+
+
+def _write_png(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
+    import imageio.v3 as iio
+
+    for picture in pictures:
+        last = picture
+    iio.imwrite(path, last)
+
+
+def _write_folder(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
+    import imageio.v3 as iio
+
+    path.mkdir()
+    for number, picture in enumerate(pictures):
+        iio.imwrite(path / f"{number:04}.png", picture)
+
+
+def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
+    """Equal neighbours become one, for longer. All share a palette, for which all are looked at first."""
+    from PIL import Image  # imageio's own way to read and write pictures
+
+    first = next(pictures)
+    packed, sample = [], [first]
+    for picture in chain([first], pictures):
+        packed.append(zlib.compress(picture.tobytes(), 1))
+        sample.append(_vivid(picture))
+    palette = Image.fromarray(np.concatenate(sample)).quantize(256)
+    unpacked = (np.frombuffer(zlib.decompress(one), np.uint8).reshape(first.shape) for one in packed)
+    begin, *rest = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in unpacked]
+    begin.save(path, save_all=True, append_images=rest, duration=round(1000 * dt), loop=0)
+
+
+def _vivid(picture: np.ndarray) -> np.ndarray:
+    """A row of the picture's vivid pixels, (1, width, 3), or none, (0, width, 3).
+
+    A palette goes by area, and so would spend all its colours on the backdrop's gradient and none on the small goal.
+    """
+    pixels, width = picture[np.ptp(picture, axis=-1) > 60], picture.shape[1]
+    some = np.linspace(0, len(pixels) - 1, width).astype(int)
+    return pixels[some][None] if len(pixels) else np.empty((0, width, 3), np.uint8)
+
+
+def _write_video(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
+    import imageio
+
+    codec, options = _VIDEO[path.suffix.lower()]
+    named = {"fps": 1.0 / dt, "codec": codec, "output_params": options, "quality": None, "macro_block_size": 2}
+    with imageio.get_writer(path, **named) as video:
+        writer: Any = video
+        for picture in pictures:
+            writer.append_data(picture)
+
+
+_VIDEO = {
+    ".mp4": ("libx264", ["-crf", str(_CRF)]),
+    ".webm": ("libvpx-vp9", ["-crf", str(_CRF_VP9), "-b:v", "0", "-row-mt", "1"]),
+}
+_WRITERS: dict[str, Callable[[Path, Iterator[np.ndarray], float], None]] = {
+    **{".gif": _write_gif, ".mp4": _write_video, ".png": _write_png, ".webm": _write_video},
+    _FOLDER: _write_folder,
+}
