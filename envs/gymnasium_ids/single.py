@@ -7,16 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envs.gymnasium_ids.pictures import MODES, pictures
 from envs.gymnasium_ids.shown import Goals, Shown, Vectors, box, measurements, row_of
 from envs.options import KINEMATIC
 from envs.registry import make
-from td3_robot.errors import ConfigError
-
-
-def check_render_mode(render_mode: str | None) -> None:
-    """There are no pictures yet."""
-    if render_mode is not None:
-        raise ConfigError(f"render_mode must be None, got {render_mode!r}; evaluate.py --swift shows the robot")
 
 
 class ArmGymnasiumEnv(gym.Env):
@@ -28,7 +22,8 @@ class ArmGymnasiumEnv(gym.Env):
     Args:
         robot, task: names, as for `envs.make`.
         device: where it is simulated.
-        render_mode: None; there are no pictures.
+        render_mode: "rgb_array", for pictures by `render` (they need what recordings need, see docs/library.md);
+            "human", for the browser view, which follows `reset` and `step`; None shows nothing.
         sparse: pay -1 for every step that is no success and 0 for one that is.
         guard, engine: as for `envs.make`.
 
@@ -36,7 +31,7 @@ class ArmGymnasiumEnv(gym.Env):
         ConfigError: no such robot, task or render mode.
     """
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": list(MODES), "render_fps": 20}
     _view = Vectors
 
     def __init__(
@@ -49,11 +44,11 @@ class ArmGymnasiumEnv(gym.Env):
         guard: bool = False,
         engine: str = KINEMATIC,
     ):
-        check_render_mode(render_mode)
-        self.render_mode = None
+        self.render_mode, self._pictures = render_mode, pictures(render_mode)
         self._arm = make(robot, task, 1, device, sparse=sparse, guard=guard, engine=engine)
         self._shown = self._view(self._arm)
         self.observation_space, self.action_space = self._shown.space, box(self._arm.a_dim, 1.0)
+        self.metadata = self.metadata | {"render_fps": round(1.0 / self._arm.task.dt)}
         self._seeded = False
         self._begun: Tensor | None = None  # first observation of an episode that the arm has begun by itself
 
@@ -64,7 +59,8 @@ class ArmGymnasiumEnv(gym.Env):
             seed = int(self.np_random.integers(2**31))
         self._seeded = True
         observation = self._begun if seed is None and self._begun is not None else self._arm.reset(seed)
-        self._begun = None
+        self._begun, self._now = None, self._arm.now
+        self._follow()
         return row_of(self._shown.show(observation, self._arm.moment), 0), {}
 
     def step(self, action: np.ndarray) -> tuple[Shown, float, bool, bool, dict]:
@@ -75,10 +71,29 @@ class ArmGymnasiumEnv(gym.Env):
         """
         step = self._arm.step(torch.as_tensor(action, dtype=torch.float32, device=self._arm.device)[None])
         terminated, truncated = bool(step.terminated), bool(step.truncated)
+        self._now = self._arm.arrived
+        self._follow()
         self._begun = step.observation if terminated or truncated else None
         info = {name: value[0] if value.ndim > 1 else value[0].item() for name, value in measurements(step).items()}
         shown = self._shown.show(step.next_observation, self._arm.seen)
         return row_of(shown, 0), float(self._shown.reward(step, shown)[0]), terminated, truncated, info
+
+    def _follow(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
+    def render(self) -> np.ndarray | None:
+        """The arm after the last `reset` or `step`: a picture (360, 480, 3) uint8, or None where a page shows it.
+
+        Raises:
+            ViewerError: what draws is missing, or there is no way to show the page.
+        """
+        return self._pictures.show(self._arm, self._now) if self._pictures else None
+
+    def close(self) -> None:
+        """End what shows it."""
+        if self._pictures:
+            self._pictures.close()
 
 
 class ArmGoalGymnasiumEnv(ArmGymnasiumEnv):

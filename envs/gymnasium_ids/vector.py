@@ -6,9 +6,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from envs.gymnasium_ids.shown import Goals, Shown, Vectors, array, box, measurements, row_of
-from envs.gymnasium_ids.single import check_render_mode
 from envs.options import KINEMATIC
 from envs.registry import make
+from td3_robot.errors import ConfigError
 
 
 class ArmVectorEnv(VectorEnv):
@@ -19,7 +19,8 @@ class ArmVectorEnv(VectorEnv):
 
     Args:
         num_envs: arms.
-        robot, task, device, render_mode, sparse, guard, engine: as for ArmGymnasiumEnv.
+        robot, task, device, sparse, guard, engine: as for ArmGymnasiumEnv.
+        render_mode: None; one arm alone can be shown.
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
@@ -36,7 +37,8 @@ class ArmVectorEnv(VectorEnv):
         guard: bool = False,
         engine: str = KINEMATIC,
     ):
-        check_render_mode(render_mode)
+        if render_mode is not None:
+            raise ConfigError(f"render_mode must be None for many arms, got {render_mode!r}; one alone can be shown")
         self.num_envs, self.render_mode = num_envs, None
         self._arms = make(robot, task, num_envs, device, sparse=sparse, guard=guard, engine=engine)
         self._shown = self._view(self._arms)
