@@ -60,16 +60,22 @@ chromium:
 api: setup-test
 	$(BIN)/python docs/make_api.py
 
-# What README.md and docs/results.md show: the shipped run, its pictures and a film.
+# What docs/results.md shows: the shipped run and its pictures.
 .PHONY: run1 figures
 run1: setup
 	rm -rf checkpoints/run1
 	$(BIN)/python train.py --robot panda --run run1
 
 figures: setup-test
-	$(BIN)/python evaluate.py --checkpoint checkpoints/reach_avoid --episodes 50 --record img/reach_avoid.gif
 	$(BIN)/python evaluate.py --checkpoint checkpoints/pick_place --episodes 50 --episode 3 --record img/pick_place.png
 	cp checkpoints/run1/learning_curve.png img/learning_curve.png
+
+# docs/gallery.md with its pictures, and the film that README.md opens with.
+.PHONY: gallery film
+gallery: setup-test
+	$(BIN)/python docs/make_gallery.py gallery
+film: setup-test
+	$(BIN)/python docs/make_gallery.py film
 
 # What docs/td3.md shows, drawn from the networks of run1.
 .PHONY: pictures

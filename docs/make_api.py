@@ -40,6 +40,7 @@ PUBLIC = {  # by module; where no names are given, those of its `__all__`
     "envs.tasks.shapes": ("Shape",),
     "envs.controllers": None,
     "envs.evaluation": None,
+    "envs.view": None,
     "envs.gymnasium_ids": None,
     "envs.from_gymnasium": None,
     "envs.collision": None,

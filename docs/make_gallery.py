@@ -1,0 +1,153 @@
+"""Write docs/gallery.md with its pictures, or the film that README.md opens with: `make gallery`, `make film`.
+
+The pictures are drawn by a Chromium without a window, one after the other in a single page. Robots that are named after
+`gallery` are drawn anew alone; those whose model cannot be had keep the pictures that they have.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from envs import make
+from envs.controllers import make_baseline
+from envs.evaluation import Evaluation
+from envs.options import EnvOptions
+from envs.robots import make_robot, robot_names
+from envs.robots.robot import Robot
+from envs.tasks.registry import task_class, task_names
+from envs.values import CONFIGS
+from envs.view.files import write_pictures
+from envs.view.playback import episodes
+from envs.view.recording import draw, headless_page
+from envs.view.scene import Frame
+from envs.view.swift import SwiftViewer
+from td3_robot import TD3
+from td3_robot.arguments import config_of
+from td3_robot.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, PICTURES, FILM = ROOT / "docs/gallery.md", ROOT / "img/gallery", ROOT / "img/arms.gif"
+SIZE, FILM_SIZE = (360, 300), (540, 400)
+EPISODES = 20  # in which a controller has a chance to succeed
+SEED = 3
+FILMED = {"reach_avoid": 1, "pick_place": 3}  # shipped run -> number of its episode
+HEAD = """# Gallery
+Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda` only what is named.
+"""  # noqa: E501
+
+
+class Row(NamedTuple):
+    """A robot with one gripper, or "none"."""
+
+    robot: str
+    gripper: str
+
+    def picture(self, task: str) -> Path:
+        """Where its picture is."""
+        return PICTURES / f"{self.robot}-{self.gripper}-{task}.jpg"
+
+
+def gallery(*named: str) -> None:
+    """Draw the robots that are named, or all, then write the page of whatever pictures there are."""
+    PICTURES.mkdir(exist_ok=True)
+    with headless_page(SIZE) as page:
+        for name in named or robot_names():
+            for row in rows(name):
+                draw_row(page, *row)
+    tables = (table(name) for name in robot_names())
+    PAGE.write_text("\n".join([HEAD, *tables]))
+
+
+def rows(name: str) -> Iterator[tuple[Row, Robot]]:
+    """A robot with every gripper that fits it, and without any where it has none by itself."""
+    for gripper in (None, *(path.stem for path in sorted((CONFIGS / "grippers").glob("*.yaml")))):
+        try:
+            robot = make_robot(name, gripper)
+        except ConfigError as error:
+            if gripper is None:
+                print(error, file=sys.stderr)  # its model cannot be had
+                return
+            continue
+        if gripper is None and robot._gripper is not None:
+            continue  # its own is among those with a name
+        yield Row(name, gripper or "none"), robot
+
+
+def draw_row(page, row: Row, robot: Robot) -> None:
+    """Every task by a robot."""
+    from PIL import Image
+
+    ends = dict(ended(robot))
+    with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
+        for task, picture in zip(ends, draw(page, viewer, ends.values())):
+            Image.fromarray(picture).save(row.picture(task), quality=80)
+    print(f"{row.robot} with {row.gripper}: {', '.join(ends)}", flush=True)
+
+
+def ended(robot: Robot) -> Iterator[tuple[str, Frame]]:
+    """The end of an episode of each task that the robot can do, without the text."""
+    for task in task_names():
+        kind = task_class(task)
+        try:
+            env = make(robot, task, seed=SEED)
+        except ConfigError:
+            continue  # it takes a gripper, or one with pads
+        controller = "reactive" if kind.needs_collision else kind.controllers[0]
+        played = episodes(make_baseline(controller, cast(Any, env)), env, SEED)
+        tried = [frames[-1] for _, frames in zip(range(EPISODES), until_success(played))]
+        yield task, tried[-1]._replace(text="")
+
+
+def until_success(played: Iterator[list[Frame]]) -> Iterator[list[Frame]]:
+    """Episodes up to the first that ends well."""
+    for frames in played:
+        yield frames
+        if frames[-1].text.endswith("success"):
+            return
+
+
+def table(robot: str) -> str:
+    """The pictures of a robot, a row for each gripper and a column for each task."""
+    drawn = {tuple(path.stem.split("-")[:2]) for path in PICTURES.glob(f"{robot}-*.jpg")}
+    tasks = [task for task in task_names() if list(PICTURES.glob(f"{robot}-*-{task}.jpg"))]
+    lines = [f"| | {' | '.join(f'`{task}`' for task in tasks)} |", "| --- |" + " --- |" * len(tasks)]
+    for row in (Row(*names) for names in sorted(drawn)):
+        cells = [cell(row, task) for task in tasks]
+        lines.append(f"| {'no gripper' if row.gripper == 'none' else f'`{row.gripper}`'} | {' | '.join(cells)} |")
+    return "\n".join([f"## {robot}", *lines, ""]) if drawn else f"## {robot}\nNot drawn yet.\n"
+
+
+def cell(row: Row, task: str) -> str:
+    """Markdown for one picture."""
+    path = row.picture(task)
+    shown = f"{row.robot} with {row.gripper.replace('none', 'no gripper')} at {task}"
+    return f"![{shown}](../{path.relative_to(ROOT).as_posix()})" if path.exists() else ""
+
+
+def film() -> None:
+    """A Panda among obstacles, then one that picks, led by the shipped policies; ten pictures a second."""
+    with headless_page(FILM_SIZE) as page:
+        pictures: list[np.ndarray] = []
+        for run, number in FILMED.items():
+            frames, robot = played_by(run, number)
+            with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
+                pictures += draw(page, viewer, frames[::2])
+            pictures += 7 * pictures[-1:]
+    write_pictures(FILM, pictures, 2 * frames[0].dt)
+
+
+def played_by(run: str, number: int) -> tuple[list[Frame], Robot]:
+    """An episode of a shipped policy."""
+    folder = ROOT / "checkpoints" / run
+    evaluation = Evaluation(config_of(folder, EnvOptions)[1], episodes=50, episode=number)
+    agent = TD3.from_checkpoint(folder)
+    evaluation.add("policy", lambda env: agent.select_action)
+    policy, env = evaluation.alone("policy")
+    return next(episodes(policy, env, SEED, number)), env.robot
+
+
+if __name__ == "__main__":
+    {"gallery": gallery, "film": film}[sys.argv[1]](*sys.argv[2:])
