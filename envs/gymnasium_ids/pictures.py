@@ -1,6 +1,6 @@
 """What `render` of our Gymnasium environments gives: pictures, or a page in the browser."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -70,7 +70,7 @@ class Array:
 
     def __init__(self):
         self._thread = ThreadPoolExecutor(1)
-        self._drawn: Iterator[np.ndarray] | None = None
+        self._drawn: Generator[np.ndarray, None, None] | None = None
         self._frame: Frame | None = None
 
     def show(self, arm: ArmEnv, moment: Moment) -> np.ndarray:
@@ -83,7 +83,7 @@ class Array:
             self._drawn = self._all(arm)
         return next(self._drawn)
 
-    def _all(self, arm: ArmEnv) -> Iterator[np.ndarray]:
+    def _all(self, arm: ArmEnv) -> Generator[np.ndarray, None, None]:
         from envs.view.recording import draw, headless_page
         from envs.view.swift import SwiftViewer
 
