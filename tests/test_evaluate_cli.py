@@ -312,7 +312,7 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
 
     shown = {}
 
-    def spy(controllers, seed, path, number):
+    def spy(controllers, seed, path, number, camera):
         goals = {name: env.goal.clone() for name, (_, env) in controllers.items()}
         shown.update(goals=goals, number=number)
 
