@@ -13,7 +13,7 @@ from envs.robots import Robot
 from envs.simulation.disturbances import Disturbances, Disturbed, believed
 from envs.simulation.engine import Engine, SimState
 from envs.simulation.kinematic import Kinematic
-from envs.tasks import contact
+from envs.tasks import contact, motion
 from envs.tasks.episodes import Episodes, RandomEpisodes
 from envs.tasks.layout import Layout
 from envs.tasks.memory import Memory
@@ -170,13 +170,13 @@ class ArmEnv:
             raise ConfigError(f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}")
         if not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
-        action = action.clamp(-1.0, 1.0)
+        action, before = action.clamp(-1.0, 1.0), self.now
         self.now = self.arrived = self._advance(action)
         self._moment = self.seen = self._known(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
-        outcome = self._outcome(self.arrived, action)
+        outcome = self._outcome(before, self.arrived, action)
         paid = self.seen if self._disturbed is None else foresight.bound(self.task, self.world, self.arrived)
-        reward, terms = self._reward(outcome if self.sparse else self._outcome(paid, action))
+        reward, terms = self._reward(outcome if self.sparse else self._outcome(before, paid, action))
         info = {
             "success": outcome.success,
             "position_error": outcome.position_error,
@@ -185,7 +185,7 @@ class ArmEnv:
             **outcome.measures,
             **{f"reward/{name}": value for name, value in terms.items()},
         }
-        terminated, truncated = _terminated(outcome), self.arrived.steps >= self.task.horizon
+        terminated, truncated = outcome.ended, self.arrived.steps >= self.task.horizon
         observation = self._reset_where(terminated | truncated, next_observation)
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
@@ -211,8 +211,10 @@ class ArmEnv:
         at = functools.partial(nearest, self.world.capsules, obstacles=self.moment.obstacles, ground=GROUND)
         return guarded(self.model, self.moment.state, joints, self.nearest(), at)
 
-    def _outcome(self, moment: Moment, action: Tensor) -> Outcome:
-        return contact.judged(self.task, moment, self.task.outcome(self.world, moment, action))
+    def _outcome(self, before: Moment, moment: Moment, action: Tensor) -> Outcome:
+        outcome = self.task.outcome(self.world, moment, action)
+        outcome = motion.priced(self.task, self.model, before.state, action, outcome)
+        return contact.judged(self.task, moment, outcome)
 
     def _reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
         """The reward (B,) and its named terms."""
@@ -241,11 +243,11 @@ class ArmEnv:
         both = self._memory.recall(torch.cat((memory, next_memory)))  # once for both: most of it is calls
         before, after = (both.each(lambda x, part=part: x.chunk(2)[part]) for part in (0, 1))
         before, after = task.with_goal(before, task.goal_before(before, after, goal)), task.with_goal(after, goal)
-        outcome = self._outcome(after, action)
+        outcome = self._outcome(before, after, action)
         reward, _ = self._reward(outcome)
         seen = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))
         state, next_state = seen.chunk(2)
-        return state, next_state, reward, _terminated(outcome)
+        return state, next_state, reward, outcome.ended
 
     # Resuming -----------------------------------------------------------------------------------------------
 
@@ -264,8 +266,3 @@ class ArmEnv:
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)
-
-
-def _terminated(outcome: Outcome) -> Tensor:
-    """(B,) bool."""
-    return torch.zeros_like(outcome.success) if outcome.terminated is None else outcome.terminated

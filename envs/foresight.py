@@ -39,7 +39,7 @@ def foreseen(task: Task, world: World, disturbed: Disturbed, true: Moment) -> Mo
 def _placed(world: World, before: Moment, state: SimState, scene: Scene, steps: torch.Tensor) -> Moment:
     if "object" in scene:
         return moment_of(world, state, scene, steps)
-    return replace(before, state=state, scene=scene, steps=steps)
+    return replace(before, state=state, scene=scene, steps=steps, frames=None)
 
 
 def _after(task: Task, world: World, before: Moment, command: Command) -> Moment:

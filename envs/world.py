@@ -67,6 +67,7 @@ class Moment:
         J: (B, 6, n) geometric Jacobians in the base frame.
         scene: what is around them.
         steps: (B,) control steps since the episode began.
+        frames: `kinematics.link_frames` of the arms, where they are at hand: for whoever asks next, and not kept.
     """
 
     state: SimState
@@ -74,6 +75,7 @@ class Moment:
     J: Tensor
     scene: Scene
     steps: Tensor
+    frames: list[Tensor] | None = None
 
     @property
     def tcp(self) -> Tensor:
@@ -86,7 +88,8 @@ class Moment:
         moments = (self, *others)
         plain = both(*({name: getattr(moment, name) for name in ("T_be", "J", "steps")} for moment in moments))
         state = SimState(**both(*(vars(moment.state) for moment in moments)))
-        return Moment(state, scene=both(*(moment.scene for moment in moments)), **plain)
+        scene = both(*(moment.scene for moment in moments))
+        return Moment(state, plain["T_be"], plain["J"], scene, plain["steps"])
 
     def tensors(self) -> dict:
         """All of it by name, the scene in a dictionary of its own."""
@@ -121,5 +124,5 @@ def obstacles_of(scene: Scene) -> Obstacles:
 
 def moment_of(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
     """A moment, with the kinematics of its arms worked out."""
-    T_be, J = kinematics.fkine_jacob0(world.model.chain, state.q)
-    return Moment(state, T_be, J, scene, steps)
+    frames = kinematics.link_frames(world.model.chain, state.q)
+    return Moment(state, *kinematics.pose_jacobian(world.model.chain, frames), scene, steps, frames)

@@ -125,7 +125,10 @@ def _is_plain(value: object, deep: int = 3) -> bool:
 
 
 def differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Where two sets of constants differ: a phrase for each, such as "task.tolerance was 0.02 and is 0.01"."""
+    """Where two sets of constants differ: a phrase for each, such as "task.tolerance was 0.02 and is 0.01".
+
+    One that is missing is as one that is 0: terms of a reward are added with a weight of nothing.
+    """
     before, now = (
         dict(_leaves(json.loads(json.dumps(constants)))) for constants in (trained, here)
     )  # tuples are lists
@@ -133,7 +136,7 @@ def differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
     for name in sorted(before.keys() | now.keys()):
         old, new = (repr(side[name]) if name in side else "missing" for side in (before, now))
         short = len(old) + len(new) < 40
-        if old != new:
+        if old != new and not {old, new} <= {"missing", "0", "0.0"}:
             found.append(f"{name} was {old} and is {new}" if short else f"{name} is another")
     return found
 

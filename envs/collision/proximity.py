@@ -59,6 +59,7 @@ def nearest(
     obstacles: Obstacles | None = None,
     ground: float | None = None,
     gripper: Tensor | None = None,
+    frames: list[Tensor] | None = None,
 ) -> Nearest:
     """`link_clearance` and the arm's distance to itself, with their gradients.
 
@@ -67,10 +68,10 @@ def nearest(
     (Siciliano et al., "Robotics", eq. 3.30). The first is the product of the joint's screw (o_j x z_j, z_j) with the
     line (u, x x u), so that both points of a pair, which lie on one line, need it once.
 
-    The gripper is taken to stand still. Arguments as for `link_clearance`.
+    The gripper is taken to stand still. Arguments as for `link_clearance`; frames: see `queries.clearance`.
     """
     model = model.with_fingers(gripper)
-    frames = body_frames(model, q, gripper)
+    frames = body_frames(model, q, gripper, frames)
     p, d = place_segments(model, frames)
     distances, normals, points = surroundings(model, frames, p, d, obstacles, ground)  # (K, M, B), (3, K, M, B) twice
 

@@ -51,12 +51,12 @@ class Kinematic:
 
 def _with_cube(model: SimModel, before: SimState, after: SimState, scene: Scene) -> tuple[SimState, Scene]:
     """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from shutting."""
-    hand, hands = need(model.hand), [kinematics.fkine(model.chain, state.q) for state in (before, after)]
-    gaps = [grasp.gap_of(hand, state.gripper) for state in (before, after)]
-    moved, held, gap = grasp.move_cube(hand, *hands, scene["object"], scene["held"], *gaps)
-    gripper = torch.where(gap > gaps[1], grasp.driver_of(hand, 2.0 * hand.half), after.gripper)
+    hand, (T_0, T_1) = need(model.hand), (kinematics.fkine(model.chain, state.q) for state in (before, after))
+    gap_0, gap_1 = (grasp.gap_of(hand, state.gripper) for state in (before, after))
+    moved, held, gap = grasp.move_cube(hand, T_0, T_1, scene["object"], scene["held"], gap_0, gap_1)
+    gripper = torch.where(gap > gap_1, grasp.driver_of(hand, 2.0 * hand.half), after.gripper)
     if "contact_depth" in scene:
-        scene, moved, held = _stopped(scene, grasp.press_depth(hand, *hands, scene, gaps[0]), moved, held)
+        scene, moved, held = _stopped(scene, grasp.press_depth(hand, T_0, T_1, scene, gap_0), moved, held)
     return dataclasses.replace(after, gripper=gripper), {**scene, "object": moved, "held": held}
 
 

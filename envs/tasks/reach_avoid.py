@@ -107,7 +107,7 @@ class ReachAvoid(Reach):
         """Look for what is near: `distance` (B, L + 1) of each link and of the arm to itself [m], and its `gradient`
         (B, L + 1, n) [m/rad].
         """
-        found = nearest(world.capsules, moment.state.q, moment.obstacles, GROUND)
+        found = nearest(world.capsules, moment.state.q, moment.obstacles, GROUND, frames=moment.frames)
         return replace(moment, scene={**moment.scene, "distance": found.distance, "gradient": found.gradient})
 
     def nearest(self, world: World, moment: Moment) -> Nearest:

@@ -17,11 +17,12 @@ from envs.simulation.engine import Command, batched_o
 from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
+from envs.tasks.motion import room
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 
-NEAR_LIMIT = 0.2  # distance from a position limit at which the observation's `room` has fallen to 1/e [rad or m]
+ROUNDING = 1e-5  # [rad or m] of a motion and what the limits leave of it, when they leave all
 
 
 @register_task("reach_pose")
@@ -78,7 +79,8 @@ class ReachPose(Task):
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
         n = len(world.model.qdlim)
-        goal = [("goal", 7), ("goal_axes", 6), ("error", 3), ("rotation_error", 3), ("joint_error", n), ("beyond", n)]
+        goal = [("goal", 7), ("goal_axes", 6), ("error", 3), ("rotation_error", 3)]
+        goal += [("joint_error", n), ("beyond", n), ("within", n)]
         of_the_goal = [Column(name, width, True) for name, width in goal]
         return [*arm_columns(world), Column("tcp", 3), Column("axes", 6), *of_the_goal, Column("room", n)]
 
@@ -104,20 +106,35 @@ class ReachPose(Task):
         and goal_axes likewise; error [error_unit] and rotation_error, a rotation vector [rotation_unit], both in the
         base frame; joint_error, the joint motion that would take both to zero at once were the arm linear, by damped
         least squares and half a turn at most a joint [rad]; beyond, how far outside the limits that would end [rad];
-        room, how near each joint is to a limit: -1 at the lower, 1 at the upper, 0 where both are far.
+        within, the like motion that stays inside them [rad]; room, see `motion.room`.
         """
         goal = moment.scene["goal"]
         error, rotation = goal[:, :3] - moment.tcp, moment.rotation_error
         axes = moment.T_be[:, :3, :2].transpose(1, 2).flatten(1)
         goal_axes = moment.R_goal[:, :, :2].transpose(1, 2).flatten(1)
         joint_error = damped_least_squares(moment.J, torch.cat((error, rotation), 1), self.damping)
+        within = self._within(world, moment, joint_error)
         joint_error = joint_error.clamp(-math.pi, math.pi)
-        lower, upper = world.model.qlim
         there = moment.state.q + joint_error
-        beyond = there - there.clamp(lower, upper)
-        room = torch.exp((moment.state.q - upper) / NEAR_LIMIT) - torch.exp((lower - moment.state.q) / NEAR_LIMIT)
+        beyond = there - there.clamp(*world.model.qlim)
         parts = (batched_o(world.model, moment.state), moment.state.qd, moment.tcp, axes, goal, goal_axes)
-        return torch.cat((*parts, error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, room), 1)
+        errors = (error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, within)
+        return torch.cat((*parts, *errors, room(world.model, moment.state.q)), 1)
+
+    def _within(self, world: World, moment: Moment, motion: Tensor) -> Tensor:
+        """(B, n) what `joint_error`, here not held to half a turn, becomes inside the limits: joints that it would take
+        beyond one go up to it, and the others make up for them as far as they can. Two rounds of that.
+        """
+        q, J, limits = moment.state.q, moment.J, world.model.qlim
+        error = torch.cat((moment.scene["goal"][:, :3] - moment.tcp, moment.rotation_error), 1)
+        stopped = torch.zeros_like(q, dtype=torch.bool)
+        for _ in range(2):
+            allowed = torch.clamp(q + motion, *limits) - q
+            stopped = stopped | ((allowed - motion).abs() > ROUNDING)
+            held = torch.where(stopped, allowed, 0.0)
+            rest = error - (J @ held[:, :, None])[:, :, 0]
+            motion = torch.where(stopped, held, damped_least_squares(J * ~stopped[:, None], rest, self.damping))
+        return (torch.clamp(q + motion, *limits) - q).clamp(-math.pi, math.pi)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`."""

@@ -37,6 +37,11 @@ class Outcome:
     measures: dict[str, Tensor] = field(default_factory=dict)
     terminated: Tensor | None = None
 
+    @property
+    def ended(self) -> Tensor:
+        """(B,) bool: `terminated`, or nowhere."""
+        return torch.zeros_like(self.success) if self.terminated is None else self.terminated
+
 
 @dataclass(frozen=True)
 class Task:
@@ -49,6 +54,7 @@ class Task:
         tolerance: success distance [m].
         contact_weight: reward lost in each step that ends in contact; none unless its file says so.
         near_weight: reward lost in each step as contact is made, falling linearly to nothing at `near_distance` [m].
+        change_weight: reward lost for asking every joint for a velocity that is its limit away from the one it has.
     """
 
     dt: float
@@ -58,6 +64,7 @@ class Task:
     contact_weight: float = field(default=0.0, kw_only=True)
     near_weight: float = field(default=0.0, kw_only=True)
     near_distance: float = field(default=0.03, kw_only=True)
+    change_weight: float = field(default=0.0, kw_only=True)
 
     # What else there is to know of a kind of task; not constants of a file.
     controllers: ClassVar[tuple[str, ...]] = ("rrmc", "neo", "reactive")  # those of envs/controllers that can do it
@@ -136,11 +143,11 @@ class Task:
     def clearance(self, world: World, moment: Moment) -> Tensor:
         """(B,) how far the arms are from touching anything, their fingers at their true shape [m]."""
         at = moment.state
-        return clearance(world.capsules, at.q, moment.obstacles, GROUND, at.gripper)
+        return clearance(world.capsules, at.q, moment.obstacles, GROUND, at.gripper, moment.frames)
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
-        return nearest(world.capsules, moment.state.q, moment.obstacles, GROUND)
+        return nearest(world.capsules, moment.state.q, moment.obstacles, GROUND, frames=moment.frames)
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """What the policy sees, (B, o_dim); see `columns`."""

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
+from envs.kinematics.least_squares import damped_inverse
 from envs.simulation.engine import Command, batched_o
 from envs.tasks.contact import free
-from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
+from envs.tasks.motion import room
 from envs.tasks.reach import distance
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import Shape, path_shape
@@ -42,6 +44,9 @@ class Track(Task):
         precision_scale: distance at which the bonus has fallen to 1/e [m].
         action_weight: reward lost for a full-speed command of all joints.
         error_unit: length in which the observation gives the error, and per second the goal's velocity [m].
+        joint_unit: joint motion at which the observation's joint_error saturates [rad or m].
+        gain: of the observation's resolved_rate [1/s].
+        damping: of the inverse that gives both [m/rad].
     """
 
     speed: float
@@ -55,6 +60,9 @@ class Track(Task):
     precision_scale: float
     action_weight: float
     error_unit: float
+    joint_unit: float
+    gain: float
+    damping: float
 
     measures = (
         Measure("tracking_error_m", "position_error", "steps", "quantiles", "tracking error", "mm", "tolerance"),
@@ -80,7 +88,11 @@ class Track(Task):
         """See `observe`."""
         k = world.model.position_joints
         goal = [Column("goal", 3, True), Column("error", 3, True), Column("goal_velocity", 3)]
-        along = [Column("joint_error", k, True), Column("joint_goal_velocity", k)]
+        along = [
+            Column("resolved_rate", k, True),
+            Column("joint_error", k, True),
+            Column("room", len(world.model.qdlim)),
+        ]
         return [*arm_columns(world), Column("tcp", 3), *goal, *along]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
@@ -119,15 +131,23 @@ class Track(Task):
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; goal_velocity, until
-        the next step [error_unit/s]; and joint_error = J_v^T error and joint_goal_velocity = J_v^T goal_velocity,
-        without the joints that do not move the TCP.
+        the next step [error_unit/s]; resolved_rate, the action of resolved-rate control at `gain`, and joint_error, the
+        joint motion to the goal, which saturates at about `joint_unit` so that millimetres are seen, both by damped
+        least squares and without the joints that do not move the TCP; room, see `motion.room`.
         """
         tcp, goal = moment.tcp, moment.scene["goal"]
         error = (goal - tcp) / self.error_unit
         velocity = moment.scene["goal_velocity"] / self.error_unit
-        J_v = moment.J[:, :3, : world.model.position_joints]
         parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, velocity)
-        return torch.cat((*parts, transposed(J_v, error), transposed(J_v, velocity)), 1)
+        return torch.cat((*parts, *self._to_follow(world, moment), room(world.model, moment.state.q)), 1)
+
+    def _to_follow(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
+        """resolved_rate and joint_error, each (B, k)."""
+        k = world.model.position_joints
+        wanted = torch.stack((moment.scene["goal"] - moment.tcp, moment.scene["goal_velocity"]), 2)
+        error, along = (damped_inverse(moment.J[:, :3, :k], self.damping**2) @ wanted).unbind(2)
+        resolved = (self.gain * error + along) / world.model.qdlim[:k]
+        return resolved.clamp(-1.0, 1.0), torch.tanh(error / self.joint_unit)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0 before [m]."""

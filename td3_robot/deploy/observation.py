@@ -15,9 +15,8 @@ from td3_robot.deploy.avoiding import Links, Nearest
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.hand import Hand, way
+from td3_robot.deploy.motions import damped, inside, room, within
 from td3_robot.deploy.rotations import rotation_vector, to_matrix
-
-NEAR_LIMIT = 0.2  # [rad or m] distance from a position limit at which `room` has fallen to 1/e
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,19 @@ class Seen:
         return rotation_vector(self.goal_matrix @ self.T[:3, :3].T)
 
     @functools.cached_property
+    def wanted(self) -> np.ndarray:
+        """(6,) position and rotation error."""
+        return np.concatenate((self.missing, self.turn))
+
+    @functools.cached_property
+    def whole_motion(self) -> np.ndarray:
+        """(n,) the motion that would take both to zero at once, by damped least squares."""
+        return damped(self.J, self.wanted, self.constants)
+
+    @functools.cached_property
     def joint_motion(self) -> np.ndarray:
-        """(n,) the motion that would take position and rotation error to zero at once, by damped least squares."""
-        damped = self.J @ self.J.T + self.constants["damping"] ** 2 * np.eye(6)
-        motion = self.J.T @ np.linalg.solve(damped, np.concatenate((self.missing, self.turn)))
-        return np.minimum(np.maximum(motion, -np.pi), np.pi)
+        """(n,) the same, half a turn at most a joint."""
+        return np.minimum(np.maximum(self.whole_motion, -np.pi), np.pi)
 
     @functools.cached_property
     def near(self) -> Nearest:
@@ -131,14 +138,9 @@ def _tilt(seen: Seen) -> np.ndarray:
     return (J[1] * approach[0] - J[0] * approach[1])[1:]
 
 
-def _room(seen: Seen) -> np.ndarray:
-    limits = seen.robot.limits
-    return np.exp((seen.q - limits.upper) / NEAR_LIMIT) - np.exp((limits.lower - seen.q) / NEAR_LIMIT)
-
-
 def _beyond(seen: Seen) -> np.ndarray:
-    there, limits = seen.q + seen.joint_motion, seen.robot.limits
-    return there - np.minimum(np.maximum(there, limits.lower), limits.upper)
+    there = seen.q + seen.joint_motion
+    return there - inside(there, seen.robot.limits)
 
 
 def _velocity(seen: Seen) -> np.ndarray:
@@ -165,6 +167,17 @@ def _shown(kind: str) -> "Column":
     return lambda seen: avoiding.shown(kind, seen.scene[kind], seen.T[:3, 3], seen.constants["sight"])
 
 
+def _followed(seen: Seen, vector: np.ndarray) -> np.ndarray:
+    """(k,) the joint motion that follows a vector at the TCP, by damped least squares."""
+    return damped(seen.J[:3, : seen.joints], vector, seen.constants)
+
+
+def _resolved_rate(seen: Seen) -> np.ndarray:
+    wanted = seen.constants["gain"] * seen.missing + seen.scene["goal_velocity"]
+    rate = _followed(seen, wanted) / seen.robot.limits.velocity[: seen.joints]
+    return np.minimum(np.maximum(rate, -1.0), 1.0)
+
+
 Column = Callable[[Seen], np.ndarray]
 COLUMNS: dict[str, Column] = {
     "q": lambda seen: seen.q,
@@ -178,9 +191,9 @@ COLUMNS: dict[str, Column] = {
     "rotation_error": lambda seen: seen.turn / seen.constants["rotation_unit"],
     "joint_error": lambda seen: _transposed(seen, seen.missing / seen.constants["error_unit"]),
     "goal_velocity": _velocity,
-    "joint_goal_velocity": lambda seen: _transposed(seen, _velocity(seen)),
     "beyond": _beyond,
-    "room": _room,
+    "within": lambda seen: within(seen.q, seen.J, seen.wanted, seen.whole_motion, seen.robot.limits, seen.constants),
+    "room": lambda seen: room(seen.q, seen.robot.limits),
 }
 OWN: dict[str, dict[str, Column]] = {
     "reach_pose": {"joint_error": lambda seen: seen.joint_motion},
@@ -190,6 +203,10 @@ OWN: dict[str, dict[str, Column]] = {
         "push": _push,
         "reactive": lambda seen: avoiding.reactive(seen.J[:3], seen.missing, seen.near, seen.q, seen.robot),
         **{kind: _shown(kind) for kind in avoiding.KINDS},
+    },
+    "track": {
+        "resolved_rate": _resolved_rate,
+        "joint_error": lambda seen: np.tanh(_followed(seen, seen.missing) / seen.constants["joint_unit"]),
     },
     "pick_place": {
         "approach": lambda seen: seen.hand_axes[:, 2],

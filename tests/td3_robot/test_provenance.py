@@ -24,6 +24,7 @@ def test_each_constant_that_differs_is_named():
         "task.tolerance was 0.02 and is 0.01",
     ]
     assert differences({"f": {"a": "x" * 64}}, {"f": {"a": "y" * 64}}) == ["f.a is another"]
+    assert differences({"task": {"gone": 0.0}}, {"task": {"new_weight": 0.0}}) == []  # what weighs nothing is not there
 
 
 def test_a_run_keeps_the_constants_it_began_with_and_a_sitting_for_each_command(tmp_path):

@@ -122,6 +122,23 @@ def test_beyond_is_what_the_limits_cut_off(env):
     assert (beyond > 0.1).any() and (beyond < -0.1).any() and (beyond == 0).float().mean() > 0.5
 
 
+def test_within_makes_up_for_joints_that_limits_stop(env):
+    """To first order: it is joint_error where that ends inside, else it leaves less than joint_error cut off there."""
+    env.reset(4)
+    moment, (lower, upper) = env.moment, env.model.qlim
+    seen = env.task.observe(env.world, moment)
+    motion, beyond, within = (seen[:, env.layout[name]] for name in ("joint_error", "beyond", "within"))
+    there = moment.state.q + within
+    assert (there >= lower - 1e-5).all() and (there <= upper + 1e-5).all()
+    free = (beyond == 0).all(1)
+    assert free.any() and not free.all()
+    torch.testing.assert_close(within[free], motion[free])
+    wanted = torch.cat((moment.scene["goal"][:, :3] - moment.tcp, moment.rotation_error), 1)
+    left = lambda motion: torch.linalg.vector_norm(wanted - (moment.J @ motion[:, :, None])[:, :, 0], dim=1)  # noqa: E731
+    cut, made_up = left(motion - beyond)[~free], left(within)[~free]
+    assert made_up.median() < 0.6 * cut.median() and (made_up < cut).float().mean() > 0.9
+
+
 def test_room_says_which_limit_is_near(env):
     lower, upper = env.model.qlim
     q = torch.stack((lower, upper, (lower + upper) / 2))

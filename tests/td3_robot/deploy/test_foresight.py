@@ -158,7 +158,7 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency):
     each = [Policy(one, about) for one in watched]
     for policy in each:
         policy.latency = latency
-    unknown = [name for name in ("goal_velocity", "joint_goal_velocity") if task == "track"]  # it will have turned
+    unknown = [name for name in ("goal_velocity", "resolved_rate") if task == "track"]  # it will have turned
     for step, push in enumerate(pushes(env, 15)):
         if task == "pick_place":
             push = torch.cat((0.3 * push[:, :-1], -torch.ones(ARMS, 1)), 1)  # it holds on

@@ -1,0 +1,45 @@
+"""Joint motions that lead somewhere, and what the joints' limits leave of them; as in `envs.tasks`, for one arm."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from td3_robot.deploy.limits import Limits
+
+NEAR_LIMIT = 0.2  # [rad or m] distance from a position limit at which `room` has fallen to 1/e
+ROUNDING = 1e-5  # [rad or m] of a motion and what the limits leave of it, when they leave all
+
+
+def damped(J: np.ndarray, wanted: np.ndarray, constants: Mapping[str, float]) -> np.ndarray:
+    """(k,) the motion that J (m, k) makes what is wanted (m,) of, by least squares with the task's `damping`."""
+    return J.T @ np.linalg.solve(J @ J.T + constants["damping"] ** 2 * np.eye(len(J)), wanted)
+
+
+def inside(q: np.ndarray, limits: Limits) -> np.ndarray:
+    """(n,) joint positions held to the limits."""
+    return np.minimum(np.maximum(q, limits.lower), limits.upper)
+
+
+def room(q: np.ndarray, limits: Limits) -> np.ndarray:
+    """(n,) how near each joint is to a limit: -1 at the lower, 1 at the upper, 0 where both are far."""
+    return np.exp((q - limits.upper) / NEAR_LIMIT) - np.exp((limits.lower - q) / NEAR_LIMIT)
+
+
+def within(
+    q: np.ndarray, J: np.ndarray, wanted: np.ndarray, motion: np.ndarray, limits: Limits, constants: Mapping[str, float]
+) -> np.ndarray:
+    """(n,) what a motion becomes inside the limits: joints that it would take beyond one go up to it, and the others
+    make up for them as far as they can. Two rounds of that, and half a turn a joint at most.
+
+    Args:
+        wanted: (m,) what J (m, n) makes of the motion (n,), but for the damping.
+    """
+    stopped = np.zeros(len(q), bool)
+    for _ in range(2):
+        allowed = inside(q + motion, limits) - q
+        stopped = stopped | (np.abs(allowed - motion) > ROUNDING)
+        if not stopped.any():
+            break
+        held = np.where(stopped, allowed, 0.0)
+        motion = np.where(stopped, held, damped(J * ~stopped, wanted - J @ held, constants))
+    return np.minimum(np.maximum(inside(q + motion, limits) - q, -np.pi), np.pi)

@@ -1,0 +1,51 @@
+"""What an arm's motion costs, and how near its joints are to their limits."""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch.testing import assert_close
+
+import envs
+from envs.arm_env import ArmEnv
+from envs.robots import make_robot
+from envs.simulation.engine import SimState
+from envs.tasks import motion
+from envs.tasks.registry import make_task
+from envs.tasks.task import Outcome
+
+TASK = make_task("reach")
+
+
+def test_a_change_of_velocity_costs_what_a_hand_gets():
+    model = envs.make("panda", "reach", num_envs=1).model
+    qd = torch.zeros(3, 7)
+    qd[1] = 0.5 * model.qdlim  # half of full speed
+    qd[2, 0] = model.qdlim[0]
+    action = torch.tensor([[0.6] * 7, [0.5] * 7, [0.0] * 7])
+    state = SimState(torch.zeros(3, 7), qd, torch.zeros(3))
+    none = Outcome(torch.zeros(3, dtype=torch.bool), torch.zeros(3), {"distance": torch.ones(3)})
+    terms = motion.priced(replace(TASK, change_weight=2.0), model, state, action, none).terms
+    # rms over the joints: 0.6 for all, nothing asked, and 1 for one of seven
+    assert_close(terms["change"], torch.tensor([-1.2, 0.0, -2.0 / math.sqrt(7)]))
+    assert_close(terms["distance"], torch.ones(3))
+    assert motion.priced(replace(TASK, change_weight=0.0), model, state, action, none) is none
+
+
+def test_the_price_is_of_the_velocity_as_the_step_began():
+    env = ArmEnv(make_robot("panda"), replace(TASK, change_weight=1.0), 5, "cpu", 0)
+    for action in torch.empty(4, 5, 7).uniform_(-1, 1, generator=torch.Generator().manual_seed(1)):
+        before = env.state.qd / env.model.qdlim
+        paid = env.step(action).info["reward/change"]
+        assert_close(paid, -(action - before).square().mean(1).sqrt())
+
+
+def test_room_is_one_at_a_limit_and_nothing_amid():
+    model = envs.make("panda", "reach", num_envs=1).model
+    lower, upper = model.qlim
+    q = torch.stack((lower, upper, upper - motion.NEAR_LIMIT, 0.5 * (lower + upper)))
+    room = motion.room(model, q)
+    assert_close(room[0], -torch.ones(7), atol=1e-5, rtol=0)
+    assert_close(room[1], torch.ones(7), atol=1e-5, rtol=0)
+    assert_close(room[2], torch.full((7,), 1 / math.e), atol=1e-3, rtol=0)
+    assert_close(room[3], torch.zeros(7), atol=1e-5, rtol=0)
