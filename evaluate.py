@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
 
     from envs.constants import constants_of
     from envs.evaluation import Evaluation
+    from envs.evaluation.report import read_log
     from envs.view.of_evaluation import record, show
     from td3_robot import TD3
     from td3_robot.datasets import collect, save_dataset
@@ -52,6 +53,7 @@ def main(argv: list[str]) -> int:
     evaluation.add("policy", lambda env: agent.select_action)
     for name in asked.baseline:
         evaluation.add_baseline(name)
+    run = read_log(asked.log, evaluation.env.robot.n) if asked.log else None
     if asked.record:  # before measuring: what is wrong with it is known at once
         record(evaluation, asked.record, asked.episode, asked.grid, asked.camera)
         print(f"recorded in {asked.record}")
@@ -65,7 +67,7 @@ def main(argv: list[str]) -> int:
         about |= {"command": shlex.join(["python", "evaluate.py", *argv]), "code": code()}
         about["date"] = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         asked.report.mkdir(exist_ok=True)
-        page = evaluation.page(about, read_curve(checkpoint), lambda episode: _replay(asked, episode))
+        page = evaluation.page(about, read_curve(checkpoint), lambda episode: _replay(asked, episode), run)
         write_text(asked.report / "index.html", page)
     print(f"{checkpoint}: {evaluation}")
     evaluation.print_table()

@@ -74,6 +74,7 @@ class EvaluateFlags:
             actions) and, for robots, those of --list baselines; empty for none. They act without the guard that the
             policy may have, unless +guard is added to the name.
         report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
+        log: File that `run_policy.py --log` has written, of a run of an arm that the report is to show.
         robustness: Measure success against latency, noise and servo lag too: 16 more evaluations; robots only.
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.
@@ -112,6 +113,7 @@ class EvaluateFlags:
     json: Path | None = None
     baseline: tuple[str, ...] = ("random",)
     report: Path | None = None
+    log: Path | None = None
     robustness: bool = False
     episode: int | None = field(default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes")})
     swift: bool = False
@@ -137,6 +139,8 @@ class EvaluateFlags:
             raise ConfigError("grid needs swift or record, and excludes episode, which is one")
         if self.camera != EvaluateFlags.camera and not (self.swift or self.record):
             raise ConfigError("camera has no effect without swift or record")
+        if self.log and not self.report:
+            raise ConfigError("log has no effect without report, the page that shows it")
         for name in ("transitions", "dataset_noise"):
             if self.dataset is None and getattr(self, name) != getattr(EvaluateFlags, name):
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")

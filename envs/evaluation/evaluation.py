@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation.metrics import join as join_figures
 from envs.evaluation.metrics import measure
-from envs.evaluation.report import Report, Trajectories, Watched, join, page
+from envs.evaluation.report import ArmRun, Report, Trajectories, Watched, join, page
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import print_rows, table_rows
@@ -206,12 +206,18 @@ class Evaluation:
             of = f"success rate [%] of {self.robustness.episodes:,} episodes"
             print_rows(of, self.robustness.controllers, self.robustness.rows())
 
-    def page(self, facts: dict[str, str], curve: Sequence[dict[str, float]], replay: Callable[[int], str]) -> str:
+    def page(
+        self,
+        facts: dict[str, str],
+        curve: Sequence[dict[str, float]],
+        replay: Callable[[int], str],
+        run: ArmRun | None = None,
+    ) -> str:
         """The report as one HTML page, after `play(keep=True)`.
 
         Args:
             facts: what it is to say of how it was measured, beside what is known here.
-            curve, replay: see `report.Report`.
+            curve, replay, run: see `report.Report`.
         """
         about = {
             "episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}",
@@ -219,7 +225,7 @@ class Evaluation:
         }
         about |= {"success": f"{self.env.task.criterion}, and no contact before"}
         title = f"{self.options.robot}: {self.options.task}"
-        shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness)
+        shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness, run)
         return page(shown)
 
     @property

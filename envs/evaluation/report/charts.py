@@ -98,6 +98,23 @@ def joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
     return chart.svg
 
 
+def joints_over_time(time: np.ndarray, values: np.ndarray, names: Sequence[str], ylabel: str) -> str:
+    """A line for each joint.
+
+    Args:
+        time: (T,) [s]; at most some thousand of them are drawn.
+        values: (T, n).
+    """
+    every = max(len(time) // 2000, 1)
+    with _chart("time [s]", ylabel) as chart:
+        for number, name in enumerate(names):
+            style = "-" if number < len(COLOURS) else "--"
+            colour = COLOURS[number % len(COLOURS)]
+            chart.axes.plot(time[::every], values[::every, number], style, color=colour, linewidth=1.2, label=name)
+        chart.axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2, fontsize=7)
+    return chart.svg
+
+
 def success_against(varied: str, robustness: Robustness, controllers: Sequence[str]) -> str:
     """Success rates over a disturbance, a controller each; dashed where the controller foresees nothing.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envs.arm_env import ArmEnv
 from envs.evaluation.report import charts
+from envs.evaluation.report.arm_run import ArmRun
 from envs.evaluation.report.errors import Error, errors_of
 from envs.evaluation.report.failures import Failure, failures
 from envs.evaluation.report.paths import FAILURES, SUCCESSES, path_data
@@ -32,6 +33,7 @@ class Report:
         curve: rows of the run's metrics.csv; empty where there are none.
         replay: number of an episode -> the command that shows it.
         robustness: success behind delay, noise and lag, where that was measured.
+        run: of an arm, where a log of one was given.
     """
 
     title: str
@@ -42,6 +44,7 @@ class Report:
     curve: Sequence[dict[str, float]]
     replay: Callable[[int], str]
     robustness: Robustness | None = None
+    run: ArmRun | None = None
 
 
 def page(report: Report) -> str:
@@ -59,6 +62,7 @@ def page(report: Report) -> str:
             "<h2>In pictures</h2>",
             f'<div class="charts">{"".join(_figures(report))}</div>',
             "" if report.robustness is None else _robustness(report.robustness, list(report.played)),
+            "" if report.run is None else _run(report.run, report.env),
             "<h2>Paths</h2>",
             _paths(report.played, known, report.env),
             "<h2>Failures</h2>",
@@ -136,6 +140,20 @@ def _robustness(robustness: Robustness, controllers: list[str]) -> str:
         f"<details><summary>success rates [%] in numbers</summary>"
         f"{_rows(list(robustness.rows()), robustness.controllers)}</details>"
     )
+
+
+def _run(run: ArmRun, env: ArmEnv) -> str:
+    share = run.sent / env.model.qdlim.cpu().numpy()
+    drawn = (
+        _figure("Positions that were measured", charts.joints_over_time(run.time, run.q, run.joints, "rad or m")),
+        _figure(
+            "Velocities that were sent, of the joints' limits",
+            charts.joints_over_time(run.time, share, run.joints, "velocity over its limit"),
+        ),
+    )
+    told = "".join(f"<dt>{time:.3f} s</dt><dd>{escape(reason or 'as asked')}</dd>" for time, reason in run.reasons[:50])
+    why = f"<details><summary>{len(run.reasons)} reasons to send less than was asked</summary><dl>{told}</dl></details>"
+    return f'<h2>A run of an arm</h2><p>{escape(run.sentence)}</p><div class="charts">{"".join(drawn)}</div>{why}'
 
 
 def _sentence(words: str) -> str:
