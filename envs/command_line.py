@@ -17,7 +17,7 @@ from td3_robot.errors import ConfigError
 _PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
-_SHOWS_ARMS = ("swift", "grid", "record", "report", "robustness", "episode", "guard", "engine", *DISTURBANCES)
+_SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", "engine", *DISTURBANCES)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class EvaluateFlags:
         camera: Where swift or record looks from: corner, front, side, top, or the camera's place and what it looks at,
             x,y,z,x,y,z in metres.
         record: File for a recording of the browser view: .png (end of the first episode), .gif, .mp4 or .webm (three),
-            or a folder for all pictures of three.
+            or a folder for all pictures of three. A Gymnasium environment draws them itself.
         plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
         transitions: Transitions of the dataset.
@@ -224,6 +224,8 @@ def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
         value = getattr(flags, name, None)
         if value is not None and (value is not False or name == "guard"):
             raise ConfigError(f"{name} is for our own robots; a Gymnasium environment has none")
+    if options.env is not None and getattr(flags, "camera", EvaluateFlags.camera) != EvaluateFlags.camera:
+        raise ConfigError("camera is for our own robots; a Gymnasium environment draws its own pictures")
 
 
 def listing(what: str) -> Iterator[str]:

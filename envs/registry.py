@@ -61,6 +61,7 @@ def of_config(
     seed: int = 0,
     training: bool = False,
     robot: Robot | None = None,
+    render_mode: str | None = None,
 ) -> VecEnv:
     """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
 
@@ -69,6 +70,7 @@ def of_config(
         num_envs, device, seed: as in `make`.
         training: they are to learn in, see `reuse_scenes` of `make`.
         robot: that of the options, where it was made before.
+        render_mode: of a Gymnasium environment, see `make_gymnasium`.
 
     Raises:
         ConfigError: what they name cannot be built.
@@ -79,7 +81,7 @@ def of_config(
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
-    named = {"vector": options.vector, "time_limit": options.time_limit}
+    named = {"vector": options.vector, "time_limit": options.time_limit, "render_mode": render_mode}
     return make_gymnasium(options.env, num_envs, device, seed, **named)
 
 

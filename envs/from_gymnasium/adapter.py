@@ -228,6 +228,22 @@ class GymnasiumEnv:
         self._seed, self._steps = state["seed"], state["steps"]
         return self._start(self._stream())
 
+    def picture(self) -> np.ndarray:
+        """The first environment as it is, (height, width, 3) uint8, where they were made to give pictures.
+
+        Raises:
+            EnvError: it raised, or gave something else.
+        """
+        drawn, *_ = self._ask(self._gym.render)
+        if not isinstance(drawn, np.ndarray) or drawn.ndim != 3 or drawn.shape[2] != 3 or drawn.dtype != np.uint8:
+            raise EnvError(f"env {self.name!r}: render returned no picture (height, width, 3) of uint8")
+        return drawn
+
+    @property
+    def frame_rate(self) -> float:
+        """Of its pictures in true time, as it says, else 30 [1/s]."""
+        return float(self._gym.metadata.get("render_fps") or 30.0)
+
     def close(self) -> None:
         """End the environments, their processes too, and free what they hold."""
         self._gym.close()

@@ -57,6 +57,7 @@ def make_gymnasium(
     *,
     vector: str = "sync",
     time_limit: int | None = None,
+    render_mode: str | None = None,
 ) -> GymnasiumEnv | GoalGymnasiumEnv:
     """Build B copies of a Gymnasium environment.
 
@@ -73,6 +74,7 @@ def make_gymnasium(
         vector: "sync", the copies step one after the other, or "async", each in a process of its own, which pays where
             a step takes a millisecond or more.
         time_limit: steps after which an episode is truncated, in place of the environment's own limit.
+        render_mode: as of `gymnasium.make`; "rgb_array" where `picture` is to be asked for.
 
     Raises:
         EnvError: an environment that raises or returns what it should not.
@@ -84,7 +86,7 @@ def make_gymnasium(
     if vector not in VECTORS:
         raise unknown("vector", vector, VECTORS)
     _find(env_id)
-    copies = vectorized(functools.partial(_make_one, env_id, time_limit), num_envs, vector)
+    copies = vectorized(functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector)
     if is_goal_space(copies.single_observation_space) and (rules := _goal_rules(env_id)):
         return GoalGymnasiumEnv(copies, rules, device, seed, env_id)
     return GymnasiumEnv(copies, device, seed, env_id)
@@ -115,11 +117,12 @@ def _find(env_id: str) -> None:
         raise ConfigError(f"unknown env {env_id!r}; {hint}") from None
 
 
-def _make_one(env_id: str, time_limit: int | None = None) -> gym.Env:
+def _make_one(env_id: str, time_limit: int | None = None, render_mode: str | None = None) -> gym.Env:
     """One copy, checked; called in a process of its own it knows only what it imports."""
     _find(env_id)
     try:
-        env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True)
+        drawn = {} if render_mode is None else {"render_mode": render_mode}  # not all that are made know the word
+        env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True, **drawn)
     except Exception as error:  # an environment's own code, which may fail in any way
         no_mujoco = "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None
         hint = f"; pip install {_MUJOCO}" if no_mujoco else ""

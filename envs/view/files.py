@@ -80,14 +80,14 @@ def _write_folder(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None
 
 
 def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    """Equal neighbours become one, for longer. All share a palette, for which all are looked at first."""
+    """Equal neighbours become one, for longer. All share a palette, for which some of each are looked at first."""
     from PIL import Image  # imageio's own way to read and write pictures
 
     first = next(pictures)
     packed, sample = [], [first]
     for picture in chain([first], pictures):
         packed.append(zlib.compress(picture.tobytes(), 1))
-        sample.append(_vivid(picture))
+        sample += [_vivid(picture), _some(picture.reshape(-1, 3), len(first[0]))]
     palette = Image.fromarray(np.concatenate(sample)).quantize(256)
     unpacked = (np.frombuffer(zlib.decompress(one), np.uint8).reshape(first.shape) for one in packed)
     begin, *rest = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in unpacked]
@@ -99,9 +99,13 @@ def _vivid(picture: np.ndarray) -> np.ndarray:
 
     A palette goes by area, and so would spend all its colours on the backdrop's gradient and none on the small goal.
     """
-    pixels, width = picture[np.ptp(picture, axis=-1) > 60], picture.shape[1]
-    some = np.linspace(0, len(pixels) - 1, width).astype(int)
-    return pixels[some][None] if len(pixels) else np.empty((0, width, 3), np.uint8)
+    pixels = picture[np.ptp(picture, axis=-1) > 60]
+    return _some(pixels, picture.shape[1]) if len(pixels) else np.empty((0, picture.shape[1], 3), np.uint8)
+
+
+def _some(pixels: np.ndarray, count: int) -> np.ndarray:
+    """So many of them as a row, evenly spread, (1, count, 3)."""
+    return pixels[np.linspace(0, len(pixels) - 1, count).astype(int)][None]
 
 
 def _write_video(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:

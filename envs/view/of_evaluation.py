@@ -1,10 +1,17 @@
 """What an evaluation has to show: one arm led by hand, one episode again, or many arms."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from envs.evaluation import Evaluation
+from envs.registry import of_config
 from envs.view.camera import CORNER, Camera
+from envs.view.files import check_pictures, write_pictures
 from envs.view.grid import grid_episodes, show_grid, width
 from envs.view.panel import lead
 from envs.view.playback import record_episodes, show_episode
@@ -38,11 +45,16 @@ def record(
 
     Args:
         path: see `recording.record`.
-        camera: see `camera.placed`; the others as of `show`.
+        camera: see `camera.placed`; the others as of `show`. A Gymnasium environment draws its own pictures, and has
+            neither.
 
     Raises:
         ConfigError, ViewerError: as `recording.record`.
+        EnvError: a Gymnasium environment that gives no pictures.
     """
+    if evaluation.options.env is not None:
+        _record_gymnasium(evaluation, path)
+        return
     if grid is None:
         record_episodes(evaluation.shown(), evaluation.seed, path, episode, camera)
         return
@@ -50,3 +62,26 @@ def record(
     first = env.task.horizon - 1 if path.suffix.lower() == ".png" else 0  # a picture is of the end
     frames = islice(grid_episodes(policy, env, evaluation.seed), first, env.task.horizon)
     record_frames(env.robot, frames, path, wide=width(env), camera=camera)
+
+
+def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
+    """Episodes of the first controller by the environment's own rgb_array: three, or the end of one for a picture."""
+    check_pictures(path)
+    controller = next(iter(evaluation.controllers.values()))
+    options = replace(evaluation.options, vector="sync")
+    env: Any = of_config(options, 1, evaluation.device, evaluation.seed, render_mode="rgb_array")
+    try:
+        pictures = _pictures(controller.make(env), env, evaluation.seed, 1 if path.suffix.lower() == ".png" else 3)
+        write_pictures(path, pictures, 1.0 / env.frame_rate)
+    finally:
+        env.close()
+
+
+def _pictures(policy: Any, env: Any, seed: int, episodes: int) -> Iterator[np.ndarray]:
+    """Every step of some episodes, as it begins; where one ends, the next has begun."""
+    observation = env.reset(seed)
+    while episodes:
+        yield env.picture()
+        step = env.step(policy(observation))
+        observation = step.observation
+        episodes -= int(step.terminated | step.truncated)

@@ -118,7 +118,7 @@ def test_a_gymnasium_environment_brings_its_own_robot_and_task(option):
 def test_a_gymnasium_environment_has_none_of_our_arms_to_show():
     for cls, line in (
         (TrainFlags, "swift"),
-        *((EvaluateFlags, f) for f in ("swift", "record a.gif", "report a", "episode 0", "guard false")),
+        *((EvaluateFlags, f) for f in ("swift", "report a", "episode 0", "guard false")),
     ):
         flags = build(cls, Schema("", "", cls).read_flags(f"--{line}".split()) | {"checkpoint": Path("a")})
         check_shown(flags, EnvOptions())
