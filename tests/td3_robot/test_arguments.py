@@ -51,7 +51,9 @@ def refusal(call, *args) -> str:
 
 def test_without_options_it_is_td3_as_its_authors_run_it():
     assert train() == Config()
-    assert Config().td3 == TD3Config((256, 256), "none", "default", 0.0, 3e-4, 3e-4, 0.99, 0.005, 0.2, 0.5, 2, True)
+    learning = {"actor_lr": 3e-4, "critic_lr": 3e-4, "gamma": 0.99, "tau": 0.005, "policy_delay": 2}
+    plain = {"critic": "targets", "norm": "none", "init": "default", "twin_critics": True}
+    assert Config().td3 == TD3Config(hidden=(256, 256), policy_noise=0.2, noise_clip=0.5, **learning, **plain)
 
 
 def test_later_layers_win():
