@@ -1,7 +1,7 @@
 """What holds for every task: dm_control's checklist, automatic resets, resuming, hindsight, the sparse reward.
 
 The checklist is that of https://github.com/google-deepmind/dm_control/blob/main/dm_control/suite/tests/domains_test.py.
-Every task is played by the Panda, reach by all robots.
+Every task is played by the Panda; reach by all robots where it may hang on the robot, elsewhere by three.
 """
 
 import functools
@@ -24,6 +24,9 @@ from tests.envs.playing import actions, leaves, play, same, tensors, to_goal
 CASES = [*((robot, "reach") for robot in shipped_robots())]
 CASES += [("panda", task) for task in task_names() if task != "reach"]
 everywhere = pytest.mark.parametrize(("robot", "task"), CASES)
+three_robots = pytest.mark.parametrize(
+    ("robot", "task"), [case for case in CASES if case[0] in ("panda", "ur5e", "wx250s")]
+)
 # In reach_avoid: a link that turns in place comes near to nothing by that; only one scene in a hundred has a ceiling.
 RARELY_CHANGING = {"push", "walls"}
 every_task = pytest.mark.parametrize("task", task_names())
@@ -70,7 +73,7 @@ def test_everything_is_finite_and_of_the_declared_shape(robot, task):
         assert {value.dtype for value in tensors(step).values()} == {torch.float32, torch.bool}
 
 
-@everywhere
+@three_robots
 def test_the_same_seed_gives_the_same_trajectory(robot, task):
     first, second = make(robot, task, seed=1), make(robot, task, seed=2)
     play(second, 7)
@@ -79,7 +82,7 @@ def test_the_same_seed_gives_the_same_trajectory(robot, task):
     assert all(same(tensors(a), tensors(b)) for a, b in zip(play(first, steps), play(second, steps)))
 
 
-@everywhere
+@three_robots
 def test_seeds_resets_and_environments_differ(robot, task):
     env = make(robot, task)
     starts = torch.cat([env.reset(1), env.reset(2), env.reset(), env.reset()])
@@ -89,7 +92,7 @@ def test_seeds_resets_and_environments_differ(robot, task):
         assert all(len(column.unique()) > 4 for column in rows.T)  # a goal on the table has the height of others
 
 
-@everywhere
+@three_robots
 def test_what_was_handed_out_does_not_change_later(robot, task):
     env, handed = make(robot, task), []
 
@@ -110,7 +113,7 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
     assert [name for name, value, copy in handed if not torch.equal(value, copy)] == []
 
 
-@everywhere
+@three_robots
 def test_writing_into_an_observation_or_reward_changes_nothing(robot, task):
     env, other = make(robot, task), make(robot, task)
     env.reset(0).fill_(9), other.reset(0)
@@ -266,7 +269,7 @@ def transitions(env, steps: int = 5) -> tuple[torch.Tensor, ...]:
     return before, state, action, env.memory(arrived=True), step.next_observation, step.reward
 
 
-@everywhere
+@three_robots
 def test_what_is_remembered_is_observed_as_it_was(robot, task):
     env = make(robot, task)
     assert isinstance(env, GoalVecEnv)
@@ -277,7 +280,7 @@ def test_what_is_remembered_is_observed_as_it_was(robot, task):
         torch.testing.assert_close(env.observe(memory[2:3]), observation[2:3], rtol=1e-4, atol=1e-5)
 
 
-@everywhere
+@three_robots
 def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(robot, task):
     env = make(robot, task)
     observation = env.reset(1)
