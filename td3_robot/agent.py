@@ -5,6 +5,7 @@ This file is the order; the formulas are in losses.py, value_heads.py and actor_
 """
 
 import copy
+import threading
 from collections.abc import Sequence
 from functools import reduce
 
@@ -24,6 +25,8 @@ from td3_robot.replay import Batch
 from td3_robot.seeds import seed_of
 from td3_robot.td3_config import TD3Config
 from td3_robot.value_heads import value_head
+
+_DRAWING = threading.Lock()  # held by the thread that draws the weights of an agent
 
 
 class TD3(Kept):
@@ -79,7 +82,8 @@ class TD3(Kept):
         self._make_optimizers(optimizer)
 
     def _make_networks(self, networks: MakeNetworks, seed: int) -> None:
-        with torch.random.fork_rng(devices=[]):  # leave the caller's global generators as they were
+        # The global generator is of all threads; and it is left as the caller had it.
+        with _DRAWING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed_of(seed, "weights"))
             made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
         check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
