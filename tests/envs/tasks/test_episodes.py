@@ -41,7 +41,8 @@ def test_a_replayed_episode_ends_as_it_did(task):
     first = one.reset(123)
     again_errors, again_positions, begun = play(one, first)
     torch.testing.assert_close(again_errors, errors, atol=1e-4, rtol=0)
-    torch.testing.assert_close(again_positions, positions, atol=1e-4, rtol=0)
+    # Another batch size rounds otherwise, and what does not move the TCP is led back by nothing.
+    torch.testing.assert_close(again_positions, positions, atol=1e-3, rtol=0)
     torch.testing.assert_close(begun, first, atol=0, rtol=0)  # it begins anew, again and again
     torch.testing.assert_close(play(one, begun)[0], again_errors, atol=0, rtol=0)
 
