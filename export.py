@@ -10,7 +10,7 @@ from td3_robot.arguments import config_of
 from td3_robot.checkpoint import find
 from td3_robot.cli import cli
 from td3_robot.errors import ConfigError
-from td3_robot.options import Schema, build
+from td3_robot.options import build, schema
 
 VECTORS = 10  # test vectors in a file
 
@@ -34,7 +34,7 @@ class Arguments:
 
 def main(argv: list[str]) -> int:
     """Parse, build, export. Returns the exit code."""
-    asked = build(Arguments, Schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv))
+    asked = build(Arguments, schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv))
     if asked.robot is not None:
         return _describe(asked.robot, asked.acceleration)
     if asked.checkpoint is None:

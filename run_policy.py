@@ -24,7 +24,7 @@ from td3_robot.deploy.operator import emergency_stop
 from td3_robot.deploy.policy_process import PolicyProcess
 from td3_robot.errors import ConfigError, need, unknown
 from td3_robot.fields import NOT_NEGATIVE, Range, check, option
-from td3_robot.options import Schema, build
+from td3_robot.options import build, schema
 
 SIMULATED = "simulated"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
@@ -87,7 +87,7 @@ class Arguments:
 
 def main(argv: list[str]) -> int:
     """Parse, connect, run. Returns the exit code: 0 where the time was up, 130 where it was stopped, else 1."""
-    asked = build(Arguments, Schema("run_policy.py", "Drive an arm with a policy.", Arguments).read_flags(argv))
+    asked = build(Arguments, schema("run_policy.py", "Drive an arm with a policy.", Arguments).read_flags(argv))
     try:
         reason = _run(asked)
     except DeployError as error:

@@ -13,7 +13,7 @@ from envs.options import EnvOptions  # noqa: E402
 from td3_robot.arguments import TrainArguments, parse_train  # noqa: E402
 from td3_robot.cli import cli  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
-from td3_robot.options import Schema, build  # noqa: E402
+from td3_robot.options import build, schema  # noqa: E402
 from td3_robot.sweep import run  # noqa: E402
 
 
@@ -34,7 +34,7 @@ class SweepFlags:
 
 def main(argv: list[str]) -> int:
     """Parse, build, search. Returns the exit code."""
-    flags = build(SweepFlags, Schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv))
+    flags = build(SweepFlags, schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv))
     script = Path(__file__).resolve().with_name("train.py")
     if flags.plan is not None and flags.resume is None:
         return run.begin(flags.plan, flags.run, _parse, script)

@@ -20,7 +20,7 @@ from td3_robot.config import Config
 from td3_robot.devices import resolve_device
 from td3_robot.errors import ConfigError, Td3RobotError, unknown
 from td3_robot.fields import leaves
-from td3_robot.options import HELP, Schema, build
+from td3_robot.options import HELP, build, schema
 from td3_robot.yaml_files import write_yaml
 
 CONFIG_NAME = "config.yaml"  # in a run folder
@@ -83,11 +83,11 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
         ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
-    schema = Schema("train.py", "Train a policy.", _Start, flags, environment, Config)
+    known = schema("train.py", "Train a policy.", _Start, flags, environment, Config)
     if HELP & set(argv):
-        schema.show_help(_in_force([word for word in argv if word not in HELP], environment, flags))
+        known.show_help(_in_force([word for word in argv if word not in HELP], environment, flags))
         raise SystemExit(0)
-    given = schema.read_flags(argv)
+    given = known.read_flags(argv)
     start = build(_Start, given)
     file, own = _read_file(start.config, environment) if start.config else {}, _is_of_run(start.config)
     if own and start.config and Path(str(file.get("run"))).name == start.config.absolute().parent.name:
@@ -195,7 +195,7 @@ def parse_evaluate(argv: list[str], flags: type[Flags]) -> Flags:
         ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
-    arguments: Any = build(flags, Schema("evaluate.py", "Measure a trained policy.", flags).read_flags(argv))
+    arguments: Any = build(flags, schema("evaluate.py", "Measure a trained policy.", flags).read_flags(argv))
     if arguments.checkpoint is None:
         return arguments
     checkpoint, device = find(arguments.checkpoint), resolve_device(arguments.device)
@@ -250,14 +250,9 @@ def as_dict(*parts: Any) -> dict[str, object]:
     return functools.reduce(operator.or_, (dataclasses.asdict(part) for part in parts))
 
 
-@functools.cache
-def _file_schema(environment: type | None) -> Schema:
-    return Schema("", "", *filter(None, (environment, Config)))
-
-
 def _read_file(path: Path, environment: type | None = None) -> dict[str, object]:
     """The options in a file; without the environment's class, those of the learner alone."""
-    return _file_schema(environment).read_file(path, whole=environment is not None)
+    return schema("", "", *filter(None, (environment, Config))).read_file(path, whole=environment is not None)
 
 
 def _preset(asked: dict[str, object], environment: type[Environment], notes: list[str]) -> dict[str, object]:

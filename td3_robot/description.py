@@ -52,7 +52,7 @@ def check_layers(path: Path, told: Description, found: Checkpoint) -> None:
 
 def _told(agent: object) -> Description:
     """What the file of the checkpoint says, checked."""
-    from td3_robot.options import Schema  # here: only a file from outside needs it
+    from td3_robot.options import schema  # here: only a file from outside needs it
 
     if not isinstance(agent, dict) or set(agent) != set(_KEYS) or not isinstance(agent["options"], dict):
         raise ConfigError(f"agent must be a mapping of {', '.join(_KEYS)}")
@@ -62,7 +62,7 @@ def _told(agent: object) -> Description:
     bounds, count = (agent["a_max"], agent["a_dim"]) if isinstance(agent["a_max"], list) else ([agent["a_max"]], 1)
     if len(bounds) != count or not all(type(bound) in (int, float) and 0 < bound < math.inf for bound in bounds):
         raise ConfigError("a_max must be a positive number or a list of them, one for each action")
-    options = Schema("", "", TD3Config).check_all(agent["options"])
+    options = schema("", "", TD3Config).check_all(agent["options"])
     return Description(agent["o_dim"], agent["a_dim"], agent["a_max"], options)
 
 

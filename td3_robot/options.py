@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import difflib
+import functools
 import math
 import reprlib
 import types
@@ -32,6 +33,7 @@ class Schema:
     """
 
     def __init__(self, program: str, description: str, *classes: type):
+        self._made_of = (program, description, *classes)
         self.parser = jsonargparse.ArgumentParser(
             prog=program,
             usage="%(prog)s [--option value ...]",
@@ -133,8 +135,9 @@ class Schema:
 
     def show_help(self, in_force: dict[str, object]) -> None:
         """Print every option with its meaning, its choices and its value in force, by default its own default."""
-        self.parser.set_defaults({name: in_force[name] for name in self.options if name in in_force})
-        self.parser.print_help()
+        parser = Schema(*self._made_of).parser  # this one serves whoever asks `schema` again
+        parser.set_defaults({name: in_force[name] for name in self.options if name in in_force})
+        parser.print_help()
 
     def read_file(self, path: Path, whole: bool = True) -> dict[str, object]:
         """The options that a YAML file gives, checked: {"td3.gamma": 0.98}.
@@ -161,6 +164,12 @@ class Schema:
             ConfigError: an option is unknown, or a value wrong.
         """
         return {option: self.check(option, value) for option, value in _flat(content, self.options)}
+
+
+@functools.cache
+def schema(program: str, description: str, *classes: type) -> Schema:
+    """The `Schema` of these dataclasses, made once: it takes longer than anything that is asked of it."""
+    return Schema(program, description, *classes)
 
 
 def _flat(content: dict, options: Iterable[str], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -210,7 +219,7 @@ def read_part(path: Path, name: str, cls: type) -> dict[str, object]:
     """
     try:
         part = read_mapping(path).get(name, {})
-        return Schema("", "", cls).check_all(part if isinstance(part, dict) else {name: part})
+        return schema("", "", cls).check_all(part if isinstance(part, dict) else {name: part})
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, PART, POSITIVE, SEED, Range, option
-from td3_robot.options import Schema, build
+from td3_robot.options import build, schema
 from td3_robot.yaml_files import read_mapping
 
 _OWN = frozenset(("run", "resume", "config", "seeds"))  # the sweep itself says them
@@ -165,7 +165,7 @@ def read_plan(path: Path) -> Plan:
         options = content.pop("options", None)
         if not isinstance(options, dict) or not options:
             raise ConfigError("options must say what to vary, such as td3.tau: [0.005, 0.01]")
-        settings = build(Settings, Schema("", "", Settings).check_all(content))
+        settings = build(Settings, schema("", "", Settings).check_all(content))
         given = dict(_flat(options))
         if own := sorted(_OWN & given.keys()):
             raise ConfigError(f"options cannot have {own[0]}: every trial is a run of its own")

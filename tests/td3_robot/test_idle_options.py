@@ -15,7 +15,7 @@ from td3_robot.arguments import save_config
 from td3_robot.config import Config, ReplayConfig
 from td3_robot.errors import ConfigError
 from td3_robot.fields import leaves
-from td3_robot.options import Schema, build
+from td3_robot.options import build, schema
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 NEEDS = {name: needs for name, item in leaves(Config) if (needs := item.metadata.get("needs"))}
@@ -120,7 +120,7 @@ def test_a_gymnasium_environment_has_none_of_our_arms_to_show():
         (TrainFlags, "swift"),
         *((EvaluateFlags, f) for f in ("swift", "report a", "episode 0", "guard false")),
     ):
-        flags = build(cls, Schema("", "", cls).read_flags(f"--{line}".split()) | {"checkpoint": Path("a")})
+        flags = build(cls, schema("", "", cls).read_flags(f"--{line}".split()) | {"checkpoint": Path("a")})
         check_shown(flags, EnvOptions())
         with pytest.raises(ConfigError, match=f"^{line.split()[0]} is for our own robots"):
             check_shown(flags, EnvOptions(env="Hopper-v5"))
