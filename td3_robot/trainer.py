@@ -16,7 +16,7 @@ from td3_robot.examination import Examination
 from td3_robot.fields import require_same
 from td3_robot.finite import Watch
 from td3_robot.interval import Interval
-from td3_robot.resume_point import LAST, read_resume_point, taking
+from td3_robot.resume_point import read_resume_point, taking, write_resume_point
 from td3_robot.schedules import schedule_factor
 from td3_robot.signals import Stopped, stopping
 from td3_robot.source import Source
@@ -272,7 +272,7 @@ class Trainer:
             "source": source,
         }
         about = {"agent": self.agent.about(), "trained_on": self.about}
-        checkpoint.write(self.folder / LAST, {**self.agent.state_dicts(), "trainer_state": state}, about)
+        write_resume_point(self.folder, {**self.agent.state_dicts(), "trainer_state": state}, about)
         self.saved_steps = self.steps
 
     def resume(self) -> list[str]:

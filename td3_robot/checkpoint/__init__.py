@@ -3,6 +3,7 @@
 from td3_robot.checkpoint.about import ABOUT
 from td3_robot.checkpoint.files import check_plain, write_state
 from td3_robot.checkpoint.folder import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
+from td3_robot.checkpoint.rows import ROWS, keep_rows, names_of_rows, put_rows, take_rows
 from td3_robot.checkpoint.runs import RUNS, claim_run, find, held, held_anew, next_run, run_name
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "NAMES",
     "OPTIONAL",
     "REQUIRED",
+    "ROWS",
     "RUNS",
     "Checkpoint",
     "check_plain",
@@ -17,10 +19,14 @@ __all__ = [
     "find",
     "held",
     "held_anew",
+    "keep_rows",
     "load",
+    "names_of_rows",
     "next_run",
+    "put_rows",
     "read",
     "run_name",
+    "take_rows",
     "write",
     "write_state",
 ]

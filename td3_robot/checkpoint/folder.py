@@ -121,7 +121,7 @@ def _create(folder: Path, states: dict[str, dict], about: dict) -> None:
     new = folder.parent / f".{folder.name}.new"
     _write_set(new, states, about)
     os.rename(new, folder)
-    _sync(folder.parent)
+    sync(folder.parent)
 
 
 def _replace(folder: Path, states: dict[str, dict], about: dict) -> None:
@@ -131,7 +131,7 @@ def _replace(folder: Path, states: dict[str, dict], about: dict) -> None:
     absent = [f"{name}{_ABSENT}" for name in NAMES if name not in states and (folder / name).exists()]
     _write_set(new, states, about, absent)
     os.rename(new, folder / _COMMIT)
-    _sync(folder)
+    sync(folder)
     _move_in(folder)
 
 
@@ -144,7 +144,7 @@ def _write_set(folder: Path, states: dict[str, dict], about: dict, absent: Itera
             (folder / name).touch()
         sums = {name: write_state(folder / name, state) for name, state in states.items()}
         write_about(folder / ABOUT, {**about, "sha256": sums})
-        _sync(folder)
+        sync(folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # halves would go on filling a disk that is full
         raise
@@ -161,7 +161,7 @@ def _move_in(folder: Path) -> None:
             path.unlink()
         else:
             os.replace(path, folder / path.name)
-    _sync(folder)
+    sync(folder)
     commit.rmdir()
 
 
@@ -212,7 +212,7 @@ def _locked(folder: Path, exclusive: bool) -> Iterator[None]:
             os.close(handle)  # gives the lock back
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     """Bring the names in `folder` down to the disk."""
     if os.name == "nt":  # Windows cannot open a folder
         return

@@ -105,6 +105,7 @@ class ReplayBuffer:
         ends = torch.tensor(self._widths).cumsum(0).tolist()
         self.columns = Columns(*(slice(end - width, end) for width, end in zip(self._widths, ends)))
         require_memory(f"capacity {capacity}", 4 * capacity * ends[-1], device)
+        self._written = 0  # slots, from the run's first on
         self._ring = torch.empty(self.slots, num_envs, ends[-1], device=device)
         self.rows = self._ring.view(-1, ends[-1])
         self._clear(0)
@@ -189,6 +190,7 @@ class ReplayBuffer:
         torch.cat(parts, 2, out=self._ring[slot : slot + count])
         self._head = (slot + count) % self.slots
         self._stored = min(self._stored + count, self.slots)
+        self._written += count
         self._drawn = None
         valid = None if valid is None else valid.flatten()
         self.sampler.stored(slot * self.num_envs, count * self.num_envs, valid)
@@ -252,10 +254,14 @@ class ReplayBuffer:
     # Saving -----------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict:
-        """The stored rows (slots, B, row width), oldest first, where the next goes, and the sampler's state."""
+        """The stored rows (slots, B, row width), oldest first, where the next goes, and the sampler's state.
+
+        `first` is the place of the oldest slot among all of the run.
+        """
         index = self.oldest_first()
         return {
             "rows": self.rows.index_select(0, index).view(self._stored, *self._ring.shape[1:]),
+            "first": self._written - self._stored,
             "head": self._head,
             "slots": self.slots,
             "sampler": self.sampler.state_dict(index),
@@ -285,4 +291,5 @@ class ReplayBuffer:
         self._clear((state["head"] - len(rows)) % self.slots if state["slots"] == self.slots else 0)
         valid = rows[:, :, self.columns.cut.start] != _NO_TRANSITION
         self._write(rows.split(self._widths, 2), None if valid.all() else valid)
+        self._written = state.get("first", 0) + len(state["rows"])
         self.sampler.load_state_dict(state["sampler"], self.oldest_first())
