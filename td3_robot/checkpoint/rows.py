@@ -109,7 +109,7 @@ def _with_replays(source: Any, change: Callable[[dict[str, Any]], dict[str, Any]
 
 def _write(folder: Path, piece: Tensor) -> str:
     """Write a piece, down to the disk, unless it is there; returns its name."""
-    content = memoryview(piece.cpu().contiguous().numpy()).cast("B")
+    content = piece.cpu().contiguous().numpy().tobytes()
     name = hashlib.sha256(content).hexdigest()
     if not os.path.isfile(folder / name):
         folder.mkdir(exist_ok=True)
