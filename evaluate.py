@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from envs.command_line import EvaluateFlags, check_shown, import_plugins, listing, with_asked
-from envs.options import DISTURBANCES, EnvOptions
+from envs.options import CONDITIONS, EnvOptions
 from envs.view.browser import have_browser
 from envs.view.camera import check_camera
 from td3_robot.arguments import config_of, parse_evaluate
@@ -116,7 +116,7 @@ def _replay(asked: EvaluateFlags, episode: int) -> str:
     words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
     words += ["--episodes", str(asked.count)] + ["--device", asked.device] * (asked.device != "cpu")
     words += [] if asked.guard is None else ["--guard", str(asked.guard).lower()]
-    given = {name: value for name in ("engine", *DISTURBANCES) if (value := getattr(asked, name)) is not None}
+    given = {name: value for name in CONDITIONS if (value := getattr(asked, name)) is not None}
     words += [word for name, value in given.items() for word in (f"--{name}", str(value))]
     return shlex.join([*words, "--episode", str(episode), "--swift"])
 

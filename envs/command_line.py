@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from envs.options import DISTURBANCES, ENGINES, EnvOptions
+from envs.options import CONDITIONS, ENGINES, EnvOptions
 from envs.values import CONFIGS
 from td3_robot.errors import ConfigError
 
 _PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
-_SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", "engine", *DISTURBANCES)
+_SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", *CONDITIONS)
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,17 @@ class EvaluateFlags:
             from the checkpoint itself.
         guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
         engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained with; robots only.
-        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next six.
+        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next eight.
         latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
         joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
         tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in metres.
+        object_offset: Standard deviation over episodes of where a cube is seen, each axis, in metres.
         assumed_latency: Latency that the controllers are prepared for, in seconds; null is the truth, the servos' lag
             included, and 0 is none.
+        randomize: What differs from episode to episode, in place of what it was trained with: a name in
+            configs/randomization, the path of such a file, or none.
         episodes: Episodes to roll out, by default 1,000; with robustness also behind each disturbance, by default 200.
         seed: Seed of the starts and goals.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
@@ -106,7 +109,9 @@ class EvaluateFlags:
     noise: float | None = None
     joint_offset: float | None = None
     tcp_offset: float | None = None
+    object_offset: float | None = None
     assumed_latency: float | None = None
+    randomize: str | None = None
     episodes: int | None = field(default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})
     seed: int = field(default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits")})
     device: str = "cpu"
@@ -210,7 +215,7 @@ def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
     Raises:
         ConfigError: a disturbance is out of its range.
     """
-    asked = {name: value for name in ("guard", "engine", *DISTURBANCES) if (value := getattr(flags, name)) is not None}
+    asked = {name: value for name in ("guard", *CONDITIONS) if (value := getattr(flags, name)) is not None}
     return dataclasses.replace(options, **asked)
 
 

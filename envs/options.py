@@ -7,21 +7,24 @@ import os
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from envs.values import CONFIGS
 from td3_robot.errors import ConfigError
 
 VECTORS = ("sync", "async")
 KINEMATIC, MUJOCO = ENGINES = ("kinematic", "mujoco")
+NOTHING = "none"  # is randomised
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
 _LATENCY = {**_STAYS, "range": (0, 0.5, "a loop with more is not closed")}
 _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
 _DEAR = 0.5  # [s] a step, from which on it is said
 DISTURBANCES = (  # fields of `Disturbances`
-    *("latency", "latency_spread", "servo_lag", "noise", "joint_offset", "tcp_offset"),
+    *("latency", "latency_spread", "servo_lag", "noise", "joint_offset", "tcp_offset", "object_offset"),
     "assumed_latency",
 )
+CONDITIONS = ("engine", "randomize", *DISTURBANCES)  # of an evaluation, in place of those of the training
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
 
@@ -49,8 +52,11 @@ class EnvOptions:
         noise: Standard deviation of measured joint positions, in rad or m.
         joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
         tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in metres.
+        object_offset: Standard deviation over episodes of where a cube is seen, each axis, in metres.
         assumed_latency: Latency that controllers are prepared for, in seconds; null is the truth, the servos' lag
             included.
+        randomize: What differs from episode to episode: a name in configs/randomization or the path of such a file;
+            options above that are given count in place of its own.
         env: Gymnasium id to train on in place of a robot and its task; module:id imports the module first, which
             registers it and is looked for on PYTHONPATH.
         vector: Gymnasium environments step one after the other (sync) or each in a process of its own (async).
@@ -73,7 +79,9 @@ class EnvOptions:
     noise: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "all would be noise")})
     joint_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no encoder is that far off")})
     tcp_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no tool is that far off")})
+    object_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no camera is that far off")})
     assumed_latency: float | None = field(default=None, metadata=_LATENCY)
+    randomize: str = field(default=NOTHING, metadata=_STAYS)
     env: str | None = field(default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")})
     vector: str = field(default="sync", metadata={"choices": VECTORS})
     time_limit: int | None = field(default=None, metadata={**_STAYS, "range": (1, 10**15, "no episode lasts longer")})
@@ -98,7 +106,7 @@ class EnvOptions:
         return {"env": self.env} if self.env is not None else {"robot": self.robot, "task": self.task}
 
     @property
-    def disturbances(self) -> dict[str, float]:
+    def disturbances(self) -> dict[str, Any]:
         """Those that there are."""
         named = {name: getattr(self, name) for name in DISTURBANCES}
         return {name: value for name, value in named.items() if value or (name == "assumed_latency" and value == 0)}

@@ -6,6 +6,7 @@ from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Engine
 from envs.simulation.engines import make_engine
+from envs.simulation.randomization import disturbances_of
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from envs.tasks.task import Task
@@ -49,7 +50,8 @@ def make(
     """
     chosen = make_task(task)  # first: a mistyped task is answered at once
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
-    moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side)
+    varied = disturbances.physics if disturbances else None
+    moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied)
     how = (sparse, guard, reuse_scenes)
     return ArmEnv(made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances)
 
@@ -77,7 +79,7 @@ def of_config(
     """
     if options.env is None:
         named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard", "engine")}
-        named |= {"reuse_scenes": training, "disturbances": Disturbances(**options.disturbances)}
+        named |= {"reuse_scenes": training, "disturbances": disturbances_of(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 

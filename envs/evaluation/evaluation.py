@@ -11,10 +11,10 @@ from envs.evaluation.report import ArmRun, Report, Trajectories, Watched, join, 
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import print_rows, table_rows
-from envs.options import DISTURBANCES, KINEMATIC, EnvOptions
+from envs.options import DISTURBANCES, KINEMATIC, NOTHING, EnvOptions
 from envs.registry import beginning_with, of_config
 from envs.robots import Robot
-from envs.simulation.disturbances import Disturbances
+from envs.simulation.randomization import disturbances_of
 from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
 from td3_robot.evaluation import (
@@ -146,7 +146,7 @@ class Evaluation:
             episodes: as the class has it; all of them are played.
         """
         none = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
-        options = dataclasses.replace(self.options, **none | disturbances)
+        options = dataclasses.replace(self.options, **none | {"randomize": NOTHING} | disturbances)
         other = Evaluation(options, episodes, self.seed, device=self.device, robot=self.env.robot)
         for name in self.acting:
             other.add(name, self.controllers[name].make, self.controllers[name].guard)
@@ -184,6 +184,7 @@ class Evaluation:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
         guard = ", guarded" if self.options.guard else ""
         guard += "" if self.options.engine == KINEMATIC else f", engine {self.options.engine}"
+        guard += "" if self.options.randomize == NOTHING else f", randomize {self.options.randomize}"
         disturbed = "".join(f", {name} {value:g}" for name, value in self.options.disturbances.items())
         return f"{self.options.name}{guard}{disturbed}, {which}, seed {self.seed}"
 
@@ -192,6 +193,7 @@ class Evaluation:
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
         about |= {} if self.episode is None else {"episode": self.episode}
         about |= ({"guard": True} if self.options.guard else {}) | self.options.disturbances
+        about |= {} if self.options.randomize == NOTHING else {"randomize": self.options.randomize}
         about |= {} if self.options.engine == KINEMATIC else {"engine": self.options.engine, "unstable": self.unstable}
         first, *others = self.summaries
         about |= self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
@@ -261,7 +263,7 @@ class Evaluation:
         many: Any = of_config(options, self._arms, self.device, self.seed)
         number, row = divmod(self.episode, self._arms)
         many.reset(round_seeds(many, self.episodes, self.seed)[number])
-        return beginning_with(many.arrived, row, many, guard, Disturbances(**options.disturbances))
+        return beginning_with(many.arrived, row, many, guard, disturbances_of(options))
 
     def _statistics(self, controller: Controller) -> dict[str, Any]:
         """What every task has in common to measure, of one controller: quicker than all that `_play` does."""

@@ -102,7 +102,7 @@ def sweep(play: Callable[[dict[str, float]], Success], episodes: int) -> Robustn
     """
     played: dict[Disturbances, Success] = {}
 
-    def once(given: dict[str, float]) -> Success:
+    def once(given: dict[str, Any]) -> Success:
         disturbances = Disturbances(**given)
         key = disturbances if disturbances else Disturbances()
         if key not in played:

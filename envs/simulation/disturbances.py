@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
+from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
 
 LONGEST = 0.5  # [s] of latency: ten control steps of 20 Hz
@@ -34,9 +35,11 @@ class Disturbances:
         noise: standard deviation of measured joint positions [rad or m], and `SPEED_NOISE` times that of speeds.
         joint_offset: standard deviation over episodes of what each encoder is off by [rad or m].
         tcp_offset: the same of where the TCP is in the hand, each axis [m].
+        object_offset: the same of where a cube is seen, each axis [m].
         assumed_latency: what the controller takes for the latency [s], in seeing the arm as it will be; it then takes
             the servos for ideal. None is the truth, the lag of the servos included, but for `latency_spread`; and 0
             shows the arm as it is measured.
+        physics: in what the physics of episodes differ, where the engine has any.
 
     Raises:
         ConfigError: one of them is negative, not finite or beyond what an arm has.
@@ -48,12 +51,14 @@ class Disturbances:
     noise: float = 0.0
     joint_offset: float = 0.0
     tcp_offset: float = 0.0
+    object_offset: float = 0.0
     assumed_latency: float | None = None
+    physics: Variation = Variation()
 
     def __post_init__(self):
         for name, value in vars(self).items():
             most = _MOST.get(name, 1.0)
-            if value is not None and not 0 <= value <= most:
+            if isinstance(value, float | int) and not 0 <= value <= most:
                 raise ConfigError(f"{name} must be from 0 to {most:g}, got {value!r}")
 
     @property
@@ -75,7 +80,8 @@ class Disturbed:
 
     In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the gripper's opening;
     `late` (B,), by how many control steps they act later; and what is off by how much, `joint_offset` (B, n)
-    [rad or m] and `tcp_offset` (B, 3), in the TCP's frame [m].
+    [rad or m], `tcp_offset` (B, 3), in the TCP's frame [m], and `object_offset` (B, 3) [m]; and, for an engine with
+    physics, `varied` (B, k), see `Variation.draw`.
 
     Args:
         engine: what moves the arms.
@@ -104,7 +110,10 @@ class Disturbed:
         disturbed = {"sent": sent[:, None].repeat(1, self._kept, 1), "late": least + (most - least) * share}
         disturbed |= {"joint_offset": self._normal(given.joint_offset, B, n)} if given.joint_offset else {}
         disturbed |= {"tcp_offset": self._normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
-        return {**self._engine.begin(model, state, scene), **disturbed}
+        seen_off = given.object_offset and "object" in scene
+        disturbed |= {"object_offset": self._normal(given.object_offset, B, 3)} if seen_off else {}
+        disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
+        return self._engine.begin(model, state, {**scene, **disturbed})
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
         """See `Engine.step`."""
@@ -148,6 +157,11 @@ def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
     if "held" not in scene:
         return scene
     return {**scene, "object": torch.where(scene["held"][:, None], scene["object"] + shift, scene["object"])}
+
+
+def seen_object(scene: Scene) -> Scene:
+    """The scene with its cube where it is seen, in the hand too."""
+    return {**scene, "object": scene["object"] + scene["object_offset"]} if "object_offset" in scene else scene
 
 
 def believed(T_be: Tensor, scene: Scene) -> Tensor:

@@ -3,18 +3,22 @@
 from envs.options import MUJOCO
 from envs.robots import Robot
 from envs.simulation.engine import Engine
+from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
 
 _VERSIONS = ((3, 8), (4, 0))  # from the first to below the second: 4.x breaks gymnasium-robotics' Fetch
 
 
-def make_engine(name: str, robot: Robot, dt: float, cube: float | None) -> Engine | None:
+def make_engine(
+    name: str, robot: Robot, dt: float, cube: float | None, variation: Variation | None = None
+) -> Engine | None:
     """The engine of a name, for one robot; None for the kinematic one, which needs no robot.
 
     Args:
         name: one of `envs.options.ENGINES`.
         dt: control period [s].
         cube: side of the cube that is around [m]; None for none.
+        variation: in what the physics of episodes differ, where there is any.
 
     Raises:
         ConfigError: the engine is not installed, in a version that is known to work, or not for this robot.
@@ -24,7 +28,7 @@ def make_engine(name: str, robot: Robot, dt: float, cube: float | None) -> Engin
     need_mujoco()
     from envs.simulation.mujoco import Mujoco  # here: it is an extra
 
-    return Mujoco(robot, dt, cube)
+    return Mujoco(robot, dt, cube, variation=variation)
 
 
 def need_mujoco() -> None:

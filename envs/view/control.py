@@ -19,8 +19,8 @@ from envs.evaluation import Evaluation
 from envs.evaluation.evaluation import Maker
 from envs.registry import beginning_with
 from envs.simulation.by_hand import ByHand
-from envs.simulation.disturbances import Disturbances
 from envs.simulation.kinematic import Kinematic
+from envs.simulation.randomization import disturbances_of
 from envs.view.handles import GOAL, handles, put, room
 from envs.view.playback import errors_told, position, touches
 from envs.view.scene import Arm, Frame
@@ -235,7 +235,7 @@ class Control:
     def _made(self, name: str, moment: Moment) -> _Arm:
         scene = {key: moment.scene[key] for key in self._scenes.arrived.scene}  # without what is on its way
         plain = replace(moment, scene=scene)
-        disturbances = Disturbances(**self.options.disturbances)
+        disturbances = disturbances_of(self.options)
         engine = ByHand(self._like.engine or Kinematic(disturbances.servo_lag))
         engine.opening = self._opening
         env = beginning_with(plain, 0, self._like, self.options.guard, disturbances, self.task, engine)

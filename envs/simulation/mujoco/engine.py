@@ -6,7 +6,8 @@ What an episode is made of lives in the scene, one row an arm, so that resets, r
 - `told` (B, 2 n + 1): where the servos are to be then: q, qd, and the gripper's driver coordinate;
 - `contact_depth` (B,) [m], `contact_force` (B,) [N]: how deep the arm is, at the deepest of the period, in the table or
   in itself, and the greatest force that it got from them; what it grasps does not count;
-- `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the period began.
+- `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the period began;
+- `varied` (B, k), where episodes differ: what was drawn for them, see `Variation`.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -28,6 +29,8 @@ from envs.simulation.engine import Command, Scene, SimModel, SimState
 from envs.simulation.mujoco.contacts import Contacts, read_contacts
 from envs.simulation.mujoco.feed_forward import FeedForward
 from envs.simulation.mujoco.model import build
+from envs.simulation.mujoco.varied import Varied, Worlds
+from envs.simulation.variation import Variation
 from td3_robot.errors import need
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -44,6 +47,7 @@ class Mujoco:
         contacts: how things touch; None: as in their file.
         feed_forward: servos are given the torque that the motion takes by the arm's model, see `FeedForward`.
         threads: that step worlds beside each other; None: as many as torch's.
+        variation: in what episodes differ.
 
     Attributes:
         physics: the model, see `model.Physics`.
@@ -61,6 +65,7 @@ class Mujoco:
         contacts: Contacts | None = None,
         feed_forward: bool = True,
         threads: int | None = None,
+        variation: Variation | None = None,
     ):
         self.physics, self.unstable = build(robot, contacts or read_contacts(), dt, cube), 0
         self._n, nq, p = robot.n, self.physics.model.nq, self.physics
@@ -68,6 +73,7 @@ class Mujoco:
         threads = torch.get_num_threads() if threads is None else threads
         self._pool: Any = Rollout(nthread=threads if threads > 1 else 0)  # 0 is this thread
         self._data = [MjData(self.physics.model) for _ in range(threads)]
+        self._varied = Varied(self.physics, variation) if variation else None
         self._qpos, self._qvel = slice(1, 1 + nq), slice(1 + nq, 1 + nq + self.physics.model.nv)
         self._shares = torch.linspace(0.0, 1.0, self.physics.substeps + 1, dtype=torch.float64)
 
@@ -81,6 +87,8 @@ class Mujoco:
         qpos[:, p.gripper] = _array(state.gripper)[:, None] * p.multiple
         if p.cube is not None:
             qpos[:, p.cube : p.cube + 3] = _array(scene["object"])
+            if self._varied is not None and "varied" in scene:
+                qpos[:, p.cube + 2] += self._varied.lifted(_array(scene["varied"]))
             half = _array(scene["yaw"]) / 2.0 if "yaw" in scene else np.zeros(count)
             qpos[:, p.cube + 3], qpos[:, p.cube + 6] = np.cos(half), np.sin(half)
         none = torch.zeros_like(state.gripper)
@@ -93,10 +101,11 @@ class Mujoco:
         told = SimState(scene["told"][:, :n], scene["told"][:, n : 2 * n], scene["told"][:, 2 * n])
         target = kinematic.step(model, told, command.joints, command.grip)
         start = _array(scene["physics"]).copy()
-        controls = self._controls(told, target, model.dt)
+        worlds = self._worlds(scene)
+        controls = self._controls(worlds, told, target, model.dt)
         if self._feed_forward is not None:
-            controls[:, :, :n] += self._ahead(start, told, target, model.dt)[:, None]
-        states, sensed = self._pool.rollout(self.physics.model, self._data, start, controls)
+            controls[:, :, :n] += self._ahead(worlds, start, told, target, model.dt)[:, None]
+        states, sensed = self._pool.rollout(worlds.models, self._data, start, controls)
         failed, physics = self._failed(model, states[:, -1]), states[:, -1]
         physics[failed] = start[failed]
         physics[failed, self._qvel] = 0.0
@@ -109,27 +118,33 @@ class Mujoco:
         scene |= {"told": self._reachable(model, target, after, bad), "unstable": scene["unstable"] + bad}
         return after, scene | self._cube(model, after, physics, sensed)
 
-    def _controls(self, told: SimState, target: SimState, dt: float) -> np.ndarray:
+    def _worlds(self, scene: Scene) -> Worlds:
+        if self._varied is not None and "varied" in scene:
+            return self._varied.worlds(_array(scene["varied"]))
+        drives = self.physics.drives
+        return Worlds(self.physics.model, drives.stiffness[None], drives.damping[None])
+
+    def _controls(self, worlds: Worlds, told: SimState, target: SimState, dt: float) -> np.ndarray:
         """(B, substeps, a) what the servos are told: velocity rises evenly, and what it comes to is where to be."""
-        drives, n = self.physics.drives, self._n
+        n = self._n
         share = self._shares[:, None, None]  # (S + 1, 1, 1)
         (q, v, g), (_, v_end, g_end) = (
             [x.double().cpu() for x in (s.q, s.qd, s.gripper[:, None])] for s in (told, target)
         )
         speed, along = v + share * (v_end - v), q + dt * share * (v + 0.5 * share * (v_end - v))
         places, speeds = along[:-1], speed[1:]  # the integrator takes positions as they were and speeds as they will be
-        if len(drives.stiffness) > n:
+        if worlds.stiffness.shape[1] > n:
             rate = ((g_end - g) / dt).expand(len(places), -1, -1)
             places = torch.cat((places, g + dt * share[:-1] * rate), 2)
             speeds = torch.cat((speeds, rate), 2)
-        told_lead = torch.as_tensor(drives.damping / drives.stiffness)
-        return (places + told_lead * speeds).transpose(0, 1).contiguous().numpy()
+        lead = torch.as_tensor(worlds.damping / worlds.stiffness)
+        return (places + lead * speeds).transpose(0, 1).contiguous().numpy()
 
-    def _ahead(self, start: np.ndarray, told: SimState, target: SimState, dt: float) -> np.ndarray:
+    def _ahead(self, worlds: Worlds, start: np.ndarray, told: SimState, target: SimState, dt: float) -> np.ndarray:
         """(B, n) by how much farther the servos are told to be, for the torque that the motion takes."""
         before, after = _array(told.qd), _array(target.qd)
         torque = need(self._feed_forward).torque(start[:, self._qpos], (before + after) / 2.0, (after - before) / dt)
-        return torque / self.physics.drives.stiffness[: self._n]
+        return torque / worlds.stiffness[:, : self._n]
 
     def _failed(self, model: SimModel, physics: np.ndarray) -> np.ndarray:
         """(B,) whose numbers are not finite or beyond reason, or whose clock shows that MuJoCo began anew."""

@@ -34,6 +34,7 @@ class Physics:
         q: (n,) where the arm's joints are in qpos, and qd: in qvel.
         gripper: (m,) where the gripper's moving joints are in qpos, multiple: (m,) of the driver coordinate that each
             is, and drivers, driver_multiple: (2,) the same of the drivers.
+        hand: the body that carries the fingers, or the last link of an arm without.
         cube: where the cube's position begins in qpos; None where there is none.
         table, itself: columns of the sensors for contact of the robot with the table and with itself: the deepest one's
             force (3) and distance. table_force: the whole force on the table (3). pads: (2, 3) the force on each pad
@@ -49,6 +50,7 @@ class Physics:
     multiple: np.ndarray
     drivers: np.ndarray
     driver_multiple: np.ndarray
+    hand: int
     cube: int | None
     table: np.ndarray
     table_force: np.ndarray
@@ -138,12 +140,18 @@ def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cube:
         multiple=multiple,
         drivers=place(bodies.drivers),
         driver_multiple=np.array([named[name] for name in bodies.drivers]),
+        hand=_hand(model, bodies),
         cube=int(model.joint(CUBE).qposadr[0]) if cube is not None else None,
         table=sensor("table"),
         table_force=sensor("table_force"),
         itself=sensor("itself"),
         pads=np.stack([sensor(pad) for pad in PADS]) if cube is not None else None,
     )
+
+
+def _hand(model: MjModel, bodies: Bodies) -> int:
+    carried = lambda joint: model.jnt_bodyid[model.joint(joint).id]  # noqa: E731
+    return int(model.body_parentid[carried(bodies.drivers[0])] if bodies.drivers else carried(bodies.joints[-1]))
 
 
 def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:

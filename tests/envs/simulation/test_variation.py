@@ -1,0 +1,150 @@
+"""Laws of episodes whose physics differ: each value does what mechanics says, and to its own world alone."""
+
+import dataclasses
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from envs.options import EnvOptions
+from envs.registry import make, of_config
+from envs.simulation.disturbances import Disturbances
+from envs.simulation.engine import Command, rest
+from envs.simulation.mujoco import Mujoco
+from envs.simulation.randomization import disturbances_of, randomization_names, read_randomization
+from envs.simulation.variation import Variation
+from td3_robot.errors import ConfigError
+
+G = 9.81
+
+
+def world(lab, cube=(0.5, 0.4, 0.02), **varied):
+    """A function that lets one arm of a lab stand for some periods, with these values, and tells its scene."""
+    variation = Variation(**{name: (value, value) for name, value in varied.items()})
+    engine = Mujoco(lab.robot, lab.model.dt, 0.04, variation=variation)
+    state = rest(lab.model, torch.as_tensor(lab.robot.home, dtype=torch.float32)[None])
+    scene = {"object": torch.tensor([cube]), "held": torch.zeros(1, dtype=torch.bool)}
+    scene["varied"] = variation.draw(1, torch.Generator().manual_seed(0))
+    scene = engine.begin(lab.model, state, scene)
+
+    def stand(periods, scene=scene, state=state):
+        for _ in range(periods):
+            state, scene = engine.step(lab.model, state, Command(torch.zeros_like(state.q)), scene)
+        return engine.physics, state, scene
+
+    return stand
+
+
+def test_draws_are_in_their_ranges_and_all_over_them():
+    variation = Variation(friction=(0.5, 1.5), cube_mass=(0.01, 0.3), payload=(0.0, 0.5))
+    drawn = variation.draw(2000, torch.Generator().manual_seed(0))
+    for column, (low, high) in zip(drawn.T, variation.ranges.values()):
+        assert low <= column.min() and column.max() <= high
+        assert column.mean().item() == pytest.approx((low + high) / 2, abs=0.02 * (high - low) + 1e-6)
+
+
+def test_values_that_change_nothing_change_nothing(panda_lab):
+    plain = world(panda_lab)(5)[2]["physics"]
+    same = world(panda_lab, cube_mass=0.05, cube_side=0.04)(5)[2]["physics"]
+    torch.testing.assert_close(same, plain, atol=1e-6, rtol=0)
+
+
+def test_an_unknown_payload_bends_each_servo_by_its_torque_over_its_stiffness(panda_lab):
+    kilograms, stiffer = 0.4, 1.25
+    physics, state, _ = world(panda_lab, payload=kilograms, stiffness=stiffer)(60)
+    data, J = mujoco.MjData(physics.model), np.zeros((3, physics.model.nv))
+    data.qpos[physics.q] = panda_lab.robot.home
+    mujoco.mj_forward(physics.model, data)
+    mujoco.mj_jacBodyCom(physics.model, data, J, None, physics.hand)
+    torque = -kilograms * G * J[2, physics.qd]
+    sag = state.q[0].double().numpy() - panda_lab.robot.home
+    stiffness = stiffer * physics.drives.stiffness[: panda_lab.robot.n]
+    assert np.abs(torque).max() > 1.0
+    np.testing.assert_allclose(sag * stiffness, torque, atol=0.05)
+
+
+@pytest.mark.parametrize("side", (0.036, 0.044))
+def test_a_cube_lies_on_the_table_by_its_own_size(panda_lab, side):
+    *_, scene = world(panda_lab, cube_side=side)(10)
+    assert scene["object"][0, 2].item() == pytest.approx(side / 2, abs=1e-4)
+
+
+@pytest.mark.parametrize("factor", (0.5, 1.5))
+def test_a_cube_slides_as_far_as_its_friction_lets_it(panda_lab, factor):
+    """v^2 / (2 mu g), whatever it weighs."""
+    stand, speed = world(panda_lab, friction=factor, cube_mass=0.15), 0.5
+    physics, state, scene = stand(2)
+    moving = scene["physics"].clone()
+    moving[0, 1 + physics.model.nq + physics.model.nv - 6] = speed
+    *_, after = stand(10, {**scene, "physics": moving}, state)
+    slid = (after["object"] - scene["object"])[0, 0].item()
+    assert slid == pytest.approx(speed**2 / (2 * 0.6 * factor * G), rel=0.03)
+
+
+@pytest.fixture(scope="module")
+def env():
+    return make("panda", "pick_turned", 3, seed=1, engine="mujoco", disturbances=read_randomization("lab"))
+
+
+def play(env, steps, seed=2):
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        env.step(torch.rand(env.num_envs, env.a_dim, generator=generator) * 2 - 1).observation for _ in range(steps)
+    ]
+
+
+def test_episodes_differ_from_one_another_and_a_world_is_taken_up_again_to_the_bit(env):
+    env.reset(3)
+    assert len(env.scene["varied"].unique(dim=0)) == 3
+    play(env, 4)
+    saved = env.state_dict()
+    first = play(env, 4)
+    env.reset(4)  # other values are written into the models
+    play(env, 1)
+    env.load_state_dict(saved)
+    assert all(torch.equal(a, b) for a, b in zip(first, play(env, 4)))
+
+
+def test_a_camera_that_is_off_shows_the_cube_elsewhere_for_the_whole_episode():
+    env = make("panda", "pick_place", 2000, disturbances=Disturbances(object_offset=0.01))
+    off = env.moment.scene["object"] - env.scene["object"]
+    assert off.std(0).tolist() == pytest.approx([0.01] * 3, rel=0.1)
+    env.step(torch.zeros(2000, env.a_dim))
+    torch.testing.assert_close(env.moment.scene["object"] - env.scene["object"], off)
+
+
+def test_what_is_given_by_itself_counts_in_place_of_the_file_s():
+    named = read_randomization("lab")
+    assert disturbances_of(EnvOptions(randomize="lab", noise=0.003)) == dataclasses.replace(named, noise=0.003)
+    assert disturbances_of(EnvOptions(noise=0.003)) == Disturbances(noise=0.003)
+
+
+def test_every_shipped_file_can_be_simulated_without_physics_too():
+    for name in randomization_names():
+        env = of_config(EnvOptions(task="pick_place", randomize=name), 2)
+        assert torch.isfinite(env.step(torch.zeros(2, env.a_dim)).observation).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("friktion: [1, 2]", "unknown key of randomization .* did you mean 'friction'"),
+        ("friction: [2, 1]", "friction must be a range of positive numbers, the lower first, got"),
+        ("cube_mass: [0, 1]", "cube_mass must be a range"),
+        ("payload: [-1, 1]", "payload must be a range"),
+        ("friction: 1", "friction must be finite with shape"),
+        ("latency: .inf", "latency must be finite"),
+        ("noise: -1", "noise must be from 0 to 1"),
+    ],
+)
+def test_a_file_that_cannot_be_right_is_one_line(tmp_path, text, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_randomization(str(path))
+
+
+def test_an_unknown_name_is_told_the_names_that_there_are():
+    with pytest.raises(ConfigError, match="lab"):
+        read_randomization("lap")
