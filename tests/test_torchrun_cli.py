@@ -1,12 +1,15 @@
-"""torchrun train.py as its user meets it: two real processes, of which one is killed."""
+"""torchrun train.py as its user meets it: a real job that loses a machine, goes on, and then loses a process."""
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,8 @@ from td3_robot import checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = (
-    *("--env", "Pendulum-v1", "--envs", "4", "--steps", "2_000", "--evaluation.every", "1_000", "--save_every", "0.2"),
-    *("--evaluation.episodes", "3", "--exploration.start_steps", "100", "--td3.hidden", "8"),
+    *("--env", "Pendulum-v1", "--envs", "4", "--steps", "1_600", "--evaluation.every", "800", "--save_every", "0.2"),
+    *("--evaluation.episodes", "2", "--exploration.start_steps", "100", "--td3.hidden", "8"),
     *("--replay.batch_size", "8", "--run", "two"),
 )
 
@@ -26,29 +29,68 @@ def children(process: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
-def test_a_job_that_loses_a_process_goes_on(tmp_path):
-    """torchrun starts it again, and it goes on with its run; what was lost is said in one line."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--max-restarts", "1"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    command = [*torchrun, "--", str(ROOT / "train.py"), *SMALL]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes)
-    run = tmp_path / "checkpoints/two"
-    try:
-        until = time.monotonic() + 500
-        while not (run / "last").exists():
+@pytest.fixture
+def torchrun(tmp_path):
+    """torchrun with such flags, and train.py with such words, in a folder of its own."""
+    with contextlib.ExitStack() as cleanup:
+
+        def start(flags: str, *words: str) -> subprocess.Popen:
+            command = [sys.executable, "-m", "torch.distributed.run", *flags.split(), "--", str(ROOT / "train.py")]
+            process = subprocess.Popen(
+                [*command, *words],
+                cwd=tmp_path,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            cleanup.callback(process.terminate)  # and with it those that it has started
+            return process
+
+        yield start
+
+
+def wait_for(happened: Callable[[], bool], *processes: subprocess.Popen) -> None:
+    until = time.monotonic() + 500
+    while not happened():
+        for process in processes:
             assert process.poll() is None and time.monotonic() < until, process.communicate()
-            time.sleep(0.01)
-        os.kill(children(process.pid)[1], signal.SIGKILL)
-        out, err = process.communicate(timeout=500)
-    finally:
-        process.terminate()  # and with it those that it has started
-    assert process.returncode == 0, err
-    lost = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert len(lost) == 1 and re.match("error: process 0 of 2 has lost another one .*; go on with: torchrun", lost[0])
+        time.sleep(0.01)
+
+
+def told(err: str) -> str:
+    """The one line of ours."""
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    return line
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
+    """Two machines on loopback become one; then torchrun itself starts anew what it has lost. One line each."""
+    run = tmp_path / "checkpoints/two"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"--rdzv_backend c10d --rdzv_endpoint 127.0.0.1:{free.getsockname()[1]}"
+    machine = f"--nnodes 2 --nproc_per_node 1 {place} --rdzv_conf is_host="
+    stays, lost = torchrun(f"{machine}1", *SMALL), torchrun(f"{machine}0", *SMALL)
+    wait_for((run / "last").exists, stays, lost)
+    for process in (*children(lost.pid), lost.pid):
+        os.kill(process, signal.SIGKILL)
+    _, err = stays.communicate(timeout=500)
+    again = "torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint HOST:PORT --nproc_per_node 1 -- train.py"
+    assert stays.returncode == 1, err
+    assert re.fullmatch(f"error: process . of 2 has lost another one .*; go on with: {again} --resume two", told(err))
+
+    state = run / "last/trainer_state"
+    before = state.stat().st_mtime_ns
+    job = torchrun("--nproc_per_node 2 --max-restarts 1", "--resume", "two")
+    wait_for(lambda: state.exists() and state.stat().st_mtime_ns > before, job)
+    os.kill(children(job.pid)[1], signal.SIGKILL)
+    out, err = job.communicate(timeout=500)
+    assert job.returncode == 0, err
+    again = "go on with: torchrun --nproc_per_node 2 -- train.py --resume two"
+    assert re.fullmatch(f"error: process 0 of 2 has lost another one .*; {again}", told(err))
     assert out.count("learning Pendulum-v1 (seed 0) in checkpoints/two, 2 processes") == 2
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["finished"] and summary["env_steps"] == 2_000
+    assert summary["finished"] and summary["env_steps"] == 1_600
     states = checkpoint.read(run / "last", names=("trainer_state",))
     assert len(states["trainer_state"]["source"]["ranks"]) == 2

@@ -131,7 +131,9 @@ def with_one_voice() -> Iterator[dist.Store]:
 
 
 def _command() -> str:
-    return f"torchrun --nproc_per_node {os.environ['LOCAL_WORLD_SIZE']} -- train.py"
+    machines = int(os.environ["GROUP_WORLD_SIZE"])
+    many = f"--nnodes {machines} --rdzv_backend c10d --rdzv_endpoint HOST:PORT " if machines > 1 else ""
+    return f"torchrun {many}--nproc_per_node {os.environ['LOCAL_WORLD_SIZE']} -- train.py"
 
 
 def _said_of(store: dist.Store, name: str) -> str | None:
