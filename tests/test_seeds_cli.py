@@ -10,8 +10,9 @@ from td3_robot.arguments import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = (
-    *("--envs", "16", "--steps", "1_600", "--evaluation.every", "800", "--evaluation.episodes", "5"),
-    *("--exploration.start_steps", "160", "--td3.hidden", "16", "--replay.batch_size", "16"),
+    *("--env", "Pendulum-v1", "--envs", "4", "--steps", "400", "--evaluation.every", "200"),
+    *("--evaluation.episodes", "3", "--exploration.start_steps", "100", "--td3.hidden", "8"),
+    *("--replay.batch_size", "8"),
 )
 
 
@@ -26,7 +27,7 @@ def test_seeds_train_beside_each_other(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "the curve is in checkpoints/two"
     summary = json.loads((tmp_path / "checkpoints/two/summary.json").read_text())
-    assert summary["finished"] and summary["env_steps"] == {"mean": 1_600, "std": 0, "min": 1_600, "max": 1_600}
+    assert summary["finished"] and summary["env_steps"] == {"mean": 400, "std": 0, "min": 400, "max": 400}
     assert (tmp_path / "checkpoints/two/learning_curve.png").exists()
     for seed in (0, 1):
         folder = tmp_path / f"checkpoints/two/seed{seed}"
