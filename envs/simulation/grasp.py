@@ -172,16 +172,27 @@ def move_cube(
     p = in_hand(after, tcp, cube)
     x, y, z = p.unbind(1)
     across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
-    between = (across > 0) & (below > 0) & (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS)
-    gap = torch.where(between, gap_after.clamp_min(2.0 * hand.half), gap_after)
+    between = (across > 0) & (below > 0) & (held | (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS))
+    wide = _width(hand, held, gap_before)
+    gap = torch.where(between, torch.maximum(gap_after, wide), gap_after)
 
     room = (gap / 2.0 - hand.half).clamp_min(0.0)
     shift = torch.where(between, torch.maximum(torch.minimum(y, room), -room) - y, 0.0)
     cube = cube + shift[:, None] * after[:, :, 1]
     grasp = (overlap(hand, p) >= OVERLAP) & ((after[:, 2, 1].abs() <= LEVEL) | held)
-    held = between & grasp & (gap <= 2.0 * hand.half + SOFTNESS)
+    held = between & grasp & (gap <= wide + SOFTNESS)
     height = torch.where(held, cube[:, 2].clamp_min(hand.half), hand.half)  # let go, it falls within the step
     return torch.cat((cube[:, :2], height[:, None]), 1), held, gap
+
+
+def _width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
+    """(B,) how wide the cube is between pads that are `gap` apart [m].
+
+    Here it always lies between them with its faces. One that is held elsewhere, by forces, may be turned in them, or be
+    larger or smaller than the task says: it is as wide as they are apart.
+    """
+    side = torch.full_like(gap, 2.0 * hand.half)
+    return torch.where(held & ((gap - side).abs() > SOFTNESS), gap, side)
 
 
 def _push(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:

@@ -89,16 +89,24 @@ def carried(
     x, y, z = R_after.T @ (cube - tcp)
     across, below = hand.half + hand.pad - abs(x), hand.tip + hand.half - z
     above = z + hand.half - (hand.tip - hand.pad_height)
-    room = hand.gap_at(before) / 2.0 - hand.half
-    if across <= 0.0 or below <= 0.0 or abs(y) > room + hand.half:
+    wide = _width(hand, held, apart := hand.gap_at(before))
+    if across <= 0.0 or below <= 0.0 or (not held and abs(y) > apart / 2.0):
         return np.array((*cube[:2], hand.half)) if held else cube, False, after
-    gap = max(wanted := hand.gap_at(after), 2.0 * hand.half)
-    room = gap / 2.0 - hand.half
+    gap = max(wanted := hand.gap_at(after), wide)
+    room = max(gap / 2.0 - hand.half, 0.0)
     cube = cube + (min(max(y, -room), room) - y) * R_after[:, 1]
     grasp = min(across, below, above) >= OVERLAP and (held or abs(R_after[2, 1]) <= LEVEL)
-    holds = bool(grasp and gap <= 2.0 * hand.half + SOFTNESS)
+    holds = bool(grasp and gap <= wide + SOFTNESS)
     cube[2] = max(cube[2], hand.half) if holds else hand.half
     return cube, holds, hand.driver_at(gap) if gap > wanted else after
+
+
+def _width(hand: Hand, held: bool, gap: float) -> float:
+    """How wide the cube is between pads that are `gap` apart [m]: one that is held may be turned in them, or be larger
+    or smaller than the task says.
+    """
+    side = 2.0 * hand.half
+    return gap if held and abs(gap - side) > SOFTNESS else side
 
 
 def way(tcp: np.ndarray, scene: Mapping[str, np.ndarray], hand: Hand, constants: Mapping[str, float]) -> np.ndarray:

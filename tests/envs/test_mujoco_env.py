@@ -6,9 +6,12 @@ import types
 import pytest
 import torch
 
+from envs.controllers import make_baseline
 from envs.options import EnvOptions
 from envs.registry import make, of_config
+from envs.simulation.disturbances import Disturbances
 from td3_robot.errors import ConfigError
+from td3_robot.evaluation import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,12 @@ def test_the_same_seed_is_the_same_run_over_episodes_too(env):
         return [env.step(still).observation for _ in range(env.task.horizon + 3)]
 
     assert all(torch.equal(a, b) for a, b in zip(run(), run()))
+
+
+def test_a_delay_that_is_known_costs_no_grasp():
+    """Of cubes that lie turned, and so are held by their corners too."""
+    env = make("panda", "pick_turned", 24, engine="mujoco", disturbances=Disturbances(latency=0.05))
+    assert evaluate(make_baseline("pick", env), env, 777)["success_rate"] >= 0.95
 
 
 def test_one_flag_makes_it_physics():

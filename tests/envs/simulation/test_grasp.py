@@ -300,6 +300,17 @@ def test_pads_that_open_by_less_than_they_are_soft_still_hold(hand):
     assert opening_to(hand, 0.0409)[1].item() and not opening_to(hand, 0.0411)[1].item()
 
 
+@pytest.mark.parametrize("width", (0.036, 0.054))
+def test_what_forces_hold_at_another_width_is_held_until_the_pads_open(hand, width):
+    """A cube of 40 mm that is turned in the pads is 54 mm wide; one that is smaller than it is said to be, 36."""
+    high = pose(0.1, 0.2, 0.3)
+    for wanted, stays in ((0.0, True), (width + 0.0009, True), (width + 0.0011, False)):
+        gaps = torch.tensor([width]), torch.tensor([wanted])
+        cube, held, gap = grasp.move_cube(hand, high, high, at(0.1, 0.2, 0.3), HELD, *gaps)
+        assert held.item() is stays and gap.item() == pytest.approx(max(width, wanted))
+        assert cube[0, 2].item() == pytest.approx(0.3 if stays else HALF)
+
+
 def test_a_held_cube_is_not_pressed_into_the_table(hand):
     grip = torch.tensor([0.04])
     cube, held, _ = grasp.move_cube(hand, pose(z=0.02), pose(z=0.01), at(), HELD, grip, grip)

@@ -12,11 +12,13 @@ from envs.arm_env import ArmEnv
 from envs.description import describe, describe_task
 from envs.robots import make_robot
 from envs.simulated_arm import SimulatedArm
+from envs.simulation import grasp
 from envs.simulation.disturbances import Disturbances
 from envs.tasks.registry import make_task
 from td3_robot.deploy import DeployError, Policy, Robot, SafetyFilter, Watchdog, drive, latency, measured_latency
 from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.foresight import KEPT, Foresight
+from td3_robot.deploy.hand import Hand, carried
 
 RATE, ARMS = 20.0, 4
 PANDA = Robot.load("panda")
@@ -67,6 +69,28 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
         np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
         moved = max(moved, (known.q - state.q).abs().max().item())
     assert moved >= 0.5 * latency * env.model.qdlim.max().item()
+
+
+@pytest.mark.parametrize("width", (0.036, 0.04, 0.054))
+def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(arms, width):
+    """Random short motions of the hand with the cube between its pads, which shut, stay or open."""
+    env, generator = arms("panda", "pick_place"), torch.Generator().manual_seed(0)
+    noise = lambda *shape: 2.0 * torch.rand(64, *shape, generator=generator) - 1.0  # noqa: E731
+    q = env.model.qlim.mean(0) + 0.5 * noise(7)
+    before, after = env.fkine(q), env.fkine(q + 0.02 * noise(7))
+    cube, hand = before[:, :3, 3] + 0.003 * noise(3) + torch.tensor([0.0, 0.0, 0.5]), env.model.hand
+    before[:, 2, 3] += 0.5
+    after[:, 2, 3] += 0.5
+    gap, wanted, held = torch.full((64,), width), width + 0.01 * noise(), torch.ones(64, dtype=torch.bool)
+    moved, holds, shut = grasp.move_cube(hand, before, after, cube, held, gap, wanted)
+    ours, drivers = Hand.of(describe_task("pick_place", env)["hand"]), [grasp.driver_of(hand, x) for x in (gap, wanted)]
+    poses, (one, two) = torch.stack((before, after), 1).double().numpy(), (x.tolist() for x in drivers)
+    for row in range(64):
+        place, holding, driver = carried(ours, poses[row], cube[row].double().numpy(), True, one[row], two[row])
+        assert holding == holds[row].item()
+        np.testing.assert_allclose(place, moved[row].numpy(), atol=1e-5)
+        assert ours.gap_at(driver) == pytest.approx(shut[row].item(), abs=1e-5)
+    assert 5 < holds.sum() < 59
 
 
 def test_at_constant_speed_it_is_that_much_further():
