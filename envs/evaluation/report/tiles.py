@@ -36,8 +36,8 @@ def _told(task: Task, policy: Summary) -> Iterator[tuple]:
     reached = lambda of: _or_dash(of["time_to_goal_s"]["median"], "{:.2f} s")  # noqa: E731
     yield "Time", reached, "from the start until the goal is reached for good: the median of the successes."
     error = errors_of(task)[0].measure
-    below = f"; 95% are below {1000 * policy[error.name]['p95']:.1f} mm." if policy[error.name]["p95"] else "."
-    middle = lambda of: _or_dash(of[error.name]["median"], "{:.1f} mm", 1000)  # noqa: E731
+    below = f"; 95% are below {1000 * policy[error.name]['p95']:.2f} mm." if policy[error.name]["p95"] else "."
+    middle = lambda of: _or_dash(of[error.name]["median"], "{:.2f} mm", 1000)  # noqa: E731
     yield "Error", middle, f"is the median {error.label}{below}"
     yield _contact(policy)
 

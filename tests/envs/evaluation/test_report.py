@@ -124,7 +124,7 @@ def test_the_first_screen_tells_success_time_error_and_contact(html, evaluation)
     shown = re.findall(r"<strong>([^<]*)</strong>", boxes)
     assert shown[0] == f"{100 * policy['success_rate']:.1f}%" and evaluation.env.task.criterion in boxes
     assert shown[1] == f"{policy['time_to_goal_s']['median']:.2f} s"
-    assert shown[2] == f"{1000 * policy['final_position_error_m']['median']:.1f} mm"
+    assert shown[2] == f"{1000 * policy['final_position_error_m']['median']:.2f} mm"
     assert shown[3] == f"{100 - 100 * policy['collision_free_rate']:.1f}%" and "and no contact before" in boxes
     assert boxes.count("&lt;b&gt;still&lt;/b&gt;") == 4  # the other controller's figures below each
 
