@@ -32,7 +32,8 @@ class Controls:
     def attach(self, swift: LocalSwift) -> None:
         """Put the controls into a connected page."""
         self._swift = swift
-        self._pause = self._button("❚❚", self._pause_or_go, builtin=True)  # the first: the space bar clicks it
+        label = self._pause_label  # where the page was reloaded it may be paused
+        self._pause = self._button(label, self._pause_or_go, builtin=True)  # the first: the space bar clicks it
         self._button("step", self.step, builtin=True)
         self._choice("speed", _SPEEDS, lambda name: swift.pace(_SPEEDS[name]), builtin=True)
         self.add()
@@ -68,7 +69,11 @@ class Controls:
 
     def _pause_or_go(self) -> None:
         self.paused = not self.paused
-        self._pause.label = "▶" if self.paused else "❚❚"
+        self._pause.label = self._pause_label
+
+    @property
+    def _pause_label(self) -> str:
+        return "▶" if self.paused else "❚❚"
 
     # The elements -------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from td3_robot.errors import ViewerError
 _LOCAL = "127.0.0.1"
 _LOCAL_NAMES = (_LOCAL, "localhost")
 _POLL = 0.1  # [s] how soon a closed tab is noticed while nothing is being sent
+_RELOAD = 5.0  # [s] that a page waits for a place, which one that is reloaded still has itself
 _SLOW = 120.0  # [s] that a file may take to whoever fetches it, a large mesh through a thin line for one
 _LARGEST = 2**16  # bytes of an answer; the longest of Swift's page has a few thousand
 
@@ -132,31 +133,37 @@ class PageServer:
 
     def _talk(self, page: ServerConnection) -> None:
         """One websocket connection: pass Swift's messages on and its answers back until the page is gone."""
-        if not self._taken.acquire(blocking=False):
+        if not self._taken.acquire(timeout=_RELOAD):
             page.close(1013, "the scene is already shown in another tab")
             return
+        outgoing, incoming, disconnected = self._outgoing, self._incoming, self._disconnected
         greeted = False
         try:
-            self._incoming.put(page.recv())
+            incoming.put(page.recv())
             greeted = True
-            for expects_answer, message in self._messages(page):
+            for expects_answer, message in self._messages(page, outgoing):
                 self._allow(*message)
                 page.send(json.dumps(message))
                 if expects_answer:
-                    self._incoming.put(page.recv())
+                    incoming.put(page.recv())
         except ConnectionClosed:
             pass  # the tab was closed, which is one of the two ways this ends
         finally:
             if greeted:
-                self._disconnected.set()
+                disconnected.set()  # `turn_to` frees the place
             else:
                 self._taken.release()  # it was gone before it said anything: the next one is welcome
 
-    def _messages(self, page: ServerConnection) -> Iterator[tuple[bool, list]]:
+    def turn_to(self, outgoing: Queue, incoming: Queue, disconnected: threading.Event) -> None:
+        """Let the next page come, in place of one that was here and is gone; arguments as of the constructor."""
+        self._outgoing, self._incoming, self._disconnected = outgoing, incoming, disconnected
+        self._taken.release()
+
+    def _messages(self, page: ServerConnection, outgoing: Queue) -> Iterator[tuple[bool, list]]:
         """What Swift sends, until `close`. Raises ConnectionClosed when the page goes in the meantime."""
         while True:
             try:
-                message = self._outgoing.get(timeout=_POLL)
+                message = outgoing.get(timeout=_POLL)
             except Empty:
                 page.ping()  # raises if the connection is closed
                 continue
@@ -189,10 +196,17 @@ class LocalSwift(swift.Swift):
 
     on_moved: Callable[[Any, Any, Any], None] = staticmethod(lambda name, position, turned: None)
 
-    def __init__(self, port: int = 0):
+    def __init__(self, port: int = 0, server: PageServer | None = None):
         super().__init__()
-        self._server = PageServer(self.outq, self.inq, self._disconnected, port)
+        ends = self.outq, self.inq, self._disconnected
+        if server is not None:
+            server.turn_to(*ends)
+        self._server = server or PageServer(*ends, port)
         self.url, self.address = self._server.url, self._server.address
+
+    def renewed(self) -> "LocalSwift":
+        """An empty one at the same address, for the next page, where this one's is gone."""
+        return LocalSwift(server=self._server)
 
     def connected(self, timeout: float) -> bool:
         """Wait up to `timeout` s for the page's greeting. Once this is True, call `launch`.

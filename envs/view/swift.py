@@ -1,6 +1,7 @@
 """The browser view: an arm, its gripper and what is around it in the Swift simulator."""
 
 import math
+import sys
 import tempfile
 import time
 import webbrowser
@@ -15,6 +16,7 @@ from envs.view.scene import Drawing, Frame
 from envs.view.server import LocalSwift, Panel
 from td3_robot.errors import ConfigError, ViewerError
 
+_RELOAD = 5.0  # [s] that a page has to come back
 _PAGE_TIMEOUT = 30.0  # [s] from starting a browser to its page being up; a cold start on a slow disk takes long
 
 
@@ -80,7 +82,8 @@ class SwiftViewer:
             frame, named: the fields of a `Frame`.
 
         Returns:
-            Whether the page is still there. False, from now on, once its tab was closed.
+            Whether the page is still there, or there again, reloaded. False, from now on, once its tab was closed,
+            which a line on stderr says.
 
         Raises:
             ConfigError: q is not finite or not of this robot's shape.
@@ -97,15 +100,37 @@ class SwiftViewer:
                 self._drawing = Drawing(self._swift, self._robot, *self._seen)
             self._drawing.draw(frame)
         except TimeoutError:  # how Swift says that the tab was closed or no longer answers
-            if self._browser is not None:
-                self._browser.leave()  # what else is open in it is not ours to close
-            self._browser = None
-            self.close()
+            self._lost()
         except SystemExit:  # what Swift makes of Ctrl-C, after closing itself
             self._end_browser()
             self.closed = True
             raise KeyboardInterrupt from None
         return not self.closed
+
+    def _lost(self) -> None:
+        """Wait for the page to come back, as one does that is reloaded; else end, and say so."""
+        stopped = self._browser.failed if self._browser is not None else ""
+        if self.closed or (not stopped and self._comes_back()):
+            return
+        if self._browser is not None:
+            self._browser.leave()  # what else is open in it is not ours to close
+        self._browser = None
+        self.close()
+        print(f"{stopped or 'the page was closed'}: the view has ended", file=sys.stderr, flush=True)
+
+    def _comes_back(self) -> bool:
+        """Whether the page is there again after a moment, ready to be drawn anew."""
+        self._swift, self._drawing = self._swift.renewed(), None
+        give_up = time.monotonic() + _RELOAD
+        while not self.closed and time.monotonic() < give_up:
+            try:
+                if self._swift.connected(timeout=0.1):
+                    self._swift.launch(self._realtime, self._panel)
+                    self._drawing = Drawing(self._swift, self._robot, *self._seen)
+                    return True
+            except TimeoutError:  # gone again
+                self._swift = self._swift.renewed()
+        return False
 
     def close(self) -> None:
         """Disconnect the page, stop the servers and the browser that was started. Does nothing the second time."""

@@ -203,6 +203,19 @@ def test_the_picture_after_next_shows_what_a_drag_has_made_of_the_motion(led):
     led.tab.mouse.up()
 
 
+def test_a_page_that_is_reloaded_is_drawn_anew_with_its_controls_and_the_show_goes_on(led):
+    led.click("❚❚")
+    led.tab.reload()
+    led.steps(3)
+    assert led.tab.locator("button", has_text="▶").count() == 1  # it stands still, as before
+    places = np.array(led.tab.evaluate("swiftScene.children.map((child) => child.position.toArray())"))
+    for T_bl in led.control.robot.rtb.fkine_geometry(led.control.frame.q):
+        assert np.linalg.norm(places - T_bl.t, axis=1).min() < 1e-6
+    led.slide("x", 0.4)
+    assert led.control.goal[0] == pytest.approx(0.4)
+    led.click("▶")
+
+
 def test_a_pose_is_turned_by_its_rings_and_sliders(page):
     led = Led(page, "reach_pose")
     try:

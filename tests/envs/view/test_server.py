@@ -167,7 +167,8 @@ def test_a_page_that_goes_before_it_says_anything_leaves_its_place(servers):
             break
 
 
-def test_the_websocket_takes_one_page(servers):
+def test_the_websocket_takes_one_page(servers, monkeypatch):
+    monkeypatch.setattr("envs.view.server._RELOAD", 0.2)
     with websocket(servers, origin(servers)) as first:
         first.send("hello")
         assert servers._incoming.get(timeout=5) == "hello"  # it is taken, before another one comes

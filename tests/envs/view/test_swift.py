@@ -2,6 +2,7 @@
 
 import html
 import io
+import os
 import signal
 import socket
 import stat
@@ -172,7 +173,8 @@ def test_a_state_of_another_shape_or_not_finite_is_refused(viewer, robot, q):
             viewer.show(**given)
 
 
-def test_closing_the_tab_ends_the_show_quietly(robot, page):
+def test_closing_the_tab_ends_the_show_in_one_line(robot, page, monkeypatch, capsys):
+    monkeypatch.setattr("envs.view.swift._RELOAD", 0.5)
     tab = page.context.browser.new_page()
     with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
         tab.goto(viewer.url)
@@ -182,6 +184,7 @@ def test_closing_the_tab_ends_the_show_quietly(robot, page):
         while viewer.show(robot.home, OPEN):
             assert time.monotonic() - start < 3.0
         assert viewer.show(robot.home, OPEN) is False
+    assert capsys.readouterr().err == "the page was closed: the view has ended\n"
     with pytest.raises(OSError):
         socket.create_connection(viewer.address)
 
@@ -260,6 +263,22 @@ def test_the_users_browser_is_opened_and_shows_the_robot(monkeypatch, tmp_path, 
         assert time.monotonic() - start > 0.4  # real time
         raise KeyboardInterrupt
     assert viewer._browser._process.wait(10) is not None  # Ctrl-C does not leave it behind
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+def test_a_killed_browser_ends_the_show_in_one_line(monkeypatch, tmp_path, robot, capsys):
+    monkeypatch.setattr("envs.view.swift._RELOAD", 0.5)
+    flags = f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
+    browser = f'exec {find_chromium()} {flags} --enable-unsafe-swiftshader --window-size=96,64 "$1"'
+    monkeypatch.setenv("BROWSER", script(tmp_path / "browser", browser))
+    with SwiftViewer(robot, realtime=False) as viewer:
+        assert viewer.show(robot.home, OPEN)
+        os.killpg(viewer._browser._process.pid, signal.SIGKILL)
+        start = time.monotonic()
+        while viewer.show(robot.home, OPEN):
+            assert time.monotonic() - start < 10.0
+    err = capsys.readouterr().err
+    assert err.endswith(": the view has ended\n") and err.count("\n") == 1
 
 
 BAD_PAGE = """
