@@ -35,9 +35,9 @@ EPISODES = 20  # in which a controller has a chance to succeed
 SEED = 3
 FILMED = {"reach_avoid": 1, "pick_place": 3}  # shipped run -> number of its episode
 HEAD = """# Gallery
-Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda` only what is named.
+Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well, or the last of 20. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda` only what is named.
 
-What is not here cannot be had: a gripper that is a part of another arm's model (the Panda's hand, an Interbotix arm's fingers) needs that arm's links, fingers without pads in their file cannot pick, a task with obstacles needs collision capsules, and `ur5` has a model that is fetched on first use, from where it could not be when this was drawn.
+What is not here cannot be had: a gripper that is a part of another arm's model (the Panda's hand, an Interbotix arm's fingers) needs that arm's links, fingers without pads in their file cannot pick, a task with obstacles needs collision capsules, in the workspace of an Interbotix arm a 2F-85 found no goal to carry a cube to (81,920 were drawn), and `ur5` has a model that is fetched on first use, from where it could not be when this was drawn.
 """  # noqa: E501
 
 
