@@ -114,6 +114,41 @@ def test_files_of_something_else_are_refused(exported, tmp_path):
         Policy.load(tmp_path)
 
 
+def spoilt(about: dict, path: str, value: object) -> None:
+    """Set an entry of what a file says of itself, or take it away."""
+    *parents, last = path.split(".")
+    for name in parents:
+        about = about[int(name) if isinstance(about, list) else name]
+    if value is None:
+        del about[last]
+    else:
+        about[last] = value
+
+
+@pytest.mark.parametrize(
+    "path",
+    "test_vectors.0.observation test_vectors.3.scene robot.limits.velocity robot.capsules.ends robot.joints rate "
+    "robot task task.constants observation.columns test_vectors".split(),
+)
+def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(exported, tmp_path, path):
+    for value in (None, 3, "long" * 999, [[1.0], 2.0], {}):
+
+        def change(model, value=value):
+            about = json.loads(model.metadata_props[0].value)
+            spoilt(about, path, value)
+            model.metadata_props[0].value = json.dumps(about)
+
+        try:
+            Policy.load(altered(exported, tmp_path, change))
+        except DeployError as error:
+            assert str(error).isprintable() and 0 < len(str(error)) < 300
+    model = onnx.load(str(exported))
+    model.metadata_props[0].value = "[1]"
+    onnx.save(model, str(tmp_path / "list.onnx"))
+    with pytest.raises(DeployError, match="has format None"):
+        Policy.load(tmp_path / "list.onnx")
+
+
 @pytest.mark.parametrize(
     "change", [dict(q=np.zeros(6)), dict(qd=np.full(7, np.nan)), dict(goal=np.zeros(2)), dict(cube=np.zeros(3))]
 )

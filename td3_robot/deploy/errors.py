@@ -1,5 +1,15 @@
 """The one error of this folder, which knows nothing of the rest of the package."""
 
+_LONGEST = 280  # of a message, in characters
+
 
 class DeployError(ValueError):
-    """A file, value or message cannot be what it has to be; the message is one line for the user."""
+    """A file, value or message cannot be what it has to be.
+
+    The message is one printable line for the user, short whatever a file put into it.
+    """
+
+    def __str__(self):
+        words = " ".join(super().__str__().split())
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 105]} ... {text[-100:]}"

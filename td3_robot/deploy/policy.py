@@ -63,12 +63,18 @@ class Policy:
             raise DeployError(f"{path} was not written by export.py: it does not say what it is of") from None
         except Exception as error:
             raise DeployError(f"{path} is no policy: {str(error).splitlines()[0]}") from None
-        if about.get("format") != FORMAT:
-            raise DeployError(
-                f"{path} has format {about.get('format')}, and this version reads {FORMAT}: export it anew"
-            )
-        policy = cls(session, about)
-        policy._replay(path)
+        form = about.get("format") if isinstance(about, dict) else None
+        if form != FORMAT:
+            raise DeployError(f"{path} has format {form}, and this version reads {FORMAT}: export it anew")
+        try:
+            policy = cls(session, about)
+            with np.errstate(all="ignore"):  # what is no number fails the comparison
+                policy._replay(path)
+        except DeployError:
+            raise
+        except Exception as error:  # damaged entries make it raise nearly anything
+            what = f"{type(error).__name__}: {error}"
+            raise DeployError(f"{path} is damaged: what it says of itself cannot be taken ({what})") from error
         policy.latency = latency
         return policy
 
