@@ -134,7 +134,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         raise ConfigError(f"cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
         raise ConfigError("does not fit in memory") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, TypeError, ValueError, RuntimeError) as error:
         raise ConfigError("is damaged") from error
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -187,6 +188,16 @@ def test_what_is_no_dataset_is_one_line(tmp_path, make, told):
     with pytest.raises(ConfigError) as error:
         load_dataset(tmp_path / "data.npz")
     assert str(error.value) == f"dataset {str(tmp_path / 'data.npz')!r}: {told}"
+
+
+@pytest.mark.parametrize("shape", ["(True, 3)", "(20, True)", "(20, 3.0)", "((20,), 3)", "(-1, 3)"])
+def test_a_header_of_no_sense_is_damage(tmp_path, shape):
+    np.savez(tmp_path / "data.npz", **{name: column for name, column in arrays().items() if name != "observations"})
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    with zipfile.ZipFile(tmp_path / "data.npz", "a") as file:
+        file.writestr("observations.npy", b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + bytes(240))
+    with pytest.raises(ConfigError, match=r"data.npz': is damaged$"):
+        load_dataset(tmp_path / "data.npz")
 
 
 class Harmful:
