@@ -14,11 +14,13 @@ SHORT = {
     "kills": "--count 2 --kind native",
     "faults": "--count 1 --kind signals",
     "hostile_files": "--count 50 --kind command_line --kind dataset",
+    "viewer": "--count 40 --kind requests",
 }
 LONGER = {
     "full_disk": "--count 2",
     "faults": "--count 1",
     "hostile_files": "--count 25",
+    "viewer": "--count 3",
 }
 
 

@@ -38,6 +38,7 @@ _LOCAL_NAMES = (_LOCAL, "localhost")
 _POLL = 0.1  # [s] how soon a closed tab is noticed while nothing is being sent
 _RELOAD = 5.0  # [s] that a page waits for a place, which one that is reloaded still has itself
 _SLOW = 120.0  # [s] that a file may take to whoever fetches it, a large mesh through a thin line for one
+_PARTING = 2.0  # [s] for a page to say goodbye; one that hangs never does
 _LARGEST = 2**16  # bytes of an answer; the longest of Swift's page has a few thousand
 
 # The type decides whether a browser runs a script; Windows takes it from a registry that may be wrong.
@@ -137,7 +138,7 @@ class PageServer:
             page.close(1013, "the scene is already shown in another tab")
             return
         outgoing, incoming, disconnected = self._outgoing, self._incoming, self._disconnected
-        greeted = False
+        greeted, page.close_timeout = False, _PARTING
         try:
             incoming.put(page.recv())
             greeted = True
@@ -181,7 +182,11 @@ class PageServer:
     def close(self) -> None:
         """Stop the server and free its port."""
         self._outgoing.put(None)
-        self._server.shutdown()
+        ending = threading.Thread(target=self._server.shutdown, daemon=True)
+        ending.start()
+        ending.join(
+            2 * _PARTING
+        )  # by then the port is free; who still fetches a file, or never asked, is not waited for
 
 
 class Panel(Protocol):

@@ -167,6 +167,19 @@ def test_a_page_that_goes_before_it_says_anything_leaves_its_place(servers):
             break
 
 
+def test_who_floods_hangs_or_never_asks_does_not_hold_the_end_up(servers):
+    servers._files["/large"] = b"x" * 2**24
+    silent, slow = (socket.create_connection(servers.address, timeout=20) for _ in range(2))
+    with silent, slow, websocket(servers, origin(servers)) as page:
+        slow.sendall(f"GET {root(servers)}/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        for _ in range(2_000):
+            page.send("hello")
+        assert servers._incoming.get(timeout=5) == "hello"
+        began = time.monotonic()
+        servers.close()
+        assert time.monotonic() - began < 8
+
+
 def test_the_websocket_takes_one_page(servers, monkeypatch):
     monkeypatch.setattr("envs.view.server._RELOAD", 0.2)
     with websocket(servers, origin(servers)) as first:
