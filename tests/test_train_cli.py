@@ -187,25 +187,25 @@ def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
     assert [row["env_steps"] for row in read_metrics(tmp_path / "checkpoints/half")] == [8_000, 16_000]
 
 
-def test_a_run_may_begin_with_the_networks_of_another(tmp_path):
+def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):
     """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one it began with."""
     ddpg = ("--td3.twin_critics", "false", "--td3.policy_delay", "1", "--td3.policy_noise", "0")
-    assert train(tmp_path, *SMALL, *ddpg, "--steps", "1_600", "--run", "ddpg")[::2] == (0, "")
+    assert in_process(tmp_path, "train", *SMALL, *ddpg, "--steps", "1_600", "--run", "ddpg")[::2] == (0, "")
     begin = (*SMALL, "--start_from", "ddpg", "--steps", "16", "--exploration.start_steps", "0")
-    assert train(tmp_path, *begin, "--run", "td3")[::2] == (0, "")
+    assert in_process(tmp_path, "train", *begin, "--run", "td3")[::2] == (0, "")
     before, after = (weights(tmp_path / "checkpoints" / name) for name in ("ddpg", "td3"))
     assert all(torch.equal(after[name], before[name]) for name in before if name.startswith("actor."))
     assert not torch.equal(after["Q1.layers.0.weight"], before["Q1.layers.0.weight"])
     assert load_config(tmp_path / "checkpoints/td3/config.yaml").start_from == Path("checkpoints/ddpg")
 
-    code, out, err = train(tmp_path, *begin, "--run", "wide", "--td3.hidden", "64")
+    code, out, err = in_process(tmp_path, "train", *begin, "--run", "wide", "--td3.hidden", "64")
     assert (code, out) == (2, "") and err.count("\n") == 1
     assert "checkpoints/ddpg: Q1 does not fit an agent with" in err and "hidden [64]: its layers are" in err
     assert not (tmp_path / "checkpoints/wide").exists()
 
 
-def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path):
-    code, out, err = train(tmp_path, *SMALL, "--td3.critic_lr", "1e25")
+def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path, in_process):
+    code, out, err = in_process(tmp_path, "train", *SMALL, "--td3.critic_lr", "1e25")
     assert code == 1
     assert re.fullmatch(r"error: .*\n", err) and ("became" in err or "NaN" in err)
     assert all(torch.isfinite(value).all() for value in weights(tmp_path / "checkpoints" / "run1").values())
@@ -241,11 +241,11 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_made(tmp_path, in_proc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_exists_is_not_trained_over(tmp_path):
+def test_a_run_that_exists_is_not_trained_over(tmp_path, in_process):
     run = tmp_path / "checkpoints" / "mine"
     run.mkdir(parents=True)
     (run / "notes.txt").write_text("do not touch")
-    code, _, err = train(tmp_path, *SMALL, "--run", "mine")
+    code, _, err = in_process(tmp_path, "train", *SMALL, "--run", "mine")
     assert code == 2 and err.count("\n") == 1
     assert re.search("run 'mine' exists.*--resume mine", err)
     assert [path.name for path in run.iterdir()] == ["notes.txt"] and (run / "notes.txt").read_text() == "do not touch"
@@ -276,7 +276,7 @@ def test_a_reader_that_leaves_does_not_cost_the_training(tmp_path):
     process.stderr.close()
 
 
-def test_a_run_that_fails_before_it_begins_gives_its_name_back(tmp_path):
-    code, _, err = train(tmp_path, "--replay.capacity", "1e12", "--run", "big")
+def test_a_run_that_fails_before_it_begins_gives_its_name_back(tmp_path, in_process):
+    code, _, err = in_process(tmp_path, "train", "--replay.capacity", "1e12", "--run", "big")
     assert code == 2 and err.startswith("error: capacity 1000000000000 needs") and err.count("\n") == 1
     assert not (tmp_path / "checkpoints/big").exists()
