@@ -184,9 +184,7 @@ class PageServer:
         self._outgoing.put(None)
         ending = threading.Thread(target=self._server.shutdown, daemon=True)
         ending.start()
-        ending.join(
-            2 * _PARTING
-        )  # by then the port is free; who still fetches a file, or never asked, is not waited for
+        ending.join(2 * _PARTING)  # the port is free by then; who fetches a file still, or never asked, is let be
 
 
 class Panel(Protocol):
