@@ -1,0 +1,116 @@
+"""How long after the mouse has moved the goal the arm is seen to move (docs/evaluation.md).
+
+    python benchmarks/drag.py                                 # the Panda of checkpoints/run1, 20 drags
+    python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40
+
+`evaluate.py --swift --no-browser` runs as a process of its own; its page lies in a Chromium without a window, whose
+mouse drags the goal once the arm is at rest. All times are the page's: of the pointer's event, of the message that
+brings the first poses of the arm which differ by 3 mm from those at the event, and of the picture drawn with them.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from envs.view.recording import headless_page
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZE = {"width": 640, "height": 400}
+STILL = 0.4  # [s] in which an arm at rest moves less than 2 mm
+PATIENCE = 120.0  # [s]
+
+# The arm is the first object of the scene; its poses come with every step.
+WATCH = """
+const numbers = (x) => (typeof x === "number" ? [x] : Object.values(x ?? {}).flatMap(numbers));
+const apart = (a, b) => Math.max(...a.map((x, i) => Math.abs(x - b[i])));
+const watch = (window.watch = { poses: null, rest: null, since: 0, event: null, heard: null, drawn: null });
+const Socket = window.WebSocket;
+window.WebSocket = class extends Socket {
+  constructor(...address) {
+    super(...address);
+    this.addEventListener("message", ({ data }) => {
+      const [name, told] = JSON.parse(data);
+      const arm = name === "shape_poses" && told.find(([index]) => index === 0);
+      if (!arm) return;
+      watch.poses = numbers(arm[1]);
+      watch.rest ??= watch.poses;
+      const moved = apart(watch.poses, watch.rest);
+      if (watch.event === null && moved > 2e-3) Object.assign(watch, { rest: watch.poses, since: performance.now() });
+      if (watch.event !== null && moved > 3e-3) watch.heard ??= performance.now();
+    });
+  }
+};
+window.addEventListener("pointermove", (event) => {
+  if (window.swiftGizmo?.drag && watch.event === null)
+    Object.assign(watch, { event: event.timeStamp, rest: watch.poses });
+}, true);
+const draw = () => {
+  if (watch.heard !== null) watch.drawn ??= performance.now();
+  watch.pictures = (watch.pictures ?? 0) + 1;
+  requestAnimationFrame(draw);
+};
+requestAnimationFrame(draw);
+"""
+GOAL = """() => { const { camera } = swiftView, { ball } = swiftGizmo.handles.get("goal"), v = ball.position.clone();
+camera.updateMatrixWorld(); v.project(camera); return [(v.x + 1) / 2 * innerWidth, (1 - v.y) / 2 * innerHeight]; }"""
+
+
+def wait_for(tab, condition: str) -> None:
+    """Until it holds; the page's policy keeps Playwright's own way out."""
+    give_up = time.monotonic() + PATIENCE
+    while not tab.evaluate(f"Boolean({condition})"):
+        if time.monotonic() > give_up:
+            sys.exit(f"the page never came to {condition}")
+        time.sleep(0.05)
+
+
+def drag(tab, across: float) -> tuple[float, float]:
+    """Drag the goal of an arm at rest by so many pixels: milliseconds until its motion is heard of, and drawn."""
+    tab.evaluate("Object.assign(watch, { event: null, heard: null, drawn: null, since: performance.now() })")
+    wait_for(tab, f"performance.now() - watch.since > {1000 * STILL}")
+    x, y = tab.evaluate(GOAL)
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x + across, y)
+    wait_for(tab, "watch.drawn !== null")
+    heard, drawn = tab.evaluate("[watch.heard - watch.event, watch.drawn - watch.event]")
+    tab.mouse.up()
+    return heard, drawn
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--checkpoint", default=str(ROOT / "checkpoints/run1"))
+    parser.add_argument("--drags", type=int, default=20)
+    arguments = parser.parse_args()
+    command = [sys.executable, str(ROOT / "evaluate.py"), "--checkpoint", arguments.checkpoint, "--swift"]
+    with subprocess.Popen([*command, "--no-browser"], stdout=subprocess.PIPE, text=True, cwd=ROOT) as shown:
+        try:
+            url = next(found[1] for line in shown.stdout or () if (found := re.match(r"open (http\S+)", line)))
+            with headless_page((SIZE["width"], SIZE["height"])) as page:
+                tab = page.context.browser.new_page(viewport=SIZE)  # its pictures are not held
+                tab.set_default_timeout(1000 * PATIENCE)
+                tab.add_init_script(WATCH)
+                tab.goto(url)
+                wait_for(tab, "window.swiftGizmo?.handles.has('goal') && watch.poses")
+                began = tab.evaluate("[performance.now(), watch.pictures]")
+                times = [drag(tab, 30 if number % 2 else -30) for number in range(arguments.drags)]
+                ended = tab.evaluate("[performance.now(), watch.pictures]")
+        finally:
+            shown.terminate()
+    rate = 1000 * (ended[1] - began[1]) / (ended[0] - began[0])
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {rate:.0f} pictures/s, {arguments.drags} drags")
+    print("| from the drag to | median | 90% | longest |\n|---|---|---|---|")
+    for name, values in zip(("motion told to the page", "motion in the picture"), zip(*times)):
+        ninth = statistics.quantiles(values, n=10)[-1] if len(values) > 1 else values[0]
+        print(f"| {name} | {statistics.median(values):.0f} ms | {ninth:.0f} ms | {max(values):.0f} ms |")
+
+
+if __name__ == "__main__":
+    main()
