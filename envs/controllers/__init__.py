@@ -12,12 +12,12 @@ from envs.controllers.neo import Neo
 from envs.controllers.reactive import Reactive
 from envs.controllers.resolved_rate import ResolvedRate
 from envs.controllers.scripted_pick import ScriptedPick
-from envs.kinematics.least_squares import damped_least_squares
+from envs.controllers.scripted_push import ScriptedPush
 from td3_robot.errors import ConfigError, unknown
 
-__all__ = ["BASELINES", "Neo", "Reactive", "ResolvedRate", "ScriptedPick", "damped_least_squares", "make_baseline"]
+__all__ = ["BASELINES", "Neo", "Reactive", "ResolvedRate", "ScriptedPick", "ScriptedPush", "make_baseline"]
 
-BASELINES = {"rrmc": ResolvedRate, "neo": Neo, "reactive": Reactive, "pick": ScriptedPick}
+BASELINES = {"rrmc": ResolvedRate, "neo": Neo, "reactive": Reactive, "pick": ScriptedPick, "push": ScriptedPush}
 
 
 def make_baseline(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:

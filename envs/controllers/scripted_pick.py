@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from envs.controllers.controlled import Controlled
-from envs.kinematics.least_squares import damped_least_squares
-from envs.kinematics.pointing_down import turn_down
+from envs.controllers.pointing import PointingDown
 from envs.simulation import grasp
 from td3_robot.errors import need
 
@@ -14,22 +13,16 @@ class ScriptedPick:
     """To the cube from above with open gripper, shut it, over the goal, down, hold.
 
     It keeps no state: what to do is read off the moment. The hand follows `PickPlace.way` to the cube and, holding it,
-    a like way to the goal, by resolved-rate control of five of the TCP's six velocities (see `ResolvedRate`); the turn
-    about the vertical is left free, and of the joint motions that do the rest the smallest is taken.
+    a like way to the goal, pointing down.
 
     Args:
         env: an environment of the task `pick_place` to act in.
-        gain: TCP speed per distance, and turning speed per sine of the tilt [1/s].
-        damping: see `ResolvedRate` [m/rad].
+        gain, damping: see `PointingDown`.
         near: how near the TCP has to be to its grasp before the gripper shuts [m].
     """
 
-    def __init__(
-        self, env: Controlled, gain: float = 5.0, damping: float = 0.05, near: float = 0.008, brake: float = 1.0
-    ):
-        self._env, self._gain, self._damping, self._near = env, gain, damping, near
-        model = env.model
-        self._fastest = torch.minimum(model.qdlim, brake * model.dqd / model.dt / gain)
+    def __init__(self, env: Controlled, gain: float = 5.0, damping: float = 0.05, near: float = 0.008):
+        self._env, self._hand, self._near = env, PointingDown(env, gain, damping), near
 
     def __call__(self, observation: Tensor) -> Tensor:
         """(B, o_dim) -> (B, n + 1) in [-1, 1]; of the observation only the moment matters, not the values."""
@@ -37,12 +30,8 @@ class ScriptedPick:
         task, world, held = env.task, env.world, moment.scene["held"]
         way = task.way(world, moment)
         shut = held | (torch.linalg.vector_norm(way, dim=1) < self._near) | self._closing(way)
-        way = way + self._detour(way, held)
-        approach = grasp.hand_axes(need(world.model.hand), moment.T_be)[:, :, 2]
-        twist = self._gain * torch.cat((way, turn_down(approach)), 1)
-        qd = damped_least_squares(moment.J[:, :5], twist, self._damping)
-        qd = qd / (qd.abs() / self._fastest).amax(1, keepdim=True).clamp_min(1.0) / env.model.qdlim
-        return torch.cat((qd, torch.where(shut, -1.0, 1.0)[:, None]), 1)
+        joints = self._hand.action(way + self._detour(way, held))
+        return torch.cat((joints, torch.where(shut, -1.0, 1.0)[:, None]), 1)
 
     def _closing(self, way: Tensor) -> Tensor:
         """Whether the gripper has begun to shut around the cube; then a little more distance does not open it."""

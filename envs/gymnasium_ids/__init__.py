@@ -53,7 +53,7 @@ def id_of(robot: str, task: str, kind: str = "") -> str:
 
 def _can_do(robot: str, task: str) -> bool:
     """Whether a robot has what a task needs, by files of values alone: loading all models would take seconds."""
-    if not task_class(task).moves_gripper:
+    if not task_class(task).needs_hand:
         return True
     gripper = read_values(CONFIGS / "robots" / f"{robot}.yaml").get("gripper", "none")
     return gripper != "none" and "pads" in read_values(CONFIGS / "grippers" / f"{gripper}.yaml")

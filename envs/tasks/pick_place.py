@@ -77,7 +77,7 @@ class PickPlace(Task):
     table_weight: float
     error_unit: float
 
-    moves_gripper = True
+    moves_gripper = needs_hand = True
     controllers = ("pick",)
     measures = (
         Measure("grasp_rate", "held", "any", "rate", "episodes with a grasp", "%"),

@@ -71,6 +71,7 @@ class Task:
     measures: ClassVar[tuple[Measure, ...]] = ()  # figures of its own
     kept: ClassVar[tuple[str, ...]] = ("goal",)  # of the scene: what `observe` and `outcome` depend on
     moves_gripper: ClassVar[bool] = False  # whether the action has one more element, the wanted opening of the gripper
+    needs_hand: ClassVar[bool] = False  # whether it cannot be done without a gripper whose pads are known
     needs_collision: ClassVar[bool] = False  # whether it cannot be done without the robot's capsules
     fresh_scenes: ClassVar[float] = 1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
 

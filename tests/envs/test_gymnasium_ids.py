@@ -46,7 +46,7 @@ def actions(steps: int, num_envs: int = 1) -> torch.Tensor:
 
 def test_every_robot_and_task_has_an_id_of_each_kind():
     ours = {env_id for env_id in gym.registry if env_id.startswith(f"{NAMESPACE}/")}
-    easy = [task for task in task_names() if not task_class(task).moves_gripper]
+    easy = [task for task in task_names() if not task_class(task).needs_hand]
     assert {id_of(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS} <= ours
     assert id_of("panda", "reach") == REACH and REACH in ours
     assert id_of("frankie_omni", "reach_pose", "sparse") == "td3_robot/FrankieOmniReachPoseSparse-v0"
@@ -55,7 +55,7 @@ def test_every_robot_and_task_has_an_id_of_each_kind():
 
 def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
     for robot in shipped_robots():
-        for task in (task for task in task_names() if task_class(task).moves_gripper):
+        for task in (task for task in task_names() if task_class(task).needs_hand):
             try:
                 can = envs.make(robot, task).a_dim > 0
             except ConfigError:
@@ -173,7 +173,7 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
     """Or else hindsight would leave the old goal to be seen. Along episodes in which things are grasped."""
     arms = envs.make("panda", task, 60)
     view = gym.make_vec(id_of("panda", task, "goal"), num_envs=60).unwrapped._shown
-    policy, observation = make_baseline("pick" if arms.task.moves_gripper else "rrmc", arms), arms.reset(0)
+    policy, observation = make_baseline(arms.task.controllers[0], arms), arms.reset(0)
     columns, moved = set(range(arms.o_dim)), set()
     for _ in range(arms.task.horizon - 1):
         observation = arms.step(policy(observation)).observation
@@ -184,7 +184,8 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
         ]
         assert np.array_equal(*shown)
         moved |= set((other != observation).any(0).nonzero().squeeze(1).tolist())
-    assert set(view._rest) == columns - moved
+    goal = arms.layout["goal"]  # of which the height may be that of all
+    assert set(view._rest) == columns - moved - set(range(goal.start, goal.stop))
 
 
 def test_make_gymnasium_gives_hindsight_on_it():

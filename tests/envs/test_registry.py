@@ -18,7 +18,7 @@ from td3_robot.vec_env import VecEnv
 def test_every_robot_can_do_every_task(robot, task):
     """But a task that grasps is for those with a gripper whose pads are known."""
     hand = make_robot(robot)._gripper
-    if task_class(task).moves_gripper and (hand is None or hand.pads is None):
+    if task_class(task).needs_hand and (hand is None or hand.pads is None):
         with pytest.raises(
             ConfigError, match=f"robot {robot!r} has none" if hand is None else "needs the pads of gripper"
         ):

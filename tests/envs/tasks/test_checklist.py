@@ -27,8 +27,9 @@ everywhere = pytest.mark.parametrize(("robot", "task"), CASES)
 three_robots = pytest.mark.parametrize(
     ("robot", "task"), [case for case in CASES if case[0] in ("panda", "ur5e", "wx250s")]
 )
-# In reach_avoid: a link that turns in place comes near to nothing by that; only one scene in a hundred has a ceiling.
-RARELY_CHANGING = {"push", "walls"}
+# A link that turns in place comes near to nothing by that, and only one scene in a hundred has a ceiling; goals on the
+# table have its height, and a joint with a level axis does not turn the hand about the vertical.
+RARELY_CHANGING = {"reach_avoid": {"push", "walls"}, "push": {"goal", "joint_turn"}}
 every_task = pytest.mark.parametrize("task", task_names())
 
 
@@ -49,9 +50,9 @@ def make(robot="panda", task="reach", num_envs=4, seed=0, sparse=False):
 
 
 def demonstrated(env) -> list[torch.Tensor]:
-    """Observations of episodes that get somewhere: of a teacher told the way, the scripted pick or resolved rates."""
-    told = "solution" if "solution" in env.moment.scene else "rrmc"
-    policy, seen = make_teacher("pick" if env.task.moves_gripper else told, env), [env.reset(0)]
+    """Observations of episodes that get somewhere: of a teacher told the way, or of the task's first controller."""
+    told = "solution" if "solution" in env.moment.scene else env.task.controllers[0]
+    policy, seen = make_teacher(told, env), [env.reset(0)]
     for _ in range(env.task.horizon):
         seen.append(env.step(policy(seen[-1])).next_observation)
     return seen
@@ -89,7 +90,8 @@ def test_seeds_resets_and_environments_differ(robot, task):
     for name in ("q", "goal"):
         rows = starts[:, env.layout[name]]
         assert len(rows.unique(dim=0)) == len(rows) == 16
-        assert all(len(column.unique()) > 4 for column in rows.T)  # a goal on the table has the height of others
+        flat = (task, name) == ("push", "goal")
+        assert all(len(column.unique()) > 4 for column in rows.T[: 2 if flat else None])  # some lie on the table
 
 
 @three_robots
@@ -131,7 +133,7 @@ def test_no_element_of_the_observation_is_constant(robot, task):
     seen = [env.reset(0), *(step.observation for step in play(env, env.task.horizon + 5)), *demonstrated(env)]
     ranges = torch.cat(seen).amax(0) - torch.cat(seen).amin(0)
     constant = {name for name in env.layout if (ranges[env.layout[name]] < 1e-3).any()}
-    assert constant - RARELY_CHANGING == set()
+    assert constant - RARELY_CHANGING.get(task, set()) == set()
 
 
 # Observation and reward -------------------------------------------------------------------------------------

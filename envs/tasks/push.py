@@ -1,0 +1,266 @@
+"""Push: slide a cube over the table to a goal, with shut fingers.
+
+Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early. How the cube moves
+without forces is in envs/simulation/grasp.py; the task is described in docs/push.md.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from envs.kinematics.pointing_down import joints_pointing_down
+from envs.simulation import grasp
+from envs.simulation.engine import Command, batched_o
+from envs.tasks.contact import free
+from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.measures import Measure
+from envs.tasks.registry import register_task
+from envs.tasks.shapes import Shape, cube_shape, goal_around
+from envs.tasks.task import Outcome, Task
+from envs.world import Moment, Scene, World
+from td3_robot.errors import need
+
+CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
+
+
+@register_task("push")
+@dataclass(frozen=True)
+class Push(Task):
+    """The constants of the task; its values live in configs/tasks/push.yaml.
+
+    The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be, on the table too. The scene
+    further holds `object` (3,), where it is, and `held` (), whether something holds it.
+
+    Attributes:
+        cube: side of the cube [m].
+        least_way, longest_way: between cube and goal at the start [m].
+        table_room: room under the finger tips while they push [m].
+        behind: from the cube's centre to where the TCP comes down, on the far side from the goal [m].
+        hover: how far over that place the hand is led to it [m].
+        corridor: the hand is led straight down when it is this near to that place, and pushes as long as it is no
+            further than this beside the line from the goal through the cube [m].
+        descent: slope of the way down to there.
+        stride: how far ahead of itself the TCP is led while it pushes, at most [m].
+        near: the cube is pushed no more when it is this near to the goal [m].
+        approach_weight: reward lost per metre of `way`.
+        tilt_weight: reward lost with the approach direction level; in proportion to 1 - cos of the tilt.
+        turn_weight: reward lost per radian of `turn`.
+        distance_weight: reward lost per metre between cube and goal.
+        precision_weight: height of the bonus for the cube at the goal.
+        precision_scale: distance at which that has fallen to 1/e [m].
+        action_weight: reward lost for a full-speed command of all joints.
+        stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see `Reach` [-, m].
+        table_weight: reward lost per centimetre that a finger tip is below the table, up to 3 cm.
+        error_unit: length in which the observation gives distances [m].
+    """
+
+    cube: float
+    least_way: float
+    longest_way: float
+    table_room: float
+    behind: float
+    hover: float
+    corridor: float
+    descent: float
+    stride: float
+    near: float
+    approach_weight: float
+    tilt_weight: float
+    turn_weight: float
+    distance_weight: float
+    precision_weight: float
+    precision_scale: float
+    action_weight: float
+    stillness_weight: float
+    stillness_scale: float
+    table_weight: float
+    error_unit: float
+
+    needs_hand = True
+    controllers = ("push",)
+    measures = (Measure("table_clearance_m", "table_clearance", "least", "least", "finger tips over the table", "mm"),)
+    kept = ("goal", "object", "held")
+
+    @property
+    def criterion(self) -> str:
+        """See `Task.criterion`."""
+        return f"the cube within {1000 * self.tolerance:g} mm of the goal at the end of the episode"
+
+    @property
+    def cube_side(self) -> float:
+        """See `Task.cube_side`."""
+        return self.cube
+
+    def height(self, world: World) -> float:
+        """Of the TCP over the table while it pushes [m]."""
+        hand = need(world.model.hand)
+        return max(hand.half, hand.tip + self.table_room)
+
+    def columns(self, world: World) -> list[Column]:
+        """See `observe`."""
+        k = world.model.position_joints
+        told = {"goal", "error", "way", "joint_way", "turn", "joint_turn"}
+        points = {name: 3 for name in ("tcp", "approach", "closing", "in_hand", "way", "goal")}
+        points |= {"object": 2, "error": 2}
+        rest = {"joint_way": k, "joint_tilt": k - 1, "turn": 1, "joint_turn": len(world.model.qdlim)}
+        return [*arm_columns(world), *(Column(name, width, name in told) for name, width in (points | rest).items())]
+
+    # Scenes -------------------------------------------------------------------------------------------------
+
+    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+        """Cubes and goals on the table that the hand, pointing down, can come down behind and end behind, without
+        contact; found from home, within qlim.
+        """
+        count = min(count, CANDIDATES)
+        lower, upper = world.workspace[:, :2]
+        places = lower + torch.rand(2, count, 2, generator=generator, device=world.device) * (upper - lower)
+        cube, goal = torch.nn.functional.pad(places, (0, 1), value=self.cube / 2.0)
+        way = torch.linalg.vector_norm(goal - cube, dim=1)
+        chosen = (way >= self.least_way) & (way <= self.longest_way)
+        cube, goal = cube[chosen], goal[chosen]
+        over = cube.new_tensor([0.0, 0.0, self.height(world) - self.cube / 2.0])
+        back = self.behind * _towards(cube, goal)
+        arm = (world.model.chain, world.model.qlim, need(world.model.hand).axes[:, 2])
+        home = world.home.expand(len(cube), -1)
+        q, reached = joints_pointing_down(*arm, home, cube - back + over)
+        there, arrived = joints_pointing_down(*arm, q, goal - back + over)
+        shut = need(world.model.hand).stroke[0]
+        good = reached & arrived & free(world, q, driver=shut) & free(world, there, driver=shut)
+        held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
+        return {"goal": goal[good], "object": cube[good], "held": held[good]}
+
+    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+        """The fingers stay shut."""
+        return Command(action, torch.zeros_like(action[:, 0]))
+
+    # What the policy sees -----------------------------------------------------------------------------------
+
+    def observe(self, world: World, moment: Moment) -> Tensor:
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m]; approach and closing, the hand's directions in the base frame;
+        in_hand, the cube from the TCP, across, closing and approach, and way, where the TCP is to go now, see `way`
+        (both in error_unit); goal [m]; object, the cube's place on the table [m], and error, from there to the goal
+        [error_unit]; joint_way = J_v^T way and joint_tilt, the joint motions that go there, and turn the hand down,
+        fastest, the latter without the first joint, whose axis is vertical; turn, see `turn` [rad], and joint_turn,
+        which turns the hand so.
+        """
+        scene, state, model, hand = moment.scene, moment.state, world.model, need(world.model.hand)
+        R_bg = grasp.hand_axes(hand, moment.T_be)
+        approach, k = R_bg[:, :, 2], model.position_joints
+        in_hand = grasp.in_hand(R_bg, moment.tcp, scene["object"]) / self.error_unit
+        way = self.way(world, moment) / self.error_unit
+        goal, cube = scene["goal"], scene["object"][:, :2]
+        J_v, J_w = moment.J[:, :3, :k], moment.J[:, 3:, :k]
+        tilt = J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2]  # J_w^T (approach x down)
+        directions = (
+            moment.tcp,
+            approach,
+            R_bg[:, :, 1],
+            in_hand,
+            way,
+            goal,
+            cube,
+            (goal[:, :2] - cube) / self.error_unit,
+        )
+        turn = self.turn(world, moment)[:, None]
+        motions = (transposed(J_v, way), tilt[:, 1:], turn, moment.J[:, 5] * turn)
+        return torch.cat((batched_o(model, state), state.qd, *directions, *motions), 1)
+
+    def way(self, world: World, moment: Moment) -> Tensor:
+        """(B, 3) from the TCP to where it is to go now [m]: down behind the cube, then against it, towards the goal;
+        nowhere once the cube is there.
+        """
+        cube, goal, tcp = moment.scene["object"], moment.scene["goal"], moment.tcp
+        left, ahead = torch.linalg.vector_norm(goal - cube, dim=1), _towards(cube, goal)
+        level, up = tcp.new_tensor([1.0, 1.0, 0.0]), tcp.new_tensor([0.0, 0.0, 1.0])
+        beyond = (tcp - cube) * level
+        along = (beyond * ahead).sum(1)  # negative behind the cube
+        aside = beyond - along[:, None] * ahead
+        down = self.height(world) - tcp[:, 2]
+        to_start = -beyond - self.behind * ahead
+        over = self.descent * (torch.linalg.vector_norm(to_start, dim=1) - self.corridor)
+        coming = to_start + (down + over.clamp(0.0, self.hover))[:, None] * up
+        pushing = left.clamp(max=self.stride)[:, None] * ahead - aside + down[:, None] * up
+        lined_up = (along < -self.cube / 2.0) & (along > -self.behind - self.corridor) & (down.abs() < self.corridor)
+        lined_up = lined_up & (torch.linalg.vector_norm(aside, dim=1) < self.corridor)
+        way = torch.where(lined_up[:, None], pushing, coming)
+        return torch.where((left < self.near)[:, None], 0.0, way)
+
+    def turn(self, world: World, moment: Moment) -> Tensor:
+        """(B,) by how much the hand has to turn about the vertical for one of its faces to meet the cube squarely, up
+        to an eighth of a turn [rad].
+        """
+        ahead = _towards(moment.scene["object"], moment.scene["goal"])
+        across = grasp.hand_axes(need(world.model.hand), moment.T_be)[:, :, 0]
+        angle = torch.atan2(ahead[:, 1], ahead[:, 0]) - torch.atan2(across[:, 1], across[:, 0])
+        return torch.atan2(torch.sin(4.0 * angle), torch.cos(4.0 * angle)) / 4.0
+
+    # What it is paid for ------------------------------------------------------------------------------------
+
+    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `reward_terms`."""
+        scene, hand = moment.scene, need(world.model.hand)
+        distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
+        clearance = grasp.tip_height(hand, moment.T_be, moment.state.gripper)
+        seen = Seen(
+            way=torch.linalg.vector_norm(self.way(world, moment), dim=1),
+            turn=self.turn(world, moment).abs(),
+            distance=distance,
+            down=-grasp.hand_axes(hand, moment.T_be)[:, 2, 2],
+            clearance=clearance,
+        )
+        measures = {"object": scene["object"], "table_clearance": clearance}
+        return Outcome(distance < self.tolerance, distance, reward_terms(self, seen, action), measures)
+
+    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+        """The goal and the cube."""
+        scene = moment.scene
+        return [goal_around(scene["goal"][0], self.cube), cube_shape(scene["object"][0], self.cube)]
+
+    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
+        """Where the cube is, (B, 3) [m]."""
+        return moment.scene["object"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the reward depends on beside the action, each (B,).
+
+    Attributes:
+        way: to where the TCP is to go, see `Push.way` [m].
+        turn: how far the hand's faces are from square to the push [rad].
+        distance: between cube and goal [m].
+        down: cosine of the angle between the hand's approach and straight down.
+        clearance: height of the finger tips over the table [m].
+    """
+
+    way: Tensor
+    turn: Tensor
+    distance: Tensor
+    down: Tensor
+    clearance: Tensor
+
+
+def reward_terms(task: Push, seen: Seen, action: Tensor) -> dict[str, Tensor]:
+    """The named terms whose sum is the reward, each (B,).
+
+    Args:
+        action: (B, n) in [-1, 1].
+    """
+    effort = action.square().mean(1)
+    near = torch.exp(-seen.distance / task.stillness_scale)
+    return {
+        "approach": -task.approach_weight * seen.way,
+        "tilt": -task.tilt_weight * (1.0 - seen.down),
+        "turn": -task.turn_weight * seen.turn,
+        "distance": -task.distance_weight * seen.distance,
+        "precision": task.precision_weight * torch.exp(-seen.distance / task.precision_scale),
+        "action": -task.action_weight * effort,
+        "stillness": -task.stillness_weight * near * effort.sqrt(),
+        "table": -task.table_weight * (-100.0 * seen.clearance).clamp(0.0, 3.0),
+    }
+
+
+def _towards(start: Tensor, end: Tensor) -> Tensor:
+    """(B, 3) unit vectors; zero where the two are one."""
+    return torch.nn.functional.normalize(end - start, dim=1)

@@ -1,0 +1,106 @@
+"""Pushing: where the hand is led, what it is paid, and that the cube gets there; by hand and by the scripted push."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+import envs
+from envs.controllers import ScriptedPush
+from envs.tasks.push import Seen, reward_terms
+from envs.tasks.registry import make_task
+
+TASK = make_task("push")
+
+
+@pytest.fixture(scope="module", params=["panda", "ur5e"])
+def env(request):
+    return envs.make(request.param, "push", num_envs=100)
+
+
+@pytest.fixture(scope="module")
+def led():
+    """A function of where the TCP and the cube are, with the goal 20 cm ahead of the latter along x: `Push.way`."""
+    env = envs.make("panda", "push")
+
+    def led(tcp, cube=(0.5, 0.0), goal=(0.7, 0.0)):
+        moment, height = env.moment, TASK.height(env.world)
+        T = moment.T_be.clone()
+        T[0, :3, 3] = torch.tensor((*tcp[:2], height + tcp[2]))
+        places = {"object": torch.tensor([[*cube, 0.02]]), "goal": torch.tensor([[*goal, 0.02]])}
+        moment = dataclasses.replace(moment, T_be=T, scene={**moment.scene, **places})
+        return TASK.way(env.world, moment)[0].tolist()
+
+    return led
+
+
+def test_behind_the_cube_it_goes_on_towards_the_goal_and_back_onto_the_line(led):
+    assert led((0.45, 0.0, 0.0)) == pytest.approx([TASK.stride, 0.0, 0.0], abs=1e-6)
+    assert led((0.45, 0.004, 0.003)) == pytest.approx([TASK.stride, -0.004, -0.003], abs=1e-6)
+    assert led((0.45, 0.0, 0.0), goal=(0.52, 0.0)) == pytest.approx([0.02, 0.0, 0.0], abs=1e-6)  # no farther than that
+
+
+def test_from_elsewhere_it_is_led_over_the_place_behind_the_cube_and_down_there(led):
+    behind = 0.5 - TASK.behind
+    assert led((0.6, 0.0, 0.0)) == pytest.approx([behind - 0.6, 0.0, TASK.hover], abs=1e-6)  # from the goal's side
+    assert led((0.45, 0.03, 0.0))[:2] == pytest.approx([behind - 0.45, -0.03], abs=1e-6)  # beside the line
+    high = led((behind, 0.0, 0.05))
+    assert high == pytest.approx([0.0, 0.0, -0.05], abs=1e-6)
+    aside = math.hypot(0.02, 0.0) - TASK.corridor
+    assert led((behind - 0.02, 0.0, 0.05))[2] == pytest.approx(TASK.descent * aside - 0.05, abs=1e-6)
+
+
+def test_once_the_cube_is_there_it_goes_nowhere(led):
+    assert led((0.45, 0.0, 0.0), goal=(0.5 + 0.9 * TASK.near, 0.0)) == [0.0, 0.0, 0.0]
+
+
+def test_faces_are_square_four_times_a_turn(env):
+    """What the hand has to turn by is what it is off, to an eighth of a turn; after it there is nothing left."""
+    moment = env.moment
+    turn = env.task.turn(env.world, moment)
+    assert turn.abs().max() <= math.pi / 4 + 1e-5 and turn.abs().max() > 0.3
+    cos, sin, one = turn.cos(), turn.sin(), torch.ones_like(turn)
+    R = torch.stack((cos, -sin, 0 * one, sin, cos, 0 * one, 0 * one, 0 * one, one), 1).view(-1, 3, 3)
+    T = moment.T_be.clone()
+    T[:, :3, :3] = R @ T[:, :3, :3]
+    assert env.task.turn(env.world, dataclasses.replace(moment, T_be=T)).abs().max() < 1e-3
+
+
+def test_the_reward_is_what_is_written_down():
+    seen = Seen(*(torch.tensor([value]) for value in (0.1, 0.2, 0.05, 0.9, -0.01)))
+    terms = reward_terms(TASK, seen, torch.tensor([[0.6, -0.8]]))
+    effort = (0.36 + 0.64) / 2
+    expected = {
+        "approach": -0.1 * TASK.approach_weight,
+        "tilt": -0.1 * TASK.tilt_weight,
+        "turn": -0.2 * TASK.turn_weight,
+        "distance": -0.05 * TASK.distance_weight,
+        "precision": TASK.precision_weight * math.exp(-0.05 / TASK.precision_scale),
+        "action": -effort * TASK.action_weight,
+        "stillness": -TASK.stillness_weight * math.exp(-0.05 / TASK.stillness_scale) * math.sqrt(effort),
+        "table": -TASK.table_weight,
+    }
+    assert {name: value.item() for name, value in terms.items()} == pytest.approx(expected, rel=1e-5)
+
+
+def test_cubes_and_goals_lie_on_the_table_as_far_apart_as_it_says(env):
+    env.reset(1)
+    cube, goal = env.scene["object"], env.scene["goal"]
+    apart = torch.linalg.vector_norm(goal - cube, dim=1)
+    assert (cube[:, 2] == 0.02).all() and (goal[:, 2] == 0.02).all()
+    assert (apart >= TASK.least_way).all() and (apart <= TASK.longest_way).all()
+    assert env.world.in_workspace(torch.cat((cube, goal)) + torch.tensor([0, 0, env.world.workspace[0, 2] + 0.1])).all()
+
+
+def test_the_scripted_push_gets_it_there_and_decides_from_the_moment_alone(env):
+    observation, push, touched = env.reset(12345), ScriptedPush(env), torch.zeros(100, dtype=torch.bool)
+    for step in range(env.task.horizon):
+        action = push(observation)
+        assert action.shape == (100, env.a_dim) and (action.abs() <= 1 + 1e-6).all()
+        if step == 40:
+            assert torch.equal(action, ScriptedPush(env)(torch.zeros_like(observation)))
+        result = env.step(action)
+        observation, touched = result.observation, touched | (result.info["table_clearance"] < 0)
+    done = result.info["success"]
+    assert done.float().mean() >= 0.9 and not touched[done].any()
