@@ -25,8 +25,8 @@ from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.arguments import config_of
 
-SHIPPED = {"reach": "run1", **{task: task for task in ("reach_pose", "reach_avoid", "track", "pick_place")}}
-CLASSICAL = {"reach_avoid": "neo", "pick_place": "pick"}  # of other tasks rrmc
+SHIPPED = {"reach": "run1", **{task: task for task in ("reach_pose", "reach_avoid", "track", "pick_place", "push")}}
+CLASSICAL = {"reach_avoid": "neo", "pick_place": "pick", "push": "push"}  # of other tasks rrmc
 PLAIN = "mujoco, servos alone"  # without feed-forward
 ENGINES = ("kinematic", "mujoco", PLAIN)
 ROOT = Path(__file__).resolve().parent.parent

@@ -34,6 +34,7 @@ BASELINES = {
     "reach_avoid": ("rrmc", "neo", "rrmc+guard", "neo+guard", "reactive+guard"),
     "track": ("rrmc", "neo"),
     "pick_place": ("pick",),
+    "push": ("push",),
 }
 COLUMNS = (
     *("task", "seed", "controller", "success", "with_contact", "deepest_mm", "error_mm", "error_p95_mm", "time_s"),
