@@ -3,8 +3,9 @@
     python benchmarks/robustness.py                          # all tasks, 1,000 episodes each: about 20 minutes
     python benchmarks/robustness.py --tasks reach --episodes 200
     python benchmarks/robustness.py --speed                  # what it costs the simulator
+    python benchmarks/robustness.py --seeds 1 2              # of the trainings that benchmarks/tasks.py has made
 
-The results go to benchmarks/results/robustness.csv.
+The results go to benchmarks/results/robustness.csv, those of seeds to robustness_seeds.csv beside it.
 """
 
 import argparse
@@ -34,16 +35,32 @@ CONDITIONS = {
     "50 ms taken for 75": {"latency": 0.05, "assumed_latency": 0.075},
     "50 ms taken for none": {"latency": 0.05, "assumed_latency": 0.0},
 }
+OF_SEEDS = ("none", "25 ms", "50 ms", "50 ms, 1 mrad, 20 ms lag", "25 to 75 ms, one for each episode")
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 
 
-def evaluation_of(task: str, episodes: int) -> Evaluation:
-    """The shipped policy, and beside it a classical controller."""
-    folder = ROOT / "checkpoints" / SHIPPED[task]
+def evaluation_of(run: str, episodes: int) -> Evaluation:
+    """A policy."""
+    folder = ROOT / "checkpoints" / run
     evaluation, agent = Evaluation(config_of(folder, EnvOptions)[1], episodes), TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
-    evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
     return evaluation
+
+
+def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
+    """Policies of other seeds, a row for each that there is."""
+    with (RESULTS / "robustness_seeds.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ("task", "seed", "episodes", *OF_SEEDS))
+        writer.writeheader()
+        for task, seed in ((task, seed) for task in tasks for seed in numbers):
+            if (ROOT / "checkpoints" / f"bench-{task}-{seed}" / "summary.json").is_file():
+                evaluation = evaluation_of(f"bench-{task}-{seed}", episodes)
+                behind = {name: evaluation.success_behind(CONDITIONS[name], episodes)["policy"] for name in OF_SEEDS}
+                row = {"task": task, "seed": seed, "episodes": episodes}
+                writer.writerow(row | {name: round(success, 4) for name, success in behind.items()})
+                file.flush()
+                print(row, behind, flush=True)
 
 
 def speed(arms: int = 256, steps: int = 300) -> None:
@@ -68,17 +85,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=list(SHIPPED), choices=list(SHIPPED))
     parser.add_argument("--episodes", type=int, default=1000)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "robustness.csv")
+    parser.add_argument("--out", type=Path, default=RESULTS / "robustness.csv")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--seeds", type=int, nargs="+")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if asked.speed:
         return speed()
+    if asked.seeds:
+        return seeds(asked.tasks, asked.seeds, asked.episodes)
     with asked.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, ("task", "disturbances", "episodes", "policy", "classical"))
         writer.writeheader()
         for task in asked.tasks:
-            evaluation = evaluation_of(task, asked.episodes)
+            evaluation = evaluation_of(SHIPPED[task], asked.episodes)
+            evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
             for name, given in CONDITIONS.items():
                 policy, classical = evaluation.success_behind(given, asked.episodes).values()
                 row = {"task": task, "disturbances": name, "episodes": asked.episodes}

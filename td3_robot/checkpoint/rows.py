@@ -11,15 +11,16 @@ import os
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from td3_robot.checkpoint.folder import sync
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.files import replacing
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROWS = "replay"  # in the run folder, beside the resume point
 PIECE = 1 << 23  # [bytes] of one; what fills none stays in the resume point
@@ -38,11 +39,13 @@ def put_rows(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
     Raises:
         CheckpointError: a piece cannot be written.
     """
+    import torch  # here: it takes over a second, and looking a checkpoint up should not
+
     place = folder / ROWS
 
     def put(replay: dict[str, Any]) -> dict[str, Any]:
         rows, first = replay.get("rows"), replay.get("first")
-        if first is None or not isinstance(rows, Tensor) or rows.dtype != torch.float32:
+        if first is None or not isinstance(rows, torch.Tensor) or rows.dtype != torch.float32:
             return replay  # of a source of the user's own
         slots = max(1, PIECE // (4 * rows.shape[1:].numel()))
         begin = min(-first % slots, len(rows))
@@ -67,6 +70,7 @@ def take_rows(folder: Path, source: Any) -> Any:
     Raises:
         CheckpointError: a piece is missing or damaged.
     """
+    import torch
 
     def take(replay: dict[str, Any]) -> dict[str, Any]:
         if "pieces" not in replay:  # of a source of the user's own, or of before
@@ -107,7 +111,7 @@ def _with_replays(source: Any, change: Callable[[dict[str, Any]], dict[str, Any]
     return {**source, "replay": change(replay)} if isinstance(replay, dict) else source
 
 
-def _write(folder: Path, piece: Tensor) -> str:
+def _write(folder: Path, piece: "Tensor") -> str:
     """Write a piece, down to the disk, unless it is there; returns its name."""
     content = piece.cpu().contiguous().numpy().tobytes()
     name = hashlib.sha256(content).hexdigest()
@@ -118,8 +122,10 @@ def _write(folder: Path, piece: Tensor) -> str:
     return name
 
 
-def _read(folder: Path, name: str, like: Tensor) -> Tensor:
+def _read(folder: Path, name: str, like: "Tensor") -> "Tensor":
     """The time steps of a piece, of the width of those in `like`."""
+    import torch
+
     if not re.fullmatch("[0-9a-f]{64}", name):
         raise CheckpointError(f"{name!r} is no name of a part of the replay")
     path, most = folder / name, max(PIECE, 4 * like.shape[1:].numel())
