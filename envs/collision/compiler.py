@@ -1,6 +1,6 @@
 """From a robot and its files of capsules to a CollisionModel."""
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 
 import numpy as np
 import torch
@@ -13,9 +13,12 @@ from envs.collision.pairs import choose_pairs
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
+_chosen: dict[object, CollisionModel] = {}  # what `choose_pairs` found in this process, by all that it depends on
+
 
 def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel:
-    """Read a robot's capsules and its gripper's, and find the pairs that need a check; takes about a second.
+    """Read a robot's capsules and its gripper's, and find the pairs that need a check; takes about a second, and a
+    tenth of one where this process has done it before.
 
     A gripper is one link that encloses its fingers at every opening, so that distances depend on the arm alone;
     `at_opening` of the model has the fingers by themselves.
@@ -24,11 +27,27 @@ def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> Colli
         ConfigError: the robot or its gripper has no capsules yet, or they do not fit its model.
     """
     shapes = read_capsules(robot.name, capsule_file(robot))
-    model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
+    model = _with_pairs(robot, place_capsules(robot, shapes))
     jointed = place_capsules(robot, shapes, at_opening=True)
     if jointed.fingers is not None:
-        model = replace(model, at_opening=choose_pairs(jointed, robot.qlim, robot.home))
+        model = replace(model, at_opening=_with_pairs(robot, jointed))
     return model.to(device)
+
+
+def _with_pairs(robot: Robot, model: CollisionModel) -> CollisionModel:
+    key = _content((model, robot.qlim, robot.home))
+    if key not in _chosen:
+        _chosen[key] = choose_pairs(model, robot.qlim, robot.home)
+    return _chosen[key]
+
+
+def _content(value: object) -> object:
+    """All that is in a value, as something that can be looked up."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return tuple(value.shape), np.asarray(value).tobytes()
+    if is_dataclass(value):
+        return tuple(_content(part) for part in vars(value).values())
+    return tuple(map(_content, value)) if isinstance(value, tuple | list) else value
 
 
 def known_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel | None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from envs.collision import Obstacles, clearance, compile_collision, link_clearance, touching
+from envs.collision import Obstacles, clearance, compile_collision, compiler, link_clearance, touching
 from envs.kinematics import fkine
 from envs.robots import make_robot
 
@@ -52,3 +52,14 @@ def test_an_arm_touches_itself_between_both_surfaces(robot, model):
         moved = touching(model, folded + torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]]))
         turn = torch.tensor([[0.87758, -0.47943, 0], [0.47943, 0.87758, 0], [0, 0, 1.0]])
         torch.testing.assert_close(moved, points @ turn.T, atol=1e-3, rtol=0)  # it turns with the arm
+
+
+def test_pairs_are_chosen_once_and_anew_for_what_differs(monkeypatch):
+    """Other limits bring other links together; what was found for the former ones is not taken for them."""
+    robot = make_robot("panda")
+    first, chosen = compile_collision(robot), []
+    real = compiler.choose_pairs
+    monkeypatch.setattr(compiler, "choose_pairs", lambda *what: chosen.append(what) or real(*what))
+    assert compile_collision(make_robot("panda")).pairs == first.pairs and not chosen
+    robot.qlim = robot.home + 0.01 * (robot.qlim - robot.home)  # it can hardly move
+    assert len(compile_collision(robot).pairs) < len(first.pairs) and len(chosen) == 2
