@@ -193,7 +193,7 @@ class PickPlace(Task):
     def shapes(self, world: World, moment: Moment) -> list[Shape]:
         """The goal and the cube."""
         scene = moment.scene
-        return [goal_around(scene["goal"][0], self.cube), cube_shape(scene["object"][0], self.cube)]
+        return [goal_around(scene["goal"][0], self.cube), cube_shape(scene, self.cube)]
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the cube is, (B, 3) [m]."""

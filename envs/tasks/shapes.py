@@ -82,9 +82,10 @@ def obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
     return spheres + boxes + [_wall(row[:3].double().cpu().numpy(), row[3].item(), corners) for row in walls]
 
 
-def cube_shape(position: Tensor, side: float) -> Shape:
-    """A level cube with its centre at a position (3,) [m]."""
-    return Shape("box", (side,) * 3, CUBE, pose(position))
+def cube_shape(scene: dict[str, Tensor], side: float) -> Shape:
+    """The first arm's cube: `object` of the scene, turned by `turned` where an engine knows that, else level."""
+    turned = scene["turned"][0] if "turned" in scene else None
+    return Shape("box", (side,) * 3, CUBE, pose(scene["object"][0], turned))
 
 
 def path_shape(points: Iterable[Any]) -> Shape:

@@ -21,9 +21,9 @@ from envs.registry import beginning_with
 from envs.simulation.by_hand import ByHand
 from envs.simulation.kinematic import Kinematic
 from envs.simulation.randomization import disturbances_of
-from envs.view.handles import GOAL, handles, put, room
+from envs.view.handles import CUBE, GOAL, handles, put, room
 from envs.view.playback import errors_told, position, touches
-from envs.view.scene import Arm, Frame
+from envs.view.scene import Arm, Frame, elsewhere
 from envs.world import GROUND, Moment
 from td3_robot.errors import Td3RobotError
 
@@ -62,7 +62,11 @@ class _Arm:
 
     def put(self, name: str, T_bh: np.ndarray) -> None:
         """See `handles.put`."""
-        self.env.moment = put(self.env.task, self.env.world, self.env.arrived, name, T_bh)
+        env = self.env
+        moment = put(env.task, env.world, env.arrived, name, T_bh)
+        if name == CUBE and moment is not env.arrived:  # physics keeps an account of its own, which begins anew
+            moment = replace(moment, scene=self.hand.begin(env.model, moment.state, moment.scene))
+        env.moment = moment
 
     @property
     def drawn(self) -> Arm:
@@ -198,9 +202,11 @@ class Control:
     @property
     def frame(self) -> Frame:
         """What it looks like."""
-        env, arm = self._arm.env, self._arm.drawn
+        env, arm, ghost = self._arm.env, self._arm.drawn, self._ghost
         shapes = tuple(self.task.shapes(env.world, env.arrived))
-        ghosts = () if self._ghost is None else (self._ghost.drawn,)
+        if ghost is not None:
+            shapes += elsewhere(self.task.shapes(env.world, ghost.env.arrived), shapes)
+        ghosts = () if ghost is None else (ghost.drawn,)
         held = handles(self.task, env.arrived)
         touched = touches(env.world, env.arrived)
         return Frame(arm.q, arm.gripper, self._told, self.task.dt, shapes, ghosts, held, (tuple(self._way),), touched)

@@ -15,7 +15,7 @@ from envs.view.camera import CORNER, Camera
 from envs.view.live import SharedWeights
 from envs.view.recording import record
 from envs.view.replay import replay
-from envs.view.scene import GHOST, Arm, Frame
+from envs.view.scene import Arm, Frame, elsewhere
 from envs.world import GROUND, Moment, World
 
 Policy = Callable[[Tensor], Tensor]  # observation (1, o_dim) -> action (1, a_dim)
@@ -79,8 +79,7 @@ def _joined(frames: tuple[Frame, ...]) -> Frame:
     """One picture of what several controllers do at the same time."""
     first, *others = frames
     lines = [first.text, *(frame.text.split("\n", 1)[1] for frame in others)]  # without the title, which they share
-    moved = [(shape, own) for frame in others for shape, own in zip(frame.shapes, first.shapes)]
-    shapes = [shape.see_through(GHOST) for shape, own in moved if not shape.same(own)]
+    shapes = (shape for frame in others for shape in elsewhere(frame.shapes, first.shapes))
     arms = tuple(Arm(frame.q, frame.gripper) for frame in others)
     touches = tuple(touch for frame in frames for touch in frame.touches)
     return first._replace(text="\n".join(lines), shapes=(*first.shapes, *shapes), ghosts=arms, touches=touches)

@@ -43,6 +43,11 @@ class Frame(NamedTuple):
     touches: tuple[tuple[float, ...], ...] = ()  # positions of contact in the base frame [m]
 
 
+def elsewhere(shapes: Sequence[Shape], own: Sequence[Shape]) -> tuple[Shape, ...]:
+    """What of another controller's shapes is not where the arm's own are, or looks another way; see-through."""
+    return tuple(shape.see_through(GHOST) for shape, mine in zip(shapes, own) if not shape.same(mine))
+
+
 class Drawing:
     """A robot in a connected page.
 

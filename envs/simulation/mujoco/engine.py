@@ -7,6 +7,7 @@ What an episode is made of lives in the scene, one row an arm, so that resets, r
 - `contact_depth` (B,) [m], `contact_force` (B,) [N]: how deep the arm is, at the deepest of the period, in the table or
   in itself, and the greatest force that it got from them; what it grasps does not count;
 - `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the period began;
+- `turned` (B, 4), where there is a cube: the quaternion, wxyz, of its axes in the base frame;
 - `varied` (B, k), where episodes differ: what was drawn for them, see `Variation`.
 """
 
@@ -93,6 +94,7 @@ class Mujoco:
             qpos[:, p.cube + 3], qpos[:, p.cube + 6] = np.cos(half), np.sin(half)
         none = torch.zeros_like(state.gripper)
         kept = {"physics": torch.as_tensor(start, device=state.q.device), "told": _flat(state)}
+        kept |= self._turned(start, state.q)
         return {**scene, **kept, "contact_depth": none, "contact_force": none, "unstable": none.long()}
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
@@ -190,7 +192,16 @@ class Mujoco:
         pressed = (np.linalg.norm(sensed[:, -1][:, need(p.pads)], axis=2) > 0.0).all(1)
         hand, T = need(model.hand), kinematics.fkine(model.chain, after.q)
         overlap = grasp.overlap(hand, grasp.in_hand(grasp.hand_axes(hand, T), T[:, :3, 3], cube))
-        return {"object": cube, "held": torch.as_tensor(pressed, device=like.device) & (overlap >= grasp.OVERLAP)}
+        held = torch.as_tensor(pressed, device=like.device) & (overlap >= grasp.OVERLAP)
+        return {"object": cube, "held": held, **self._turned(physics, like)}
+
+    def _turned(self, physics: np.ndarray, like: Tensor) -> Scene:
+        """How the cube stands."""
+        if self.physics.cube is None:
+            return {}
+        first = self.physics.cube + 3
+        quaternion = physics[:, self._qpos][:, first : first + 4]
+        return {"turned": torch.as_tensor(quaternion, dtype=like.dtype, device=like.device)}
 
 
 def _array(x: Tensor) -> np.ndarray:

@@ -9,6 +9,7 @@ from envs.evaluation import Evaluation
 from envs.options import EnvOptions
 from envs.view.control import Control
 from envs.view.handles import handles, put
+from envs.view.scene import GHOST
 from td3_robot.errors import ConfigError
 
 
@@ -74,6 +75,16 @@ def test_another_controller_takes_the_arm_over_and_a_ghost_begins_where_it_is():
     assert led.frame.ghosts == ()
 
 
+def test_a_ghost_s_cube_is_seen_where_it_is_another():
+    led = control("push", "push")
+    led.compare("push")
+    assert len(led.frame.shapes) == 2
+    led._ghost.put("cube", pose(0.5, 0.3, 0.02))
+    *_, cube = led.frame.shapes
+    np.testing.assert_allclose(cube.T_bs[:3, 3], (0.5, 0.3, 0.02), atol=1e-6)
+    assert len(led.frame.shapes) == 3 and cube.colour[3] == pytest.approx(GHOST)
+
+
 def test_the_gripper_is_shut_and_opened_by_hand_until_another_controller_has_it():
     led = control()
     led.put("goal", pose(0.5, 0.4, 0.6))
@@ -111,6 +122,7 @@ def test_guard_and_latency_are_exchanged_while_the_arm_goes_on():
         ("track", "rrmc", ["goal"]),
         ("reach_avoid", "reactive", ["goal", "sphere", "box"]),
         ("pick_place", "pick", ["goal", "cube"]),
+        ("push", "push", ["goal", "cube"]),
     ],
 )
 def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
@@ -123,14 +135,26 @@ def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
         T[:3, 3] = 0.9 * T[:3, 3] + 0.1 * led.room.mean(0)
         led.put(one.name, T)
         (now,) = (other for other in led.frame.handles if other.name == one.name)
-        wanted = T[:3, 3] if one.name != "cube" else (*T[:2, 3], led.task.cube_side / 2)
-        np.testing.assert_allclose(
-            now.T_bh[:3, 3], np.clip(wanted, *led.room) if one.name != "cube" else wanted, atol=1e-6
-        )
+        lies = one.name == "cube" or task == "push"  # on the table, wherever it is dragged
+        wanted = (*T[:2, 3], led.task.cube_side / 2) if lies else np.clip(T[:3, 3], *led.room)
+        np.testing.assert_allclose(now.T_bh[:3, 3], wanted, atol=1e-6)
         if one.turns:
             np.testing.assert_allclose(now.T_bh[:3, :3], T[:3, :3], atol=1e-5)
     steps(led, 2)
     led.put("nothing of the kind", np.eye(4))
+
+
+def test_a_cube_in_physics_stays_where_it_is_put_and_is_drawn_as_it_is_turned():
+    pytest.importorskip("mujoco")
+    led = control("pick_turned", "pick", engine="mujoco")
+    (cube,) = (one for one in led.frame.handles if one.name == "cube")
+    there = pose(*(cube.T_bh[:3, 3] + (0.0, 0.1, 0.0)))
+    led.put("cube", there)
+    steps(led, 2)  # the arm is still far away
+    drawn = led.frame.shapes[1].T_bs
+    np.testing.assert_allclose(drawn[:3, 3], there[:3, 3], atol=1e-3)
+    yaw = led._begun.scene["yaw"].item()
+    np.testing.assert_allclose(drawn[:2, 0], (np.cos(yaw), np.sin(yaw)), atol=1e-2)
 
 
 def test_nothing_is_put_outside_the_workspace():
