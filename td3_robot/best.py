@@ -67,6 +67,12 @@ class Best:
             checkpoint.write(self._folder, *self._waiting)
             self._waiting = None
 
+    def policy(self, like: TD3) -> TD3:
+        """The policy that the folder holds, as a copy of an agent."""
+        best = copy.deepcopy(like)
+        best.load(self._folder)
+        return best
+
     def recall(self, saved: list[float]) -> None:
         """Take the score of what the folder holds, which may have been found after `saved` was, with a resume point."""
         self.figures = checkpoint.load(self._folder, names=()).about.get("score", {})

@@ -1,6 +1,5 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
-import copy
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -219,9 +218,7 @@ class Trainer:
         if self.evaluation_env is None:
             judged_by = dict(zip(("train_success_rate", "train_return"), self.best.score))
             return {name: score for name, score in judged_by.items() if name in self.source.metrics()}
-        best = copy.deepcopy(self.agent)
-        best.load(self.folder)
-        return self._examination.scores(best, "final evaluation")
+        return self._examination.scores(self.best.policy(self.agent), "final evaluation")
 
     @property
     def summarised(self) -> bool:

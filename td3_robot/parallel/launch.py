@@ -88,7 +88,7 @@ class Team:
     def folder(self, arguments: TrainArguments) -> Iterator[Path]:
         """The run folder, for this process alone; of those that are not the first, one that is thrown away."""
         if not self.first:
-            with tempfile.TemporaryDirectory() as folder:
+            with _thrown_away() as folder:
                 yield Path(folder)
             return
         name = arguments.config.run
@@ -100,6 +100,13 @@ class Team:
             self._ranks.store.set("run", run_name(folder))
         with held_anew(folder):
             yield folder
+
+
+def _thrown_away() -> tempfile.TemporaryDirectory:
+    try:
+        return tempfile.TemporaryDirectory()
+    except OSError as error:
+        raise ConfigError(f"there is no room for temporary files: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -4,14 +4,17 @@ Every process runs the ordinary trainer over its part of the environments and of
 the mean of their gradients before each step, running statistics, scores, and when to stop and to save.
 """
 
+import copy
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from td3_robot import checkpoint
 from td3_robot.agent import TD3
+from td3_robot.best import Best
 from td3_robot.errors import RanksError
 from td3_robot.examination import Examination
 from td3_robot.networks import trainable
@@ -22,6 +25,7 @@ from td3_robot.resume_point import LAST, read_resume_point
 from td3_robot.seeds import seed_of
 from td3_robot.signals import Stopped
 from td3_robot.source import Source
+from td3_robot.trackers import Trackers
 from td3_robot.trainer import Trainer
 
 
@@ -133,11 +137,44 @@ class SharedExamination(Examination):
         return dict(zip(mine, (share * rows[:, 1:]).sum(0).tolist()))
 
 
+class SharedBest(Best):
+    """The best policy of all processes is the one that process 0 could write; the others write none."""
+
+    def __init__(self, folder: Path, about: Mapping[str, object], ranks: Ranks):
+        super().__init__(folder, about)
+        self._ranks = ranks
+
+    def catch_up(self) -> None:
+        """See `Best.catch_up`."""
+        if self._ranks.rank:
+            self._waiting = None
+        else:
+            super().catch_up()
+
+    def policy(self, like: TD3) -> TD3:
+        """See `Best.policy`: the one in the folder of process 0, in all."""
+        states = None
+        try:
+            states = None if self._ranks.rank else [checkpoint.read(self._folder)] * self._ranks.count
+        finally:  # they are told of a failure, too
+            mine = self._ranks.from_first(states)
+        best = copy.deepcopy(like)
+        best.load_state_dicts(mine)
+        return best
+
+
+class Unheard(Trackers):
+    """Those of the others: what cannot be written to a folder that is thrown away is nobody's loss."""
+
+    def tell(self, name: str, error: Exception) -> None:
+        """See `Trackers.tell`."""
+
+
 class SharedTrainer(Trainer):
     """The trainer of one process. All step, evaluate, save and stop together; process 0 has the run folder.
 
-    The others keep an ordinary run in a folder of their own that is thrown away: the best policy is the same, and all
-    that is theirs is in the resume point of process 0.
+    The others have a folder of their own that is thrown away, for what they are told when a run is resumed: all that is
+    theirs is in the resume point of process 0.
     """
 
     def __init__(self, ranks: Ranks, agent: TD3, source: Source, evaluation_env, *arguments, seed: int):
@@ -147,6 +184,8 @@ class SharedTrainer(Trainer):
         self._ranks, self.processes = ranks, ranks.count
         self._wish = (False, False)  # to stop, as it has what it was for
         self._examination = SharedExamination(evaluation_env, seed, ranks)
+        self.best = SharedBest(self.folder, self.about, ranks)
+        self.trackers = Unheard() if ranks.rank else self.trackers
 
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
         """Wish for the end, which comes for all after the same step; see `Trainer.stop`."""
@@ -187,6 +226,14 @@ class SharedTrainer(Trainer):
         self._share_losses()
         self.shared.gather(with_replay)  # before anything that may fail in one process alone, such as a full disk
         super()._save(with_replay)
+
+    def save_resume_point(self, with_replay: bool = True) -> None:
+        """See `Trainer.save_resume_point`; process 0 writes what it has gathered."""
+        if self._ranks.rank == 0:
+            super().save_resume_point(with_replay)
+        else:
+            self.shared.state_dict(with_replay)
+            self.saved_steps = self.steps
 
     def resume(self) -> list[str]:
         """See `Trainer.resume`; process 0 reads, and tells the others what is theirs."""

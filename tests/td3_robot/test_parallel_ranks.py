@@ -1,6 +1,8 @@
 """One training by several processes, here threads that speak by Gloo: one policy to the bit, whatever happens."""
 
 import dataclasses
+import errno
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,16 +13,18 @@ import torch.distributed as dist
 
 from envs.command_line import TrainFlags
 from envs.options import EnvOptions
-from td3_robot import TD3, Batch
+from td3_robot import TD3, Batch, checkpoint
 from td3_robot.arguments import TrainArguments, parse_train
+from td3_robot.best import Best
 from td3_robot.callbacks import Callback
+from td3_robot.checkpoint import folder as checkpoint_folder
 from td3_robot.collector import Collector
 from td3_robot.config import Config, EvaluationConfig, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
 from td3_robot.errors import ConfigError, RanksError
 from td3_robot.normalizer import RunningMoments
 from td3_robot.parallel.launch import _require_same, part_of, with_own
 from td3_robot.parallel.ranks import Ranks
-from td3_robot.parallel.shared import SharedTD3, SharedTrainer
+from td3_robot.parallel.shared import SharedExamination, SharedTD3, SharedTrainer
 from td3_robot.trainer import Trainer
 
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
@@ -257,6 +261,37 @@ def test_the_loss_of_one_ends_all(training, monkeypatch):
     monkeypatch.setattr(Collector, "collect", fails)
     with pytest.raises((ConfigError, RanksError)):
         training("run", 2, patience=2.0)
+
+
+def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could_write(
+    training, tmp_path, monkeypatch, capsys
+):
+    """It says what is missing once, and the job goes on to its end; in the end all play what is in its folder."""
+    judged, write, scores = [], checkpoint_folder.write_state, SharedExamination.scores
+
+    def full(path, state):
+        if judged and path.is_relative_to(tmp_path / "run"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, state)
+
+    def look(self, agent, use):
+        judged.append((use, agent))
+        return scores(self, agent, use)
+
+    monkeypatch.setattr(checkpoint_folder, "write_state", full)
+    monkeypatch.setattr(SharedExamination, "scores", look)
+    monkeypatch.setattr(Best, "judge", lambda self, metrics: True)
+    (trainer, _, summary), (other, *_) = training("run", 2)
+    assert summary["finished"] and trainer.trackers.failed and not other.trackers.failed
+    written = checkpoint.read(tmp_path / "run", NETWORKS)
+    for agent in (agent for use, agent in judged if use == "final evaluation"):
+        assert not same(agent, trainer.agent)  # that is further on
+        for name, state in written.items():
+            torch.testing.assert_close(dict(getattr(agent, name).state_dict()), state, rtol=0, atol=0)
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: {what} cannot be written (No space left on device); the run goes on"
+        for what in ("the best policy", "the resume point")
+    ]
 
 
 # What can be divided ----------------------------------------------------------------------------------------
