@@ -198,6 +198,7 @@ class LocalSwift(swift.Swift):
     """Swift behind a `PageServer`; the page can be opened from `url` as soon as this exists."""
 
     on_moved: Callable[[Any, Any, Any], None] = staticmethod(lambda name, position, turned: None)
+    speed: float | None = None  # of a panel, in real time
 
     def __init__(self, port: int = 0, server: PageServer | None = None):
         super().__init__()
@@ -230,10 +231,15 @@ class LocalSwift(swift.Swift):
 
         A panel takes the place of Swift's own controls.
         """
-        self.realtime_speed = 1.0 if realtime else None
-        self.rate = 60 if realtime else 1_000_000  # without real time, Swift drops calls that come faster
+        speed = 1.0 if realtime else None
+        self.realtime_speed = speed if panel is None else None  # with a panel `step` keeps to it
+        self.rate = 60 if self.realtime_speed else 1_000_000  # without real time, Swift drops calls that come faster
         self.last_time = time.time()  # real time counts from here
-        panel.attach(self) if panel else self._add_controls()
+        if panel is not None:
+            self.pace(speed)
+            panel.attach(self)
+        else:
+            self._add_controls()
         self._send_socket("axes", False, expected=False)  # five metres long, through the whole picture
         self._send_socket("browser_timeout", 5, expected=False)
 
@@ -254,8 +260,21 @@ class LocalSwift(swift.Swift):
         return answer
 
     def pace(self, speed: float | None) -> None:
-        """Let `step` keep to a multiple of real time, or to none."""
-        self._skipped, self.realtime_speed = 1, speed
+        """Let `step` with a panel keep to a multiple of real time, or to none."""
+        self.speed, self._due = speed, time.monotonic()
+
+    def step(self, dt: float = 0.05, render: bool = True) -> None:
+        """Draw; with a panel at once, and only then wait for the end of the period and hear what was done until then.
+
+        So what comes of a drag is in the very next picture. Swift itself waits before it draws, and hears before it
+        waits.
+        """
+        super().step(dt, render)
+        if self.speed:
+            now = time.monotonic()
+            self._due = max(self._due + dt / self.speed, now)
+            time.sleep(self._due - now)
+            self.process_events(json.loads(self._send_socket("shape_poses", [])))
 
     def offer(self, handles: list[dict]) -> None:
         """Let the page drag these; where to, `on_moved` is told. See page_files/gizmo.js."""

@@ -5,6 +5,7 @@ import * as THREE from "three";
 const COLOURS = [0xd6455d, 0x2f9e4f, 0x3d6fd6]; // x, y, z
 const LENGTH = 92; // [px] of an arrow
 const GRASP = 16; // [px] radius in which a ball is taken hold of
+const CORE = 0.13; // of an arrow: so near to its middle it is the ball, though an arrow that points at us lies before it
 const LIT = 0xffb000;
 
 const onTop = (color, opacity = 1) =>
@@ -38,7 +39,7 @@ const upright = (geometry) => geometry.rotateX(Math.PI / 2); // three.js's cylin
 export class Gizmo {
   constructor({ scene, camera, renderer, controls }) {
     Object.assign(this, { scene, camera, controls, canvas: renderer.domElement });
-    this.handles = new Map(); // by name: { ball, size, turns }
+    this.handles = new Map(); // by name: { ball, t, q, size, turns }
     this.chosen = null; // name
     this.drag = null;
     this.moved = null; // what the page has to tell: { name, t, q }
@@ -49,8 +50,9 @@ export class Gizmo {
     const ringGrip = [new THREE.TorusGeometry(0.72, 0.08, 6, 32), 0, false];
     const [arrows, arrowHits] = tools([shaft, tip, grip], "axis");
     const [rings, ringHits] = tools([ring, ringGrip], "turn");
-    Object.assign(this, { arrows, rings, arrowHits, ringHits });
-    this.frame = new THREE.Group().add(arrows, rings);
+    const core = Object.assign(new THREE.Mesh(new THREE.SphereGeometry(CORE), unseen), { tool: { kind: "free" } });
+    Object.assign(this, { arrows, rings, arrowHits, ringHits, core });
+    this.frame = new THREE.Group().add(arrows, rings, core);
     this.frame.visible = false;
     scene.add(this.frame);
     this.ray = new THREE.Raycaster();
@@ -77,12 +79,17 @@ export class Gizmo {
         this.scene.add(ball);
         this.handles.set(name, { ball });
       }
-      const handle = Object.assign(this.handles.get(name), { size, turns });
-      if (this.drag?.name === name) continue;
-      handle.ball.position.set(...t);
-      handle.ball.quaternion.set(...q);
+      Object.assign(this.handles.get(name), { t, q, size, turns });
+      if (this.drag?.name !== name) this.settle(name);
     }
     this.chosen ??= handles[0]?.name ?? null;
+  }
+
+  /** To where Python has it: a pointer may have been where nothing can be. */
+  settle(name) {
+    const { ball, t, q } = this.handles.get(name);
+    ball.position.set(...t);
+    ball.quaternion.set(...q);
   }
 
   /** Keep the tools where the chosen thing is, as large as they are on any screen. */
@@ -112,13 +119,13 @@ export class Gizmo {
     this.ray.setFromCamera(new THREE.Vector2(x, y), this.camera);
   }
 
-  /** The tool under the pointer: an arrow before a ring before a ball. */
+  /** The tool under the pointer: the middle of what is chosen, then an arrow before a ring before a ball. */
   under(event) {
     this.aim(event);
     this.fit();
     const balls = [...this.handles.values()].map(({ ball }) => ball);
     for (const ball of balls) ball.updateMatrixWorld();
-    const shown = this.frame.visible ? [this.arrowHits, this.rings.visible ? this.ringHits : []] : [];
+    const shown = this.frame.visible ? [[this.core], this.arrowHits, this.rings.visible ? this.ringHits : []] : [];
     for (const group of [...shown, balls]) {
       const [hit] = this.ray.intersectObjects(group, false);
       if (hit) return hit.object.tool;
@@ -187,6 +194,7 @@ export class Gizmo {
   }
 
   release() {
+    if (this.handles.has(this.drag?.name)) this.settle(this.drag.name);
     this.drag = null;
     this.controls.enabled = true;
     this.canvas.style.cursor = "";
