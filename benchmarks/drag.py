@@ -2,10 +2,12 @@
 
     python benchmarks/drag.py                                 # the Panda of checkpoints/run1, 20 drags
     python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40
+    python benchmarks/drag.py --bare                          # the arm is not drawn, so that pictures come as by a GPU
 
 `evaluate.py --swift --no-browser` runs as a process of its own; its page lies in a Chromium without a window, whose
-mouse drags the goal once the arm is at rest. All times are the page's: of the pointer's event, of the message that
-brings the first poses of the arm which differ by 3 mm from those at the event, and of the picture drawn with them.
+mouse drags the goal once the hand is at rest (an arm with a joint too many may go on moving behind it). All times are
+the page's: of the pointer's event, of the message that first brings the hand 3 mm further than it would have been by
+now at the pace it had, and of the picture drawn with it. A machine without a GPU draws few pictures a second.
 """
 
 import argparse
@@ -20,15 +22,14 @@ from pathlib import Path
 from envs.view.recording import headless_page
 
 ROOT = Path(__file__).resolve().parent.parent
-SIZE = {"width": 640, "height": 400}
-STILL = 0.4  # [s] in which an arm at rest moves less than 2 mm
+SIZE = {"width": 900, "height": 560}  # so that the controls do not lie over the goal
+STILL = 0.4  # [s] in which a hand at rest moves by less than 2 mm from message to message
 PATIENCE = 120.0  # [s]
 
-# The arm is the first object of the scene; its poses come with every step.
+# The arm is the first object of the scene; its poses, the last finger's at the end, come with every step.
 WATCH = """
-const numbers = (x) => (typeof x === "number" ? [x] : Object.values(x ?? {}).flatMap(numbers));
-const apart = (a, b) => Math.max(...a.map((x, i) => Math.abs(x - b[i])));
-const watch = (window.watch = { poses: null, rest: null, since: 0, event: null, heard: null, drawn: null });
+const watch = (window.watch = { hand: null, pace: [0, 0, 0], since: 0, event: null, heard: null, drawn: null });
+const apart = (a, b) => Math.hypot(...a.map((x, i) => x - b[i]));
 const Socket = window.WebSocket;
 window.WebSocket = class extends Socket {
   constructor(...address) {
@@ -37,17 +38,21 @@ window.WebSocket = class extends Socket {
       const [name, told] = JSON.parse(data);
       const arm = name === "shape_poses" && told.find(([index]) => index === 0);
       if (!arm) return;
-      watch.poses = numbers(arm[1]);
-      watch.rest ??= watch.poses;
-      const moved = apart(watch.poses, watch.rest);
-      if (watch.event === null && moved > 2e-3) Object.assign(watch, { rest: watch.poses, since: performance.now() });
-      if (watch.event !== null && moved > 3e-3) watch.heard ??= performance.now();
+      const before = watch.hand, hand = arm[1].at(-1).t;
+      watch.hand = hand;
+      if (watch.event !== null) {
+        watch.bound = watch.bound.map((x, i) => x + watch.pace[i]);
+        if (apart(hand, watch.bound) > 3e-3) watch.heard ??= performance.now();
+      } else if (before) {
+        watch.pace = hand.map((x, i) => x - before[i]);
+        if (apart(hand, before) > 2e-3) watch.since = performance.now();
+      }
     });
   }
 };
 window.addEventListener("pointermove", (event) => {
   if (window.swiftGizmo?.drag && watch.event === null)
-    Object.assign(watch, { event: event.timeStamp, rest: watch.poses });
+    Object.assign(watch, { event: event.timeStamp, bound: watch.hand });
 }, true);
 const draw = () => {
   if (watch.heard !== null) watch.drawn ??= performance.now();
@@ -56,6 +61,15 @@ const draw = () => {
 };
 requestAnimationFrame(draw);
 """
+# In the middle of the picture, where the arm reaches in every direction.
+MIDDLE = """() => { const sliders = [...document.querySelectorAll(".slider-div")];
+for (const [name, value] of Object.entries({ x: 0.5, y: 0, z: 0.4 })) {
+  const slider = sliders.find((one) => one.textContent.trim().startsWith(name)).querySelector("input");
+  slider.value = value;
+  slider.dispatchEvent(new Event("input"));
+} }"""
+BARE = """swiftScene.traverse((one) => {
+if (one.isMesh && one.geometry.attributes.position.count > 1000) one.visible = false; })"""
 GOAL = """() => { const { camera } = swiftView, { ball } = swiftGizmo.handles.get("goal"), v = ball.position.clone();
 camera.updateMatrixWorld(); v.project(camera); return [(v.x + 1) / 2 * innerWidth, (1 - v.y) / 2 * innerHeight]; }"""
 
@@ -88,9 +102,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", default=str(ROOT / "checkpoints/run1"))
     parser.add_argument("--drags", type=int, default=20)
+    parser.add_argument("--bare", action="store_true")
     arguments = parser.parse_args()
     command = [sys.executable, str(ROOT / "evaluate.py"), "--checkpoint", arguments.checkpoint, "--swift"]
-    with subprocess.Popen([*command, "--no-browser"], stdout=subprocess.PIPE, text=True, cwd=ROOT) as shown:
+    command += ["--no-browser", "--episodes", "1", "--baseline="]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as shown:
         try:
             url = next(found[1] for line in shown.stdout or () if (found := re.match(r"open (http\S+)", line)))
             with headless_page((SIZE["width"], SIZE["height"])) as page:
@@ -98,7 +114,10 @@ def main() -> None:
                 tab.set_default_timeout(1000 * PATIENCE)
                 tab.add_init_script(WATCH)
                 tab.goto(url)
-                wait_for(tab, "window.swiftGizmo?.handles.has('goal') && watch.poses")
+                wait_for(tab, "window.swiftGizmo?.handles.has('goal') && watch.hand")
+                tab.evaluate(MIDDLE)
+                if arguments.bare:
+                    tab.evaluate(BARE)
                 began = tab.evaluate("[performance.now(), watch.pictures]")
                 times = [drag(tab, 30 if number % 2 else -30) for number in range(arguments.drags)]
                 ended = tab.evaluate("[performance.now(), watch.pictures]")
