@@ -97,9 +97,10 @@ class SharedSource:
         """See `Source.about`."""
         return self._source.about()
 
-    def gather(self, with_replay: bool) -> dict:
-        """In process 0 `ranks`, the states of all, each with its agent's generator; elsewhere none."""
+    def gather(self, with_replay: bool, interval: dict | None = None) -> dict:
+        """In process 0 `ranks`, the states of all, each with its agent's generator and `interval`; elsewhere none."""
         mine = {"source": self._source.state_dict(with_replay), "target_generator": self._agent.generator.get_state()}
+        mine["interval"] = interval
         self._gathered = {"ranks": self._ranks.to_first(mine) or [None] * self._ranks.count}
         return self._gathered
 
@@ -206,7 +207,7 @@ class SharedTrainer(Trainer):
         return super()._measure()
 
     def _share_losses(self) -> None:
-        """The sums of losses become their means over all processes, which they add to from here on."""
+        """The sums of losses become their means over all processes, for the row that is about to be logged."""
         self._ranks.average(list(self._interval.totals.values()))
 
     def _require_same(self) -> None:
@@ -223,8 +224,8 @@ class SharedTrainer(Trainer):
             raise RanksError(f"the networks of processes 0 and {differ[0]} differ; train on processors of one kind")
 
     def _save(self, with_replay: bool = True) -> None:
-        self._share_losses()
-        self.shared.gather(with_replay)  # before anything that may fail in one process alone, such as a full disk
+        # before anything that may fail in one process alone, such as a full disk
+        self.shared.gather(with_replay, self._interval.state_dict())
         super()._save(with_replay)
 
     def save_resume_point(self, with_replay: bool = True) -> None:
@@ -256,6 +257,7 @@ class SharedTrainer(Trainer):
         for rank, own in enumerate(state["source"]["ranks"]):
             ranks = [own if other == rank else None for other in range(self.processes)]
             mine = {**state, "target_generator": own["target_generator"], "source": {"ranks": ranks}}
+            mine["interval"] = own.get("interval") or state["interval"]  # older resume points have their mean
             parts.append([[best.states, best.about], [{**states, "trainer_state": mine}, last.about]])
         return parts
 

@@ -235,8 +235,7 @@ def test_one_that_is_stopped_stops_all_and_the_job_goes_on_exactly(training):
     expected, found = (
         [{k: v for k, v in row.items() if not k.endswith("_s")} for row in log[0][1]] for log in (whole, resumed)
     )
-    for row, other in zip(expected[1:], found, strict=True):
-        assert other == pytest.approx(row, nan_ok=True)
+    assert [repr(row) for row in found] == [repr(row) for row in expected[1:]]
 
 
 def test_a_resume_point_is_for_as_many_as_it_was_written_by(training, tmp_path, point_env):
