@@ -14,11 +14,11 @@ def remove_half_written(folder: Path) -> None:
     """Remove what `replacing` left in a folder when its process died."""
     for path in folder.iterdir():
         number = re.match(r"\.([0-9]{1,9})-", path.name)
-        if number and not _alive(int(number[1])):
+        if number and not alive(int(number[1])):
             path.unlink(missing_ok=True)
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
     """Whether there is a process of that number on this machine, as far as can be known."""
     if os.name != "posix":
         return True

@@ -15,7 +15,7 @@ from td3_robot.examination import Examination
 from td3_robot.fields import require_same
 from td3_robot.finite import Watch
 from td3_robot.interval import Interval
-from td3_robot.resume_point import read_resume_point, taking, write_resume_point
+from td3_robot.resume_point import take_up, taking, write_resume_point
 from td3_robot.schedules import schedule_factor
 from td3_robot.signals import Stopped, stopping
 from td3_robot.source import Source
@@ -282,7 +282,7 @@ class Trainer:
             CheckpointError: there is no resume point, it is damaged, or its networks have other shapes.
             ConfigError: the run had another number of environments.
         """
-        states, state = read_resume_point(self.folder, self.processes)
+        states, state = take_up(self.folder, self.processes)
         with taking(self.folder):
             lost = self.source.load_state_dict(state["source"])
             self.agent.load_state_dicts(states)

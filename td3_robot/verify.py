@@ -13,7 +13,7 @@ from td3_robot.agent import TD3
 from td3_robot.checkpoint import ABOUT
 from td3_robot.errors import CheckpointError, Td3RobotError
 from td3_robot.provenance import differences, read_provenance
-from td3_robot.resume_point import LAST, read_resume_point
+from td3_robot.resume_point import LAST, read_resume_point, sources_of, taking
 from td3_robot.summary import read_summary
 from td3_robot.tracking import CSV_NAME, read_metrics, steps_of
 
@@ -114,30 +114,36 @@ def _summary(path: Path) -> str:
     if not all(isinstance(count, int) and count >= 0 for count in counts):
         raise CheckpointError("summary.json does not count steps and updates")
     rows = read_metrics(path) if (path / CSV_NAME).is_file() else []
+    text = f"{'finished' if told.get('finished') else 'stopped'} after {counts[0]} env steps, {counts[1]} updates"
     if rows and steps_of(rows[-1]) > max(counts):
-        raise CheckpointError(f"summary.json ends before the last row of {CSV_NAME}")
-    return f"{'finished' if told.get('finished') else 'stopped'} after {counts[0]} env steps, {counts[1]} updates"
+        raise _Other(f"of an earlier sitting: {text}")
+    return text
 
 
 def _resume_point(path: Path) -> str:
     last = path / LAST
     if not last.is_dir():
         raise _Missing("none, so that it cannot be resumed")
-    trainer = read_resume_point(path)[1]
-    source, best = trainer["source"], trainer["best"]
-    if not isinstance(source, dict) or not isinstance(best, list | tuple):
+    trainer = read_resume_point(path, None)[1]
+    best = trainer["best"]
+    if not isinstance(best, list | tuple):
         raise CheckpointError(f"{last}: trainer_state is not that of a run")
+    with taking(path):
+        sources = sources_of(trainer)
+        steps = sum(source.get("env_steps", 0) for source in sources)
     if not all(isinstance(score, int | float) and not math.isnan(score) for score in best):
         raise CheckpointError(f"{last}: the score of the best policy is no number")
     TD3.from_checkpoint(last)
-    rows = list(_tensors(source.get("replay")))
+    rows = list(_tensors([source.get("replay") for source in sources]))
     if not all(tensor.isfinite().all() for tensor in rows):
         raise CheckpointError(f"{last}: the replay has a value that is NaN or infinite")
     replay = f"replay of {sum(tensor.nbytes for tensor in rows) / 1e6:.1f} MB, all finite" if rows else "no replay"
-    return f"after {source.get('env_steps', 0)} env steps, {trainer['gradient_steps']} updates; {replay}"
+    return f"after {steps} env steps, {trainer['gradient_steps']} updates; {replay}"
 
 
 def _leftovers(path: Path) -> str:
+    if who := checkpoint.trained_by(path):
+        raise _Missing(f"{who} is training it")
     inside = path.rglob(".*") if path.is_dir() else ()
     strays = [file.name for file in inside if re.fullmatch(r"\.(next|commit|.*\.new|[0-9]+-.*)", file.name)]
     if strays:

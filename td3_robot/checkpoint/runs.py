@@ -10,6 +10,7 @@ from typing import TextIO
 
 from td3_robot.checkpoint.folder import files_of, listed, nothing_at, tidy
 from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.files import alive
 
 try:
     import fcntl
@@ -85,6 +86,18 @@ def held(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # the folder may be gone
             path.unlink()
         file.close()
+
+
+def trained_by(folder: Path) -> str | None:
+    """Which process has a run folder, as its lock says it; None where none has, as far as this machine can know."""
+    try:
+        with open(folder / _LOCK, encoding="utf-8", errors="replace") as file:
+            who = file.read(200).strip()
+    except OSError:
+        return None
+    known = re.fullmatch(r"process ([0-9]{1,9}) on ([\w.-]+)", who)
+    here = known is not None and known[2] == socket.gethostname()
+    return None if known is None or (here and not alive(int(known[1]))) else who
 
 
 @contextlib.contextmanager

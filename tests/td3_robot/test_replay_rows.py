@@ -215,6 +215,36 @@ def test_a_disk_that_is_full_keeps_the_old_rows_and_no_new_ones(tmp_path, no_fsy
         assert torch.equal(state["source"]["replay"]["rows"], before["trainer_state"]["source"]["replay"]["rows"])
 
 
+def test_the_first_save_of_a_run_leaves_nothing_on_a_full_disk(tmp_path, no_fsync):
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        kept_after(tmp_path, 6, OSError(28, "No space left on device"))
+    assert files(tmp_path) == {}
+
+
+def test_what_a_kill_left_of_a_save_is_cleared_away_when_the_run_goes_on(tmp_path, train, quick):
+    stopped(train, tmp_path, 300).run()
+    kept = files(tmp_path)
+    for name in ("0" * 64, ".123456789-" + "0" * 64):
+        (tmp_path / ROWS / name).write_bytes(b"half")
+    read_resume_point(tmp_path)  # who only looks changes nothing
+    assert len(files(tmp_path)) == len(kept) + 2
+    train(tmp_path).resume()
+    assert files(tmp_path) == kept
+
+
+def test_where_a_save_comes_between_the_newer_resume_point_is_read(tmp_path, no_fsync, monkeypatch):
+    write_resume_point(tmp_path, resume_point(33)[0], {})
+    read = rows._read
+
+    def late(*arguments):
+        monkeypatch.setattr(rows, "_read", read)
+        write_resume_point(tmp_path, resume_point(41)[0], {})
+        return read(*arguments)
+
+    monkeypatch.setattr(rows, "_read", late)
+    assert read_resume_point(tmp_path)[1]["gradient_steps"] == 41
+
+
 @pytest.mark.slow
 def test_a_million_transitions_are_saved_in_two_seconds_and_once(tmp_path, monkeypatch):
     """reach on a Panda: 28 observations, 8 actions, 64 environments; 60 s of a training are about 200,000 steps."""

@@ -1,6 +1,8 @@
 """What a verification finds in a run folder, whole and spoilt in every part."""
 
 import json
+import os
+import socket
 
 import pytest
 import torch
@@ -58,6 +60,24 @@ def test_a_policy_alone_lacks_the_rest(tmp_path, train):
     )
 
 
+def test_a_summary_of_an_earlier_sitting_is_told_and_is_nothing_wrong(run):
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(summary | {"env_steps": 100}))
+    found = {finding.what: finding for finding in verify(run, environment)}["summary"]
+    assert (found.state, found.text) == (OTHER, "of an earlier sitting: stopped after 100 env steps, 40 updates")
+
+
+def test_a_run_by_several_processes_is_looked_at_whole(run):
+    states_, about = checkpoint.load(run / LAST)
+    source = states_["trainer_state"]["source"]
+    both = [{"source": source, "target_generator": 0} for _ in range(2)]
+    checkpoint.write(
+        run / LAST, {**states_, "trainer_state": {**states_["trainer_state"], "source": {"ranks": both}}}, about
+    )
+    found = {finding.what: finding for finding in verify(run, environment)}["resume point"]
+    assert found.state == GOOD and found.text.startswith("after 400 env steps, 40 updates; replay of")
+
+
 def test_other_constants_are_told_and_are_nothing_wrong(run):
     found = {finding.what: finding for finding in verify(run, lambda: (3, 2, {"task": {"tolerance": 0.1}}))}
     assert found["constants"].state == OTHER and "task.tolerance was 0.3 and is 0.1" in found["constants"].text
@@ -76,11 +96,6 @@ def poison_replay(run):
     checkpoint.write(run / LAST, found, about)
 
 
-def end_early(run):
-    summary = json.loads((run / "summary.json").read_text())
-    (run / "summary.json").write_text(json.dumps(summary | {"env_steps": 100}))
-
-
 SPOILT = {  # how, and what is then wrong
     "a bit of the actor": (lambda run: flip(run / "actor"), {"state files", "networks", "environment"}),
     "no critic": (lambda run: (run / "Q1").unlink(), {"state files", "networks", "environment"}),
@@ -89,7 +104,6 @@ SPOILT = {  # how, and what is then wrong
     "a torn row": (lambda run: (run / "metrics.csv").open("a").write("1,2\n"), {"metrics", "summary"}),
     "doubled rows": (lambda run: (run / "metrics.csv").open("a").write(row(run) + "\n"), {"metrics"}),
     "a summary that is none": (lambda run: (run / "summary.json").write_text("{"), {"summary"}),
-    "a summary of less": (end_early, {"summary"}),
     "a record that is none": (lambda run: (run / "provenance.json").write_text("{"), {"constants"}),
     "half a set": (lambda run: (run / ".next").mkdir(), {"leftovers"}),
 }
@@ -106,6 +120,16 @@ def test_what_is_wrong_is_found_where_it_is(run, how):
     findings = verify(run, environment)
     assert {finding.what for finding in findings if finding.state == WRONG} == expected
     assert all("\n" not in finding.text for finding in findings)
+
+
+def test_what_a_training_has_at_hand_is_no_leftover(run):
+    with checkpoint.held(run):
+        (run / ".next").mkdir()
+        found = {finding.what: finding for finding in verify(run, environment)}["leftovers"]
+        assert (found.state, found.text) == (MISSING, f"process {os.getpid()} on {socket.gethostname()} is training it")
+    assert states(run)["leftovers"] == WRONG
+    (run / ".lock").write_text(f"process 999999999 on {socket.gethostname()}\n")  # one that is no more
+    assert states(run)["leftovers"] == WRONG
 
 
 def test_networks_of_another_width_do_not_fit_the_environment(run):
