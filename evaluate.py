@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     evaluation = Evaluation(options, asked.count, asked.seed, asked.episode, asked.device)
-    others = other_constants(checkpoint, constants_of(evaluation.env))
+    others = other_constants(checkpoint, constants_of(evaluation.env, options.randomize))
     warn(others)
     agent = TD3.from_checkpoint(checkpoint, asked.device)
     agent.require(evaluation.env.o_dim, evaluation.env.a_dim, f"checkpoint {str(checkpoint)!r}")
@@ -95,7 +95,7 @@ def _verify(checkpoint: Path, env: str | None) -> int:
     def environment():
         _, options = config_of(checkpoint, EnvOptions, {"env": env} if env else {})
         made = envs.of_config(options)
-        return made.o_dim, made.a_dim, constants_of(made)
+        return made.o_dim, made.a_dim, constants_of(made, options.randomize)
 
     findings = verify(checkpoint, environment)
     print_findings(checkpoint, findings)

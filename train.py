@@ -113,7 +113,7 @@ def train(argv: list[str], store: Any = None) -> int:
         trackers = trainer.trackers
         if team.first:
             save_config(config, folder / "config.yaml", options)
-            warn(told(write_provenance(folder, "train.py", argv, constants_of(env))))
+            warn(told(write_provenance(folder, "train.py", argv, constants_of(env, options.randomize))))
             trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
         if team.first and config.mlflow:
             trackers.append(MLflowLog(folder, as_dict(options, config), run_name(folder)))

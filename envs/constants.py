@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from envs.collision.files import CAPSULES, capsule_file
+from envs.options import NOTHING
 from envs.robots import Robot
+from envs.simulation.randomization import read_randomization
 
 _OF_ROBOT = ("home", "qlim", "qdlim", "qddlim", "qdddlim", "workspace")
 
 
-def constants_of(env: Any) -> dict[str, object]:
-    """Everything in configs/tasks, configs/robots and configs/collision that an environment is made of.
+def constants_of(env: Any, randomize: str = NOTHING) -> dict[str, object]:
+    """Everything in configs/tasks, configs/robots, configs/collision and configs/randomization that it is made of.
 
     Args:
         env: an `ArmEnv`; any other environment has none that are known here.
+        randomize: the randomisation that it was made with, as `EnvOptions` names it.
 
     Returns:
         Values that JSON can hold, files as their SHA-256.
@@ -25,7 +28,14 @@ def constants_of(env: Any) -> dict[str, object]:
         return {}
     values = {name: getattr(robot, name) for name in _OF_ROBOT}
     limits = {name: None if value is None else value.tolist() for name, value in values.items()}
-    return {"task": dataclasses.asdict(task), "robot": limits, "files": _sums(robot)}  # type: ignore[arg-type]
+    found: dict[str, object] = {"task": dataclasses.asdict(task), "robot": limits, "files": _sums(robot)}  # type: ignore[arg-type]
+    return found if randomize == NOTHING else {**found, f"randomization {randomize}": _ranges(randomize)}
+
+
+def _ranges(randomize: str) -> dict[str, object]:
+    """What the file of a randomisation says, and what holds where it says nothing."""
+    values = dataclasses.asdict(read_randomization(randomize))
+    return {**values.pop("physics"), **values}
 
 
 def _sums(robot: Robot) -> dict[str, str]:

@@ -127,10 +127,12 @@ def _is_plain(value: object, deep: int = 3) -> bool:
 def differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """Where two sets of constants differ: a phrase for each, such as "task.tolerance was 0.02 and is 0.01".
 
-    One that is missing is as one that is 0: terms of a reward are added with a weight of nothing.
+    One that is missing is as one that is 0: terms of a reward are added with a weight of nothing. A group that one of
+    the two lacks is not compared: who evaluates under a randomisation, or under none, has asked for it.
     """
+    groups = trained.keys() & here.keys()
     before, now = (
-        dict(_leaves(json.loads(json.dumps(constants)))) for constants in (trained, here)
+        dict(_leaves(json.loads(json.dumps({group: side[group] for group in groups})))) for side in (trained, here)
     )  # tuples are lists
     found = []
     for name in sorted(before.keys() | now.keys()):

@@ -27,5 +27,12 @@ def test_a_robot_given_by_its_file_has_that_among_them(tmp_path):
     assert found["files"] == {"arm.urdf": hashlib.sha256(arm.read_bytes()).hexdigest()}
 
 
+def test_a_randomisation_is_among_them_with_all_its_ranges():
+    env, file = envs.make("panda", "reach"), read_values(CONFIGS / "randomization/lab.yaml")
+    found = json.loads(json.dumps(constants_of(env, "lab")))
+    assert found.pop("randomization lab") == {"servo_lag": 0.0, "assumed_latency": None} | file
+    assert found == json.loads(json.dumps(constants_of(env, "none"))) == json.loads(json.dumps(constants_of(env)))
+
+
 def test_an_environment_of_others_has_none():
     assert constants_of(object()) == {}

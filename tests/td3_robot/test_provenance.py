@@ -27,6 +27,14 @@ def test_each_constant_that_differs_is_named():
     assert differences({"task": {"gone": 0.0}}, {"task": {"new_weight": 0.0}}) == []  # what weighs nothing is not there
 
 
+def test_what_one_of_them_knows_nothing_of_is_not_compared():
+    randomized = {**HERE, "randomization lab": {"noise": 0.1}}
+    assert differences(randomized, HERE) == differences(HERE, randomized) == []
+    assert differences(randomized, {"randomization lab": {"noise": 0.2}}) == [
+        "randomization lab.noise was 0.1 and is 0.2"
+    ]
+
+
 def test_a_run_keeps_the_constants_it_began_with_and_a_sitting_for_each_command(tmp_path):
     assert write_provenance(tmp_path, "train.py", ["--run", "a b"], THERE) == []
     assert len(write_provenance(tmp_path, "train.py", ["--resume", "a b"], HERE)) == 4
