@@ -104,6 +104,16 @@ def test_a_file_that_does_not_reproduce_its_vectors_is_refused(exported, tmp_pat
             Policy.load(altered(exported, tmp_path, change))
 
 
+@pytest.mark.parametrize("vectors", [[], {}, ""])
+def test_a_file_that_cannot_be_held_to_anything_is_refused(exported, tmp_path, vectors):
+    def empty(model):
+        about = json.loads(model.metadata_props[0].value) | {"test_vectors": vectors}
+        model.metadata_props[0].value = json.dumps(about)
+
+    with pytest.raises(DeployError, match="has no test vectors that it could be held to: export it anew$"):
+        Policy.load(altered(exported, tmp_path, empty))
+
+
 def test_files_of_something_else_are_refused(exported, tmp_path):
     with pytest.raises(DeployError, match="was not written by export.py"):
         Policy.load(altered(exported, tmp_path, lambda model: model.metadata_props[0].ClearField("key")))

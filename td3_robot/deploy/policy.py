@@ -190,7 +190,10 @@ class Policy:
 
     def _replay(self, path: Path) -> None:
         """Hold the file, and this code, to what the checkpoint gave when it was exported."""
-        for number, vector in enumerate(self.about["test_vectors"]):
+        vectors = self.about["test_vectors"]
+        if not isinstance(vectors, list) or not vectors:
+            raise DeployError(f"{path} has no test vectors that it could be held to: export it anew")
+        for number, vector in enumerate(vectors):
             seen = self.see(vector["q"], vector["qd"], vector["gripper"], **vector["scene"])
             expected = np.array(vector["observation"])
             off = np.abs(seen - expected) / np.maximum(np.abs(expected), 1.0)
