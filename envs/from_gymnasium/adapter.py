@@ -42,24 +42,34 @@ class GymnasiumEnv:
     `info` holds `success` (B,) bool where the environment reports `is_success` or `success` in the infos of a reset
     or of a first step, and nothing else.
 
-    Gymnasium has no way to save the state of an environment: after `load_state_dict` new episodes begin, seeded from
-    the seed and the steps made since, so that a resume repeats itself but plays no episode twice.
+    Gymnasium has no way to save the state of an environment. Where all copies have one of their own, see `Restorable`,
+    `load_state_dict` takes the episodes up where they stood; elsewhere new ones begin, seeded from the seed and the
+    steps made since, so that a resume repeats itself but plays no episode twice.
 
     Args:
         vector_env: what to step; `close` closes it.
         device: where observations, rewards and flags go.
         seed: of the first episodes.
         name: how errors call it; by default its id.
+        restorable: its copies are `Restorable`.
 
     Raises:
         ConfigError: spaces or an autoreset mode that cannot be learned with.
         NotFiniteError: the first observations or rewards are NaN or infinite.
     """
 
-    def __init__(self, vector_env: VectorEnv, device: torch.device | str = "cpu", seed: int = 0, name: str = ""):
+    def __init__(
+        self,
+        vector_env: VectorEnv,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        name: str = "",
+        *,
+        restorable: bool = False,
+    ):
         self.name = name or (vector_env.spec.id if vector_env.spec else type(vector_env.unwrapped).__name__)
         self.num_envs, self.device = vector_env.num_envs, torch.device(device)
-        self._gym, self._seed, self._steps = vector_env, seed, 0
+        self._gym, self._seed, self._steps, self._restorable = vector_env, seed, 0, restorable
         self._autoreset = vector_env.metadata.get("autoreset_mode")
         if not isinstance(self._autoreset, AutoresetMode):
             raise ConfigError(f"env {self.name!r}: metadata['autoreset_mode'] must be an AutoresetMode")
@@ -117,7 +127,8 @@ class GymnasiumEnv:
         self._ended = np.zeros(self.num_envs, bool)
         observation = self._flat(observed)
         self._require_finite("observation", observation, "after reset")
-        return self._tensor(observation)
+        self._seen = self._tensor(observation)
+        return self._seen
 
     def step(self, action: Tensor) -> Step:
         """One step of every environment; see `VecEnv.step`.
@@ -142,8 +153,9 @@ class GymnasiumEnv:
             observation = self._flat(self._ask(self._gym.reset, options={"reset_mask": done})[0])
         for what, values in (("observation", next_observation), ("observation", observation), ("reward", reward)):
             self._require_finite(what, values, f"at step {self._steps}")
+        self._seen = self._tensor(observation)
         return Step(
-            observation=self._tensor(observation),
+            observation=self._seen,
             reward=self._tensor(reward),
             terminated=self._tensor(terminated),
             truncated=self._tensor(truncated),
@@ -219,14 +231,27 @@ class GymnasiumEnv:
     def _tensor(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
-    def state_dict(self) -> dict[str, int]:
-        """What the next new episodes are seeded from; not the state of the environments, see the class."""
-        return {"seed": self._seed, "steps": self._steps}
+    def state_dict(self) -> dict[str, Any]:
+        """What the next new episodes are seeded from and, where the copies can tell it, where they stand."""
+        episodes = {"seed": self._seed, "steps": self._steps}
+        copies: Any = self._gym
+        standings = list(self._ask(copies.get_attr, "standing")) if self._restorable else [None]
+        return episodes if None in standings else {**episodes, "standings": standings, "observation": self._seen}
 
-    def load_state_dict(self, state: dict[str, int]) -> Tensor:
-        """Start new episodes that follow from what `state_dict` gave. Returns (B, o_dim)."""
+    def load_state_dict(self, state: dict[str, Any]) -> Tensor:
+        """Go on from what `state_dict` gave, with new episodes where it does not say how they stood.
+
+        Returns:
+            (B, o_dim) the observation to act on.
+        """
         self._seed, self._steps = state["seed"], state["steps"]
-        return self._start(self._stream())
+        begun = self._start(self._stream())
+        if "standings" not in state or not self._restorable:
+            return begun
+        copies: Any = self._gym
+        self._ask(copies.set_attr, "standing", state["standings"])
+        self._seen = state["observation"].to(self.device)
+        return self._seen
 
     def picture(self) -> np.ndarray:
         """The first environment as it is, (height, width, 3) uint8, where they were made to give pictures.

@@ -80,7 +80,7 @@ class GoalGymnasiumEnv(GymnasiumEnv):
     Args:
         vector_env: environments whose observations are goal dictionaries.
         rules: their reward and termination.
-        device, seed, name: as in GymnasiumEnv.
+        device, seed, name, restorable: as in GymnasiumEnv.
     """
 
     def __init__(
@@ -90,8 +90,10 @@ class GoalGymnasiumEnv(GymnasiumEnv):
         device: torch.device | str = "cpu",
         seed: int = 0,
         name: str = "",
+        *,
+        restorable: bool = False,
     ):
-        super().__init__(vector_env, device, seed, name)
+        super().__init__(vector_env, device, seed, name, restorable=restorable)
         self.memory_dim = self.o_dim
         space: Any = vector_env.single_observation_space
         o, g, _ = (int(np.prod(space[key].shape)) for key in GOAL_KEYS)
@@ -129,6 +131,11 @@ class GoalGymnasiumEnv(GymnasiumEnv):
         step = super().step(action)
         self._now, self._arrived = step.observation, step.next_observation
         return step
+
+    def load_state_dict(self, state: dict[str, Any]) -> Tensor:
+        """See `GymnasiumEnv.load_state_dict`."""
+        self._now = self._arrived = super().load_state_dict(state)
+        return self._now
 
     def close(self) -> None:
         """End the environments, and the one whose rules were asked."""

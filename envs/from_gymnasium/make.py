@@ -16,6 +16,7 @@ from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
 from envs.from_gymnasium.checked import Checked, one_line
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
 from envs.from_gymnasium.processes import vectorized
+from envs.from_gymnasium.restorable import Restorable
 from envs.options import VECTORS
 from td3_robot.errors import ConfigError, unknown
 
@@ -88,8 +89,8 @@ def make_gymnasium(
     _find(env_id)
     copies = vectorized(functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector)
     if is_goal_space(copies.single_observation_space) and (rules := _goal_rules(env_id)):
-        return GoalGymnasiumEnv(copies, rules, device, seed, env_id)
-    return GymnasiumEnv(copies, device, seed, env_id)
+        return GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)
+    return GymnasiumEnv(copies, device, seed, env_id, restorable=True)
 
 
 def _find(env_id: str) -> None:
@@ -133,7 +134,7 @@ def _make_one(env_id: str, time_limit: int | None = None, render_mode: str | Non
     space = env.observation_space
     if not isinstance(space, spaces.Box) and not is_goal_space(space) and space.is_np_flattenable:
         env = FlattenObservation(env)
-    return env
+    return Restorable(env, env_id)
 
 
 def _check_innermost(env: gym.Env, name: str) -> gym.Env:

@@ -90,6 +90,15 @@ class ArmGymnasiumEnv(gym.Env):
         """
         return self._pictures.show(self._arm, self._now) if self._pictures else None
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the next step depends on, but for `np_random`."""
+        return {"arm": self._arm.state_dict(), "begun": self._begun, "seeded": self._seeded}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self._arm.load_state_dict(state["arm"])
+        self._begun, self._seeded, self._now = state["begun"], state["seeded"], self._arm.now
+
     def close(self) -> None:
         """End what shows it."""
         if self._pictures:

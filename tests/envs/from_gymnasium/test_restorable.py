@@ -1,0 +1,96 @@
+"""Gymnasium environments that can tell where they stand go on from there, to the bit."""
+
+import io
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+
+from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
+from envs.from_gymnasium.processes import vectorized
+from envs.from_gymnasium.restorable import Restorable
+from td3_robot.errors import EnvError
+
+
+class Wanderer(gym.Env):
+    """A place on a line that chance pushes about."""
+
+    observation_space, action_space = spaces.Box(-np.inf, np.inf, (1,)), spaces.Box(-1, 1, (1,))
+    place = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = self.np_random.normal()
+        return np.array([self.place]), {}
+
+    def step(self, action):
+        self.place += float(action[0]) + self.np_random.normal()
+        return np.array([self.place]), -abs(self.place), abs(self.place) > 5, False, {}
+
+    def state_dict(self):
+        return {"place": self.place}
+
+    def load_state_dict(self, state):
+        self.place = state["place"]
+
+
+class Strange(Wanderer):
+    def state_dict(self):
+        return {"place": np.array([self.place])}
+
+
+def toy(vector: str = "sync", seed: int = 0, kind: type[gym.Env] = Wanderer) -> GymnasiumEnv:
+    """Three wanderers, whose episodes are cut after seven steps."""
+    make_one = lambda: Restorable(TimeLimit(kind(), 7), "toy")  # noqa: E731
+    return GymnasiumEnv(vectorized(make_one, 3, vector), seed=seed, restorable=True)
+
+
+def play(env: GymnasiumEnv, steps: int) -> list[torch.Tensor]:
+    """All that comes of the same actions, whatever the environment."""
+    numbers, seen = torch.Generator().manual_seed(steps), []
+    for _ in range(steps):
+        step = env.step(torch.rand(3, env.a_dim, generator=numbers) * 2 - 1)
+        seen += [step.observation, step.next_observation, step.reward, step.terminated, step.truncated]
+    return seen
+
+
+def on_disk(state: dict) -> dict:
+    """What a checkpoint gives back."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: toy("sync", seed),
+        lambda seed: toy("async", seed),
+        lambda seed: make_gymnasium("td3_robot/PandaReach-v0", 3, seed=seed),
+        lambda seed: make_gymnasium("td3_robot/Ur5eTrackGoal-v0", 3, seed=seed, time_limit=9),
+    ],
+    ids=["sync", "async", "ours", "ours with goals"],
+)
+def test_it_goes_on_where_it_stood(make):
+    env, other = make(1), make(2)
+    play(env, 11)
+    state, observation = on_disk(env.state_dict()), env._seen.clone()
+    expected = play(env, 25)
+    play(other, 3)
+    assert torch.equal(other.load_state_dict(state), observation)
+    assert all(map(torch.equal, play(other, 25), expected))
+    for one in (env, other):
+        one.close()
+
+
+def test_one_that_cannot_tell_begins_new_episodes():
+    env = make_gymnasium("Pendulum-v1", 3)
+    assert env.state_dict().keys() == {"seed", "steps"}
+
+
+def test_what_no_checkpoint_can_hold_is_named():
+    with pytest.raises(EnvError, match="env 'toy': state_dict must give tensors and plain values in lists and dicts"):
+        toy(kind=Strange).state_dict()
