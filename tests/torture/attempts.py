@@ -84,6 +84,9 @@ class Fork:
         words: its command line.
         before: called in the new process first.
         told: where `out` and `err` are in place of `folder`.
+
+    Attributes:
+        seconds: of CPU that it has taken in all, once it has ended.
     """
 
     _count = 0
@@ -124,8 +127,9 @@ class Fork:
     def poll(self) -> int | None:
         """Its exit code, minus the number of the signal that ended it; None while it runs."""
         if self._code is None:
-            number, status = os.waitpid(self.number, os.WNOHANG)
+            number, status, used = os.wait4(self.number, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if number else None
+            self.seconds = used.ru_utime + used.ru_stime
         return self._code
 
     def wait(self, seconds: float = 3600.0) -> int:

@@ -1,8 +1,8 @@
 """Whatever the options: stopped somewhere and resumed, a training is to the bit the one that nobody stopped.
 
-Each attempt draws a robot, a task and options, runs it in one go to a late step and again with one or two stops on the
-way, and compares all that was saved: networks, targets, optimizers, normaliser, replay, noise, generators, the state of
-the environments, and every figure of the curve but the clocks.
+Each attempt draws a robot and a task, or a Gymnasium environment that can restore itself, and options. It is trained in
+one go to a late step and again with one or two stops on the way. Then all that was saved is compared: networks,
+targets, optimizers, normaliser, replay, noise, generators, environments, and every figure of the curve but the clocks.
 """
 
 import sys
@@ -22,17 +22,32 @@ from td3_robot.tracking import CSV_NAME
 
 ENVS, ROUNDS = 4, 75  # steps of each environment; an episode of reach has 60
 CLOCKS = ("wall_s", "solved_at_s", "seconds")
-TASKS = ["reach", "reach", "reach_pose", "reach_avoid", "track", "pick_place"]
+TASKS = ["reach", "reach", "reach_pose", "reach_avoid", "track", "pick_place", "push"]
+IDS = ["td3_robot/PandaReach-v0", "td3_robot/Ur5eTrack-v0", "td3_robot/PandaReachGoal-v0"]  # that restore themselves
+ROBOTS = ["panda", "ur5e", "ur3e", "vx300s", "wx250s", "puma560", "lbr"]
 OPTIONS = [  # each is left out or one of its choices
     *("sparse", "guard", "td3.actor_min_q", "td3.normalize_observations", "exploration.per_env"),
     *("exploration.uncertainty", "reward.normalize", "stop_when_solved"),
-    "robot panda ur5e ur3e vx300s wx250s puma560 lbr",
+    f"robot {' '.join(ROBOTS)}",
+    "engine mujoco",
+    "randomize lab",
+    "latency_spread 0.02",
+    "joint_offset 0.001",
+    "tcp_offset 0.001",
+    "object_offset 0.002",
     "latency 0.02 0.05 0.1",
     "servo_lag 0.02",
     "noise 0.001",
     "assumed_latency 0 0.05",
     "seed 1 2 3",
+    "td3.critic crossq",
     "td3.hidden 8 16,16",
+    "td3.critic_hidden 12",
+    "td3.gamma 0.95",
+    "td3.r_min -2",
+    "td3.r_max 1",
+    "td3.normalize_epsilon 0.01",
+    "td3.normalize_clip 5",
     "td3.norm layer batch",
     "td3.init orthogonal",
     "td3.final_bound 0.003",
@@ -44,15 +59,19 @@ OPTIONS = [  # each is left out or one of its choices
     "td3.actor_grad_clip 0.1",
     "td3.critic_grad_clip 0.1",
     "td3.bc_alpha 2.5",
+    "td3.bc_filter true",
     "replay.capacity 150 1000",
     "replay.n_step 1 3",
     "replay.prioritized true false",
     "replay.hindsight future final episode",
+    "replay.hindsight_still 0.3",
     "reward.scale 2",
     "reward.clip 0.5",
     "exploration.kind ou pink",
     "exploration.noise 0.3",
+    "exploration.random_share 0.2",
     "exploration.guide solution",
+    "exploration.guide_delay 7",
     "schedule.lr linear cosine",
     "schedule.noise linear cosine",
     "updates_per_step 2",
@@ -63,8 +82,8 @@ OPTIONS = [  # each is left out or one of its choices
 
 def draw(random: Random) -> list[str]:
     """A command line; it may be one that is refused."""
-    chosen = random.sample(OPTIONS, random.randint(0, 14))
-    words = ["--task", random.choice(TASKS)]
+    chosen = random.sample(OPTIONS, random.randint(0, 16))
+    words = ["--task", random.choice(TASKS)] if random.random() < 0.8 else ["--env", random.choice(IDS)]
     for option in chosen:
         name, *choices = option.split()
         words += [f"--{name}", random.choice(choices or ["true"])]
@@ -116,6 +135,6 @@ def attempt(random: Random, folder: Path) -> str | None:
 
 if __name__ == "__main__":
     flags = read_flags(__doc__ or "")
-    warm_up()
+    warm_up(ROBOTS)
     TRAIN = script("train")
     sys.exit(min(1, torture("exact_resume", flags.count, flags.seed, attempt)))

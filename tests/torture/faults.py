@@ -1,10 +1,13 @@
 """What else befalls a training: signals, power cuts, deleted and read-only folders, two at once, a clock set back."""
 
+import functools
+import itertools
 import os
 import shutil
 import signal
-import subprocess
+import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from random import Random
@@ -12,8 +15,29 @@ from random import Random
 from attempts import Fork, read_flags, script, torture
 from runs import broken, line, warm_up
 
-STEPS, SIGNALS = 1_200, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+import envs
+from td3_robot import TD3, checkpoint, tracking, trainer
+from td3_robot.examination import Examination
+from td3_robot.trackers import Trackers
+from td3_robot.trainer import Trainer
+
+STEPS, SIGNALS = 960, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 RUN = Path("checkpoints", "r")
+NOBODY = 65_534
+ANSWER = 2.0  # [s] of CPU from a signal to the end, so that the machine's other work does not count
+PHASES = {  # of a training, and the function that each begins with
+    "the making of environments": (envs, "of_config"),
+    "the making of the agent": (TD3, "__init__"),
+    "a step": (Trainer, "_step"),
+    "an evaluation": (Trainer, "_evaluate"),
+    "an episode of it": (Examination, "scores"),
+    "a save": (Trainer, "_save"),
+    "a checkpoint": (checkpoint, "write"),
+    "the last evaluation": (Trainer, "_final_scores"),
+    "the summary": (trainer, "write_summary"),
+    "the curve": (tracking, "plot_learning_curve"),
+    "the last words": (Trackers, "close"),
+}
 
 
 def begun(folder: Path, random: Random, before=lambda: None) -> Fork:
@@ -34,21 +58,47 @@ def resumes(folder: Path, steps: int = 0) -> str | None:
 
 
 def signals(random: Random, folder: Path) -> str | None:
-    """One or two signals at any moment: answered within seconds, saved."""
-    process = begun(folder, random)
-    for _ in range(random.choice([1, 2])):
-        process.send(random.choice(SIGNALS))
-        time.sleep(random.choice([0.0, 0.05]))
-    before = time.monotonic()
+    """One or two signals in any phase: answered within seconds, saved."""
+    numbers = [random.choice(SIGNALS) for _ in range(random.choice([1, 2]))]
+    where, call = random.choice(list(PHASES)), random.choice([1, 1, 2, 3, 5, 50])
+    waits = [random.choice([0.0, random.uniform(0.0, 0.1)]) for _ in numbers]
+    kind = random.choice(["native", "gymnasium"])
+    process = Fork(folder, TRAIN, line(kind, STEPS), functools.partial(strike, folder, where, call, numbers, waits))
     code = process.wait(60)
+    what = f"{kind}, {[number.name for number in numbers]} at call {call} of {where}"
     if code not in (0, 130) or process.err:
-        return f"exit code {code} after {time.monotonic() - before:.1f} s: {process.err}"
-    return resumes(folder)
+        return f"{what}: exit code {code}: {process.err}"
+    struck = folder / "struck"
+    if struck.exists() and (took := process.seconds - float(struck.read_text())) > ANSWER:
+        return f"{what}: answered after {took:.1f} s of CPU"
+    wrong = resumes(folder)
+    return wrong and f"{what}: {wrong}"
+
+
+def strike(folder: Path, where: str, call: int, numbers: list[int], waits: list[float]) -> None:
+    """Send this process signals, once it has called the function that begins a phase so many times."""
+    owner, name = PHASES[where]
+    begins, calls = getattr(owner, name), itertools.count(1)
+
+    def send() -> None:
+        time.sleep(waits[0])
+        (folder / "struck").write_text(str(time.process_time()))
+        for number, wait in zip(numbers, [0.0, *waits[1:]]):
+            time.sleep(wait)
+            os.kill(os.getpid(), number)
+
+    def instead(*arguments, **options):
+        if next(calls) == call:
+            threading.Thread(target=send, daemon=True).start()
+        return begins(*arguments, **options)
+
+    setattr(owner, name, instead)
 
 
 def two_at_once(random: Random, folder: Path) -> str | None:
     """A second process on a run is refused by the name of the first one, and two new runs get two folders."""
     first = begun(folder, random)
+    held = (folder / RUN / ".lock").exists()
     second = Fork(folder, TRAIN, ["--resume", "r"])
     code, error, alive = second.wait(), second.err, first.poll() is None
     third = [Fork(folder, TRAIN, [*line("gymnasium", 400), "--run", "r"]) for _ in range(2)]
@@ -56,6 +106,8 @@ def two_at_once(random: Random, folder: Path) -> str | None:
     first.wait()
     if alive and (code != 2 or error.count("\n") != 1):
         return f"the second was not refused in one line: {code}: {error}"
+    if alive and held and f"process {first.number} on {socket.gethostname()}" not in error:
+        return f"the second was not told of the first: {error}"
     return f"a run was trained over: {codes}" if codes != [2, 2] and (folder / RUN).exists() and alive else None
 
 
@@ -114,28 +166,21 @@ def deleted(random: Random, folder: Path) -> str | None:
 
 
 def read_only(random: Random, folder: Path) -> str | None:
-    """The disk becomes read-only in mid-run; where this user may not mount one, the folder's permissions do."""
-    disk = folder / "disk"
-    disk.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True).returncode == 0
-    try:
-        process = Fork(disk, TRAIN, line("gymnasium", STEPS), told=folder)
-        process.ends_within(random.uniform(0.0, 4.0))
-        if mount:
-            subprocess.run(["mount", "-o", "remount,ro", disk], capture_output=True)  # busy where a file is open
-        else:
-            (disk / RUN).exists() and (disk / RUN).chmod(0o500)
-        code = process.wait()
-        if mount:
-            subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
-        else:
-            (disk / RUN).exists() and (disk / RUN).chmod(0o700)
-        if code not in (0, 2, 3) or "Traceback" in process.err:
-            return f"exit code {code}: {process.err}"
-        return resumes(disk)
-    finally:
-        if mount:
-            subprocess.run(["umount", "-l", disk], check=True)
+    """The run folder becomes read-only in mid-run, or where it is to be made; root trains as nobody."""
+    someone = NOBODY if os.geteuid() == 0 else os.geteuid()
+    os.chown(folder, someone, -1)
+    process = Fork(folder, TRAIN, line(random.choice(["native", "gymnasium"]), STEPS), lambda: os.setuid(someone))
+    process.ends_within(random.uniform(0.0, 4.0))
+    run = folder / RUN
+    locked = [run, *(path for path in run.rglob("*") if path.is_dir())] if run.exists() else [folder]
+    for place in locked:
+        place.chmod(0o555)
+    code = process.wait(60)
+    for place in locked:
+        place.chmod(0o755)
+    if code not in (0, 2, 3) or "Traceback" in process.err or len(set(told := process.err.splitlines())) < len(told):
+        return f"exit code {code}: {process.err}"
+    return resumes(folder)
 
 
 def clock_back(random: Random, folder: Path) -> str | None:

@@ -16,7 +16,7 @@ from random import Random
 from attempts import Fork, read_flags, script, torture
 from runs import broken, line, warm_up
 
-STEPS = 1_200
+STEPS = 960
 
 
 def mounted(disk: Path, size: int) -> bool:

@@ -1,7 +1,8 @@
 """Files and command lines of strangers: bits flipped, parts cut, doubled and exchanged, words put in that would run.
 
-Whatever comes, a reader takes it or refuses it in one short line. No code of it runs, nothing outside its folder is
-written, no socket is opened; an attempt takes less than 5 s of CPU and its process less than 1 GB.
+Whatever comes, a reader takes it or refuses it in one short line. No code of it runs, no socket is
+opened, nothing outside its folder is written, or read unless it is part of the installation; an attempt takes less than
+5 s of CPU and its process less than 1 GB.
 """
 
 import io
@@ -18,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 import hostile_kinds
-from attempts import end_early, read_flags, said
+from attempts import ROOT, end_early, read_flags, said
 from hostile_kinds import KINDS
 
 from td3_robot.deploy.errors import DeployError
@@ -27,6 +28,7 @@ from td3_robot.errors import Td3RobotError
 BATCH, SECONDS, MEMORY = 250, 5.0, 1e9
 FORBIDDEN = ("socket.connect", "socket.bind", "os.system", "os.exec", "os.posix_spawn", "pty.spawn", "shutil.rmtree")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+OURS = (str(ROOT), sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/usr/")  # what may be read beside the file's folder
 
 
 class Guard:
@@ -42,10 +44,12 @@ class Guard:
             return
         if event in FORBIDDEN or (event == "subprocess.Popen" and not self._may_fork):
             self.seen.append(f"{event} {str(arguments)[:100]}")
-        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES:
-            path = os.path.abspath(os.fsdecode(arguments[0])) if not isinstance(arguments[0], int) else ""
-            if path and not path.startswith((self._folder, "/dev/null")):
-                self.seen.append(f"writes {path}")
+        elif event == "open" and not isinstance(arguments[0], int):
+            writes = isinstance(arguments[2], int) and arguments[2] & WRITES
+            path = os.path.abspath(os.fsdecode(arguments[0]))
+            package = path.endswith("/package.xml") and self._folder.startswith(os.path.dirname(path))  # its own
+            if not path.startswith((self._folder, "/dev/null", *(() if writes else OURS))) and (writes or not package):
+                self.seen.append(f"{'writes' if writes else 'reads'} {path}")
 
 
 def outcome(read: Callable[[], object]) -> str | None:

@@ -1,36 +1,49 @@
 """Small trainings for the scripts of this folder, and what must hold of their folders at every moment."""
 
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from td3_robot import TD3, checkpoint
-from td3_robot.errors import CheckpointError
-from td3_robot.resume_point import LAST, read_resume_point
-from td3_robot.tracking import CSV_NAME, read_metrics, steps_of
+from td3_robot import checkpoint
+from td3_robot.checkpoint import rows as pieces
+from td3_robot.resume_point import LAST, read_resume_point, sources_of
+from td3_robot.tracking import read_metrics
+from td3_robot.verify import WRONG, verify
 
 NAMES = tuple(name for name in checkpoint.NAMES if name != "trainer_state")
-_WHAT = {"native": "--robot panda --envs 8", "gymnasium": "--env Pendulum-v1 --envs 4"}
+_NATIVE = "--robot panda --envs 8"
+_WHAT = {"native": _NATIVE, "ranks": _NATIVE, "gymnasium": "--env Pendulum-v1 --envs 4"}
 
 
-def line(kind: str, steps: int = 2_400) -> list[str]:
-    """The command line of a small training: of our own simulator, which resumes exactly, or of a Gymnasium one."""
-    often = f"--run r --steps {steps} --evaluation.every {steps // 6} --evaluation.episodes 2 --save_every 0.1"
+def line(kind: str, steps: int = 960) -> list[str]:
+    """The command line of a small training: of our own simulator, which resumes exactly, or of a Gymnasium one.
+
+    Args:
+        kind: native, gymnasium or ranks; the last is for several processes, and is of our own, too.
+    """
+    often = f"--run r --steps {steps} --evaluation.every {steps // 3} --evaluation.episodes 2 --save_every 0.03"
     small = "--td3.hidden 16 --replay.batch_size 32 --exploration.start_steps 100 --schedule.lr linear"
     return f"{_WHAT[kind]} {often} {small}".split()
 
 
-def warm_up() -> None:
-    """Import what a training imports."""
+def warm_up(robots: Sequence[str] = ("panda",)) -> None:
+    """Import what a training imports, and make what it is made of."""
     import tensorboard.compat.proto.event_pb2  # noqa: F401
     import tensorboard.summary.writer.record_writer  # noqa: F401
+    import torch.distributed  # noqa: F401
     from matplotlib.figure import Figure  # noqa: F401
 
     import envs
     import envs.from_gymnasium  # noqa: F401
+    from envs.robots import make
 
     torch.set_num_threads(1)
-    envs.make("panda", "reach", 2)
+    pieces.PIECE = 100_000  # so that small replays are in pieces, too
+    make._registered = functools.cache(make._registered)  # a robot takes longer than anything else before a first step
+    for robot in robots:
+        envs.make(robot, "reach", 2)
 
 
 def weights(folder: Path) -> dict[str, object]:
@@ -65,24 +78,20 @@ def rows(folder: Path) -> list[str]:
     return [repr({name: row[name] for name in row if name not in clocks}) for row in read_metrics(folder)]
 
 
-def broken(run: Path, saved: int) -> tuple[str | None, int]:
+def broken(run: Path, saved: int, processes: int = 1) -> tuple[str | None, int]:
     """What is wrong with a run folder whose process may have died at any moment, and the steps of its resume point.
 
     Args:
         run: the folder; it need not be there.
         saved: the steps that it had before.
+        processes: that train it together.
     """
     if not run.exists() or not any((run / name).exists() for name in checkpoint.REQUIRED):
         return ("a checkpoint that was there is gone" if saved else None), 0
-    try:
-        TD3.from_checkpoint(run)
-        if (run / CSV_NAME).exists():
-            steps = [steps_of(row) for row in read_metrics(run)]
-            if steps != sorted(set(steps)):
-                return f"rows are doubled or out of order: {steps}", saved
-        if not (run / LAST).exists():
-            return ("the resume point is gone" if saved else None), 0
-        steps = read_resume_point(run)[1]["source"]["env_steps"]
-    except CheckpointError as error:
-        return str(error), saved
+    found = [finding for finding in verify(run, lambda: (0, 0, {})) if finding.state == WRONG]
+    if wrong := [finding for finding in found if finding.what not in ("environment", "leftovers")]:
+        return f"{wrong[0].what}: {wrong[0].text}", saved
+    if not (run / LAST).exists():
+        return ("the resume point is gone" if saved else None), 0
+    steps = sum(source["env_steps"] for source in sources_of(read_resume_point(run, processes)[1]))
     return (f"the resume point went back from {saved} to {steps}" if steps < saved else None), steps
