@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TORTURE = ROOT / "tests/torture"
 SHORT = [  # one after the other in one process: imports take longer than the attempts
     "exact_resume --count 1 --seed 1",
-    "kills --count 2 --kind native --kind ranks",
+    "kills --count 2 --kind native",
     "full_disk --count 1",
     "faults --count 1 --kind signals --kind read_only",
     "hostile_files --count 50 --kind command_line --kind dataset --kind checkpoint",

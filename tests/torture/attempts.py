@@ -111,7 +111,8 @@ class Fork:
             for stream, path in enumerate(self._told, 1):
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
             sys.argv = [f"{module.__name__}.py", *words]
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for number in (signal.SIGTERM, signal.SIGHUP):  # the latter is ignored under nohup
+                signal.signal(number, signal.SIG_DFL)
             before()
             cli(module.main)  # does not come back
         except BaseException:

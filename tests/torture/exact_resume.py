@@ -135,6 +135,6 @@ def attempt(random: Random, folder: Path) -> str | None:
 
 if __name__ == "__main__":
     flags = read_flags(__doc__ or "")
-    warm_up(ROBOTS)
+    warm_up(ROBOTS if flags.count > len(ROBOTS) else ROBOTS[:1])
     TRAIN = script("train")
     sys.exit(min(1, torture("exact_resume", flags.count, flags.seed, attempt)))

@@ -1,5 +1,6 @@
 """What else befalls a training: signals, power cuts, deleted and read-only folders, two at once, a clock set back."""
 
+import ctypes
 import functools
 import itertools
 import os
@@ -23,7 +24,6 @@ from td3_robot.trainer import Trainer
 
 STEPS, SIGNALS = 960, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 RUN = Path("checkpoints", "r")
-NOBODY = 65_534
 ANSWER = 2.0  # [s] of CPU from a signal to the end, so that the machine's other work does not count
 PHASES = {  # of a training, and the function that each begins with
     "the making of environments": (envs, "of_config"),
@@ -64,8 +64,10 @@ def signals(random: Random, folder: Path) -> str | None:
     waits = [random.choice([0.0, random.uniform(0.0, 0.1)]) for _ in numbers]
     kind = random.choice(["native", "gymnasium"])
     process = Fork(folder, TRAIN, line(kind, STEPS), functools.partial(strike, folder, where, call, numbers, waits))
-    code = process.wait(60)
     what = f"{kind}, {[number.name for number in numbers]} at call {call} of {where}"
+    if not process.ends_within(120):
+        process.send(signal.SIGKILL)
+    code = process.wait()
     if code not in (0, 130) or process.err:
         return f"{what}: exit code {code}: {process.err}"
     struck = folder / "struck"
@@ -166,10 +168,8 @@ def deleted(random: Random, folder: Path) -> str | None:
 
 
 def read_only(random: Random, folder: Path) -> str | None:
-    """The run folder becomes read-only in mid-run, or where it is to be made; root trains as nobody."""
-    someone = NOBODY if os.geteuid() == 0 else os.geteuid()
-    os.chown(folder, someone, -1)
-    process = Fork(folder, TRAIN, line(random.choice(["native", "gymnasium"]), STEPS), lambda: os.setuid(someone))
+    """The run folder becomes read-only in mid-run, or where it is to be made."""
+    process = Fork(folder, TRAIN, line(random.choice(["native", "gymnasium"]), STEPS), obey)
     process.ends_within(random.uniform(0.0, 4.0))
     run = folder / RUN
     locked = [run, *(path for path in run.rglob("*") if path.is_dir())] if run.exists() else [folder]
@@ -181,6 +181,13 @@ def read_only(random: Random, folder: Path) -> str | None:
     if code not in (0, 2, 3) or "Traceback" in process.err or len(set(told := process.err.splitlines())) < len(told):
         return f"exit code {code}: {process.err}"
     return resumes(folder)
+
+
+def obey() -> None:
+    """Root, too, is to heed permissions: https://man7.org/linux/man-pages/man2/capset.2.html"""
+    version, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    if ctypes.CDLL(None, use_errno=True).capset(version, none):
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 def clock_back(random: Random, folder: Path) -> str | None:

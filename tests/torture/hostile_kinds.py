@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 import torch
-from hostile_good import GOOD, training
+from hostile_good import GOOD, training, world
 from shortcuts import take_shortcuts
 
 import envs
@@ -180,7 +180,7 @@ def _of_records(random: Random, folder: Path) -> Callable[[], object]:
 
     def environment():
         config_of(run, EnvOptions)
-        return 28, 7, constants
+        return world().o_dim, world().a_dim, constants
 
     return lambda: verify(run, environment)
 

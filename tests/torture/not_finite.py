@@ -105,6 +105,11 @@ def watched(trainer: Trainer) -> list[str]:
 # Where it is put ------------------------------------------------------------------------------------------------
 
 
+def spoil(random: Random, tensor: torch.Tensor, value: float) -> None:
+    """One number of it."""
+    tensor[tuple(random.randrange(size) for size in tensor.shape)] = value
+
+
 def into_step(part: str):
     """Into what the environment gives."""
 
@@ -117,7 +122,7 @@ def into_step(part: str):
             calls[0] += 1
             if calls[0] == at:
                 spoilt = getattr(made, part).clone()
-                spoilt.view(-1)[random.randrange(spoilt.numel())] = value
+                spoil(random, spoilt, value)
                 made = made._replace(**{part: spoilt})
             return made
 
@@ -134,8 +139,7 @@ def into_batch(trainer, random: Random, value: float, at: int, cleanup) -> None:
         batch = sample(progress)
         calls[0] += 1
         if calls[0] == at - 15:
-            spoilt = random.choice(batch[:5])
-            spoilt.view(-1)[random.randrange(spoilt.numel())] = value
+            spoil(random, random.choice(batch[:5]), value)
         return batch
 
     trainer.source.sample = poisoned
@@ -150,7 +154,7 @@ def into_weight(trainer, random: Random, value: float, at: int, cleanup) -> None
         calls[0] += 1
         if calls[0] == at - 15:
             with torch.no_grad():
-                weight.view(-1)[random.randrange(weight.numel())] = value
+                spoil(random, weight, value)
         return update(batch)
 
     trainer.agent.update = poisoned

@@ -8,7 +8,7 @@ from random import Random
 
 import torch
 from attempts import Fork, read_flags, script, torture
-from hostile_good import GOOD
+from hostile_good import GOOD, world
 from hostile_kinds import spoilt
 from runs import line, warm_up
 
@@ -46,7 +46,7 @@ class Spoilt:
 
 
 def _environment() -> tuple[int, int, dict]:
-    return 28, 7, {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}}
+    return world().o_dim, world().a_dim, {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}}
 
 
 def constants(random: Random, folder: Path) -> str | None:
