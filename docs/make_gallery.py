@@ -1,11 +1,11 @@
 """Write docs/gallery.md with its pictures, or the film that README.md opens with: `make gallery`, `make film`.
 
-The pictures are drawn by a Chromium without a window, one after the other in a single page. Robots that are named after
-`gallery` are drawn anew alone; those whose model cannot be had keep the pictures that they have.
+The pictures are drawn by a Chromium without a window, one after the other in a single page. What is named after
+`gallery`, robots and tasks, is drawn anew alone; robots whose model cannot be had keep the pictures that they have.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -35,9 +35,9 @@ EPISODES = 20  # in which a controller has a chance to succeed
 SEED = 3
 FILMED = {"reach_avoid": 1, "pick_place": 3}  # shipped run -> number of its episode
 HEAD = """# Gallery
-Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well, or the last of 20. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda` only what is named.
+Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well, or the last of 20. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda push` only what is named, robots, tasks or both.
 
-What is not here cannot be had: a gripper that is a part of another arm's model (the Panda's hand, an Interbotix arm's fingers) needs that arm's links, fingers without pads in their file cannot pick, a task with obstacles needs collision capsules, in the workspace of an Interbotix arm a 2F-85 found no goal to carry a cube to (81,920 were drawn), and `ur5` has a model that is fetched on first use, from where it could not be when this was drawn.
+What is not here cannot be had: a gripper that is a part of another arm's model (the Panda's hand, an Interbotix arm's fingers) needs that arm's links, fingers without pads in their file cannot pick or push, a task with obstacles needs collision capsules, in the workspace of an Interbotix arm a 2F-85 found no goal to carry or push a cube to (81,920 were drawn), and `ur5`, and `kinova_gen3` at `pick_turned` and `push`, have models that are fetched on first use, from where they could not be when this was drawn.
 """  # noqa: E501
 
 
@@ -53,12 +53,15 @@ class Row(NamedTuple):
 
 
 def gallery(*named: str) -> None:
-    """Draw the robots that are named, or all, then write the page of whatever pictures there are."""
+    """Draw the robots and tasks that are named, or all, then write the page of whatever pictures there are."""
+    if wrong := sorted({*named} - {*robot_names(), *task_names()}):
+        sys.exit(f"{wrong[0]} is neither a robot nor a task")
+    robots, tasks = ([one for one in all_ if one in named] or all_ for all_ in (robot_names(), task_names()))
     PICTURES.mkdir(exist_ok=True)
     with headless_page(SIZE) as page:
-        for name in named or robot_names():
+        for name in robots:
             for row in rows(name):
-                draw_row(page, *row)
+                draw_row(page, *row, tasks)
     tables = (table(name) for name in robot_names())
     PAGE.write_text("\n".join([HEAD, *tables]))
 
@@ -78,20 +81,20 @@ def rows(name: str) -> Iterator[tuple[Row, Robot]]:
         yield Row(name, gripper or "none"), robot
 
 
-def draw_row(page, row: Row, robot: Robot) -> None:
-    """Every task by a robot."""
+def draw_row(page, row: Row, robot: Robot, tasks: Sequence[str]) -> None:
+    """Tasks by a robot."""
     from PIL import Image
 
-    ends = dict(ended(robot))
+    ends = dict(ended(robot, tasks))
     with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
         for task, picture in zip(ends, draw(page, viewer, ends.values())):
             Image.fromarray(picture).save(row.picture(task), quality=80)
     print(f"{row.robot} with {row.gripper}: {', '.join(ends)}", flush=True)
 
 
-def ended(robot: Robot) -> Iterator[tuple[str, Frame]]:
-    """The end of an episode of each task that the robot can do, without the text."""
-    for task in task_names():
+def ended(robot: Robot, tasks: Sequence[str]) -> Iterator[tuple[str, Frame]]:
+    """The end of an episode of each of these tasks that the robot can do, without the text."""
+    for task in tasks:
         kind = task_class(task)
         try:
             env = make(robot, task, seed=SEED)
