@@ -2,12 +2,12 @@
 
     python benchmarks/drag.py                                 # the Panda of checkpoints/run1, 20 drags
     python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40
-    python benchmarks/drag.py --bare                          # the arm is not drawn, so that pictures come as by a GPU
+    python benchmarks/drag.py --blind                         # nothing is drawn: what is left where a GPU does it
 
 `evaluate.py --swift --no-browser` runs as a process of its own; its page lies in a Chromium without a window, whose
 mouse drags the goal once the hand is at rest (an arm with a joint too many may go on moving behind it). All times are
 the page's: of the pointer's event, of the message that first brings the hand 3 mm further than it would have been by
-now at the pace it had, and of the picture drawn with it. A machine without a GPU draws few pictures a second.
+now at the pace it had, and of the picture drawn with it, of which a machine without a GPU draws few a second.
 """
 
 import argparse
@@ -68,8 +68,6 @@ for (const [name, value] of Object.entries({ x: 0.5, y: 0, z: 0.4 })) {
   slider.value = value;
   slider.dispatchEvent(new Event("input"));
 } }"""
-BARE = """swiftScene.traverse((one) => {
-if (one.isMesh && one.geometry.attributes.position.count > 1000) one.visible = false; })"""
 GOAL = """() => { const { camera } = swiftView, { ball } = swiftGizmo.handles.get("goal"), v = ball.position.clone();
 camera.updateMatrixWorld(); v.project(camera); return [(v.x + 1) / 2 * innerWidth, (1 - v.y) / 2 * innerHeight]; }"""
 
@@ -83,18 +81,20 @@ def wait_for(tab, condition: str) -> None:
         time.sleep(0.05)
 
 
-def drag(tab, across: float) -> tuple[float, float]:
-    """Drag the goal of an arm at rest by so many pixels: milliseconds until its motion is heard of, and drawn."""
+def drag(tab, across: float, what: list[str]) -> list[float]:
+    """Drag the goal of an arm at rest by so many pixels: milliseconds until its motion is heard of, or drawn."""
     tab.evaluate("Object.assign(watch, { event: null, heard: null, drawn: null, since: performance.now() })")
     wait_for(tab, f"performance.now() - watch.since > {1000 * STILL}")
     x, y = tab.evaluate(GOAL)
     tab.mouse.move(x, y)
     tab.mouse.down()
     tab.mouse.move(x + across, y)
-    wait_for(tab, "watch.drawn !== null")
-    heard, drawn = tab.evaluate("[watch.heard - watch.event, watch.drawn - watch.event]")
+    times = []
+    for name in what:
+        wait_for(tab, f"watch.{name} !== null")
+        times.append(tab.evaluate(f"watch.{name} - watch.event"))
     tab.mouse.up()
-    return heard, drawn
+    return times
 
 
 def main() -> None:
@@ -102,32 +102,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", default=str(ROOT / "checkpoints/run1"))
     parser.add_argument("--drags", type=int, default=20)
-    parser.add_argument("--bare", action="store_true")
+    parser.add_argument("--blind", action="store_true")
     arguments = parser.parse_args()
+    what = ["heard"] if arguments.blind else ["heard", "drawn"]
     command = [sys.executable, str(ROOT / "evaluate.py"), "--checkpoint", arguments.checkpoint, "--swift"]
     command += ["--no-browser", "--episodes", "1", "--baseline="]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as shown:
         try:
             url = next(found[1] for line in shown.stdout or () if (found := re.match(r"open (http\S+)", line)))
             with headless_page((SIZE["width"], SIZE["height"])) as page:
-                tab = page.context.browser.new_page(viewport=SIZE)  # its pictures are not held
+                tab = page if arguments.blind else page.context.browser.new_page(viewport=SIZE)  # this one draws
                 tab.set_default_timeout(1000 * PATIENCE)
                 tab.add_init_script(WATCH)
                 tab.goto(url)
                 wait_for(tab, "window.swiftGizmo?.handles.has('goal') && watch.hand")
                 tab.evaluate(MIDDLE)
-                if arguments.bare:
-                    tab.evaluate(BARE)
-                began = tab.evaluate("[performance.now(), watch.pictures]")
-                times = [drag(tab, 30 if number % 2 else -30) for number in range(arguments.drags)]
-                ended = tab.evaluate("[performance.now(), watch.pictures]")
+                clock = "[performance.now(), watch.pictures ?? 0]"
+                began = tab.evaluate(clock)
+                times = [drag(tab, 30 if number % 2 else -30, what) for number in range(arguments.drags)]
+                ended = tab.evaluate(clock)
         finally:
             shown.terminate()
     rate = 1000 * (ended[1] - began[1]) / (ended[0] - began[0])
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {rate:.0f} pictures/s, {arguments.drags} drags")
+    pictures = "nothing drawn" if arguments.blind else f"{rate:.1f} pictures/s"
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {pictures}, {arguments.drags} drags")
     print("| from the drag to | median | 90% | longest |\n|---|---|---|---|")
     for name, values in zip(("motion told to the page", "motion in the picture"), zip(*times)):
-        ninth = statistics.quantiles(values, n=10)[-1] if len(values) > 1 else values[0]
+        ninth = statistics.quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]
         print(f"| {name} | {statistics.median(values):.0f} ms | {ninth:.0f} ms | {max(values):.0f} ms |")
 
 
