@@ -10,7 +10,8 @@ import swift
 OWN = Path(__file__).with_name("page_files")  # what the page gets beside Swift's files, under /own
 
 # Ours come first: their script has to be there when Swift's looks for it.
-_HEAD = b"""<link rel="stylesheet" href="./own/view.css">
+_HEAD = b"""<link rel="icon" href="./favicon.ico">
+<link rel="stylesheet" href="./own/view.css">
 <script type="module" src="./own/view.js"></script>
 </head>"""
 
