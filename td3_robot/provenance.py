@@ -39,7 +39,13 @@ def code() -> str:
         named = f"td3_robot {version('td3-robot')}"
     except PackageNotFoundError:  # run from its files alone
         named = "td3_robot"
-    return f"{named}, commit {found[:12]}" if (found := commit()) else named
+    edited = " with uncommitted changes" if _edited() else ""
+    return f"{named}, commit {found[:12]}{edited}" if (found := commit()) else named
+
+
+def _edited() -> bool:
+    """Whether files of that commit are no longer as they were."""
+    return bool(_git("status", "--porcelain", "--untracked-files=no"))
 
 
 def write_provenance(folder: Path, script: str, argv: Sequence[str], constants: dict[str, object]) -> list[str]:
@@ -62,7 +68,7 @@ def write_provenance(folder: Path, script: str, argv: Sequence[str], constants: 
         "date": datetime.datetime.now().astimezone().isoformat("T", "seconds"),
         "command": shlex.join(["python", script, *argv]),
         "commit": commit(),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "uncommitted_changes": _edited(),
         "versions": {"python": platform.python_version()} | dict(_versions()),
         "hardware": _hardware(),
         "other_constants": changed,

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from td3_robot import provenance
 from td3_robot.errors import ConfigError
-from td3_robot.provenance import PROVENANCE, differences, other_constants, read_provenance, told, write_provenance
+from td3_robot.provenance import PROVENANCE, code, differences, other_constants, read_provenance, told, write_provenance
 
 HERE = {"task": {"tolerance": 0.01, "horizon": 60}, "limits": {"fast": [1.0, 2.0]}}
 THERE = {"task": {"tolerance": 0.02, "bonus": 1.0}, "limits": {"fast": [1.0, 3.0]}}
@@ -67,3 +68,11 @@ def test_a_damaged_record_is_one_line(tmp_path, content):
     (tmp_path / PROVENANCE).write_bytes(content)
     with pytest.raises(ConfigError, match="provenance.json' is damaged: it "):
         read_provenance(tmp_path)
+
+
+def test_code_says_whether_it_is_still_that_of_its_commit(monkeypatch):
+    git = {"rev-parse": 20 * "ab", "status": ""}
+    monkeypatch.setattr(provenance, "_git", lambda asked, *_: git[asked])
+    assert code().endswith("commit abababababab")
+    git["status"] = " M train.py"
+    assert code().endswith("commit abababababab with uncommitted changes")
