@@ -1,7 +1,8 @@
 """A sweep at the terminal: a table of its trials, kept up to date, or a line an evaluation where nobody looks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -37,10 +38,7 @@ class Board:
     console: Console = field(default_factory=lambda: Console(highlight=False))
 
     def __post_init__(self):
-        self._lines = {
-            trial.name: _Line(", ".join(f"{name} {trial.options[name]}" for name in self.varied))
-            for trial in self.trials
-        }
+        self._lines = {trial.name: _Line(self._told_of(trial.options)) for trial in self.trials}
         self._live = Live(console=self.console, get_renderable=self._table, refresh_per_second=2)
 
     def __enter__(self) -> "Board":
@@ -52,10 +50,14 @@ class Board:
         if self.console.is_terminal:
             self._live.stop()
 
-    def began(self, name: str) -> None:
-        """A trial is at work, for the first time or again."""
-        self._lines[name].state = "trains"
-        self._tell(f"{name}: {self._lines[name].options}")
+    def began(self, name: str, options: Mapping[str, Any]) -> None:
+        """A trial is at work, for the first time or again, with the options that it has by now."""
+        line = self._lines[name]
+        line.state, line.options = "trains", self._told_of(options)
+        self._tell(f"{name}: {line.options}")
+
+    def _told_of(self, options: Mapping[str, Any]) -> str:
+        return ", ".join(f"{name} {options[name]}" for name in self.varied)
 
     def row(self, name: str, steps: float, value: float | None) -> None:
         """A trial has been evaluated."""

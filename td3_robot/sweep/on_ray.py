@@ -83,7 +83,7 @@ class Follow(tune.Callback):
 
     def on_trial_start(self, iteration, trials, trial, **info):
         """See `tune.Callback`."""
-        self._board.began(str(trial))
+        self._board.began(str(trial), trial.config["trial"]["options"])
 
     def on_trial_result(self, iteration, trials, trial, result, **info):
         """See `tune.Callback`."""

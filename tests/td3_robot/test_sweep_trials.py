@@ -204,7 +204,7 @@ def test_results_are_those_of_the_run_folder(tmp_path):
 def test_the_board_tells_what_each_trial_does(capsys):
     trials = [Trial(f"trial{i}", {"td3.tau": 0.1 * (i + 1)}) for i in range(2)]
     with Board(trials, ["td3.tau"], "success_rate") as board:
-        board.began("trial0")
+        board.began("trial0", {"td3.tau": 0.1})
         board.row("trial0", 1_000, 0.25)
         board.ended("trial0", "failed", "no luck")
     lines = ["trial0: td3.tau 0.1", "trial0: 1,000 steps, success_rate 0.25", "trial0: failed: no luck"]
@@ -215,8 +215,9 @@ def test_at_a_terminal_a_table_is_kept_up_to_date():
     trials = [Trial(f"trial{i}", {"td3.tau": 0.1 * (i + 1)}) for i in range(2)]
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with Board(trials, ["td3.tau"], "success_rate", console) as board:
-        board.began("trial1")
+        board.began("trial1", trials[1].options)
+        board.began("trial1", {"td3.tau": 0.3})  # pbt has changed it
         board.row("trial1", 1_000, 0.25)
     shown = console.file.getvalue().splitlines()
-    assert any(line.split() == ["trial1", "td3.tau", "0.2", "1,000", "0.25", "trains"] for line in shown)
+    assert any(line.split() == ["trial1", "td3.tau", "0.3", "1,000", "0.25", "trains"] for line in shown)
     assert any("1 of 2 wait" in line for line in shown) and not any("trial0" in line for line in shown)
