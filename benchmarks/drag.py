@@ -3,6 +3,7 @@
     python benchmarks/drag.py                                 # the Panda of checkpoints/run1, 20 drags
     python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40
     python benchmarks/drag.py --blind                         # nothing is drawn: what is left where a GPU does it
+    python benchmarks/drag.py --parts                         # what it is made of, on a machine with other work, too
 
 `evaluate.py --swift --no-browser` runs as a process of its own; its page lies in a Chromium without a window, whose
 mouse drags the goal once the hand is at rest (an arm with a joint too many may go on moving behind it). All times are
@@ -19,12 +20,20 @@ import sys
 import time
 from pathlib import Path
 
+from envs.evaluation import Evaluation
+from envs.options import EnvOptions
+from envs.view.control import Control
+from envs.view.panel import Panel
 from envs.view.recording import headless_page
+from envs.view.swift import SwiftViewer
+from td3_robot import TD3
+from td3_robot.arguments import config_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = {"width": 900, "height": 560}  # so that the controls do not lie over the goal
 STILL = 0.4  # [s] in which a hand at rest moves by less than 2 mm from message to message
 PATIENCE = 120.0  # [s]
+ROUNDS = 300  # of `parts`
 
 # The arm is the first object of the scene; its poses, the last finger's at the end, come with every step.
 WATCH = """
@@ -97,13 +106,39 @@ def drag(tab, across: float, what: list[str]) -> list[float]:
     return times
 
 
+def parts(checkpoint: Path) -> None:
+    """What passes between a drag that is heard and the motion that is told, the least of many times each."""
+    agent, evaluation = TD3.from_checkpoint(checkpoint), Evaluation(config_of(checkpoint, EnvOptions)[1], 1)
+    evaluation.add("policy", lambda env: agent.select_action)
+    control = Control(evaluation)
+    panel, times = Panel(control), []
+    shown = SwiftViewer(control.robot, open_browser=False, realtime=False, panel=panel)
+    with headless_page((SIZE["width"], SIZE["height"])) as page, shown as viewer:
+        page.goto(viewer.url)
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            panel.apply()
+            control.step()
+            frame = control.frame
+            stepped = time.perf_counter()
+            viewer.show(*frame)
+            times.append((stepped - began, time.perf_counter() - stepped))
+    step, tell = (1000 * min(column) for column in zip(*times))
+    load = os.getloadavg()[0]
+    print(f"the least of {ROUNDS}, load {load:.1f}: a control step {step:.1f} ms, telling the page {tell:.1f} ms")
+
+
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", default=str(ROOT / "checkpoints/run1"))
     parser.add_argument("--drags", type=int, default=20)
     parser.add_argument("--blind", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     arguments = parser.parse_args()
+    if arguments.parts:
+        parts(Path(arguments.checkpoint))
+        return
     what = ["heard"] if arguments.blind else ["heard", "drawn"]
     command = [sys.executable, str(ROOT / "evaluate.py"), "--checkpoint", arguments.checkpoint, "--swift"]
     command += ["--no-browser", "--episodes", "1", "--baseline="]
