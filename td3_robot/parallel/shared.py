@@ -233,6 +233,7 @@ class SharedTrainer(Trainer):
         if self._ranks.rank == 0:
             super().save_resume_point(with_replay)
         else:
+            self._watch.require(self._interval.totals)
             self.shared.state_dict(with_replay)
             self.saved_steps = self.steps
 
