@@ -21,7 +21,7 @@ test-all: setup-test
 COUNT ?= 200
 .PHONY: torture
 torture: setup-test
-	for script in exact_resume kills full_disk faults viewer; do \
+	for script in exact_resume kills full_disk faults not_finite verified viewer; do \
 		OMP_NUM_THREADS=1 $(BIN)/python tests/torture/$$script.py --count $(COUNT) || failed=1; done; \
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/hostile_files.py --count $$((50 * $(COUNT))) && test -z "$$failed"
 

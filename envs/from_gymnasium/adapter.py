@@ -151,8 +151,9 @@ class GymnasiumEnv:
             next_observation = self._with_finals(observation, infos, done)
         elif done.any():
             observation = self._flat(self._ask(self._gym.reset, options={"reset_mask": done})[0])
+        made = {"observation": self._seen, "action": action, "reward": reward, "next_observation": next_observation}
         for what, values in (("observation", next_observation), ("observation", observation), ("reward", reward)):
-            self._require_finite(what, values, f"at step {self._steps}")
+            self._require_finite(what, values, f"at step {self._steps}", made)
         self._seen = self._tensor(observation)
         return Step(
             observation=self._seen,
@@ -222,11 +223,19 @@ class GymnasiumEnv:
                 success |= reported & rows & source.get(f"_{key}", rows)  # other rows hold 0 or None
         return {"success": self._tensor(success)}
 
-    def _require_finite(self, what: str, values: np.ndarray, when: str) -> None:
-        if not np.isfinite(values).all():
-            copy, *place = np.argwhere(~np.isfinite(values))[0].tolist()
-            value = values[(copy, *place)]
-            raise NotFiniteError(f"env {self.name!r}: {what}{place or ''} of copy {copy} is {value} {when}")
+    def _require_finite(self, what: str, values: np.ndarray, when: str, made: dict[str, Any] | None = None) -> None:
+        """Hold what the copies gave to finite numbers; `made` are the transitions that it came with."""
+        if np.isfinite(values).all():
+            return
+        copy, *place = np.argwhere(~np.isfinite(values))[0].tolist()
+        message = f"env {self.name!r}: {what}{place or ''} of copy {copy} is {values[(copy, *place)]} {when}"
+        if made is not None:
+            message += (
+                " and was not stored; the last good checkpoint is intact; check the environment, in the transition "
+            )
+            message += "that is kept"
+        evidence = {name: torch.as_tensor(part)[copy].clone() for name, part in (made or {}).items()}
+        raise NotFiniteError(message, evidence)
 
     def _tensor(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.device)

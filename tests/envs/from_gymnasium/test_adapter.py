@@ -360,5 +360,9 @@ def test_observations_and_rewards_that_are_not_finite_stop_the_run(value):
         env.step(torch.zeros(2, 2))
     env = fixed(rewards=[0.0, value])
     env.step(torch.zeros(2, 2))
-    with np.errstate(over="ignore"), pytest.raises(NotFiniteError, match="env 'toy': reward of copy 0 is .* at step 2"):
+    wrong = "env 'toy': reward of copy 0 is .* at step 2 and was not stored; .* check the environment"
+    with np.errstate(over="ignore"), pytest.raises(NotFiniteError, match=wrong) as caught:
         env.step(torch.zeros(2, 2))
+    shapes = {name: tuple(part.shape) for name, part in caught.value.evidence.items()}
+    assert shapes == {"observation": (2,), "action": (2,), "reward": (), "next_observation": (2,)}
+    assert not caught.value.evidence["reward"].isfinite()
