@@ -20,6 +20,7 @@ from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import GROUND, Moment, Scene, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.seeds import seed_of
 from td3_robot.vec_env import Step, restore_generator
 
 
@@ -40,7 +41,8 @@ class ArmEnv:
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
         guard: change actions where the arm would run into something, see `envs.controllers.guard`; rewards are still
             those of the action that was asked for.
-        reuse_scenes: hand out scenes that are dear to draw more than once, as trainings do.
+        training: it is to be learnt in: scenes that are dear to draw are handed out more than once, and the first
+            episode of each arm is cut short at random, so that the arms are not all in the same part of theirs.
         episodes: where episodes begin, in place of random ones.
         engine: what moves arms and objects, in place of the kinematic engine.
         disturbances: delay, lag and noise between the arms and whoever controls them.
@@ -66,14 +68,14 @@ class ArmEnv:
         seed: int,
         sparse: bool = False,
         guard: bool = False,
-        reuse_scenes: bool = False,
+        training: bool = False,
         episodes: Episodes | None = None,
         engine: Engine | None = None,
         disturbances: Disturbances | None = None,
     ):
         if num_envs < 1:
             raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
-        self.robot, self.task, self.sparse, self.guard = robot, task, sparse, guard
+        self.robot, self.task, self.sparse, self.guard, self._training = robot, task, sparse, guard, training
         self.num_envs, self.device = num_envs, torch.device(device)
         self.world = task.world(robot, self.device, collision=guard)
         self.model = self.world.model
@@ -83,7 +85,7 @@ class ArmEnv:
         plant: Engine = engine or Kinematic(disturbances.servo_lag if disturbances else 0.0)
         self._disturbed = Disturbed(plant, disturbances, task.dt, self.device) if disturbances else None
         self._plant = self._disturbed or plant
-        self._episodes = episodes or RandomEpisodes(task, self.world, reuse_scenes)
+        self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
         self.reset(seed)
         known = contact.KEPT if self.world.collision is not None else ()
         self._memory = Memory(self.world, self.moment, (*task.kept, *known))
@@ -143,7 +145,16 @@ class ArmEnv:
                 self._disturbed.generator.manual_seed(seed)
         self.now = self.arrived = self._beginning(self.num_envs)
         self._moment = self.seen = self._known(self.now)
+        self._lengths = self._first_lengths(seed)
         return self.task.observe(self.world, self.moment)
+
+    def _first_lengths(self, seed: int | None) -> Tensor:
+        """(B,) control steps that the episodes begun by a reset may last."""
+        lengths = torch.full((self.num_envs,), self.task.horizon, device=self.device)
+        if seed is None or not self._training:
+            return lengths
+        generator = torch.Generator(self.device).manual_seed(seed_of(seed, "lengths of first episodes"))
+        return lengths.random_(1, self.task.horizon + 1, generator=generator)
 
     def _beginning(self, count: int) -> Moment:
         state, scene = self._episodes.draw(count)
@@ -160,6 +171,7 @@ class ArmEnv:
         known = self._known(begun)
         put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
         self._moment, self.now = self.moment.each(put, known), self.now.each(put, begun)
+        self._lengths = self._lengths.index_fill(0, rows, self.task.horizon)
         return put(observation, self.task.observe(self.world, known))
 
     # Stepping -----------------------------------------------------------------------------------------------
@@ -185,7 +197,7 @@ class ArmEnv:
             **outcome.measures,
             **{f"reward/{name}": value for name, value in terms.items()},
         }
-        terminated, truncated = outcome.ended, self.arrived.steps >= self.task.horizon
+        terminated, truncated = outcome.ended, self.arrived.steps >= self._lengths
         observation = self._reset_where(terminated | truncated, next_observation)
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
@@ -254,7 +266,7 @@ class ArmEnv:
     def state_dict(self) -> dict:
         """Everything the next step depends on."""
         drawn = {} if self._disturbed is None else {"disturbances": self._disturbed.generator.get_state()}
-        arms = {**self.now.tensors(), "known": self.moment.tensors()}
+        arms = {**self.now.tensors(), "known": self.moment.tensors(), "lengths": self._lengths}
         return {**arms, "episodes": self._episodes.state_dict(), **drawn}
 
     def load_state_dict(self, state: dict) -> Tensor:
@@ -263,6 +275,7 @@ class ArmEnv:
         here = lambda x: x.to(self.device)  # noqa: E731
         self.now = self.arrived = Moment.of_tensors(state).each(here)
         self._moment = self.seen = Moment.of_tensors(state["known"]).each(here)
+        self._lengths = here(state["lengths"])
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)

@@ -25,7 +25,7 @@ def make(
     tcp: str | None = None,
     sparse: bool = False,
     guard: bool = False,
-    reuse_scenes: bool = False,
+    training: bool = False,
     engine: str = KINEMATIC,
     disturbances: Disturbances | None = None,
 ) -> ArmEnv:
@@ -41,7 +41,7 @@ def make(
         tcp: of a robot by name: link of the robot's file to control; None lets the file decide.
         sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
         guard: change actions under which the arm would run into something, see `envs.controllers.guard`.
-        reuse_scenes: hand out scenes that are dear to draw more than once, as trainings do.
+        training: it is to be learnt in, see `ArmEnv`.
         engine: "kinematic", or "mujoco" for contact physics.
         disturbances: delay, lag and noise between the arm and its controller.
 
@@ -52,7 +52,7 @@ def make(
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
     varied = disturbances.physics if disturbances else None
     moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied)
-    how = (sparse, guard, reuse_scenes)
+    how = (sparse, guard, training)
     return ArmEnv(made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances)
 
 
@@ -70,7 +70,7 @@ def of_config(
     Args:
         options: what to make.
         num_envs, device, seed: as in `make`.
-        training: they are to learn in, see `reuse_scenes` of `make`.
+        training: as in `make`.
         robot: that of the options, where it was made before.
         render_mode: of a Gymnasium environment, see `make_gymnasium`.
 
@@ -79,7 +79,7 @@ def of_config(
     """
     if options.env is None:
         named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard", "engine")}
-        named |= {"reuse_scenes": training, "disturbances": disturbances_of(options)}
+        named |= {"training": training, "disturbances": disturbances_of(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 

@@ -57,6 +57,22 @@ def test_only_trainings_use_scenes_twice(monkeypatch):
     monkeypatch.setattr(ScenePool, "BLOCK", 512)
     panda, task = make_robot("panda"), make_task("reach_avoid")
     for reuse in (False, True):
-        env = ArmEnv(panda, task, 100, "cpu", 0, reuse_scenes=reuse)
+        env = ArmEnv(panda, task, 100, "cpu", 0, training=reuse)
         goals = torch.cat([env.goal, *(env.reset()[:, env.layout["goal"]] for _ in range(5))])
         assert (len(goals.unique(dim=0)) == len(goals)) != reuse
+
+
+def test_arms_that_learn_are_not_in_step():
+    """First episodes are of any length up to the horizon, those after them of all of it; evaluations end together."""
+    panda, task = make_robot("panda"), make_task("reach")
+    ends = []
+    for training in (False, True):
+        env = ArmEnv(panda, task, 120, "cpu", 0, training=training)
+        still = torch.zeros(120, 7)
+        ends.append(torch.stack([env.step(still).truncated for _ in range(3 * task.horizon)]))
+    together, spread = ends
+    assert together.all(1).nonzero()[:, 0].tolist() == [59, 119, 179] and together.sum() == 3 * 120
+    assert spread.sum(1).max() < 12 and (spread[:60].sum(0) == 1).all()  # two at a step are to be expected
+    first = spread[:60].long().argmax(0)
+    assert first.min() < 5 and first.max() > 54
+    assert (spread[first + 60, torch.arange(120)]).all() and (spread[60:120].sum(0) == 1).all()
