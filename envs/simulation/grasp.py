@@ -33,6 +33,8 @@ class Hand:
         tip: of the fingers, beyond the TCP [m]; finger: their thickness along y [m].
         palm: behind the TCP, half of its width across, and along y [m].
         half: of a side of the cube [m].
+        slips: whether a cube that is pushed off its middle slips round the edge of what pushes it, as a disc of that
+            width would; else it stays where it is in front of it.
     """
 
     axes: Tensor
@@ -44,6 +46,7 @@ class Hand:
     finger: float
     palm: tuple[float, float, float]
     half: float
+    slips: bool = False
 
     @property
     def room(self) -> float:
@@ -208,10 +211,35 @@ def _push(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tens
     for i in range(SUBSTEPS):
         depth = bounds[i] - cube[:, None] @ sides[i]  # (B, 3, 6) how deep the cube is in each box, from each side
         distance, side = (depth / reach[i]).min(2)
-        distance = torch.where(depth.amin(2) > 0.0, distance, 0.0)
         out = ways[i].gather(1, side[:, :, None].expand(-1, -1, 3))
+        if hand.slips:
+            distance, out = _round_edges(hand, depth, ways[i], distance, out)
+        distance = torch.where(depth.amin(2) > 0.0, distance, 0.0)
         cube = cube + (out * distance[:, :, None]).sum(1)
     return cube
+
+
+def _round_edges(hand: Hand, depth: Tensor, ways: Tensor, distance: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """How far (B, 3) and whereto (B, 3, 3) a disc is moved out of the way of each box.
+
+    Beside an edge, with its middle off both faces that meet there, it is pushed straight away from the edge; elsewhere
+    as a cube is. A real cube that is pushed beside a finger turns, and is lost in much the same way.
+
+    Args:
+        depth: (B, 3, 6), of the middle in each box that is wider by half a cube, from each side [m].
+        ways: (B, 6, 3) out of each side, along the table.
+        distance, out: what is done with a cube.
+    """
+    nearest, side = torch.stack((depth[:, :, [0, 3]], depth[:, :, [1, 4]]), 2).min(3)  # (B, 3, 2): of x, of y
+    off = (hand.half - nearest).clamp(0.0, hand.half)  # boxes that are nowhere are infinitely far
+    length = torch.linalg.vector_norm(off, dim=2)
+    sides = torch.stack((ways[:, [0, 3]], ways[:, [1, 4]]), 1)  # (B, 2, 2, 3)
+    faces = (
+        sides[:, None].expand(-1, 3, -1, -1, -1).gather(3, side[..., None, None].expand(-1, -1, -1, 1, 3))[:, :, :, 0]
+    )
+    away = (off[..., None] * faces).sum(2) / length.clamp_min(1e-9)[..., None]
+    beside = (off > 0.0).all(2)
+    return torch.where(beside, (hand.half - length).clamp_min(0.0), distance), torch.where(beside[..., None], away, out)
 
 
 def _boxes(hand: Hand, gap: Tensor) -> Tensor:

@@ -4,12 +4,13 @@ Success is the cube within `tolerance` of the goal at the end of the episode; no
 without forces is in envs/simulation/grasp.py; the task is described in docs/push.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from envs.kinematics.pointing_down import joints_pointing_down
+from envs.robots import Robot
 from envs.simulation import grasp
 from envs.simulation.engine import Command, batched_o
 from envs.tasks.contact import free
@@ -91,6 +92,12 @@ class Push(Task):
     def cube_side(self) -> float:
         """See `Task.cube_side`."""
         return self.cube
+
+    def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:
+        """See `Task.world`: here a cube that is pushed off its middle slips, as one that turns is lost."""
+        made = super().world(robot, device, collision)
+        hand = replace(need(made.model.hand), slips=True)
+        return replace(made, model=replace(made.model, hand=hand))
 
     def height(self, world: World) -> float:
         """Of the TCP over the table while it pushes [m]."""

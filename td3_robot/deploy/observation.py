@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from td3_robot.deploy import avoiding
+from td3_robot.deploy import avoiding, pushing
 from td3_robot.deploy.avoiding import Links, Nearest
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
@@ -127,6 +127,16 @@ class Seen:
         """(3,) where a hand that picks is to go [error_unit]."""
         return way(self.T[:3, 3], self.scene, self.picking, self.constants) / self.constants["error_unit"]
 
+    @functools.cached_property
+    def pushing_way(self) -> np.ndarray:
+        """(3,) where a hand that pushes is to go [error_unit]."""
+        return pushing.way(self.T[:3, 3], self.scene, self.picking, self.constants) / self.constants["error_unit"]
+
+    @functools.cached_property
+    def pushing_turn(self) -> float:
+        """By how much it has to turn to be square to the push [rad]."""
+        return pushing.turn(self.hand_axes[:, 0], self.scene)
+
     def from_object(self, point: np.ndarray) -> np.ndarray:
         """(3,) from the object to a point [error_unit]."""
         return (point - self.scene["object"]) / self.constants["error_unit"]
@@ -195,6 +205,12 @@ COLUMNS: dict[str, Column] = {
     "within": lambda seen: within(seen.q, seen.J, seen.wanted, seen.whole_motion, seen.robot.limits, seen.constants),
     "room": lambda seen: room(seen.q, seen.robot.limits),
 }
+HAND_COLUMNS: dict[str, Column] = {
+    "approach": lambda seen: seen.hand_axes[:, 2],
+    "closing": lambda seen: seen.hand_axes[:, 1],
+    "in_hand": lambda seen: -seen.hand_axes.T @ seen.from_object(seen.T[:3, 3]),
+    "joint_tilt": _tilt,
+}
 OWN: dict[str, dict[str, Column]] = {
     "reach_pose": {"joint_error": lambda seen: seen.joint_motion},
     "reach_avoid": {
@@ -208,15 +224,21 @@ OWN: dict[str, dict[str, Column]] = {
         "resolved_rate": _resolved_rate,
         "joint_error": lambda seen: np.tanh(_followed(seen, seen.missing) / seen.constants["joint_unit"]),
     },
+    "push": {
+        **HAND_COLUMNS,
+        "object": lambda seen: seen.scene["object"][:2],
+        "error": lambda seen: seen.from_object(seen.goal)[:2],
+        "way": lambda seen: seen.pushing_way,
+        "joint_way": lambda seen: _transposed(seen, seen.pushing_way),
+        "turn": lambda seen: np.array([seen.pushing_turn]),
+        "joint_turn": lambda seen: seen.J[5] * seen.pushing_turn,
+    },
     "pick_place": {
-        "approach": lambda seen: seen.hand_axes[:, 2],
-        "closing": lambda seen: seen.hand_axes[:, 1],
+        **HAND_COLUMNS,
         "object": lambda seen: seen.scene["object"],
-        "in_hand": lambda seen: -seen.hand_axes.T @ seen.from_object(seen.T[:3, 3]),
         "error": lambda seen: seen.from_object(seen.goal),
         "way": lambda seen: seen.way,
         "joint_way": lambda seen: _transposed(seen, seen.way),
-        "joint_tilt": _tilt,
         "room": lambda seen: np.array([seen.picking.room_at(seen.gripper)]),
         "held": lambda seen: seen.scene["held"],
     },
@@ -227,6 +249,7 @@ TRANSPOSED = ("joint_error", "joint_way")  # the width of these says how many jo
 
 SCENES = {
     "track": ("goal", "goal_velocity"),
+    "push": ("goal", "object"),
     "pick_place": ("goal", "object", "held"),
     "pick_turned": ("goal", "object", "held"),
     "reach_avoid": ("goal", *avoiding.KINDS),
@@ -263,7 +286,8 @@ class Observation:
             raise DeployError(f"task {task!r} shows {strangers[0]!r}, which cannot be worked out of an arm's state yet")
         self._functions = [known[name] for name in self.columns]
         self.robot, self.constants = robot, about["task"]["constants"]
-        self.scene = {name: avoiding.shape_of(name, self.columns[name]) for name in scene_of(task)}
+        shapes = {name: avoiding.shape_of(name, self.columns[name]) for name in scene_of(task)}
+        self.scene = shapes | {name: (3,) for name in ("object",) if name in shapes}  # of which `push` shows two
         self.size = sum(self.columns.values())
         self._joints = next((self.columns[name] for name in TRANSPOSED if name in self.columns), robot.limits.n)
         self.hand = Hand.of(about["hand"]) if about.get("hand") else None

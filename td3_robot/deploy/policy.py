@@ -134,7 +134,7 @@ class Policy:
         ahead, hand = dict(scene), self.observation.hand
         if "goal_velocity" in scene:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
-        if hand is None:
+        if hand is None or "held" not in scene:  # a cube that is pushed is where it was seen
             return *self._foresight(q, qd, driver, self._now), ahead
 
         def grip(q, before, q_after, after):

@@ -146,6 +146,28 @@ def test_shut_fingers_push_across(hand):
     near(cube, 0.0185, 0, HALF)
 
 
+def test_a_cube_that_slips_goes_round_the_edge_of_a_finger_as_a_disc_does(hand):
+    """Pushed by shut fingers across, 8.5 mm to either side: with its middle before them it stays there, beside them it
+    touches the edge at 2 cm all the way, and moves to its own side.
+    """
+    slips, shut = dataclasses.replace(hand, slips=True), torch.tensor([0.0])
+    face = hand.pad
+    turned = torch.tensor([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]])  # closes along x of the base, and pushes along y
+    reach = hand.finger  # of the shut fingers, to either side of the middle
+    for aside in (0.5 * reach, -0.5 * reach, reach + 0.006, -reach - 0.006):
+        cube = torch.tensor([[aside, 0.0, HALF]])
+        for step in range(30):
+            T = [pose(y=-0.05 + 0.003 * (step + i), R=turned) for i in (0, 1)]
+            cube, _, _ = grasp.move_cube(slips, *T, cube, FREE, shut, shut)
+        edge = torch.tensor([math.copysign(reach, aside), T[1][0, 1, 3] + face])
+        if abs(aside) < reach:
+            assert cube[0, 0].item() == pytest.approx(aside, abs=1e-6)
+            assert cube[0, 1].item() == pytest.approx(edge[1].item() + HALF, abs=1e-5)
+        else:
+            assert abs(cube[0, 0]) > abs(aside) + 0.005
+            assert torch.linalg.vector_norm(cube[0, :2] - edge).item() >= HALF - 1e-5
+
+
 def test_the_palm_pushes_a_cube_that_no_finger_touches(hand):
     """A hand level above the table, its fingers reaching over the cube: the palm is 37.4 mm behind the TCP."""
     level = torch.tensor([[0.0, 0, 1], [0, 1, 0], [-1, 0, 0]])  # approach along x, closing along y

@@ -18,6 +18,7 @@ PAIRS = [
     ("panda", "reach_avoid"),
     ("panda", "track"),
     ("panda", "pick_place"),
+    ("panda", "push"),
     ("ur5e", "reach"),
 ]
 
