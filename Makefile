@@ -6,7 +6,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # As many test files at once as there are cores, but no more than memory is likely to hold.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: train test test-all setup setup-test lint api clean
+.PHONY: train test test-all bench setup setup-test lint api clean
 
 train: setup
 	$(BIN)/python train.py --robot panda
@@ -16,6 +16,10 @@ test: setup-test
 
 test-all: setup-test
 	$(BIN)/python -m pytest $(PARALLEL)
+
+# Three minutes: what is fast, beside Stable-Baselines3 and, with AGAINST=COMMIT, an older commit of this repository.
+bench: setup-test
+	$(BIN)/python benchmarks/bench.py $(if $(AGAINST),--against $(AGAINST))
 
 # What docs/reliability.md promises, tried hard: hours. COUNT is of each kind of attempt.
 COUNT ?= 200

@@ -1,4 +1,4 @@
-"""What benchmarks/results/ holds, as tables in docs/benchmarks.md and curves in img/benchmarks.png."""
+"""What benchmarks/results/ holds, as tables in docs/ and pictures in img/."""
 
 import csv
 import re
@@ -6,9 +6,12 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
+import probes
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "img" / "benchmarks.png"
+PERFORMANCE = ROOT / "docs" / "performance.md"
 NAMES = {"td3_robot": "td3_robot", "sb3": "Stable-Baselines3"}
 
 Runs = dict[int, list[dict[str, float]]]  # seed -> its evaluations, oldest first
@@ -117,24 +120,67 @@ def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
         axis.plot([step / 1000 for step in alone], [curve[step] for step in alone], color=color, linewidth=0.8)
 
 
-def write_speed() -> None:
-    """The table of benchmarks/results/update_speed.csv into its place on the page."""
-    titles = "threads | td3_robot, updates/s | Stable-Baselines3, updates/s | ratio, median (quartiles) | turns | load"
-    lines = [f"| {titles} |", "| --- " * 6 + "|"]
-    for row in read(RESULTS / "update_speed.csv"):
-        ratio = f"**{row['ratio']:.2f}** ({row['ratio_q1']:.2f} to {row['ratio_q3']:.2f})"
-        lines.append(
-            f"| {row['threads']:.0f} | {row['td3_robot_per_s']:.0f} | {row['sb3_per_s']:.0f} | {ratio} "
-            f"| {row['pairs']:.0f} of {row['updates']:.0f} updates | {row['load']:.1f} |"
-        )
-    replace_section("speed", "\n".join(lines) + "\n")
+def write_speed(rows: list[dict], machine: str) -> None:
+    """The rows of benchmarks/bench.py, as tables on the page of performance and as a picture."""
+    lines = [f"On {machine}.", "", "| | here | ratio to the other, median (quartiles) | turns | load |"]
+    lines.append("| --- " * 5 + "|")
+    for row in rows:
+        ratio = ""
+        if "other" in row:
+            ratio = f"**{row['ratio']:.2f}** ({row['low']:.2f} to {row['high']:.2f})"
+            ratio += f" {row['other']}, {_figure(row, 'theirs')}"
+        lines.append(f"| {row['part']} | {_figure(row, 'here')} | {ratio} | {row['turns']} | {row['load']} |")
+    replace_section("bench", "\n".join(lines) + "\n", PERFORMANCE)
+    replace_section("roofline", _roofline({row["part"]: row["here"] for row in rows}), PERFORMANCE)
+    _plot_speed([row for row in rows if "other" in row])
 
 
-def replace_section(name: str, text: str) -> None:
-    """Put `text` between the comments `<!-- name -->` and `<!-- end of name -->` of the page."""
+def _figure(row: dict, column: str) -> str:
+    value = row[column]
+    return f"{value:,.1f} {row['unit']}" if value < 100 else f"{value:,.0f} {row['unit']}"
+
+
+def gflop_of_update(width: int, o_dim: int, a_dim: int, batch: int) -> float:
+    """Of the matrix products of a mean update of two layers: every second one has the actor's part, too."""
+    first = {"critic": (o_dim + a_dim) * width, "actor": o_dim * width}
+    whole = {"critic": first["critic"] + width * width + width, "actor": first["actor"] + width * width + width * a_dim}
+    learnt = {net: 3 * whole[net] - first[net] for net in whole}  # there, to the weights, and back but to the input
+    critics = whole["actor"] + 2 * whole["critic"] + 2 * learnt["critic"]
+    actor = learnt["actor"] + 2 * whole["critic"]
+    return 2 * batch * (critics + actor / 2) / 1e9
+
+
+def _roofline(here: dict[str, float]) -> str:
+    """How far updates are from what their matrix products alone would take."""
+    lines = ["| | GFLOP | updates/s | GFLOP/s | of a large product's |", "| --- " * 5 + "|"]
+    for width in (128, 256):
+        each, rate = gflop_of_update(width, probes.O_DIM, probes.A_DIM, probes.BATCH), here[f"update 2x{width}"]
+        share = each * rate / here["product"]
+        lines.append(f"| 2x{width} | {each:.3f} | {rate:,.0f} | {each * rate:.0f} | {share:.0%} |")
+    return "\n".join([*lines, f"| 1024 x 1024 x 1024 | {2 * 1.024**3:.3f} | | {here['product']:.0f} | 100% |"]) + "\n"
+
+
+def _plot_speed(rows: list[dict]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.6 + 0.28 * len(rows)), layout="constrained")
+    axis = figure.subplots()
+    colors = ["tab:orange" if row["other"] == NAMES["sb3"] else "tab:blue" for row in rows]
+    spread = [[row["ratio"] - row["low"] for row in rows], [row["high"] - row["ratio"] for row in rows]]
+    axis.barh(
+        [f"{row['part']}, {row['other']}" for row in rows], [row["ratio"] for row in rows], xerr=spread, color=colors
+    )
+    axis.axvline(1.0, color="black", linewidth=0.8)
+    axis.invert_yaxis()
+    axis.set(xlabel="times as fast as the other (bars: median of the turns, lines: quartiles)")
+    figure.savefig(ROOT / "img" / "bench.png", dpi=110)
+
+
+def replace_section(name: str, text: str, page: Path = PAGE) -> None:
+    """Put `text` between the comments `<!-- name -->` and `<!-- end of name -->` of a page."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    before, _, rest = PAGE.read_text().partition(begin)
+    before, _, rest = page.read_text().partition(begin)
     _, found, after = rest.partition(end)
     if not found:
-        raise SystemExit(f"{PAGE} has no section {name!r}: {begin.strip()} ... {end}")
-    PAGE.write_text(f"{before}{begin}{text}{end}{after}")
+        raise SystemExit(f"{page} has no section {name!r}: {begin.strip()} ... {end}")
+    page.write_text(f"{before}{begin}{text}{end}{after}")

@@ -6,7 +6,7 @@
 
 A training is a cold `train.py --robot panda --task T --seed N` into checkpoints/bench-T-N; one that is finished is not
 repeated, one that was stopped goes on. Its policy and the baselines are then measured on the same 1,000 episodes that
-it never trained on (seed 12345), and benchmarks/results/tasks.csv gets a row for each.
+it never trained on (`--episodes`, seed 12345), and benchmarks/results/tasks.csv gets a row for each.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from td3_robot.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
-EPISODES, UNSEEN_SEED = 1000, 12345
+UNSEEN_SEED = 12345
 BASELINES = {
     "reach": ("rrmc", "neo"),
     "reach_pose": ("rrmc", "neo"),
@@ -37,7 +37,18 @@ BASELINES = {
     "push": ("push",),
 }
 COLUMNS = (
-    *("task", "seed", "controller", "success", "with_contact", "deepest_mm", "error_mm", "error_p95_mm", "time_s"),
+    *(
+        "task",
+        "seed",
+        "controller",
+        "episodes",
+        "success",
+        "with_contact",
+        "deepest_mm",
+        "error_mm",
+        "error_p95_mm",
+        "time_s",
+    ),
     *("jerk", "train_s", "load"),
 )
 
@@ -54,10 +65,10 @@ def train(task: str, seed: int) -> Path:
     return folder
 
 
-def measure(task: str, seed: int, folder: Path) -> list[dict]:
+def measure(task: str, seed: int, folder: Path, episodes: int) -> list[dict]:
     """The rows of a policy and of the baselines beside it."""
     _, options = config_of(folder, EnvOptions)
-    agent, evaluation = TD3.from_checkpoint(folder), Evaluation(options, EPISODES, UNSEEN_SEED)
+    agent, evaluation = TD3.from_checkpoint(folder), Evaluation(options, episodes, UNSEEN_SEED)
     evaluation.add("policy", lambda env: agent.select_action)
     for name in BASELINES[task]:
         evaluation.add_baseline(name)
@@ -70,6 +81,7 @@ def measure(task: str, seed: int, folder: Path) -> list[dict]:
                 "task": task,
                 "seed": seed,
                 "controller": name,
+                "episodes": episodes,
                 "success": values["success_rate"],
                 "with_contact": values["success_rate_with_contact"],
                 "deepest_mm": 1000 * values["deepest_contact_m"],
@@ -105,15 +117,16 @@ def store(rows: list[dict]) -> None:
 def print_table() -> None:
     """What was measured, as Markdown."""
     print(
-        "| task | controller | seed | success [%] | contact or not [%] | deepest contact [mm] | error, median [mm] | "
-        "95% [mm] | to goal [s] | RMS jerk [rad/s3] | training [s] |"
+        "| task | controller | seed | episodes | success [%] | contact or not [%] | deepest contact [mm] | "
+        "error, median [mm] | 95% [mm] | to goal [s] | RMS jerk [rad/s3] | training [s] |"
     )
-    print("| --- " * 11 + "|")
+    print("| --- " * 12 + "|")
     for row in stored():
         number = lambda key, form: format(float(row[key]), form) if row[key] else "-"  # noqa: B023, E731
         print(
-            f"| {row['task']} | {row['controller']} | {row['seed']} | {100 * float(row['success']):.1f} | "
-            f"{100 * float(row['with_contact']):.1f} | {number('deepest_mm', '.0f')} | "
+            f"| {row['task']} | {row['controller']} | {row['seed']} | {row['episodes']} | "
+            f"{100 * float(row['success']):.1f} | {100 * float(row['with_contact']):.1f} | "
+            f"{number('deepest_mm', '.0f')} | "
             f"{number('error_mm', '.2f')} | {number('error_p95_mm', '.2f')} | {number('time_s', '.2f')} | "
             f"{number('jerk', '.0f')} | {number('train_s', '.0f')} |"
         )
@@ -124,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join(BASELINES)}; all by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--episodes", type=int, default=1000, help="of each controller")
     parser.add_argument("--table", action="store_true", help="only print what was measured")
     arguments = parser.parse_args()
     if strangers := set(arguments.tasks) - set(BASELINES):
@@ -132,7 +146,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for seed in () if arguments.table else arguments.seeds:
         for task in arguments.tasks or BASELINES:
-            store(measure(task, seed, train(task, seed)))
+            store(measure(task, seed, train(task, seed), arguments.episodes))
     print_table()
 
 

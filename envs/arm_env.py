@@ -20,7 +20,6 @@ from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import GROUND, Moment, Scene, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.seeds import seed_of
 from td3_robot.vec_env import Step, restore_generator
 
 
@@ -153,7 +152,7 @@ class ArmEnv:
         lengths = torch.full((self.num_envs,), self.task.horizon, device=self.device)
         if seed is None or not self._training:
             return lengths
-        generator = torch.Generator(self.device).manual_seed(seed_of(seed, "lengths of first episodes"))
+        generator = torch.Generator(self.device).manual_seed(seed + 1)  # another stream than that of starts
         return lengths.random_(1, self.task.horizon + 1, generator=generator)
 
     def _beginning(self, count: int) -> Moment:

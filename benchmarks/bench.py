@@ -1,0 +1,228 @@
+"""What is fast and what became slower: `make bench`, three minutes, this tree in turns with others.
+
+    python benchmarks/bench.py                               # beside Stable-Baselines3
+    python benchmarks/bench.py --against HEAD~5              # and beside an older commit of this repository
+    python benchmarks/bench.py --only "time to 99%" --turns 5 --against v0.1
+
+Each part is done by one process for each tree, a fraction of a second each in turns, so that a busy machine slows all
+alike; ratios are of neighbouring turns, above 1 where this tree is the faster one. Trainings are whole commands, cold,
+of the same seed in a turn. One thread. Writes benchmarks/results/bench.csv, img/bench.png and the tables of
+docs/performance.md; ends with 1 where a part has become slower than 0.9 of the older commit.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import benchmark_pages
+import probes
+from benchmark_pages import ROOT
+
+SLOWER = 0.9  # than the older commit: told, and the command ends with 1
+TURN_S = 0.25
+SB3 = "Stable-Baselines3"
+RESULT = benchmark_pages.RESULTS / "bench.csv"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that is timed.
+
+    Attributes:
+        name: as it is shown; of a probe, or a key of COMMANDS.
+        unit: of its figure.
+        each: units that a repetition of its probe does; None: the figure is the seconds of a command.
+        sb3: Stable-Baselines3 does it, too.
+        turns: of every tree.
+    """
+
+    name: str
+    unit: str
+    each: float | None = None
+    sb3: bool = False
+    turns: int = 12
+
+
+PARTS = (
+    Part("update 2x128", "updates/s", 1, sb3=True, turns=24),
+    Part("update 2x256", "updates/s", 1, sb3=True, turns=24),
+    *(Part(f"simulator {task}", "steps/s", probes.ARMS, turns=8) for task in probes.TASKS),
+    Part("collision", "queries/s", probes.ARMS),
+    Part("product", "GFLOP/s", 2 * 1024**3 / 1e9),
+    Part("cold start", "s", turns=3),
+    Part("time to 99%", "s", turns=1),
+)
+
+
+class Probe:
+    """A process that does one part with one tree's package."""
+
+    def __init__(self, name: str, tree: Path):
+        environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(ROOT / "benchmarks/probes.py"), name]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, stderr=pipe)
+        if self._answer() != "ready":
+            raise RuntimeError(self._process.stderr.read().decode().strip().splitlines()[-1])
+
+    def _answer(self) -> str:
+        return self._process.stdout.readline().decode().strip()
+
+    def seconds(self, count: int) -> float:
+        """What so many repetitions take."""
+        self._process.stdin.write(f"{count}\n".encode())
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def cold_start(tree: Path, turn: int) -> float:
+    """Seconds of a training of one step, from the start of its process to the end."""
+    began = time.perf_counter()
+    _train(tree, turn, "--steps", "64", "--evaluation.episodes", "1")
+    return time.perf_counter() - began
+
+
+def time_to_99(tree: Path, turn: int) -> float:
+    """Seconds from the start of the process to the first evaluation at 99% or more; infinite where there is none."""
+    return _train(tree, turn).get("solved_at_s") or float("inf")
+
+
+def _train(tree: Path, seed: int, *flags: str) -> dict:
+    """The summary of a training of `reach` with its preset."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(tree / "train.py"), "--robot", "panda", "--run", "run", "--seed", str(seed)]
+        environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+        subprocess.run([*command, *flags], cwd=folder, env=environment, check=True, capture_output=True)
+        return json.loads(Path(folder, "checkpoints", "run", "summary.json").read_text())
+
+
+COMMANDS: dict[str, Callable[[Path, int], float]] = {"cold start": cold_start, "time to 99%": time_to_99}
+
+
+def rates_of_probes(part: Part, trees: dict[str, Path], turns: int) -> dict[str, list[float]]:
+    """Units a second in each turn, by whom."""
+    workers = {}
+    for name, tree in trees.items():
+        try:
+            workers[name] = Probe(f"sb3 {part.name}" if name == SB3 else part.name, tree)
+        except RuntimeError as error:
+            print(f"{part.name}: nothing of {name}: {error}", file=sys.stderr)
+    counts = {name: max(1, round(TURN_S / worker.seconds(1))) for name, worker in workers.items()}
+    counts = {name: max(1, round(TURN_S * count / workers[name].seconds(count))) for name, count in counts.items()}
+    rates: dict[str, list[float]] = {name: [] for name in workers}
+    for turn in range(turns):
+        for name in list(workers)[:: 1 if turn % 2 else -1]:  # whoever is first in one turn is last in the next
+            rates[name].append(part.each * counts[name] / workers[name].seconds(counts[name]))
+    for worker in workers.values():
+        worker.close()
+    return rates
+
+
+def measured(part: Part, trees: dict[str, Path], turns: int) -> list[dict]:
+    """A row for each of the others, or one where there are none."""
+    if part.each is None:
+        work = COMMANDS[part.name]
+        values = {name: [] for name in trees}
+        for turn in range(turns):
+            for name, tree in list(trees.items())[:: 1 if turn % 2 else -1]:
+                values[name].append(work(tree, turn))
+    else:
+        values = rates_of_probes(part, trees, turns)
+    here = values.pop("here")
+    middle, load = statistics.median, round(os.getloadavg()[0], 1)
+    base = {"part": part.name, "unit": part.unit, "here": middle(here), "turns": len(here), "load": load}
+    rows = []
+    for name, others in values.items():
+        pairs = [mine / other if part.each else other / mine for mine, other in zip(here, others)]
+        low, ratio, high = statistics.quantiles(pairs, n=4) if len(pairs) > 1 else pairs * 3
+        rows.append(base | {"other": name, "theirs": middle(others), "ratio": ratio, "low": low, "high": high})
+    return rows or [base]
+
+
+def unpacked(commit: str, folder: Path) -> Path:
+    """The files of a commit of this repository, in a folder of their own."""
+    done = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"--against {commit}: {done.stderr.decode().strip().splitlines()[0]}")
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as files:
+        files.extractall(folder, filter="data")
+    return folder
+
+
+def machine() -> str:
+    """What this was measured on."""
+    import torch
+
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    processor = names[0].partition(": ")[2] if names else platform.processor()
+    return f"{os.cpu_count()} cores of {processor}, {platform.system()}, torch {torch.__version__}, one thread"
+
+
+def shown(row: dict) -> str:
+    """A line of the terminal."""
+    line = f"{row['part']:24}{row['here']:>14,.4g} {row['unit']:10}"
+    if "other" in row:
+        slow = "   SLOWER" if is_slower(row) else ""
+        line += f"{row['theirs']:>14,.4g}  {row['other']:18} ratio {row['ratio']:.2f}"
+        line += f" ({row['low']:.2f} to {row['high']:.2f}){slow}"
+    return f"{line}   load {row['load']}"
+
+
+def is_slower(row: dict) -> bool:
+    """Whether this tree is, by more than noise, than its older commit."""
+    return row.get("other", SB3) != SB3 and row["ratio"] < SLOWER
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--against", help="an older commit of this repository")
+    parser.add_argument("--only", nargs="+", metavar="PART", default=[part.name for part in PARTS])
+    parser.add_argument("--turns", type=int, help="of every part; by default 1 to 24, as long as they take")
+    options = parser.parse_args()
+    if unknown := set(options.only) - {part.name for part in PARTS}:
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in PARTS)}")
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        trees = {"here": ROOT}
+        if options.against:
+            trees[options.against] = unpacked(options.against, Path(scratch))
+        for part in (part for part in PARTS if part.name in options.only):
+            rivals = {SB3: ROOT} if part.sb3 else {}
+            for row in measured(part, trees | rivals, options.turns or part.turns):
+                rows.append(row)
+                print(shown(row), flush=True)
+    print(machine())
+    if options.only == [part.name for part in PARTS]:
+        write(rows)
+    return int(any(map(is_slower, rows)))
+
+
+def write(rows: list[dict]) -> None:
+    """The CSV, the picture, the page."""
+    with RESULT.open("w", newline="") as file:
+        columns = ("part", "unit", "here", "other", "theirs", "ratio", "low", "high", "turns", "load")
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    benchmark_pages.write_speed(rows, machine())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""The work that benchmarks/bench.py times: `python benchmarks/probes.py NAME` does as much of it as it is told.
+
+A line of standard input is a count; the line that answers it has the seconds which so many repetitions took. The
+package is the one on PYTHONPATH, so that an older commit is timed by these same functions. One thread.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+
+Work = Callable[[], object]  # one repetition
+
+O_DIM, A_DIM, TRANSITIONS, BATCH = 17, 6, 100_000, 256  # HalfCheetah's
+ARMS = 4096
+
+
+def _transitions() -> dict[str, np.ndarray]:
+    """Random ones, one in a hundred terminated; float32."""
+    rng = np.random.default_rng(0)
+    return {
+        "state": rng.standard_normal((TRANSITIONS, O_DIM), np.float32),
+        "action": rng.uniform(-1, 1, (TRANSITIONS, A_DIM)).astype(np.float32),
+        "reward": rng.standard_normal(TRANSITIONS, np.float32),
+        "next_state": rng.standard_normal((TRANSITIONS, O_DIM), np.float32),
+        "terminated": rng.random(TRANSITIONS) < 0.01,
+    }
+
+
+def update(width: int) -> Work:
+    """A batch drawn and one update by this package, networks of two layers."""
+    from td3_robot.agent import TD3
+    from td3_robot.replay import ReplayBuffer
+
+    agent = TD3(O_DIM, A_DIM, hidden=(width, width))
+    # all transitions in one step of as many environments
+    replay = ReplayBuffer(TRANSITIONS, TRANSITIONS, O_DIM, A_DIM, "cpu", torch.Generator().manual_seed(0))
+    tensors = {name: torch.from_numpy(array) for name, array in _transitions().items()}
+    replay.add(*tensors.values(), torch.zeros(TRANSITIONS, dtype=torch.bool))
+    return lambda: agent.update(replay.sample(BATCH))
+
+
+def sb3_update(width: int) -> Work:
+    """The same by Stable-Baselines3."""
+    import gymnasium
+    import stable_baselines3
+    from stable_baselines3.common.logger import Logger
+
+    class Spaces(gymnasium.Env):  # what it wants to know of an environment
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (O_DIM,), np.float32)
+        action_space = gymnasium.spaces.Box(-1.0, 1.0, (A_DIM,), np.float32)
+
+    settings = {"learning_rate": 3e-4, "buffer_size": TRANSITIONS, "policy_kwargs": {"net_arch": [width, width]}}
+    model = stable_baselines3.TD3("MlpPolicy", Spaces(), **settings, seed=0, device="cpu")
+    model.set_logger(Logger(None, []))
+    data = _transitions()
+    names = {"observations": "state", "actions": "action", "rewards": "reward", "dones": "terminated"}
+    for theirs, ours in (names | {"next_observations": "next_state"}).items():
+        array = getattr(model.replay_buffer, theirs)
+        array[:] = data[ours].reshape(array.shape)
+    model.replay_buffer.full = True
+    return lambda: model.train(gradient_steps=1, batch_size=BATCH)
+
+
+def simulator(task: str) -> Work:
+    """A control step of so many Pandas, with reward, observation and the episodes that begin anew."""
+    import envs
+
+    env = envs.make("panda", task, ARMS)
+    generator = torch.Generator().manual_seed(0)
+    actions = torch.rand(64, ARMS, env.a_dim, generator=generator) * 2 - 1
+    turn = iter(range(sys.maxsize))
+    return lambda: env.step(actions[next(turn) % len(actions)])
+
+
+def collision() -> Work:
+    """Self-collision of so many random configurations of a Panda."""
+    from envs.collision import compile_collision, self_distance
+    from envs.robots import make_robot
+
+    robot = make_robot("panda")
+    model = compile_collision(robot)
+    lower, upper = torch.tensor(robot.qlim, dtype=torch.float32)
+    q = lower + (upper - lower) * torch.rand(ARMS, robot.n, generator=torch.Generator().manual_seed(0))
+    return lambda: self_distance(model, q)
+
+
+def product() -> Work:
+    """A matrix product of 2 GFLOP, by what is the faster library for it."""
+    from td3_robot.linear import matmul
+
+    a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
+    return lambda: matmul(a, b)
+
+
+TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "push")
+PROBES: dict[str, Callable[[], Work]] = {
+    **{f"update 2x{width}": partial(update, width) for width in (128, 256)},
+    **{f"sb3 update 2x{width}": partial(sb3_update, width) for width in (128, 256)},
+    **{f"simulator {task}": partial(simulator, task) for task in TASKS},
+    "collision": collision,
+    "product": product,
+}
+
+
+def main(name: str) -> None:
+    """Answer lines until there are none."""
+    from td3_robot.memory import keep_freed_memory
+
+    keep_freed_memory()  # as train.py does
+    torch.set_num_threads(1)
+    work = PROBES[name]()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        began = time.perf_counter()
+        for _ in range(int(line)):
+            work()
+        print(time.perf_counter() - began, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
