@@ -31,7 +31,8 @@ class Push(Task):
     """The constants of the task; its values live in configs/tasks/push.yaml.
 
     The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be, on the table too. The scene
-    further holds `object` (3,), where it is, and `held` (), whether something holds it.
+    further holds `object` (3,), where it is, `held` (), whether something holds it, and `contact_depth` (), how deep a
+    finger that came from above is in its top [m].
 
     Attributes:
         cube: side of the cube [m].
@@ -135,7 +136,8 @@ class Push(Task):
         shut = need(world.model.hand).stroke[0]
         good = reached & arrived & free(world, q, driver=shut) & free(world, there, driver=shut)
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
-        return {"goal": goal[good], "object": cube[good], "held": held[good]}
+        scene = {"goal": goal, "object": cube, "held": held, "contact_depth": torch.zeros_like(way[chosen])}
+        return {name: value[good] for name, value in scene.items()}
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The fingers stay shut."""

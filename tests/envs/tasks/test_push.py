@@ -8,6 +8,7 @@ import torch
 
 import envs
 from envs.controllers import ScriptedPush
+from envs.controllers.pointing import PointingDown
 from envs.tasks.push import Seen, reward_terms
 from envs.tasks.registry import make_task
 
@@ -104,3 +105,20 @@ def test_the_scripted_push_gets_it_there_and_decides_from_the_moment_alone(env):
         observation, touched = result.observation, touched | (result.info["table_clearance"] < 0)
     done = result.info["success"]
     assert done.float().mean() >= 0.9 and not touched[done].any()
+
+
+def test_a_hand_that_comes_down_on_the_cube_stops_there_and_has_failed(env):
+    """Led over the middle of the cube and then straight down on it."""
+    env.reset(7)
+    hand, cube = PointingDown(env, gain=3.0, damping=0.1), env.scene["object"].clone()
+    over = cube + torch.tensor([0.0, 0.0, 0.15])
+    for step in range(90):
+        there = over if step < 50 else cube
+        result = env.step(hand.action(there - env.moment.tcp))
+        if step == 49:
+            before = env.scene["touched"].clone()
+            led = torch.linalg.vector_norm(over - env.now.tcp, dim=1) < 0.005
+    led &= ~before & (env.scene["goal"] - cube).norm(dim=1).gt(0.1)
+    assert led.sum() > 60
+    assert env.scene["touched"][led].all() and not result.info["success"][led].any()
+    torch.testing.assert_close(env.scene["object"][led], cube[led])  # it does not slide out from under
