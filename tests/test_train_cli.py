@@ -92,9 +92,9 @@ def test_summary_and_metrics_agree_with_what_was_asked_and_what_happened(trained
     cwd, _, _, _, seconds = trained
     folder = cwd / "checkpoints" / "run4"
     summary, rows = json.loads((folder / "summary.json").read_text()), read_metrics(folder)
-    assert [row["env_steps"] for row in rows] == [100_032, 200_000]  # the first step of 64 at or past each multiple
+    assert [row["env_steps"] for row in rows] == [100_096, 200_192]  # the first step of 256 at or past each multiple
     assert (summary["robot"], summary["task"], summary["seed"], summary["finished"]) == ("panda", "reach", 0, True)
-    assert summary["env_steps"] == 200_000 and summary["gradient_steps"] == rows[-1]["gradient_steps"]
+    assert summary["env_steps"] == 200_192 and summary["gradient_steps"] == rows[-1]["gradient_steps"]
     assert rows[-1]["wall_s"] < summary["wall_s"] < seconds  # from process start, so nearly all of it
     assert summary["wall_s"] > 0.7 * seconds
     solved = [row["wall_s"] for row in rows if row["success_rate"] >= 0.99]
@@ -110,7 +110,7 @@ def test_the_terminal_shows_a_line_an_evaluation_and_what_to_do_next(trained):
     lines = out.splitlines()
     assert lines[0] == "panda learns reach (seed 0) in checkpoints/run4"
     assert lines[1].split()[:2] == ["env", "steps"] and "success" in lines[1]
-    assert lines[2].split()[0] == "100,032" and lines[3].split()[0] == "200,000"
+    assert lines[2].split()[0] == "100,096" and lines[3].split()[0] == "200,192"
     assert re.search(r"success rate \d+\.\d%, return -?\d+\.\d\d after \d+\.\d s", lines[4])
     assert "python evaluate.py --checkpoint checkpoints/run4" in out
 
@@ -120,7 +120,7 @@ def test_the_curve_is_a_picture_and_tensorboard_has_the_metrics(trained):
     with Image.open(folder / "learning_curve.png") as image:
         image.verify()
         assert image.format == "PNG" and image.width > 400
-    assert scalars(folder, "success_rate") == scalars(folder, "Q1_loss") == [100_032, 200_000]
+    assert scalars(folder, "success_rate") == scalars(folder, "Q1_loss") == [100_096, 200_192]
 
 
 # Stopping and going on --------------------------------------------------------------------------------------
@@ -191,7 +191,17 @@ def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):
     """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one it began with."""
     ddpg = ("--td3.twin_critics", "false", "--td3.policy_delay", "1", "--td3.policy_noise", "0")
     assert in_process(tmp_path, "train", *SMALL, *ddpg, "--steps", "1_600", "--run", "ddpg")[::2] == (0, "")
-    begin = (*SMALL, "--start_from", "ddpg", "--steps", "16", "--exploration.start_steps", "0")
+    begin = (
+        *SMALL,
+        "--start_from",
+        "ddpg",
+        "--steps",
+        "16",
+        "--exploration.start_steps",
+        "0",
+        "--updates_per_step",
+        "1",
+    )
     assert in_process(tmp_path, "train", *begin, "--run", "td3")[::2] == (0, "")
     before, after = (weights(tmp_path / "checkpoints" / name) for name in ("ddpg", "td3"))
     assert all(torch.equal(after[name], before[name]) for name in before if name.startswith("actor."))
