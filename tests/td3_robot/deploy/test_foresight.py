@@ -290,13 +290,13 @@ class AtOnce:
         return reply
 
 
-@pytest.mark.parametrize(("known", "reached"), [(0.1 + Late.period, 1.0), (0.0, 0.0)])
-def test_the_loop_foresees_by_what_the_filter_sent(policy, arms, monkeypatch, known, reached):
+@pytest.mark.parametrize(("known", "least", "most"), [(0.05 + Late.period, 1.0, 1.0), (0.0, 0.0, 0.7)])
+def test_the_loop_foresees_by_what_the_filter_sent(policy, arms, monkeypatch, known, least, most):
     """At full speed, by the loop of run_policy.py."""
-    env, near = arms(count=3), []
+    env, near = arms(count=8), []
     bare = replace(policy.robot, capsules=None)  # the filter's looks for what is near take most of the time
     for q, goal in rows(env.moment.state.q, env.goal):
-        arm = Late(env.robot, q, 0.1)
+        arm = Late(env.robot, q, 0.05)
         monkeypatch.setattr(drive, "time", arm)
         watch = Watchdog(SafetyFilter(bare, arm.rate, policy.rate))
         watch.reset(q, arm.now)
@@ -304,7 +304,7 @@ def test_the_loop_foresees_by_what_the_filter_sent(policy, arms, monkeypatch, kn
         assert drive.drive(arm, AtOnce(policy, arm), watch, {"goal": goal}, **how, latency=known) == "the time is up"
         tcp = bare.chain.frames(arm.arm.state.q.double().numpy())[0, -1, :3, 3]
         near.append(np.linalg.norm(tcp - goal) < env.task.tolerance)
-    assert np.mean(near) == reached
+    assert least <= np.mean(near) <= most
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.037, 0.1])
