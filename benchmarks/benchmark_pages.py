@@ -172,7 +172,7 @@ def _plot_speed(rows: list[dict]) -> None:
     )
     axis.axvline(1.0, color="black", linewidth=0.8)
     axis.invert_yaxis()
-    axis.set(xlabel="times as fast as the other (bars: median of the turns, lines: quartiles)")
+    axis.set(xlabel="times as fast (median and quartiles of the turns)")
     figure.savefig(ROOT / "img" / "bench.png", dpi=110)
 
 
