@@ -57,7 +57,7 @@ def test_an_older_one_is_known_by_its_networks_and_its_configuration(tmp_path, o
 @pytest.mark.parametrize("folder", [path.parent for path in SHIPPED], ids=lambda folder: folder.name)
 def test_the_shipped_ones_say_what_they_are(folder):
     agent, about = TD3.from_checkpoint(folder), checkpoint.load(folder, names=()).about
-    assert about["trained_on"].keys() == {"robot", "task"} and 0.9 < about["score"]["success_rate"] <= 1
+    assert about["trained_on"].keys() == {"robot", "task"} and 0.75 < about["score"]["success_rate"] <= 1
     said, told = about["agent"], json.loads(json.dumps(agent.about()))
     assert told | {"options": told["options"] | said["options"]} == told and told.keys() == said.keys()
     since = told["options"].keys() - said["options"].keys()  # options that were not there yet have their defaults

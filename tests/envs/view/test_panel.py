@@ -119,6 +119,8 @@ def test_what_is_dragged_out_of_the_workspace_has_its_tools_where_it_is(led):
 
 @pytest.mark.parametrize("axis", [0, 2])
 def test_an_arrow_moves_the_goal_along_its_axis_alone(led, axis):
+    led.control.put("goal", np.array([[1.0, 0, 0, 0.5], [0, 1, 0, 0.1], [0, 0, 1, 0.4], [0, 0, 0, 1]]))
+    led.steps(2)
     before = led.control.goal
     tip = before + 0.09 * np.eye(3)[axis]
     start, end = led.pixel(before), led.pixel(tip)
