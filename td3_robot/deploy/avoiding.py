@@ -16,6 +16,7 @@ TINY = 1e-9  # [m] not to divide by no distance
 GAIN, EFFORT, SWEEPS, LEAST_ERROR, LEAST_EFFECT = 8.0, 0.01, 4, 1e-4, 1e-9  # of envs/controllers/reactive.py
 JOINT, AROUND, ITSELF = (0.05, 0.9, 1.0), (0.02, 0.3, 1.0), (0.01, 0.1, 1.0)  # its dampers: stop, influence, gain
 KINDS = {"spheres": 4, "boxes": 10, "walls": 4}  # of obstacles, and how many numbers each has
+GROUND = np.array([[0.0, 0.0, 1.0, 0.0]])  # as a wall
 SHOWN = {"spheres": 5, "boxes": 9, "walls": 5}  # and how many columns show it
 
 
@@ -97,12 +98,14 @@ def _surroundings(robot: Robot, at: Placed, scene: Mapping) -> tuple[np.ndarray,
     assert robot.capsules is not None
     p, d = at.p[:, 0, :, None], at.d[:, 0, :, None]
     spheres, boxes, walls = (scene[name][there(name, scene[name])] for name in KINDS)
-    planes = np.append(walls, [[0.0, 0.0, 1.0, 0.0]], 0)  # the ground is one more
+    planes = np.concatenate((walls, GROUND))  # one more
     normal = planes[:, :3].T[:, None]
     point = p + (dot(normal, d) < 0) * d
     distance = dot(normal, point) - planes[:, 3]
-    distance[np.delete(np.arange(len(distance)), robot.capsules.over_ground), -1] = 2.0 * MOST
-    found = [(distance, np.broadcast_to(normal, point.shape), point)]
+    over, height = robot.capsules.over_ground, distance[:, -1].copy()
+    distance[:, -1] = 2.0 * MOST
+    distance[over, -1] = height[over]
+    found = [(distance, normal + np.zeros_like(point), point)]
     if len(spheres):
         centre = spheres[:, :3].T[:, None]
         gap = point_gap(p, d, centre)
@@ -148,18 +151,30 @@ def reactive(J: np.ndarray, error: np.ndarray, near: Nearest, q: np.ndarray, rob
     qd = inverse @ (GAIN * error)
     dampers = [AROUND] * (len(near.distance) - 1) + [ITSELF]
     rows = [row for row, damper in enumerate(dampers) if near.distance[row] < damper[1]]
-    G, h = -near.gradient[rows], [_damped(near.distance[row], *dampers[row]) for row in rows]
-    direction = G - (G @ inverse) @ J
-    step = direction / np.maximum((direction * G).sum(1), LEAST_EFFECT)[:, None]
-    so_far = [0.0] * len(h)
-    for _ in range(SWEEPS):
-        for k, most in enumerate(h):
-            further = max(float(G[k] @ qd) - most, -so_far[k])
-            if further:
-                so_far[k] += further
-                qd = qd - further * step[k]
+    if rows:
+        h = [_damped(near.distance[row], *dampers[row]) for row in rows]
+        qd = _behind(-near.gradient[rows], h, qd, inverse, J)
     low, high = (_slowed(room, limits.velocity) for room in (q - limits.lower, limits.upper - q))
     return np.minimum(np.maximum(qd, -low), high) / limits.velocity
+
+
+def _behind(G: np.ndarray, h: list[float], qd: np.ndarray, inverse: np.ndarray, J: np.ndarray) -> np.ndarray:
+    """(n,) speeds led into the half-spaces G qd <= h by Hildreth's sweeps, see envs/controllers/halfspaces.py.
+
+    The sweeps go by what each damper has of G qd, and by what a step along one changes in the others: plain numbers.
+    """
+    direction = G - (G @ inverse) @ J
+    across = direction @ G.T
+    step = direction / np.maximum(across.diagonal(), LEAST_EFFECT)[:, None]
+    effect, over = (step @ G.T).tolist(), (G @ qd - h).tolist()
+    so_far = [0.0] * len(h)
+    for _ in range(SWEEPS):
+        for k, beyond in enumerate(effect):
+            further = max(over[k], -so_far[k])
+            if further:
+                so_far[k] += further
+                over = [value - further * change for value, change in zip(over, beyond)]
+    return qd - so_far @ step
 
 
 def _slowed(room: np.ndarray, velocity: np.ndarray) -> np.ndarray:
@@ -179,6 +194,9 @@ def shape_of(name: str, width: int) -> tuple[int, ...]:
 
 def shown(kind: str, value: np.ndarray, tcp: np.ndarray, sight: float) -> np.ndarray:
     """The columns of all obstacles of a kind, see `ReachAvoid.observe`."""
+    flag = there(kind, value)[:, None]
+    if not flag.any():
+        return np.zeros(len(value) * SHOWN[kind])
     if kind == "spheres":
         row = np.concatenate((value[:, :3] - tcp, value[:, 3:]), 1) / sight
     elif kind == "walls":
@@ -188,8 +206,7 @@ def shown(kind: str, value: np.ndarray, tcp: np.ndarray, sight: float) -> np.nda
         cos, sin = cos * cos - sin * sin, 2.0 * cos * sin  # of the yaw
         place = np.concatenate((value[:, :3] - tcp, value[:, 3:6]), 1) / sight
         row = np.concatenate((place, cos * cos - sin * sin, 2.0 * cos * sin), 1)
-    flag = there(kind, value)[:, None]
-    return np.where(flag, np.append(row, flag, 1), 0.0).ravel()
+    return np.where(flag, np.concatenate((row, flag), 1), 0.0).ravel()
 
 
 def there(kind: str, value: np.ndarray) -> np.ndarray:
