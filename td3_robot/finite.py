@@ -29,26 +29,35 @@ class Watch:
     def __init__(self, agent: TD3, folder: Path):
         self._agent, self._folder = agent, folder
         self._weights = {name: [*getattr(agent, name).parameters()] for name in _NETWORKS}
+        self._optimizers = {name: getattr(agent, f"{name}_optimizer") for name in _NETWORKS}
 
     @torch.no_grad()
     def look(self, batch: Batch, losses: dict[str, Tensor]) -> None:
         """After an update with this batch: what is wrong with it has reached its losses or the weights.
 
-        On a CPU alone, where it costs a hundredth of an update; elsewhere it would wait for the device, and the next
-        `require` finds it.
+        On a CPU alone, where it costs some hundredths of an update; elsewhere it would wait for the device, and the
+        next `require` finds it.
 
         Raises:
             NotFiniteError: names what it is; the batch is its evidence.
         """
         if self._agent.device.type != "cpu":
             return
-        moved = [weight for name in _NETWORKS[: 2 + ("actor_loss" in losses)] for weight in self._weights[name]]
-        means = torch.stack([loss for loss in losses.values() if not loss.ndim])
-        if (torch.stack(torch._foreach_norm(moved)) <= LARGEST).all() and means.isfinite().all():
+        names = _NETWORKS[: 2 + ("actor_loss" in losses)]
+        moved = [weight for name in names for weight in self._weights[name]]
+        squares = [square for name in names for square in self._moments(name, ("exp_avg_sq",))]  # overflow first
+        given = batch[:5]  # of which a normaliser or bounded values may clip what is infinite
+        finite = [*map(torch.sum, (*squares, *given)), *(loss for loss in losses.values() if not loss.ndim)]
+        if (torch.stack(torch._foreach_norm(moved)) <= LARGEST).all() and torch.stack(finite).isfinite().all():
             return
         parts = {name: value for name, value in batch._asdict().items() if value is not None}
         named = {f"{name} of the batch": value for name, value in parts.items()}
         self.require(named | losses | self._gradients(), parts)
+
+    def _moments(self, name: str, kinds: tuple[str, ...] = ("exp_avg", "exp_avg_sq")) -> list[Tensor]:
+        """What the optimizer of a network, where it is Adam, remembers of gradients and of their squares."""
+        entries = self._optimizers[name].state.values()
+        return [entry[kind] for entry in entries for kind in kinds if kind in entry]
 
     def _gradients(self) -> dict[str, Tensor]:
         found = {
@@ -57,7 +66,7 @@ class Watch:
         return {f"a gradient of {name}": torch.cat(gradients) for name, gradients in found.items() if gradients}
 
     def require(self, others: dict[str, Tensor], evidence: dict[str, Tensor] | None = None) -> None:
-        """Hold weights and others, by the names to tell, to finite numbers.
+        """Hold weights, moments and others, by the names to tell, to finite numbers.
 
         Raises:
             NotFiniteError: names the first that is NaN or infinite, with the evidence.
@@ -66,6 +75,8 @@ class Watch:
         for name, weights in self._weights.items():
             flat = torch.cat([weight.detach().flatten() for weight in weights])
             values[f"a weight of {name}"] = flat.where(flat.abs() <= LARGEST, math.inf)
+            if moments := [moment.flatten() for moment in self._moments(name)]:
+                values[f"a moment of {name}"] = torch.cat(moments)
         for name, value in values.items():
             if not torch.isfinite(value).all():
                 raise NotFiniteError(

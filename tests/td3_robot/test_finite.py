@@ -1,5 +1,6 @@
 """NaN, infinity and growth without bound end a run in the step in which they appear, with what led to them."""
 
+import contextlib
 import math
 
 import pytest
@@ -14,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 def agent_and_batch(**parts) -> tuple[TD3, Batch]:
-    agent = TD3(3, 2, hidden=(16,), policy_delay=1, **{k: v for k, v in parts.items() if k.endswith("lr")})
     rows = {"state": 3, "action": 2, "reward": 1, "next_state": 3, "done": 1}
+    agent = TD3(3, 2, hidden=(16,), policy_delay=1, **{k: v for k, v in parts.items() if k not in rows})
     batch = Batch(**{name: torch.rand(8, width) for name, width in rows.items()})
     for name in rows.keys() & parts.keys():
         getattr(batch, name)[5, 0] = parts[name]
@@ -56,6 +57,22 @@ def test_a_reward_whose_loss_overflows_is_caught_in_the_losses():
 def test_growth_without_bound_is_caught_in_the_update_that_makes_it():
     with pytest.raises(NotFiniteError, match="^a weight of Q1 became NaN or infinite by update 1; "):
         look(*agent_and_batch(critic_lr=1e7))
+
+
+def test_what_a_normaliser_would_clip_is_caught_all_the_same():
+    with pytest.raises(NotFiniteError, match="^next_state of the batch became NaN or infinite by update 1; "):
+        look(*agent_and_batch(next_state=math.inf, normalize_observations=True))
+
+
+@pytest.mark.parametrize("name", ["Q1", "Q2", "actor"])
+@pytest.mark.parametrize("gradient, passes", [(1e19, True), (1e30, False)])  # their squares are 1e38 and too large
+def test_a_gradient_whose_square_overflows_is_caught_in_its_update(monkeypatch, name, gradient, passes):
+    agent, batch = agent_and_batch()
+    weight = next(getattr(agent, name).parameters())
+    monkeypatch.setattr(agent, "_limit_gradients", lambda *_: weight.grad is None or weight.grad.fill_(gradient))
+    caught = contextlib.nullcontext() if passes else pytest.raises(NotFiniteError, match=f"^a moment of {name} became")
+    with caught:
+        look(agent, batch)
 
 
 @pytest.mark.parametrize("what", ["reward", "observation"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # what is tried is what lies beside, whatever is installed
 _asked: list[int] = []  # to end, and to say what was found so far: SIGTERM
 
 

@@ -3,7 +3,6 @@
 What led to it is kept, the last good checkpoint stays, and the message says what to try.
 """
 
-import contextlib
 import math
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from random import Random
 
 import torch
 from attempts import read_flags, torture
-from hostile_good import training
+from hostile_good import CONFIG, training
 
 from td3_robot import TD3
 from td3_robot.callbacks import Callback
@@ -23,7 +22,8 @@ from td3_robot.trainer import Trainer
 
 POISON = [math.nan, math.inf, -math.inf]
 LARGE = [1e12, -1e20, 1e30, 3e38]  # they overflow on their way, if not at once
-ROUNDS = 60
+ROUNDS, SAVES = 60, 20  # of the steps of both arms; the resume point is written in one of the first
+IDLE = CONFIG.exploration.start_steps // CONFIG.envs - 1  # rounds before the first update
 
 
 class Saves(Callback):
@@ -36,7 +36,7 @@ class Saves(Callback):
         """See `Callback.on_step`."""
         if run.steps == self._at:
             run.save_resume_point()
-        if run.steps >= 2 * ROUNDS:
+        if run.steps >= CONFIG.envs * ROUNDS:
             run.stop()
 
 
@@ -45,19 +45,18 @@ def attempt(random: Random, folder: Path) -> str | None:
     run = folder / "run"
     trainer = training(run)
     run.mkdir()
-    trainer.callbacks = [Saves(2 * random.randint(1, 20))]
-    where, value, at = random.choice(list(PLACES)), random.choice(POISON + LARGE), random.randint(21, ROUNDS - 5)
+    trainer.callbacks = [Saves(CONFIG.envs * random.randint(1, SAVES))]
+    where, value, at = random.choice(list(PLACES)), random.choice(POISON + LARGE), random.randint(SAVES + 1, ROUNDS - 5)
     seen = watched(trainer)
     what = f"{value} in {where} at round {at}"
-    with contextlib.ExitStack() as cleanup:
-        PLACES[where](trainer, random, value, at, cleanup)
-        try:
-            trainer.run()
-        except NotFiniteError as error:
-            wrong = _wrong(run, str(error), seen)
-            return wrong and f"{what}: {wrong}"
-        finally:
-            trainer.source._env.__dict__.pop("step", None)  # type: ignore[attr-defined]  one for all attempts
+    PLACES[where](trainer, random, value, at)
+    try:
+        trainer.run()
+    except NotFiniteError as error:
+        wrong = _wrong(run, str(error), seen)
+        return wrong and f"{what}: {wrong}"
+    finally:
+        trainer.source._env.__dict__.pop("step", None)  # type: ignore[attr-defined]  one for all attempts
     if seen or not math.isfinite(value):
         return f"{what}: {(seen or ['the run went on'])[0]}"
     training(run).resume()  # what was saved can be taken up
@@ -113,7 +112,7 @@ def spoil(random: Random, tensor: torch.Tensor, value: float) -> None:
 def into_step(part: str):
     """Into what the environment gives."""
 
-    def put(trainer, random: Random, value: float, at: int, cleanup) -> None:
+    def put(trainer, random: Random, value: float, at: int) -> None:
         env = trainer.source._env
         step, calls = type(env).step.__get__(env), [0]
 
@@ -131,28 +130,28 @@ def into_step(part: str):
     return put
 
 
-def into_batch(trainer, random: Random, value: float, at: int, cleanup) -> None:
+def into_batch(trainer, random: Random, value: float, at: int) -> None:
     """Into what is learned from."""
     sample, calls = trainer.source.sample, [0]
 
     def poisoned(progress):
         batch = sample(progress)
         calls[0] += 1
-        if calls[0] == at - 15:
+        if calls[0] == at - IDLE:
             spoil(random, random.choice(batch[:5]), value)
         return batch
 
     trainer.source.sample = poisoned
 
 
-def into_weight(trainer, random: Random, value: float, at: int, cleanup) -> None:
+def into_weight(trainer, random: Random, value: float, at: int) -> None:
     """Into a network, before an update."""
     weights = [*trainer.agent.Q1.parameters(), *trainer.agent.Q2.parameters()]  # which move in every update
     weight, update, calls = random.choice(weights), trainer.agent.update, [0]
 
     def poisoned(batch):
         calls[0] += 1
-        if calls[0] == at - 15:
+        if calls[0] == at - IDLE:
             with torch.no_grad():
                 spoil(random, weight, value)
         return update(batch)
@@ -160,15 +159,19 @@ def into_weight(trainer, random: Random, value: float, at: int, cleanup) -> None
     trainer.agent.update = poisoned
 
 
-def into_gradient(trainer, random: Random, value: float, at: int, cleanup) -> None:
-    """Into a gradient."""
-    weight, calls = random.choice([*trainer.agent.Q1.parameters(), *trainer.agent.actor.parameters()]), [0]
+def into_gradient(trainer, random: Random, value: float, at: int) -> None:
+    """Into a gradient, the last moment before a step."""
+    agent, calls = trainer.agent, [0]
+    net, delay = random.choice([(agent.Q1, 1), (agent.actor, agent.config.policy_delay)])
+    weight, limit = random.choice([*net.parameters()]), agent._limit_gradients
 
-    def poisoned(gradient):
-        calls[0] += 1
-        return torch.full_like(gradient, value) if calls[0] == at // 4 else gradient
+    def poisoned(nets, norm):
+        limit(nets, norm)
+        calls[0] += net in nets
+        if net in nets and calls[0] == (at - IDLE) // delay:
+            spoil(random, weight.grad, value)
 
-    cleanup.callback(weight.register_hook(poisoned).remove)
+    agent._limit_gradients = poisoned
 
 
 PLACES = {
