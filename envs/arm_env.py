@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from envs import foresight, kinematics
+from envs.beginnings import Beginnings, Begun
 from envs.collision import Nearest, nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
@@ -85,6 +86,7 @@ class ArmEnv:
         self._disturbed = Disturbed(plant, disturbances, task.dt, self.device) if disturbances else None
         self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
+        self._beginnings = Beginnings(self._begin, num_envs if training else 0)
         self.reset(seed)
         known = contact.KEPT if self.world.collision is not None else ()
         self._memory = Memory(self.world, self.moment, (*task.kept, *known))
@@ -142,10 +144,12 @@ class ArmEnv:
             self._episodes.seed(seed)
             if self._disturbed is not None:
                 self._disturbed.generator.manual_seed(seed)
-        self.now = self.arrived = self._beginning(self.num_envs)
-        self._moment = self.seen = self._known(self.now)
+        self._beginnings.clear()
+        begun = self._begin(self.num_envs)
+        self.now = self.arrived = begun.true
+        self._moment = self.seen = begun.known
         self._lengths = self._first_lengths(seed)
-        return self.task.observe(self.world, self.moment)
+        return begun.observation
 
     def _first_lengths(self, seed: int | None) -> Tensor:
         """(B,) control steps that the episodes begun by a reset may last."""
@@ -155,23 +159,24 @@ class ArmEnv:
         generator = torch.Generator(self.device).manual_seed(seed + 1)  # another stream than that of starts
         return lengths.random_(1, self.task.horizon + 1, generator=generator)
 
-    def _beginning(self, count: int) -> Moment:
+    def _begin(self, count: int) -> Begun:
         state, scene = self._episodes.draw(count)
         scene = self._plant.begin(self.model, state, scene)
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
-        return contact.felt(self.task, self.world, moment_of(self.world, state, scene, steps))
+        true = contact.felt(self.task, self.world, moment_of(self.world, state, scene, steps))
+        known = self._known(true)
+        return Begun(true, known, self.task.observe(self.world, known))
 
     def _reset_where(self, done: Tensor, observation: Tensor) -> Tensor:
         """Put a new episode in every row where `done`; the tensors handed out before stay as they were."""
         rows = done.nonzero().squeeze(1)
         if len(rows) == 0:
             return observation
-        begun = self._beginning(len(rows))
-        known = self._known(begun)
+        begun = self._beginnings.take(len(rows))
         put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
-        self._moment, self.now = self.moment.each(put, known), self.now.each(put, begun)
+        self._moment, self.now = self.moment.each(put, begun.known), self.now.each(put, begun.true)
         self._lengths = self._lengths.index_fill(0, rows, self.task.horizon)
-        return put(observation, self.task.observe(self.world, known))
+        return put(observation, begun.observation)
 
     # Stepping -----------------------------------------------------------------------------------------------
 
@@ -266,11 +271,12 @@ class ArmEnv:
         """Everything the next step depends on."""
         drawn = {} if self._disturbed is None else {"disturbances": self._disturbed.generator.get_state()}
         arms = {**self.now.tensors(), "known": self.moment.tensors(), "lengths": self._lengths}
-        return {**arms, "episodes": self._episodes.state_dict(), **drawn}
+        return {**arms, "episodes": self._episodes.state_dict(), "begun": self._beginnings.state_dict(), **drawn}
 
     def load_state_dict(self, state: dict) -> Tensor:
         """Take back what `state_dict` of an environment with the same robot, task and size gave, on any device."""
         self._episodes.load_state_dict(state["episodes"])
+        self._beginnings.load_state_dict(state["begun"], self.device)
         here = lambda x: x.to(self.device)  # noqa: E731
         self.now = self.arrived = Moment.of_tensors(state).each(here)
         self._moment = self.seen = Moment.of_tensors(state["known"]).each(here)

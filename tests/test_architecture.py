@@ -145,6 +145,7 @@ FLOORS = (  # of envs, from the ground up: a room imports from itself and from f
         "tasks",
         "constants",
         "foresight",
+        "beginnings",
         "arm_env",
     ),
     *("registry", "evaluation", "view", "gymnasium_ids", "command_line"),
