@@ -13,6 +13,7 @@ import contextlib  # noqa: E402
 import copy  # noqa: E402
 import dataclasses  # noqa: E402
 import functools  # noqa: E402
+import os  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, cast  # noqa: E402
 
@@ -30,6 +31,7 @@ def main(argv: list[str]) -> int:
     """Train, alone or with the other processes that torchrun has started. Returns the exit code."""
     if not launched():
         return train(argv)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # who was lost we say in a line, PyTorch would in pages
     from td3_robot.parallel.launch import with_one_voice
 
     with with_one_voice() as store:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from td3_robot import checkpoint
 
@@ -94,3 +95,22 @@ def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
     assert summary["finished"] and summary["env_steps"] == 1_600
     states = checkpoint.read(run / "last", names=("trainer_state",))
     assert len(states["trainer_state"]["source"]["ranks"]) == 2
+
+
+def test_a_place_to_meet_that_is_lost_is_told_in_one_line(tmp_path):
+    """The process that the others find each other at dies: PyTorch's own pages of it are left out."""
+    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)]
+    told = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1, "TORCHELASTIC_RUN_ID": "a"}
+    told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": stores[0].port, "OMP_NUM_THREADS": 1, "LOCAL_RANK": 1}
+    environment = os.environ | {name: str(value) for name, value in told.items()}
+    command = [sys.executable, ROOT / "train.py", *SMALL]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        keys = stores[0].num_keys()
+        wait_for(lambda: stores[0].num_keys() > keys, process)
+        stores.clear()
+        _, err = process.communicate(timeout=500)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert re.fullmatch(r"error: process 1 of 2 has lost another one \(.*\)\n", err)

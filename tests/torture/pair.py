@@ -9,6 +9,8 @@ from types import ModuleType
 
 from attempts import Fork
 
+os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # as train.py has it; it is read when PyTorch is imported
+
 
 class Pair:
     """A `Fork` for each of two processes, with the calls of one for both."""
