@@ -202,7 +202,7 @@ def test_a_repository_that_does_not_answer_is_given_up_soon(body, words, monkeyp
     start = time.monotonic()
     with pytest.raises(ConfigError, match=words):
         make_robot("ur5")
-    assert time.monotonic() - start < 3.0
+    assert time.monotonic() - start < 20.0
 
 
 def test_what_was_fetched_before_is_not_asked_for_again(monkeypatch, tmp_path):

