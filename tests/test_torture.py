@@ -60,4 +60,5 @@ NAMES = {"hostile_files": "hostile"}  # as the scripts call themselves
 
 def test_every_script_has_a_short_run():
     scripts = [path for path in TORTURE.glob("*.py") if "__main__" in path.read_text()]
-    assert {path.stem for path in scripts} == {line.split()[0] for line in SHORT}
+    without = {"guided"}  # it needs atheris, 130 MB that nothing else asks for
+    assert {path.stem for path in scripts} - without == {line.split()[0] for line in SHORT}

@@ -70,27 +70,31 @@ def _too_long(*_: object) -> None:
     raise TimeoutError(f"more than {SECONDS} s of CPU")
 
 
+def trial(read: Callable[[], object], guard: Guard) -> str | None:
+    """What is wrong with what a reader does and how it ends, or None."""
+    signal.signal(signal.SIGPROF, _too_long)
+    guard.seen.clear()
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    guard.on = True
+    wrong = outcome(read)
+    guard.on = False
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    sys.stdout = io.StringIO()
+    wrong = wrong or (f"did what it must not: {guard.seen[:3]}" if guard.seen else None)
+    return wrong or ("code of the file has run" if hostile_kinds.MARK.exists() else None)
+
+
 def batch(connection, kind: str, seed: int, numbers: range) -> None:
     """The process of some attempts: sends the number of each before it begins, and what is wrong after it."""
     folder = tempfile.mkdtemp(prefix="hostile")
     os.chdir(folder)
     quiet, sys.stdout = sys.stdout, io.StringIO()
     guard = Guard(folder, may_fork=kind == "xacro")
-    signal.signal(signal.SIGPROF, _too_long)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number in numbers:
         connection.send((number, None))
         read = KINDS[kind](Random(f"{seed} {kind} {number}"), Path(folder))
-        guard.seen.clear()
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        guard.on = True
-        wrong = outcome(read)
-        guard.on = False
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stdout = io.StringIO()
-        wrong = wrong or (f"did what it must not: {guard.seen[:3]}" if guard.seen else None)
-        if wrong is None and hostile_kinds.MARK.exists():
-            wrong = "code of the file has run"
+        wrong = trial(read, guard)
         if wrong:
             connection.send((number, wrong))
     grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

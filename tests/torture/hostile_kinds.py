@@ -38,6 +38,8 @@ _there: dict[Path, bytes] = {}  # what this process has put where
 
 def prepare(kinds: list[str]) -> None:
     """Make the good files and import what reads them."""
+    import matplotlib.font_manager  # noqa: F401  # it reads a list of fonts when it is imported, whatever is read then
+
     torch.set_num_threads(1)
     for kind in kinds:
         _good[kind] = GOOD[kind]()
@@ -211,9 +213,12 @@ def _of_command_line(random: Random, folder: Path) -> Callable[[], object]:
         name = random.choice(names)
         words += random.choice([[f"--{name}", value], [f"--{name}={value}"], [value], [f"--{name}"]])
     words = [word.replace("\0", "\\0") if random.random() < 0.5 else word for word in words]
-    if random.random() < 0.5:
-        return lambda: parse_train(words, EnvOptions, TrainFlags)
-    return lambda: parse_evaluate(words, EvaluateFlags)
+    return command_line(words, trains=random.random() < 0.5)
+
+
+def command_line(words: list[str], trains: bool) -> Callable[[], object]:
+    """What reads the words of a command line."""
+    return lambda: parse_train(words, EnvOptions, TrainFlags) if trains else parse_evaluate(words, EvaluateFlags)
 
 
 def _of_robot(kind: str, name: str) -> Callable[[Random, Path], Callable[[], object]]:
