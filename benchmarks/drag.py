@@ -63,13 +63,23 @@ window.addEventListener("pointermove", (event) => {
   if (window.swiftGizmo?.drag && watch.event === null)
     Object.assign(watch, { event: event.timeStamp, bound: watch.hand });
 }, true);
-const draw = () => {
-  if (watch.heard !== null) watch.drawn ??= performance.now();
-  watch.pictures = (watch.pictures ?? 0) + 1;
-  requestAnimationFrame(draw);
-};
-requestAnimationFrame(draw);
 """
+# Pictures are counted where they are asked for; one is drawn once all of its commands are done.
+DRAWN = """() => {
+const { scene, renderer } = swiftView, gl = renderer.getContext(), after = scene.onAfterRender;
+watch.pictures = 0;
+scene.onAfterRender = (...drawn) => {
+  after(...drawn);
+  watch.pictures += 1;
+  if (watch.heard === null || watch.drawn !== null || watch.fence) return;
+  watch.fence = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
+  gl.flush();
+};
+setInterval(() => {
+  if (!watch.fence || gl.getSyncParameter(watch.fence, gl.SYNC_STATUS) === gl.UNSIGNALED) return;
+  watch.drawn = performance.now();
+  watch.fence = null;
+}, 4); }"""
 # In the middle of the picture, where the arm reaches in every direction.
 MIDDLE = """() => { const sliders = [...document.querySelectorAll(".slider-div")];
 for (const [name, value] of Object.entries({ x: 0.5, y: 0, z: 0.4 })) {
@@ -92,7 +102,9 @@ def wait_for(tab, condition: str) -> None:
 
 def drag(tab, across: float, what: list[str]) -> list[float]:
     """Drag the goal of an arm at rest by so many pixels: milliseconds until its motion is heard of, or drawn."""
-    tab.evaluate("Object.assign(watch, { event: null, heard: null, drawn: null, since: performance.now() })")
+    tab.evaluate(
+        "Object.assign(watch, { event: null, heard: null, drawn: null, fence: null, since: performance.now() })"
+    )
     wait_for(tab, f"performance.now() - watch.since > {1000 * STILL}")
     x, y = tab.evaluate(GOAL)
     tab.mouse.move(x, y)
@@ -152,7 +164,8 @@ def main() -> None:
                 tab.goto(url)
                 wait_for(tab, "window.swiftGizmo?.handles.has('goal') && watch.hand")
                 tab.evaluate(MIDDLE)
-                clock = "[performance.now(), watch.pictures ?? 0]"
+                tab.evaluate(DRAWN)
+                clock = "[performance.now(), watch.pictures]"
                 began = tab.evaluate(clock)
                 times = [drag(tab, 30 if number % 2 else -30, what) for number in range(arguments.drags)]
                 ended = tab.evaluate(clock)

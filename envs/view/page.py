@@ -15,13 +15,25 @@ _HEAD = b"""<link rel="icon" href="./favicon.ico">
 <script type="module" src="./own/view.js"></script>
 </head>"""
 
-# The hooks for view.js: what is drawn with, messages of ours, and what the page tells beside its own controls.
+# The hooks for view.js: what is drawn with, all messages and ours, and what the page tells beside its own controls.
 _MADE = b"= createScene();"
-_HOOK = b"= createScene();\nwindow.viewMade({ scene, camera, renderer, controls, ground });"
+_HOOK = b"= createScene();\nwindow.viewMade({ scene, camera, renderer, controls, ground, lights });"
+_HEARD = b"transport.onMessage((func, data) => {"
+_HEARD_TOO = b"\n  window.heard(func, data);"
 _UNKNOWN = b"default:\n      console.error"
 _EXTRA = b"default:\n      if (!window.extraMessage(func, data)) console.error"
 _EVENTS = b"const changes = {};"
 _MORE_EVENTS = b"const changes = window.takeEvents();"
+
+# Swift's page draws without end, and as finely as can be on any machine; see page_files/pace.js.
+_NEXT = b"requestAnimationFrame(animate);\n  updateGround"
+_IF_DUE = b"requestAnimationFrame(animate);\n  if (!window.isDue()) return;\n  updateGround"
+_SMOOTH = b"{ antialias: true,"
+_AS_CAN_BE = b"{ antialias: !window.drawnBySoftware,"
+
+# It says "Disconnected" to whoever comes second, too.
+_CLOSED, _REASON = b"transport.onClose(() => {", b"transport.onClose(({ reason }) => {"
+_BANNER, _BANNER_WHY = b'= "Disconnected";', b'= reason || "The view has ended.";'
 
 # Swift's page has its websocket and its meshes elsewhere; here everything lies where the page does.
 SOCKET, WITHOUT_WEBGL = "/socket", "/without-webgl"
@@ -55,9 +67,12 @@ _OBJ_LINES = re.compile(rb"(?m)^l .*\n?")
 # File of Swift's page -> what is replaced in it, and by what.
 CHANGES = {
     "index.html": [(b"</head>", _HEAD)],
-    "main.js": [(_ADDRESS, _BESIDE), (_MADE, _HOOK), (_UNKNOWN, _EXTRA), (_EVENTS, _MORE_EVENTS)],
+    "main.js": [
+        *[(_ADDRESS, _BESIDE), (_MADE, _HOOK), (_HEARD, _HEARD + _HEARD_TOO), (_UNKNOWN, _EXTRA)],
+        *[(_EVENTS, _MORE_EVENTS), (_NEXT, _IF_DUE), (_CLOSED, _REASON), (_BANNER, _BANNER_WHY)],
+    ],
     "ui.js": [(_RANGE, _RANGE + _VALUE)],
-    "scene.js": [(_REACH, _FURTHER), (_DEPTH, _DEEPER)],
+    "scene.js": [(_REACH, _FURTHER), (_DEPTH, _DEEPER), (_SMOOTH, _AS_CAN_BE)],
     "shapes.js": [(_ABSOLUTE, _RELATIVE), (_SHARED_LOADER, _OWN_LOADER), (_ADDED, _ADDED + _OURS_TOO)],
 }
 

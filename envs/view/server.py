@@ -135,7 +135,7 @@ class PageServer:
     def _talk(self, page: ServerConnection) -> None:
         """One websocket connection: pass Swift's messages on and its answers back until the page is gone."""
         if not self._taken.acquire(timeout=_RELOAD):
-            page.close(1013, "the scene is already shown in another tab")
+            page.close(1013, "The scene is shown in another tab already.")
             return
         outgoing, incoming, disconnected = self._outgoing, self._incoming, self._disconnected
         greeted, page.close_timeout = False, _PARTING

@@ -37,11 +37,11 @@ function tools(parts, kind) {
 const upright = (geometry) => geometry.rotateX(Math.PI / 2); // three.js's cylinders stand along y
 
 export class Gizmo {
-  constructor({ scene, camera, renderer, controls }) {
-    Object.assign(this, { scene, camera, controls, canvas: renderer.domElement });
+  constructor({ scene, camera, renderer, controls, pace }) {
+    Object.assign(this, { scene, camera, controls, pace, canvas: renderer.domElement });
     this.handles = new Map(); // by name: { ball, t, q, size, turns }
     this.chosen = null; // name
-    this.drag = null;
+    this.drag = this.lit = null;
     this.moved = null; // what the page has to tell: { name, t, q }
     const shaft = [upright(new THREE.CylinderGeometry(0.018, 0.018, 0.75, 8)), 0.45, true];
     const tip = [upright(new THREE.ConeGeometry(0.07, 0.2, 16)), 0.9, true];
@@ -141,9 +141,12 @@ export class Gizmo {
   }
 
   light(tool) {
-    if (this.lit) this.lit.material.color.set(COLOURS[this.lit.axis]);
-    this.lit = tool?.material ? tool : null;
-    this.lit?.material.color.set(LIT);
+    const lit = tool?.material ? tool : null;
+    if (lit === this.lit) return;
+    this.lit?.material.color.set(COLOURS[this.lit.axis]);
+    lit?.material.color.set(LIT);
+    this.lit = lit;
+    this.pace.change();
   }
 
   take(event) {
@@ -190,12 +193,14 @@ export class Gizmo {
       if (kind === "axis") way.projectOnVector(axis);
       ball.position.copy(start.position).add(way);
     }
+    this.pace.change();
     this.moved = { name, t: ball.position.toArray(), q: ball.quaternion.toArray() };
   }
 
   release() {
     if (this.handles.has(this.drag?.name)) this.settle(this.drag.name);
     this.drag = null;
+    this.pace.change();
     this.controls.enabled = true;
     this.canvas.style.cursor = "";
   }

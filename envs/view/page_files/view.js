@@ -1,15 +1,20 @@
 // What is ours in Swift's page: how the scene looks, and what in it can be moved by hand. main.js calls `viewMade` with
-// what it draws with, `extraMessage` with messages that are not Swift's, and `takeEvents` for what it is to answer.
+// what it draws with, `heard` with every message, `extraMessage` with those that are not Swift's, `takeEvents` for what it
+// is to answer, and `isDue` before it draws.
 import * as THREE from "three";
 import { Gizmo } from "./gizmo.js";
 import { Marks } from "./marks.js";
+import { Pace, drawnBySoftware } from "./pace.js";
 
 const NO_WEBGL = "This browser draws no 3D graphics (WebGL). Switch its hardware acceleration on, or take another one.";
 const BACKDROP = 0xe9eef2;
 let gizmo = null;
 let marks = null;
+let pace = null;
 
-if (!document.createElement("canvas").getContext("webgl2")) {
+const gl = document.createElement("canvas").getContext("webgl2");
+window.drawnBySoftware = Boolean(gl) && !window.drawFrame && drawnBySoftware(gl); // pictures asked for are always fine
+if (!gl) {
   document.body.replaceChildren(Object.assign(document.createElement("p"), { className: "sorry", textContent: NO_WEBGL }));
   fetch("without-webgl"); // so that the terminal says so, too
 }
@@ -34,6 +39,7 @@ function grid() {
 window.viewMade = (view) => {
   const { scene, camera, controls, ground } = view;
   window.swiftView = view;
+  pace = view.pace = new Pace(view, window.drawnBySoftware);
   window.swiftScene = scene;
   scene.background.set(BACKDROP);
   scene.fog.color.set(BACKDROP);
@@ -60,6 +66,10 @@ window.shapeAdded = (part, shown) =>
     for (const material of part.opacity < 1 ? [one.material].flat() : [])
       Object.assign(material, { transparent: true, opacity: part.opacity });
   });
+
+window.heard = (name, data) => pace.hear(name, data);
+window.isDue = () => Boolean(window.drawFrame) || pace.due();
+THREE.DefaultLoadingManager.onLoad = () => pace?.change(); // textures come late
 
 window.extraMessage = (name, data) => {
   if (name === "handles") {
