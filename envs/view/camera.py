@@ -14,8 +14,9 @@ VIEWS = {
     "side": (0.0, -1.75, 0.25),
     "top": (0.0, -0.02, 1.75),  # not quite: straight down, the picture would have no way up
 }
-_MIDDLE = (0.25, 0.0, 0.31)  # what is looked at, in units of the reach: all of the workspace is in view
-_SPREAD = (0.9, -1.2, 1.0)  # how the camera goes back where arms stand beside each other
+_FORWARD, _UP = 0.25, 0.88  # where what is looked at lies, of the reach and of the workspace's middle
+# Where arms stand beside each other, of how far apart: how the camera goes back, and where it looks for all to be seen.
+_SPREAD, _NEARER = (1.35, -1.8, 1.5), (0.3, -0.4, 0.0)
 
 
 def placed(camera: Camera, workspace: np.ndarray, wide: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -31,9 +32,10 @@ def placed(camera: Camera, workspace: np.ndarray, wide: float = 0.0) -> tuple[np
     """
     reach = float(np.linalg.norm(np.abs(workspace).max(0)))
     if camera in VIEWS:
-        middle, away = np.array(_MIDDLE) * reach, np.array(VIEWS[camera]) * reach
-        back = np.array(_SPREAD) if camera == CORNER else 2.0 * np.array(VIEWS[camera])
-        return middle + away + back * wide, middle
+        middle, away = np.array([_FORWARD * reach, 0.0, _UP * workspace[:, 2].mean()]), np.array(VIEWS[camera])
+        back = np.array(_SPREAD) if camera == CORNER else 2.0 * away
+        middle += wide * np.array(_NEARER) * (camera == CORNER)
+        return middle + away * reach + back * wide, middle
     numbers = _numbers(camera)
     return numbers[:3], numbers[3:]
 

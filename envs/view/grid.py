@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 import torch
 
 from envs.arm_env import ArmEnv
+from envs.tasks.registry import name_of
 from envs.tasks.shapes import Shape
 from envs.view.playback import Policy
 from envs.view.scene import Arm, Frame
@@ -15,18 +17,18 @@ from envs.view.swift import shown_by
 _APART = 1.5  # of two bases, over the workspace's longest side
 
 
-def show_grid(policy: Policy, env: ArmEnv, seed: int, **opened) -> None:
+def show_grid(policy: Policy, env: ArmEnv, seed: int, name: str, **opened) -> None:
     """Show all arms of an environment in the browser, episode after episode, until the page is closed.
 
     Args:
-        policy, env, seed: as of `grid_episodes`.
+        policy, env, seed, name: as of `grid_episodes`.
         opened: see `shown_by`.
 
     Raises:
         ViewerError: the page cannot be shown.
     """
     with shown_by(env.robot, wide=width(env), **opened) as viewer:
-        for frame in grid_episodes(policy, env, seed):
+        for frame in grid_episodes(policy, env, seed, name):
             if not viewer.show(*frame):
                 return
 
@@ -37,20 +39,25 @@ def width(env: ArmEnv) -> float:
 
 
 @torch.no_grad()
-def grid_episodes(policy: Policy, env: ArmEnv, seed: int) -> Iterator[Frame]:
+def grid_episodes(policy: Policy, env: ArmEnv, seed: int, name: str = "policy") -> Iterator[Frame]:
     """What the arms do, without end.
 
     Args:
         policy: (B, o_dim) -> (B, a_dim).
         env: of B arms.
         seed: of starts and goals.
+        name: of the policy, to tell.
     """
     observation, places = env.reset(seed), _places(env)
-    done = met = 0
-    while True:
-        yield _frame(env, places, f"{met} of {done} episodes" if done else "")
+    done = met = there = 0
+    title = f"{env.robot.name}, {name_of(env.task)}, {env.num_envs} arms"
+    for steps in count():
+        ends = f"; {met} of {done} episodes" if done else ""
+        told = f"{name}: {there} at a success{ends}"
+        yield _frame(env, places, f"{title}, {steps * env.task.dt:.2f} s\n{told}")
         step = env.step(policy(observation))
         observation, ended = step.observation, step.terminated | step.truncated
+        there = int(step.info["success"].sum())
         done += int(ended.sum())
         met += int((ended & step.info["success"]).sum())
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -97,7 +97,7 @@ class LiveView:
     ):
         if open_browser:
             find_browser()  # here as well: starting a process to learn that there is none takes seconds
-        self._weights = SharedWeights(policy)
+        self._weights: SharedWeights | None = SharedWeights(policy)
         self._published_at = time.monotonic()
         spawn = torch.multiprocessing.get_context("spawn")  # a fork would copy the learner's locked threads
         pipe, childs_end = spawn.Pipe()
@@ -138,7 +138,8 @@ class LiveView:
     def publish(self, policy: nn.Module) -> None:
         """Offer the policy as it is now. Call it after every update: at most 5 a second are copied."""
         now = time.monotonic()
-        if now - self._published_at >= _PUBLISH_PERIOD and self._weights.publish(policy):
+        due = now - self._published_at >= _PUBLISH_PERIOD
+        if due and self._weights is not None and self._weights.publish(policy):
             self._published_at = now
 
     def close(self) -> None:
@@ -147,12 +148,22 @@ class LiveView:
         self._process.join(_PATIENCE)
         self._process.kill()  # one that was stopped, or hangs
         self._process.join()
+        self._weights = None  # with its lock: who ends at once, for an error say, would be told that it leaks
 
 
-def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool, port: int) -> None:
-    """The viewer's process."""
+def _view(*asked: Any) -> None:
+    """The viewer's process; arguments as of `_show`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _interrupts_held does nothing
-    signal.signal(signal.SIGTERM, _end)
+    with suppress(_Ended):  # whatever it is doing by then
+        signal.signal(signal.SIGTERM, _end)
+        _show(*asked)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stderr.flush()
+    os._exit(0)  # Python's own teardown takes seconds, see `td3_robot.cli`
+
+
+def _show(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool, port: int) -> None:
+    """Until the page is closed; the pipe takes its address and the word that it is shown, or what went wrong."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
@@ -169,15 +180,11 @@ def _view(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool,
                 if not shown:
                     pipe.send("shown")
                     shown = True
-    except _Ended:
-        pass
     except Td3RobotError as error:
         if shown:  # nobody reads the pipe any more
             print(f"the live view ended: {error}", file=sys.stderr)
         else:
             pipe.send(error)
-    sys.stderr.flush()
-    os._exit(0)  # Python's own teardown takes seconds, see `td3_robot.cli`
 
 
 @contextmanager

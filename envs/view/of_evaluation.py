@@ -31,7 +31,8 @@ def show(evaluation: Evaluation, episode: int | None = None, grid: int | None = 
         ViewerError: the page cannot be shown.
     """
     if grid is not None:
-        show_grid(*evaluation.alone(evaluation.acting[0], grid), evaluation.seed, **opened)
+        first = evaluation.acting[0]
+        show_grid(*evaluation.alone(first, grid), evaluation.seed, first, **opened)
     elif episode is not None:
         show_episode(evaluation.shown(), evaluation.seed, episode, **opened)
     else:
@@ -58,9 +59,10 @@ def record(
     if grid is None:
         record_episodes(evaluation.shown(), evaluation.seed, path, episode, camera)
         return
-    policy, env = evaluation.alone(evaluation.acting[0], grid)
+    name = evaluation.acting[0]
+    policy, env = evaluation.alone(name, grid)
     first = env.task.horizon - 1 if path.suffix.lower() == ".png" else 0  # a picture is of the end
-    frames = islice(grid_episodes(policy, env, evaluation.seed), first, env.task.horizon)
+    frames = islice(grid_episodes(policy, env, evaluation.seed, name), first, env.task.horizon)
     record_frames(env.robot, frames, path, wide=width(env), camera=camera)
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from torch import nn
 from websockets.sync.client import connect
 
 from envs.robots import make_robot
-from envs.view.live import LiveView, SharedWeights
+from envs.view.live import LiveView, SharedWeights, _view
 from envs.view.scene import Frame
 from td3_robot.errors import ConfigError, ViewerError
 
@@ -122,9 +123,28 @@ def test_a_snapshot_is_a_copy_of_what_was_published():
         torch.testing.assert_close(weights.snapshot()[name], value)
 
 
-def test_an_error_of_the_viewers_process_is_raised_by_the_learner():
-    with pytest.raises(ConfigError, match="unknown robot 'pandas'"):
+def test_an_error_of_the_viewers_process_is_raised_by_the_learner(monkeypatch):
+    locks, make = [], SharedWeights.__init__
+    monkeypatch.setattr(SharedWeights, "__init__", lambda own, of: (make(own, of), locks.append(ref(own._lock)))[1])
+    with pytest.raises(ConfigError, match="unknown robot 'pandas'") as caught:
         LiveView(functools.partial(make_robot, "pandas"), rollout, policy(1.0), open_browser=False)
+    assert caught.tb is not None and locks[0]() is None  # else a program that ends with it is told of a leak
+
+
+class Slow:
+    """A pipe into which an error goes while the learner, who has it, ends the viewer."""
+
+    def send(self, told) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+
+def test_a_viewer_that_is_ended_while_it_tells_an_error_says_nothing(capfd):
+    told = functools.partial(make_robot, "pandas"), rollout, SharedWeights(policy(1.0)), Slow(), False, 0
+    viewer = multiprocessing.get_context("spawn").Process(target=_view, args=told)
+    viewer.start()
+    viewer.join(60)
+    assert viewer.exitcode == 0 and capfd.readouterr().err == ""
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems come with a browser")

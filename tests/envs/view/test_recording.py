@@ -1,13 +1,16 @@
 """Pictures and videos, drawn by a real Chromium."""
 
 import sys
+from itertools import product
 
 import imageio
 import imageio.v3 as iio
 import numpy as np
 import pytest
 
+from envs.robots import robot_names
 from envs.tasks.shapes import pose_shapes
+from envs.values import CONFIGS, read_values
 from envs.view.camera import VIEWS, placed
 from envs.view.files import write_pictures
 from envs.view.recording import record
@@ -119,6 +122,26 @@ def test_a_missing_package_is_named(robot, tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ViewerError, match=f"pip install {module.replace('_', '-')}"):
         record(robot, frames(robot, 1), tmp_path / "a.mp4", SIZE)
+
+
+def in_picture(points, camera, target, aspect: float) -> bool:
+    """Whether a camera of 35 degrees that keeps upright sees all points."""
+    forward = (target - camera) / np.linalg.norm(target - camera)
+    right = np.cross(forward, (0.0, 0.0, 1.0)) / np.linalg.norm(np.cross(forward, (0.0, 0.0, 1.0)))
+    depth, half = (points - camera) @ forward, np.tan(np.radians(17.5))
+    across, up = (points - camera) @ right, (points - camera) @ np.cross(right, forward)
+    return bool((np.abs(across) < half * aspect * depth).all() and (np.abs(up) < half * depth).all())
+
+
+def test_the_whole_workspace_and_every_arm_of_a_grid_is_in_the_picture():
+    for name in robot_names():
+        workspace = np.array(read_values(CONFIGS / "robots" / f"{name}.yaml")["workspace"])
+        corners = np.array([(0.0, 0.0, 0.0), *product(*workspace.T)])
+        assert in_picture(corners, *placed("corner", workspace), aspect=1.2), name
+        for wide in (1.5, 3.0):
+            grid = np.concatenate([corners + (x, y, 0.0) for x, y in product((-wide, 0.0, wide), repeat=2)])
+            for view in VIEWS:
+                assert in_picture(grid, *placed(view, workspace, wide), aspect=1.5), (name, view, wide)
 
 
 def test_a_camera_is_a_view_by_name_or_two_positions():
