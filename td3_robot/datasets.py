@@ -4,6 +4,7 @@ Rows are steps in the order in which they were made, one episode after the other
 """
 
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from td3_robot.vec_env import VecEnv
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
 _WIDTHS = {"observations": "o_dim", "actions": "a_dim", "next_observations": "o_dim"}  # all other arrays are (N,)
 _FLAGS = ("terminals", "timeouts")
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, TypeError, ValueError, RuntimeError)
+_DAMAGE += (SyntaxError, tokenize.TokenError)  # numpy reads an array's header as it would Python
 
 
 class Transitions(NamedTuple):
@@ -134,7 +137,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         raise ConfigError(f"cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
         raise ConfigError("does not fit in memory") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, TypeError, ValueError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise ConfigError("is damaged") from error
 
 

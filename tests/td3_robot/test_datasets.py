@@ -190,7 +190,9 @@ def test_what_is_no_dataset_is_one_line(tmp_path, make, told):
     assert str(error.value) == f"dataset {str(tmp_path / 'data.npz')!r}: {told}"
 
 
-@pytest.mark.parametrize("shape", ["(True, 3)", "(20, True)", "(20, 3.0)", "((20,), 3)", "(-1, 3)"])
+@pytest.mark.parametrize(
+    "shape", ["(True, 3)", "(20, True)", "(20, 3.0)", "((20,), 3)", "(-1, 3)", "(20, 3", "(20, 3)}\n  a\n b", "\0"]
+)
 def test_a_header_of_no_sense_is_damage(tmp_path, shape):
     np.savez(tmp_path / "data.npz", **{name: column for name, column in arrays().items() if name != "observations"})
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
