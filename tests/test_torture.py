@@ -10,11 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TORTURE = ROOT / "tests/torture"
-SHORT = [  # one after the other in one process: imports take longer than the attempts
-    "exact_resume --count 1 --seed 1",
-    "kills --count 2 --kind native",
-    "full_disk --count 1",
-    "faults --count 1 --kind signals --kind read_only",
+SHORT = [  # one after the other in one process: imports take longer than the attempts; seeds that draw short trainings
+    "exact_resume --count 1 --seed 47",
+    "kills --count 1 --kind gymnasium",
+    "full_disk --count 1 --seed 8",
+    "faults --count 1 --kind power_cut --kind read_only --seed 2",
     "hostile_files --count 50 --kind command_line --kind dataset --kind checkpoint",
     "not_finite --count 3",
     "verified --count 3 --kind spoilt --kind constants",
@@ -50,7 +50,7 @@ def test_nothing_is_lost_and_nothing_runs(tmp_path, lines):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800)
     said = [line for line in done.stdout.splitlines() if " attempts, " in line]
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(re.search(r": [0-9]+ attempts, 0 failures, [0-9]+ s, seed [01]$", line) for line in said), done.stdout
+    assert all(re.search(r": [0-9]+ attempts, 0 failures, [0-9]+ s, seed [0-9]+$", line) for line in said), done.stdout
     for line in lines:
         assert any(told.startswith(NAMES.get(line.split()[0], line.split()[0])) for told in said), done.stdout
 
