@@ -277,7 +277,10 @@ def damaged(content: bytes) -> dict[str, bytes]:
     cut = {f"cut to {part}%": content[: len(content) * part // 100] for part in (1, 30, 60, 90, 99)}
     noise = random.Random(0).randbytes(3000)
     pickled = pickle.dumps({"generation": Path("x")}, protocol=4)  # which torch would also warn about
-    return cut | {"empty": b"", "text": b"hello world", "noise": noise, "bit": bytes(flipped), "pickle": pickled}
+    disks = content.replace(b"\x01\0\0\0PK\x05\x06", b"\x02\0\0\0PK\x05\x06")  # of an archive of two, as it says
+    assert disks != content
+    others = {"empty": b"", "text": b"hello world", "noise": noise, "pickle": pickled}
+    return cut | others | {"bit": bytes(flipped), "disks": disks}
 
 
 @pytest.mark.parametrize("older", [False, True])
