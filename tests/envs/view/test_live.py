@@ -76,15 +76,15 @@ def until(condition, seconds: float) -> bool:
 
 
 def test_the_newest_policy_is_shown_and_the_learner_outlives_the_view():
-    pages = []
-    opened = {"open_browser": False, "on_url": lambda url: pages.append(Page(url))}
-    with LiveView(PANDA, rollout, policy(1.0), **opened) as view:
-        (page,) = pages
-        assert until(lambda: page.labels, 30)
+    urls = []
+    with LiveView(PANDA, rollout, policy(1.0), open_browser=False, on_url=urls.append) as view:
+        (url,) = urls  # the learner goes on before anybody has opened it
+        page = Page(url)
+        assert until(lambda: page.labels, 120)
         assert page.labels[0] == "bias 1, nice 10, threads 1"
-        assert until(lambda: view.publish(policy(2.0)) or page.labels[-1].startswith("bias 2"), 30)
+        assert until(lambda: view.publish(policy(2.0)) or page.labels[-1].startswith("bias 2"), 120)
         page.close()
-        assert until(lambda: not view.alive, 30), "closing the tab ends the viewer"
+        assert until(lambda: not view.alive, 120), "closing the tab ends the viewer"
         start = time.perf_counter()
         for _ in range(100):
             view.publish(policy(3.0))
@@ -97,7 +97,7 @@ def test_a_reader_killed_while_it_reads_does_not_hold_the_learner():
     holding = context.Event()
     reader = context.Process(target=hold, args=(weights, holding), daemon=True)
     reader.start()
-    assert holding.wait(30)
+    assert holding.wait(120)
     os.kill(reader.pid, signal.SIGKILL)
     reader.join()
     start = time.perf_counter()
@@ -143,7 +143,7 @@ def test_a_viewer_that_is_ended_while_it_tells_an_error_says_nothing(capfd):
     told = functools.partial(make_robot, "pandas"), rollout, SharedWeights(policy(1.0)), Slow(), False, 0
     viewer = multiprocessing.get_context("spawn").Process(target=_view, args=told)
     viewer.start()
-    viewer.join(60)
+    viewer.join(120)
     assert viewer.exitcode == 0 and capfd.readouterr().err == ""
 
 
@@ -155,13 +155,6 @@ def test_without_a_browser_training_is_told_at_once(monkeypatch, tmp_path):
     with pytest.raises(ViewerError, match="no display"):
         LiveView(PANDA, rollout, policy(1.0))
     assert time.monotonic() - start < 5.0
-
-
-def test_where_nobody_opens_the_page_the_learner_does_not_wait():
-    urls = []
-    with LiveView(PANDA, rollout, policy(1.0), open_browser=False, on_url=urls.append) as view:
-        assert len(urls) == 1 and view.alive
-        view.publish(policy(2.0))
 
 
 def test_a_stopped_viewer_does_not_hold_the_learner():
@@ -198,8 +191,8 @@ def test_the_view_dies_with_a_killed_learner(tmp_path):
     quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, learner], env=environment, **quiet) as process:
         child = int(process.stdout.readline())
-        process.wait(30)
-    assert until(lambda: not Path(f"/proc/{child}").exists() or "Z" in state(child), 10)
+        process.wait(120)
+    assert until(lambda: not Path(f"/proc/{child}").exists() or "Z" in state(child), 60)
 
 
 def state(pid: int) -> str:

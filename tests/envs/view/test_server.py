@@ -107,7 +107,7 @@ def test_silence_and_nonsense_leave_the_page_its_place(servers, capfd):
             silent.sendall(said)
     with websocket(servers, origin(servers)) as page:
         page.send("hello")
-        assert servers._incoming.get(timeout=5) == "hello"
+        assert servers._incoming.get(timeout=60) == "hello"
     assert capfd.readouterr() == ("", "")
 
 
@@ -146,7 +146,7 @@ def test_the_websocket_refuses_who_was_not_given_the_address(servers, token):
         websocket(servers, origin(servers), token)
     with websocket(servers, origin(servers)) as page:
         page.send("hello")
-        assert servers._incoming.get(timeout=5) == "hello"
+        assert servers._incoming.get(timeout=60) == "hello"
 
 
 def test_every_change_to_swifts_page_finds_its_place():
@@ -176,7 +176,7 @@ def test_who_floods_hangs_or_never_asks_does_not_hold_the_end_up(servers):
         slow.sendall(f"GET {root(servers)}/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         for _ in range(2_000):
             page.send("hello")
-        assert servers._incoming.get(timeout=5) == "hello"
+        assert servers._incoming.get(timeout=60) == "hello"
         began = time.monotonic()
         servers.close()
         assert time.monotonic() - began < 60  # one of them would have two minutes
@@ -186,9 +186,9 @@ def test_the_websocket_takes_one_page(servers, monkeypatch):
     monkeypatch.setattr("envs.view.server._RELOAD", 0.2)
     with websocket(servers, origin(servers)) as first:
         first.send("hello")
-        assert servers._incoming.get(timeout=5) == "hello"  # it is taken, before another one comes
+        assert servers._incoming.get(timeout=60) == "hello"  # it is taken, before another one comes
         with websocket(servers, origin(servers)) as second, pytest.raises(ConnectionClosed, match="another tab"):
-            second.recv(timeout=5)
+            second.recv(timeout=60)
 
 
 def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
@@ -209,7 +209,7 @@ def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
         with websocket(servers, origin(servers)) as page:
             page.send("hello")
             outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh)}]]])
-            assert json.loads(page.recv(timeout=5))[0] == "shape"
+            assert json.loads(page.recv(timeout=60))[0] == "shape"
             allowed = ("meshes/a%20b.dae", "meshes/skin.png", "common/paint.jpg")
             refused = ("meshes/notes.txt", "meshes/other.png", "meshes/link.png", "meshes/")
             assert [status(name) for name in allowed] == [200] * 3
@@ -241,7 +241,7 @@ def test_wavefront_lines_are_not_served(tmp_path):
         with websocket(servers, origin(servers)) as page:
             page.send("hello")
             outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]])
-            page.recv(timeout=5)
+            page.recv(timeout=60)
             assert get(servers.address, f"{root(servers)}/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
             materials = get(servers.address, f"{root(servers)}/retrieve{tmp_path}/part.mtl").read()
             assert materials.endswith(b"Kd 0.0000 0.0000 1.0000\n")
