@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 
 from envs import make
 from envs.controllers import make_baseline
@@ -33,7 +34,6 @@ PAGE, PICTURES, FILM = ROOT / "docs/gallery.md", ROOT / "img/gallery", ROOT / "i
 SIZE, FILM_SIZE = (360, 300), (540, 400)
 EPISODES = 20  # in which a controller has a chance to succeed
 SEED = 3
-FILMED = {"reach_avoid": 1, "pick_place": 3}  # shipped run -> number of its episode
 HEAD = """# Gallery
 Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well, or the last of 20. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda push` only what is named, robots, tasks or both.
 
@@ -133,26 +133,39 @@ def cell(row: Row, task: str) -> str:
 
 
 def film() -> None:
-    """A Panda among obstacles, then one that picks, led by the shipped policies; ten pictures a second."""
+    """A Panda among obstacles, led by a shipped policy, then a UR5e that picks; ten pictures a second."""
     with headless_page(FILM_SIZE) as page:
         pictures: list[np.ndarray] = []
-        for run, number in FILMED.items():
-            frames, robot = played_by(run, number)
+        for frames, robot in (avoids(), picks()):
             with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
-                pictures += draw(page, viewer, frames[::2])
+                pictures += draw(page, viewer, until_at_rest(frames)[::2])
             pictures += 7 * pictures[-1:]
     write_pictures(FILM, pictures, 2 * frames[0].dt)
 
 
-def played_by(run: str, number: int) -> tuple[list[Frame], Robot]:
+def avoids() -> tuple[list[Frame], Robot]:
     """An episode of a shipped policy."""
-    folder = ROOT / "checkpoints" / run
-    evaluation = Evaluation(config_of(folder, EnvOptions)[1], episodes=50, episode=number)
+    folder = ROOT / "checkpoints/reach_avoid"
+    evaluation = Evaluation(config_of(folder, EnvOptions)[1], episodes=1, episode=0)
     agent = TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
     policy, env = evaluation.alone("policy")
-    return next(episodes(policy, env, SEED, number)), env.robot
+    return next(episodes(policy, env, evaluation.seed, 0)), env.robot
+
+
+def picks() -> tuple[list[Frame], Robot]:
+    """The first episode of the scripted pick that ends well."""
+    env = make("ur5e", "pick_place", seed=SEED)
+    *_, frames = until_success(episodes(make_baseline("pick", cast(Any, env)), env, SEED, name="scripted pick"))
+    return frames, env.robot
+
+
+def until_at_rest(frames: list[Frame]) -> list[Frame]:
+    """Up to half a second after the success that lasts."""
+    met = max(i for i, frame in enumerate(frames) if not frame.text.endswith("success"))
+    return frames[: met + round(0.5 / frames[0].dt)]
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # of single arms: more wait for each other
     {"gallery": gallery, "film": film}[sys.argv[1]](*sys.argv[2:])
