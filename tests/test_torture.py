@@ -14,7 +14,7 @@ SHORT = [  # one after the other in one process: imports take longer than the at
     "exact_resume --count 1 --seed 47",
     "kills --count 1 --kind gymnasium",
     "full_disk --count 1 --seed 8",
-    "faults --count 1 --kind power_cut --kind read_only --seed 2",
+    "faults --count 1 --kind power_cut --seed 5",
     "hostile_files --count 50 --kind command_line --kind dataset --kind checkpoint",
     "not_finite --count 3",
     "verified --count 3 --kind spoilt --kind constants",
