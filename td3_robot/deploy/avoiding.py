@@ -16,6 +16,7 @@ TINY = 1e-9  # [m] not to divide by no distance
 GAIN, EFFORT, SWEEPS, LEAST_ERROR, LEAST_EFFECT = 8.0, 0.01, 4, 1e-4, 1e-9  # of envs/controllers/reactive.py
 JOINT, AROUND, ITSELF = (0.05, 0.9, 1.0), (0.02, 0.3, 1.0), (0.01, 0.1, 1.0)  # its dampers: stop, influence, gain
 KINDS = {"spheres": 4, "boxes": 10, "walls": 4}  # of obstacles, and how many numbers each has
+IDENTITY = np.eye(3)
 GROUND = np.array([[0.0, 0.0, 1.0, 0.0]])  # as a wall
 SHOWN = {"spheres": 5, "boxes": 9, "walls": 5}  # and how many columns show it
 
@@ -79,8 +80,10 @@ def nearest(robot: Robot, links: Links, frames: np.ndarray, scene: Mapping[str, 
     rows = np.arange(len(links.bodies))
     chosen = links.capsules[rows, least[links.capsules].argmin(1)]
     own, own_u, own_x, by = _itself(robot, at, joints)
-    u, x = (np.append(value[:, chosen, best[chosen]], mine, 1) for value, mine in ((normals, own_u), (points, own_x)))
-    distance = np.minimum(np.append(least[chosen], own), MOST)
+    to = best[chosen]
+    u = np.concatenate((normals[:, chosen, to], own_u), 1)
+    x = np.concatenate((points[:, chosen, to], own_x), 1)
+    distance = np.minimum(np.concatenate((least[chosen], (own,))), MOST)
     z, o = frames[0, :-1, :3, 2].T, frames[0, :-1, :3, 3].T
     linear, angular = _cross(o, z), z
     if robot.chain.prismatic.any():
@@ -137,7 +140,7 @@ def _itself(robot: Robot, at: Placed, joints: np.ndarray) -> tuple[float, np.nda
 
 def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Over the first axis; np.cross takes several times as long."""
-    return np.stack((a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]))
+    return np.array((a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]))
 
 
 def reactive(J: np.ndarray, error: np.ndarray, near: Nearest, q: np.ndarray, robot: Robot) -> np.ndarray:
@@ -147,14 +150,14 @@ def reactive(J: np.ndarray, error: np.ndarray, near: Nearest, q: np.ndarray, rob
         J: (3, n) of the TCP's position; error: (3,) to the goal [m].
     """
     e, limits = max(np.abs(error).sum(), LEAST_ERROR), robot.limits
-    inverse = J.T @ np.linalg.inv(J @ J.T + EFFORT * e * np.eye(3))
+    inverse = np.linalg.solve(J @ J.T + EFFORT * e * IDENTITY, J).T
     qd = inverse @ (GAIN * error)
     dampers = [AROUND] * (len(near.distance) - 1) + [ITSELF]
     rows = [row for row, damper in enumerate(dampers) if near.distance[row] < damper[1]]
     if rows:
         h = [_damped(near.distance[row], *dampers[row]) for row in rows]
         qd = _behind(-near.gradient[rows], h, qd, inverse, J)
-    low, high = (_slowed(room, limits.velocity) for room in (q - limits.lower, limits.upper - q))
+    low, high = _slowed(np.array((q - limits.lower, limits.upper - q)), limits.velocity)
     return np.minimum(np.maximum(qd, -low), high) / limits.velocity
 
 
@@ -178,7 +181,7 @@ def _behind(G: np.ndarray, h: list[float], qd: np.ndarray, inverse: np.ndarray, 
 
 
 def _slowed(room: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-    """(n,) how fast joints may go towards a limit that is `room` away."""
+    """(2, n) how fast joints may go towards limits that are `room` away."""
     return np.minimum(np.where(room < JOINT[1], _damped(room, *JOINT), np.inf), velocity)
 
 
