@@ -39,7 +39,7 @@ def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
 def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = config_of(ROOT / "checkpoints" / run, EnvOptions)
     engine = "mujoco" if task in ("pick_turned", "push") else "kinematic"  # in which its training ended
-    guard = task in ("reach_avoid", "pick_place", "pick_turned", "push")
+    guard = task in ("reach_avoid", "track", "pick_place", "pick_turned", "push")
     assert options == EnvOptions(task=task, guard=guard, engine=engine)
     again = parse_train(["--config", str(ROOT / "checkpoints" / run / "config.yaml")], EnvOptions, TrainFlags)
     assert (again.environment, again.config.td3, again.config.run) == (options, config.td3, None)
