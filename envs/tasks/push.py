@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from envs.controllers.pointing import pointing_down
 from envs.kinematics.pointing_down import joints_pointing_down
 from envs.robots import Robot
 from envs.simulation import grasp
@@ -55,6 +56,7 @@ class Push(Task):
         stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see `Reach` [-, m].
         table_weight: reward lost per centimetre that a finger tip is below the table, up to 3 cm.
         error_unit: length in which the observation gives distances [m].
+        gain, damping: of the scripted push, see `pointing_down` [1/s, m/rad].
     """
 
     cube: float
@@ -78,6 +80,8 @@ class Push(Task):
     stillness_scale: float
     table_weight: float
     error_unit: float
+    gain: float
+    damping: float
 
     needs_hand = True
     controllers = ("push",)
@@ -107,11 +111,11 @@ class Push(Task):
 
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
-        k = world.model.position_joints
-        told = {"goal", "error", "way", "joint_way", "turn", "joint_turn"}
+        k, n = world.model.position_joints, len(world.model.qdlim)
+        told = {"goal", "error", "way", "joint_way", "turn", "joint_turn", "scripted"}
         points = {name: 3 for name in ("tcp", "approach", "closing", "in_hand", "way", "goal")}
         points |= {"object": 2, "error": 2}
-        rest = {"joint_way": k, "joint_tilt": k - 1, "turn": 1, "joint_turn": len(world.model.qdlim)}
+        rest = {"joint_way": k, "joint_tilt": k - 1, "turn": 1, "joint_turn": n, "scripted": n}
         return [*arm_columns(world), *(Column(name, width, name in told) for name, width in (points | rest).items())]
 
     # Scenes -------------------------------------------------------------------------------------------------
@@ -132,7 +136,8 @@ class Push(Task):
         arm = (world.model.chain, world.model.qlim, need(world.model.hand).axes[:, 2])
         home = world.home.expand(len(cube), -1)
         q, reached = joints_pointing_down(*arm, home, cube - back + over)
-        there, arrived = joints_pointing_down(*arm, q, goal - back + over)
+        touching = self.cube / 2.0 * _towards(cube, goal)  # more than touching: fingers are not thin
+        there, arrived = joints_pointing_down(*arm, q, goal - touching + over)
         shut = need(world.model.hand).stroke[0]
         good = reached & arrived & free(world, q, driver=shut) & free(world, there, driver=shut)
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
@@ -151,7 +156,7 @@ class Push(Task):
         (both in error_unit); goal [m]; object, the cube's place on the table [m], and error, from there to the goal
         [error_unit]; joint_way = J_v^T way and joint_tilt, the joint motions that go there, and turn the hand down,
         fastest, the latter without the first joint, whose axis is vertical; turn, see `turn` [rad], and joint_turn,
-        which turns the hand so.
+        which turns the hand so; and scripted, what the scripted push would do.
         """
         scene, state, model, hand = moment.scene, moment.state, world.model, need(world.model.hand)
         R_bg = grasp.hand_axes(hand, moment.T_be)
@@ -173,11 +178,16 @@ class Push(Task):
         )
         turn = self.turn(world, moment)[:, None]
         motions = (transposed(J_v, way), tilt[:, 1:], turn, moment.J[:, 5] * turn)
-        return torch.cat((batched_o(model, state), state.qd, *directions, *motions), 1)
+        scripted = self.scripted(world, moment)
+        return torch.cat((batched_o(model, state), state.qd, *directions, *motions, scripted), 1)
+
+    def scripted(self, world: World, moment: Moment) -> Tensor:
+        """(B, n) in [-1, 1]: along `way` and by `turn` at resolved rates, pointing down."""
+        return pointing_down(world, moment, self.way(world, moment), self.turn(world, moment), self.gain, self.damping)
 
     def way(self, world: World, moment: Moment) -> Tensor:
-        """(B, 3) from the TCP to where it is to go now [m]: down behind the cube, then against it, towards the goal;
-        nowhere once the cube is there.
+        """(B, 3) from the TCP to where it is to go now [m]: up from where it may be low beside the cube, over and down
+        behind it, then against it, towards the goal; nowhere once the cube is there.
         """
         cube, goal, tcp = moment.scene["object"], moment.scene["goal"], moment.tcp
         left, ahead = torch.linalg.vector_norm(goal - cube, dim=1), _towards(cube, goal)
@@ -188,7 +198,10 @@ class Push(Task):
         down = self.height(world) - tcp[:, 2]
         to_start = -beyond - self.behind * ahead
         over = self.descent * (torch.linalg.vector_norm(to_start, dim=1) - self.corridor)
-        coming = to_start + (down + over.clamp(0.0, self.hover))[:, None] * up
+        rise = down + over.clamp(0.0, self.hover)
+        beside = torch.linalg.vector_norm(beyond, dim=1) < self.behind - self.corridor
+        straight_up = beside & (rise > self.corridor)  # or the hand would take the cube along
+        coming = torch.where(straight_up[:, None], 0.0, to_start) + rise[:, None] * up
         pushing = left.clamp(max=self.stride)[:, None] * ahead - aside + down[:, None] * up
         lined_up = (along < -self.cube / 2.0) & (along > -self.behind - self.corridor) & (down.abs() < self.corridor)
         lined_up = lined_up & (torch.linalg.vector_norm(aside, dim=1) < self.corridor)

@@ -43,3 +43,20 @@ def within(
         held = np.where(stopped, allowed, 0.0)
         motion = np.where(stopped, held, damped(J * ~stopped, wanted - J @ held, constants))
     return np.minimum(np.maximum(inside(q + motion, limits) - q, -np.pi), np.pi)
+
+
+def pointing_down(
+    J: np.ndarray, approach: np.ndarray, way: np.ndarray, turn: float, limits: Limits, constants: Mapping[str, float]
+) -> np.ndarray:
+    """(n,) in [-1, 1] that takes a hand along a way, pointing down: the formula of envs/controllers/pointing.py.
+
+    Args:
+        J: (6, n).
+        approach: (3,) of the hand.
+        way: (3,) [m].
+        turn: about the vertical [rad].
+    """
+    gain = constants["gain"]
+    qd = damped(J, gain * np.array((*way, -approach[1], approach[0], turn)), constants)
+    fastest = np.minimum(limits.velocity, limits.acceleration / gain)  # from which a joint brakes in time
+    return qd / max((np.abs(qd) / fastest).max(), 1.0) / limits.velocity

@@ -10,7 +10,7 @@ LEVEL, UP = np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 
 def way(tcp: np.ndarray, scene: Mapping[str, np.ndarray], hand: Hand, constants: Mapping[str, float]) -> np.ndarray:
-    """(3,) from the TCP to where it is to go now [m]: down behind the cube, against it and on, then nowhere."""
+    """(3,) from the TCP to where it is to go now [m]: up beside the cube, down behind it, against it and on."""
     cube, ahead = scene["object"], _towards(scene)
     left = np.linalg.norm(scene["goal"] - cube)
     if left < constants["near"]:
@@ -25,7 +25,9 @@ def way(tcp: np.ndarray, scene: Mapping[str, np.ndarray], hand: Hand, constants:
         return min(left, constants["stride"]) * ahead - aside + down * UP
     to_start = -beyond - behind * ahead
     over = constants["descent"] * (np.linalg.norm(to_start) - corridor)
-    return to_start + (down + min(max(over, 0.0), constants["hover"])) * UP
+    rise = down + min(max(over, 0.0), constants["hover"])
+    straight_up = np.linalg.norm(beyond) < behind - corridor and rise > corridor
+    return rise * UP if straight_up else to_start + rise * UP
 
 
 def turn(across: np.ndarray, scene: Mapping[str, np.ndarray]) -> float:

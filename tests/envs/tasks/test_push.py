@@ -45,6 +45,9 @@ def test_behind_the_cube_it_goes_on_towards_the_goal_and_back_onto_the_line(led)
 def test_from_elsewhere_it_is_led_over_the_place_behind_the_cube_and_down_there(led):
     behind = 0.5 - TASK.behind
     assert led((0.6, 0.0, 0.0)) == pytest.approx([behind - 0.6, 0.0, TASK.hover], abs=1e-6)  # from the goal's side
+    assert led((0.54, 0.0, 0.0)) == pytest.approx([0.0, 0.0, TASK.hover], abs=1e-6)  # beside the cube: up first
+    nearly = TASK.hover - 0.9 * TASK.corridor
+    assert led((0.54, 0.0, nearly))[:2] == pytest.approx([behind - 0.54, 0.0], abs=1e-6)
     assert led((0.45, 0.03, 0.0))[:2] == pytest.approx([behind - 0.45, -0.03], abs=1e-6)  # beside the line
     high = led((behind, 0.0, 0.05))
     assert high == pytest.approx([0.0, 0.0, -0.05], abs=1e-6)
@@ -119,6 +122,7 @@ def test_a_hand_that_comes_down_on_the_cube_stops_there_and_has_failed(env):
             before = env.scene["touched"].clone()
             led = torch.linalg.vector_norm(over - env.now.tcp, dim=1) < 0.005
     led &= ~before & (env.scene["goal"] - cube).norm(dim=1).gt(0.1)
+    led &= (env.now.tcp - cube)[:, :2].norm(dim=1) < 0.005  # no joint limit has led it aside
     assert led.sum() > 60
     assert env.scene["touched"][led].all() and not result.info["success"][led].any()
     torch.testing.assert_close(env.scene["object"][led], cube[led])  # it does not slide out from under
