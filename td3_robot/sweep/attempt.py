@@ -93,7 +93,11 @@ class Attempt:
         """Whether no row is to come that is not in the folder."""
         if self._process is not None:
             return self._process.poll() is not None
-        return outcome_of(self._folder) is not None or ended_early(self._folder).exists()
+        if outcome_of(self._folder) is None and not ended_early(self._folder).exists():
+            return False
+        if self._folder.is_dir():
+            _wait_until_free(self._folder)  # the process of a sweep that was killed may be at its last pictures
+        return True
 
     def _unseen(self) -> Iterator[dict[str, float]]:
         rows = read_metrics(self._folder) if (self._folder / CSV_NAME).exists() else []

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -117,6 +118,33 @@ def test_what_the_scheduler_has_ended_is_told_and_not_trained(attempt, monkeypat
     first.next(), first.next(), first.stop()
     ended_early(folder).touch()
     assert steps_told(attempt()[1]) == ([100, 200], {"done": True, "outcome": "ended early"})
+
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "a") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_trial_is_not_over_before_its_last_process_is(attempt):
+    """That of a sweep which was killed may be at its last pictures when another sweep goes on."""
+    folder, first = attempt()
+    steps_told(first)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout and holder.stdout.readline() == "held\n"
+    told: list = []
+    follower = threading.Thread(target=lambda: told.extend(steps_told(attempt()[1])))
+    follower.start()
+    follower.join(0.5)
+    assert follower.is_alive() and not told
+    holder.communicate()
+    follower.join(60)
+    assert told == [[100, 200, 300], {"done": True, "outcome": "finished"}] and not (folder / ".lock").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")

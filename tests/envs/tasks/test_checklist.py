@@ -110,6 +110,7 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
         keep(f"seen scene {t}", known.pop("scene"))
         keep(f"seen {t}", known)
         keep(f"pool {t}", {name: value[:8] for name, value in state.pop("episodes").pop("pool").items()})
+        assert state.pop("begun") == {}  # only where arms are learnt with
         keep(f"state {t}", state)
     env.reset(), env.reset(3)
     assert [name for name, value, copy in handed if not torch.equal(value, copy)] == []
