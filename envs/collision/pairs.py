@@ -8,7 +8,8 @@ A pair is left out, in this order, because its links are
 - never close: the capsules come no closer than a margin over all joint positions.
 
 Of the capsules on two links that are checked, those pairs are held against each other that are the closest of all in
-any sample in which the arm is near to itself.
+any sample in which the arm is near to itself. Two that are near in every position and touch in none are not: they
+would hide what does come near, and a guard would brake for them wherever the arm is.
 
 The samples come from a fixed seed, so a robot has the same pairs everywhere. See docs/collision.md.
 """
@@ -62,8 +63,9 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     least, closest = _least(model, q, lower, upper, generator)
     close = set(_names(model, least <= MARGIN))
     allowed |= {pair: "never close" for pair in model.pairs if pair not in close}
-    model = _only(model, _of(model, close))
-    if close:
+    side_by_side = (least > 0) & (_distances(model, q).amax(0) < NEAR)
+    model = _only(model, _of(model, close) & ~side_by_side)
+    if len(model.first):
         model = _only(model, _decisive(model, torch.cat((q, closest))))
     return replace(model, over_ground=_lifted(model, q), allowed=tuple((*pair, why) for pair, why in allowed.items()))
 

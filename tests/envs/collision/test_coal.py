@@ -15,6 +15,7 @@ from envs.robots import make_robot
 
 ROBOTS = ["panda", "lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"]
 FULL = pytest.param(1000, marks=pytest.mark.slow)  # configurations
+BESIDE = ("base_link_inertia", "upper_arm_link")  # near in every position, in part, which no distance counts
 
 
 def coal_capsule(capsule: np.ndarray) -> tuple[coal.CollisionGeometry, np.ndarray]:
@@ -83,8 +84,9 @@ def test_the_arm_is_as_far_from_itself_as_coal_says(name, count):
     for row, placed in enumerate(map(reference.place, q)):
         expected = {pair: distance(placed[pair[0]], placed[pair[1]]) for pair in found}
         assert all(found[pair][row] > expected[pair] - 2e-5 for pair in found)
-        least = min(expected.values())
-        wrong += least < NEAR and abs(min(distances[row] for distances in found.values()) - least) > 2e-5
+        held = found.keys() - {BESIDE}
+        least = min(expected[pair] for pair in held)
+        wrong += least < NEAR and abs(min(found[pair][row] for pair in held) - least) > 2e-5
     assert wrong <= 1 + count // 500
 
 
@@ -112,7 +114,7 @@ def test_capsules_are_never_farther_apart_than_what_is_drawn(name):
     found = self_distance(model, torch.tensor(q, dtype=torch.float32))
     for row in range(len(q)):
         placed = meshes.place(q[row], hand.opened if hand else 0.0)
-        apart = min(gap(placed[first], placed[second]) for first, second in set(model.pairs))
+        apart = min(gap(placed[first], placed[second]) for first, second in set(model.pairs) - {BESIDE})
         assert apart > NEAR or found[row] <= apart + 1e-5
 
 

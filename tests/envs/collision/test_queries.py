@@ -54,6 +54,14 @@ def random_obstacles(count: int) -> Obstacles:
     )
 
 
+@pytest.mark.parametrize("name", ["panda", "ur5e", "wx250s"])
+def test_no_pair_is_near_wherever_the_arm_is(name):
+    """Else a guard brakes for it in every position."""
+    robot = make_robot(name)
+    distances = pair_distances(compile_collision(robot), draw(robot, 2000))
+    assert (distances.amax(0) > 0.05).all()
+
+
 def test_link_poses_are_roboticstoolboxs(panda):
     robot, model = panda
     q = draw(robot, 20)
