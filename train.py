@@ -70,6 +70,7 @@ def train(argv: list[str], store: Any = None) -> int:
     from td3_robot.mlflow_log import MLflowLog, open_store
     from td3_robot.parallel.launch import team_of
     from td3_robot.provenance import told, write_provenance
+    from td3_robot.residual import placed
     from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve
 
     if config.mlflow:
@@ -86,6 +87,7 @@ def train(argv: list[str], store: Any = None) -> int:
     for note in (*arguments.notes, *options.cost(part.envs)):
         print(note)
     guide = make_teacher(part.exploration.guide, env) if part.exploration.guide else None
+    config = dataclasses.replace(config, td3=placed(config.td3, env))
     agent = team.agent(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
     if config.start_from is not None and arguments.resume is None:
         agent.load(config.start_from)

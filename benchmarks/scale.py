@@ -23,6 +23,7 @@ from td3_robot import TD3
 from td3_robot.arguments import parse_train
 from td3_robot.collector import Collector
 from td3_robot.config import Config
+from td3_robot.residual import placed
 
 RANKS = (1, 2, 4, 8, 64, 1000)
 LINKS = {"one machine (loopback, measured)": None, "25 Gb/s, 20 us between machines (assumed)": (20e-6, 25e9 / 8)}
@@ -51,7 +52,7 @@ def parts(config: Config, options: EnvOptions) -> dict:
         replay = dataclasses.replace(config.replay, batch_size=config.replay.batch_size // share)
         part = dataclasses.replace(config, envs=config.envs // share, replay=replay)
         env = envs.of_config(options, part.envs, device="cpu", seed=0, training=True)
-        agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
+        agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(placed(config.td3, env)))
         source = Collector(agent, env, part)
         times["collect"].append(fastest(lambda source=source: source.collect(0.0)))
         times["update"].append(fastest(lambda source=source, agent=agent: agent.update(source.sample(0.0))))

@@ -123,6 +123,8 @@ class Kept:
             told = describe(Path(name), found)
             if told.a_dim == self.a_dim and told.a_max != self.a_max.tolist():
                 raise CheckpointError(f"checkpoint {name}: its a_max is {told.a_max}, not {self.a_max.tolist()}")
+            if (there := told.options.get("residual_at")) != (here := self.config.residual_at):
+                raise CheckpointError(f"checkpoint {name}: its actor corrects the action at {there}, not at {here}")
         self._take(name, found.states)
 
     def _take(self, name: str | Path, states: dict[str, dict]) -> None:

@@ -36,11 +36,15 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
     results differ by rounding. All that oneDNN is not for takes nn.Linear's way: other devices and types, layers
     and batches that are small, and networks that are compiled or exported, whose file is for any machine.
     """
-    export = torch.compiler.is_compiling() or torch.jit.is_tracing()  # a size is a symbol there: no branch may ask it
-    if export or layer.bias is None or not _suits(x, layer.weight):
+    if exporting() or layer.bias is None or not _suits(x, layer.weight):
         y = F.linear(x, layer.weight, layer.bias)
         return F.relu(y) if relu else y
     return (_Linear.apply if torch.is_grad_enabled() else affine)(x, layer.weight, layer.bias, relu)
+
+
+def exporting() -> bool:
+    """Whether a graph is made of what is called, where a size is a symbol that no branch may ask."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:

@@ -16,6 +16,7 @@ from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
 from td3_robot.memory import require_memory
+from td3_robot.residual import Residual
 from td3_robot.td3_config import INITS, NORMS, TD3Config
 
 _NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
@@ -127,7 +128,9 @@ def mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) 
         leaves it, as it likes.
     """
     shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
-    actor = MLP(o_dim, a_dim, a_max, **shape)
+    actor: nn.Module = MLP(o_dim, a_dim, a_max, **shape)
+    if config.is_residual:
+        actor = Residual(actor, a_max, config, o_dim, a_dim)
     if config.critic == "crossq":
         widths = (o_dim + a_dim, *config.critic_layers, values)
         require_room(widths)

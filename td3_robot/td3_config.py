@@ -16,6 +16,7 @@ _DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start
 _TARGETS = Need("td3.critic targets", lambda c: c.td3.critic == "targets")
 _BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
 _TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
+_RESIDUAL = Need("td3.residual, the name of a column, or residual_at", lambda c: c.td3.is_residual)
 _NORMALIZED = Need("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
 
 
@@ -49,6 +50,9 @@ class TD3Config:
         r_max: Largest reward of a step: no target is above what getting it for ever returns; null for no bound.
         bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no imitation.
         bc_filter: Imitate only those actions that are worth more than the policy's own; needs bc_alpha.
+        residual: Column of the observation that holds a controller's action, which the actor corrects; null for none.
+        residual_at: Where that column begins; found by its name in the environments that name theirs.
+        residual_scale: Largest correction, as a fraction of a_max; needs residual.
         normalize_observations: Give the networks observations less their running mean, over their deviation.
         normalize_epsilon: Added to the variance that observations are normalised by; needs normalize_observations.
         normalize_clip: Largest magnitude of a normalised observation; needs normalize_observations.
@@ -79,6 +83,9 @@ class TD3Config:
     r_max: float | None = option(None, FINITE)
     bc_alpha: float | None = option(None, POSITIVE)
     bc_filter: bool = option(False, needs=(_BC,))
+    residual: str | None = option(None, fixed=True)
+    residual_at: int | None = option(None, Range(0, WIDTH.most), fixed=True)
+    residual_scale: float = option(0.3, PART, fixed=True, needs=(_RESIDUAL,))
     normalize_observations: bool = option(False, fixed=True)
     normalize_epsilon: float = option(1e-8, POSITIVE, fixed=True, needs=(_NORMALIZED,))
     normalize_clip: float = option(10.0, POSITIVE, fixed=True, needs=(_NORMALIZED,))
@@ -96,8 +103,15 @@ class TD3Config:
             raise ConfigError("v_min and v_max have no effect without atoms, for example 101")
         if self.atoms and (self.atoms < 2 or self.v_min is None or self.v_max is None or not self.v_min < self.v_max):
             raise ConfigError(f"atoms must be 0, or 2 and more with v_min below v_max, got {self.atoms}, {ends}")
+        if self.is_residual and self.normalize_observations:
+            raise ConfigError("residual and normalize_observations exclude each other: the action would be normalised")
         if self.r_min is not None or self.r_max is not None:
             self._check_bounds()
+
+    @property
+    def is_residual(self) -> bool:
+        """Whether the actor corrects a controller."""
+        return (self.residual, self.residual_at) != (None, None)
 
     @property
     def critic_layers(self) -> tuple[int, ...]:

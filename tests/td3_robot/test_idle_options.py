@@ -53,6 +53,7 @@ IDLE = {
     "exploration.guide_until": "--exploration.guide solution",
     "exploration.guide_delay": "--exploration.guide solution",
     "td3.bc_filter": "--td3.bc_alpha 2.5",
+    "td3.residual_scale": "--td3.residual scripted",
 }
 
 
