@@ -119,7 +119,8 @@ class TD3(Kept):
         return (self.value.mean(self.Q1(x)) - self.value.mean(self.Q2(x))).abs()[:, 0]
 
     def update(self, batch: Batch) -> dict[str, Tensor]:
-        """One gradient step of both critics; every `policy_delay` of them also one of the actor and the targets.
+        """One gradient step of both critics; every `policy_delay` of them also one of the targets and, once the first
+        `burn_in` are over, of the actor.
 
         Args:
             batch: observations as the environment gives them; they are normalised here.
@@ -139,7 +140,8 @@ class TD3(Kept):
         batch = batch._replace(state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state))
         metrics = self._update_critics(batch)
         if self.gradient_steps % self.config.policy_delay == 0:
-            metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
+            if self.gradient_steps > self.config.burn_in:
+                metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
             self._update_targets()
         return metrics
 

@@ -71,6 +71,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+        x = x.contiguous()  # for `matmul`, later
         y = affine(x, weight, bias, relu)
         ctx.save_for_backward(x, weight, y if relu else None)
         return y

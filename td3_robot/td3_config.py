@@ -38,6 +38,7 @@ class TD3Config:
         policy_noise: Standard deviation of the noise on target actions, as a fraction of a_max.
         noise_clip: Largest noise on target actions, as a fraction of a_max.
         policy_delay: Critic updates for each update of the actor and the targets.
+        burn_in: Critic updates before the first of the actor, which stays as it was made.
         twin_critics: Learn two critics and bootstrap from the lower; false leaves Q2 out, as DDPG does.
         actor_min_q: The actor ascends the lower of both critics in place of Q1.
         action_l2: Weight of the mean square of the policy's actions, in fractions of a_max, in the actor's loss.
@@ -71,6 +72,7 @@ class TD3Config:
     policy_noise: float = option(0.2, NOT_NEGATIVE)
     noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
     policy_delay: int = option(2, STEPS)
+    burn_in: int = option(0, Range(0, *STEPS[1:]))
     twin_critics: bool = True
     actor_min_q: bool = False
     action_l2: float = option(0.0, NOT_NEGATIVE)

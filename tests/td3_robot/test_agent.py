@@ -87,6 +87,15 @@ def test_actor_and_targets_move_on_every_delayed_update_only(delay):
         assert compare(held, snapshot(agent, "actor", *TARGETS))
 
 
+def test_until_the_burn_in_is_over_critics_and_targets_learn_alone():
+    agent = TD3(3, 2, hidden=(16,), policy_delay=2, burn_in=5, actor_lr=1e-2, critic_lr=1e-2)
+    for step in range(1, 9):
+        actor, targets = snapshot(agent, "actor"), snapshot(agent, "Q1_target", "Q2_target")
+        metrics = agent.update(batch_of(64, seed=step))
+        assert same(actor, snapshot(agent, "actor")) == (step not in (6, 8)) == ("actor_loss" not in metrics)
+        assert same(targets, snapshot(agent, "Q1_target", "Q2_target")) == (step % 2 == 1)
+
+
 def test_the_critic_update_leaves_the_actor_alone():
     agent = TD3(3, 2, hidden=(16,), policy_delay=10)
     before = snapshot(agent, "actor")
