@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Polygon
 
 from td3_robot import MLP, TD3, Batch
+from td3_robot.residual import Residual
 
 INK, DATA, ACTOR, CRITIC, STEP = "#22313f", "#f3f4f6", "#cfe3f7", "#fbe0c3", "#ffffff"
 GRADIENT, TARGET = "#c0392b", "#2e8b57"
@@ -69,8 +70,11 @@ class Sheet:
         pyplot.close(self.figure)
 
 
-def stages(net: MLP) -> list[tuple[str, int]]:
+def stages(net: MLP | Residual) -> list[tuple[str, int]]:
     """What a network does, in order: the name of each stage and how many numbers come out of it."""
+    if isinstance(net, Residual):
+        *others, (last, width) = stages(net.net)
+        return [*others, (f"{last},\nadded to\ns[column]", width)]
     found: list[tuple[str, int]] = []
     for layer, norm in zip_longest(net.layers, net.norms):
         found.append((type(layer).__name__, layer.out_features))

@@ -22,6 +22,8 @@ def test_layers_are_those_of_the_networks():
     layers = [("Linear", 16), ("LayerNorm", 16), ("ReLU", 16), ("Linear", 8), ("LayerNorm", 8), ("ReLU", 8)]
     assert draw_td3.stages(agent.Q1) == [*layers, ("Linear", 1)]
     assert draw_td3.stages(agent.actor) == [*layers, ("Linear", 2), ("tanh × a_max", 2)]
+    corrects = TD3(5, 2, hidden=(16, 8), norm="layer", residual_at=0)
+    assert draw_td3.stages(corrects.actor) == [*layers, ("Linear", 2), ("tanh × a_max,\nadded to\ns[column]", 2)]
 
 
 def test_the_schedule_is_what_updates_do():
