@@ -258,7 +258,8 @@ class ArmEnv:
         task, world = self.task, self.world
         both = self._memory.recall(torch.cat((memory, next_memory)))  # once for both: most of it is calls
         before, after = (both.each(lambda x, part=part: x.chunk(2)[part]) for part in (0, 1))
-        before, after = task.with_goal(before, task.goal_before(before, after, goal)), task.with_goal(after, goal)
+        before = task.with_goal(world, before, task.goal_before(before, after, goal))
+        after = task.with_goal(world, after, goal)
         outcome = self._outcome(before, after, action)
         reward, _ = self._reward(outcome)
         seen = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from envs.controllers.controlled import Controlled
+from envs.controllers.follow_solution import FollowSolution
 from envs.controllers.neo import Neo
 from envs.controllers.reactive import Reactive
 from envs.controllers.resolved_rate import ResolvedRate
@@ -15,9 +16,25 @@ from envs.controllers.scripted_pick import ScriptedPick
 from envs.controllers.scripted_push import ScriptedPush
 from td3_robot.errors import ConfigError, unknown
 
-__all__ = ["BASELINES", "Neo", "Reactive", "ResolvedRate", "ScriptedPick", "ScriptedPush", "make_baseline"]
+__all__ = [
+    "BASELINES",
+    "FollowSolution",
+    "Neo",
+    "Reactive",
+    "ResolvedRate",
+    "ScriptedPick",
+    "ScriptedPush",
+    "make_baseline",
+]
 
-BASELINES = {"rrmc": ResolvedRate, "neo": Neo, "reactive": Reactive, "pick": ScriptedPick, "push": ScriptedPush}
+BASELINES = {
+    "rrmc": ResolvedRate,
+    "neo": Neo,
+    "reactive": Reactive,
+    "ik": FollowSolution,
+    "pick": ScriptedPick,
+    "push": ScriptedPush,
+}
 
 
 def make_baseline(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:

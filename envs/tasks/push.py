@@ -239,9 +239,9 @@ class Push(Task):
         scene = moment.scene
         return [goal_around(scene["goal"][0], self.cube), cube_shape(scene, self.cube)]
 
-    def put_goal(self, moment: Moment, goal: Tensor) -> Moment:
+    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.put_goal`; it stays on the table."""
-        return self.with_goal(moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1))
+        return self.with_goal(world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1))
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the cube is, (B, 3) [m]."""

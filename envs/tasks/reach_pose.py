@@ -5,20 +5,22 @@ early. A pose leaves a seven-joint arm one degree of freedom, so that joint limi
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from envs import kinematics
+from envs.controllers.follow_solution import joint_move
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
-from envs.simulation.engine import Command, batched_o
+from envs.simulation.engine import Command, SimState, batched_o
 from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
 from envs.tasks.motion import room
 from envs.tasks.registry import register_task
+from envs.tasks.solution import solution
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 
@@ -58,6 +60,8 @@ class ReachPose(Task):
     rotation_unit: float
     damping: float
 
+    controllers = (*Task.controllers, "ik")
+    kept = ("goal", "solution")
     measures = (
         Measure(
             "final_rotation_error_deg",
@@ -80,22 +84,23 @@ class ReachPose(Task):
         """See `observe`."""
         n = len(world.model.qdlim)
         goal = [("goal", 7), ("goal_axes", 6), ("error", 3), ("rotation_error", 3)]
-        goal += [("joint_error", n), ("beyond", n), ("within", n)]
+        goal += [("joint_error", n), ("beyond", n), ("within", n), ("solution", n), ("ik", n)]
         of_the_goal = [Column(name, width, True) for name, width in goal]
         return [*arm_columns(world), Column("tcp", 3), Column("axes", 6), *of_the_goal, Column("room", n)]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """TCP poses of random joint positions without contact, if they lie in the workspace.
-
-        `solution` (k, n) are those joint positions; it is for a teacher and not shown to the policy.
-        """
+        """TCP poses of random joint positions without contact, if they lie in the workspace."""
         q = world.random_q(count, generator)
         T_be = kinematics.fkine(world.model.chain, q)
         inside = world.in_workspace(T_be[:, :3, 3])
         T_be, q = T_be[inside], q[inside]
         solved = free(world, q)
         T_be = T_be[solved]
-        return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1), "solution": q[solved]}
+        return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1)}
+
+    def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
+        """`solution` (B, n), see envs/tasks/solution.py."""
+        return {**scene, "solution": solution(world, state.q, scene["goal"])}
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is open on the way and shut at the goal, so that arrival can be seen."""
@@ -106,7 +111,8 @@ class ReachPose(Task):
         and goal_axes likewise; error [error_unit] and rotation_error, a rotation vector [rotation_unit], both in the
         base frame; joint_error, the joint motion that would take both to zero at once were the arm linear, by damped
         least squares and half a turn at most a joint [rad]; beyond, how far outside the limits that would end [rad];
-        within, the like motion that stays inside them [rad]; room, see `motion.room`.
+        within, the like motion that stays inside them [rad]; solution, the motion to joint positions that have the
+        goal's pose [rad]; ik, the action that goes straight there; room, see `motion.room`.
         """
         goal = moment.scene["goal"]
         error, rotation = goal[:, :3] - moment.tcp, moment.rotation_error
@@ -119,7 +125,9 @@ class ReachPose(Task):
         beyond = there - there.clamp(*world.model.qlim)
         parts = (batched_o(world.model, moment.state), moment.state.qd, moment.tcp, axes, goal, goal_axes)
         errors = (error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, within)
-        return torch.cat((*parts, *errors, room(world.model, moment.state.q)), 1)
+        left = moment.scene["solution"] - moment.state.q
+        ik = joint_move(moment.state.q, moment.scene["solution"], world.model.qdlim)
+        return torch.cat((*parts, *errors, left, ik, room(world.model, moment.state.q)), 1)
 
     def _within(self, world: World, moment: Moment, motion: Tensor) -> Tensor:
         """(B, n) what `joint_error`, here not held to half a turn, becomes inside the limits: joints that it would take
@@ -148,6 +156,17 @@ class ReachPose(Task):
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """The TCP's pose, (B, 7)."""
         return torch.cat((moment.tcp, to_quaternion(moment.T_be[:, :3, :3])), 1)
+
+    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.with_goal`. The solution of a new goal is looked for from where the arm is and nowhere else."""
+        old, q = moment.scene, moment.state.q
+        there = torch.where((goal == old["goal"]).all(1)[:, None], old["solution"], solution(world, q, goal, 0))
+        return replace(moment, scene={**old, "goal": goal, "solution": there})
+
+    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.put_goal`."""
+        there = solution(world, moment.state.q, goal)
+        return replace(moment, scene={**moment.scene, "goal": goal, "solution": there})
 
     def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
         """See `Task.goal_met`."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from envs.collision import Nearest, clearance, compile_collision, known_collision, nearest
 from envs.robots import Robot
-from envs.simulation.engine import Command, compile_robot
+from envs.simulation.engine import Command, SimState, compile_robot
 from envs.tasks.layout import Column
 from envs.tasks.measures import Measure
 from envs.tasks.shapes import Shape, goal_shapes
@@ -116,6 +116,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
+        """The scene of B episodes, with what follows from it and from where their arms begin."""
+        return scene
+
     # A control step -----------------------------------------------------------------------------------------
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
@@ -180,10 +184,10 @@ class Task:
         """The goal (B, g) one step before it was `goal` (B, g), for goals that move; by default they stand still."""
         return goal
 
-    def with_goal(self, moment: Moment, goal: Tensor) -> Moment:
+    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """The moment as it would have been with another goal (B, g)."""
         return replace(moment, scene={**moment.scene, "goal": goal})
 
-    def put_goal(self, moment: Moment, goal: Tensor) -> Moment:
+    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """The moment in which somebody puts the goal elsewhere, (B, g), and the episode goes on."""
-        return self.with_goal(moment, goal)
+        return self.with_goal(world, moment, goal)

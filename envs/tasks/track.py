@@ -169,14 +169,14 @@ class Track(Task):
         """See `Task.goal_before`."""
         return goal + (before.scene["goal"] - after.scene["goal"])
 
-    def with_goal(self, moment: Moment, goal: Tensor) -> Moment:
+    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.with_goal`. The velocity stays, so the goal is one of a shifted loop; and as earlier errors are
         those of another goal, this is as if the present step were the first that counts.
         """
         scene = {**moment.scene, "goal": goal, "error_sum": torch.zeros_like(goal[:, 0])}
         return replace(moment, scene=scene, steps=torch.full_like(moment.steps, self.settle_steps + 1))
 
-    def put_goal(self, moment: Moment, goal: Tensor) -> Moment:
+    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.put_goal`; the loop goes along."""
         path = moment.scene["path"] + (goal - moment.scene["goal"])[:, None]
         return replace(moment, scene={**moment.scene, "path": path, "goal": goal})

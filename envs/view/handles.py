@@ -61,7 +61,7 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
     place, scene = torch.clamp(T[:3, 3], *room(task, world)), moment.scene
     if name == GOAL:
         turned = to_quaternion(T[None, :3, :3])[0] if scene["goal"].shape[1] == 7 else place[:0]
-        return task.put_goal(moment, torch.cat((place, turned))[None])
+        return task.put_goal(world, moment, torch.cat((place, turned))[None])
     if name == CUBE:
         place[2] = need(task.cube_side) / 2.0
         changed = {"object": place[None]}

@@ -13,7 +13,7 @@ from td3_robot.deploy.avoiding import Links
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.hand import Hand
-from td3_robot.deploy.motions import damped, inside, room, within
+from td3_robot.deploy.motions import damped, inside, joint_move, room, within
 from td3_robot.deploy.seen import Seen
 
 
@@ -87,7 +87,11 @@ HAND_COLUMNS: dict[str, Column] = {
     "joint_tilt": _tilt,
 }
 OWN: dict[str, dict[str, Column]] = {
-    "reach_pose": {"joint_error": lambda seen: seen.joint_motion},
+    "reach_pose": {
+        "joint_error": lambda seen: seen.joint_motion,
+        "solution": lambda seen: seen.scene["solution"] - seen.q,
+        "ik": lambda seen: joint_move(seen.q, seen.scene["solution"], seen.robot.limits),
+    },
     "reach_avoid": {
         "nearness": lambda seen: seen.nearness,
         "closing": _closing,
@@ -122,6 +126,7 @@ OWN: dict[str, dict[str, Column]] = {
 OWN["pick_turned"] = OWN["pick_place"]
 TRANSPOSED = ("joint_error", "joint_way")  # the width of these says how many joints can move the TCP
 SCENES = {
+    "reach_pose": ("goal", "solution"),
     "track": ("goal", "goal_velocity"),
     "push": ("goal", "object"),
     "pick_place": ("goal", "object", "held"),

@@ -10,6 +10,7 @@ from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.foresight import Foresight
 from td3_robot.deploy.hand import carried
+from td3_robot.deploy.inverse import Solved
 from td3_robot.deploy.observation import Observation
 
 FILE = "policy.onnx"  # in a run's folder
@@ -35,7 +36,7 @@ class Policy:
         self.about, self.robot, self.rate = about, Robot.of(about["robot"]), float(about["rate"])
         self.observation = Observation(self.robot, about)
         self.opening: float | None = None
-        self._run = session.run
+        self._run, self._solved = session.run, Solved(self.robot)
         self.latency = 0.0
 
     @classmethod
@@ -92,6 +93,7 @@ class Policy:
     def reset(self) -> None:
         """Begin a motion: the arm is at rest, and nothing is on its way to it."""
         self._foresight.reset()
+        self._solved.reset()
         self._now = 0.0
 
     def __call__(self, q, qd, gripper, goal, *, at: float | None = None, **scene) -> np.ndarray:
@@ -168,8 +170,9 @@ class Policy:
         if "obstacles" in scene:
             around = scene.pop("obstacles")
             scene |= around.in_slots({name: known[name] for name in KINDS if name in known})
-        if set(scene) != set(known):
-            raise DeployError(f"the scene must be {', '.join(known)}, got {', '.join(scene)}")
+        told = [name for name in known if name != "solution"]  # which is worked out here, unless it is told
+        if set(scene) not in (set(told), set(known)):
+            raise DeployError(f"the scene must be {', '.join(told)}, got {', '.join(scene)}")
         shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **known}
         given = {name: np.atleast_1d(np.asarray(value, float)) for name, value in {"q": q, "qd": qd, **scene}.items()}
         for name, value in given.items():
@@ -179,6 +182,8 @@ class Policy:
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")
+        if "solution" in known and "solution" not in given:
+            given["solution"] = self._solved(given["q"], given["goal"])
         return given.pop("q"), given.pop("qd"), driver, given
 
     def act(self, observation: np.ndarray) -> np.ndarray:

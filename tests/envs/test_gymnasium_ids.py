@@ -177,7 +177,7 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
     columns, moved = set(range(arms.o_dim)), set()
     for _ in range(arms.task.horizon - 1):
         observation = arms.step(policy(observation)).observation
-        moved_on = arms.task.with_goal(arms.moment, arms.goal.roll(1, 0))
+        moved_on = arms.task.with_goal(arms.world, arms.moment, arms.goal.roll(1, 0))
         other = arms.task.observe(arms.world, moved_on)
         shown = [
             view.show(seen, moment)["observation"] for seen, moment in ((other, moved_on), (observation, arms.moment))

@@ -144,7 +144,7 @@ class Without:
 
 def test_names(env):
     assert isinstance(make_baseline("rrmc", env), ResolvedRate)
-    with pytest.raises(ConfigError, match="did you mean .rrmc..* valid choices: neo, pick, push, reactive, rrmc$"):
+    with pytest.raises(ConfigError, match="did you mean .rrmc..* valid choices: ik, neo, pick, push, reactive, rrmc$"):
         make_baseline("rmc", env)
 
 

@@ -96,7 +96,7 @@ def test_joint_error_is_the_steepest_way_to_the_goal(scene):
 def test_the_gripper_shuts_at_the_goal_and_only_there(scene):
     world, moment = scene
     away = torch.tensor([0.0, 0.0099, 0.0101, 0.5, 1.0])[:, None] * torch.tensor([0.0, 0.6, 0.8])
-    moment = TASK.with_goal(moment, moment.tcp + away)
+    moment = TASK.with_goal(world, moment, moment.tcp + away)
     assert TASK.command(world, moment, torch.zeros(5, 7)).grip.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
 
 

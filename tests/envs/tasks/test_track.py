@@ -238,7 +238,7 @@ def test_reward_terms_are_what_a_hand_gets():
 def test_the_gripper_shuts_on_the_goal_and_only_there(env):
     for away, grip in ((0.0099, 0.0), (0.0101, 1.0)):
         goal = env.tcp + away * torch.tensor([0.0, 1.0, 0.0])
-        moment = env.task.with_goal(env.moment, goal)
+        moment = env.task.with_goal(env.world, env.moment, goal)
         assert env.task.command(env.world, moment, torch.zeros(6, 7)).grip.tolist() == [grip] * 6
 
 

@@ -1,0 +1,44 @@
+"""Straight in joint space to where the goal is there: inverse kinematics once, then one move, as arms' programs do."""
+
+import torch
+from torch import Tensor
+
+from envs.controllers.controlled import Controlled
+from td3_robot.errors import ConfigError
+
+GAIN = 4.0  # joint speed per distance [1/s]
+
+
+def joint_move(q: Tensor, target: Tensor, qdlim: Tensor, gain: float = GAIN) -> Tensor:
+    """(B, n) in [-1, 1] that takes arms at q (B, n) to joint positions (B, n): every joint moves at gain times its
+    distance, and all are scaled down together where one is over its limit (n,).
+    """
+    action = gain * (target - q) / qdlim
+    return action / action.abs().amax(1, keepdim=True).clamp_min(1.0)
+
+
+class FollowSolution:
+    """Straight in joint space to `solution` in the scene, over `via` if there is one.
+
+    Both are joint positions (B, n); `passed` (B,) says whether the latter is behind. See `joint_move`.
+
+    Args:
+        env: the environment to act in.
+        gain: joint speed per distance [1/s].
+
+    Raises:
+        ConfigError: the task's scenes hold no solution.
+    """
+
+    def __init__(self, env: Controlled, gain: float = GAIN):
+        if "solution" not in env.moment.scene:
+            raise ConfigError("exploration.guide solution needs a task whose scenes hold one: reach_pose, reach_avoid")
+        self._env, self._gain = env, gain
+
+    def __call__(self, observation: Tensor) -> Tensor:
+        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
+        scene = self._env.moment.scene
+        target = scene["solution"]
+        if "via" in scene:
+            target = torch.where(scene["passed"][:, None] > 0, target, scene["via"])
+        return joint_move(self._env.moment.state.q, target, self._env.model.qdlim, self._gain)

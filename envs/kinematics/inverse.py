@@ -1,0 +1,80 @@
+"""Joint positions whose TCP has a wanted pose, for many arms and starting points at once.
+
+Newton's method by damped least squares, the damping in proportion to what is left: Sugihara, "Solvability-
+unconcerned inverse kinematics by the Levenberg-Marquardt method", IEEE Trans. on Robotics 27(5), 2011.
+"""
+
+import torch
+from torch import Tensor
+
+from envs.kinematics.chain import Chain, fkine, fkine_jacob0
+from envs.kinematics.least_squares import damped_inverse
+from envs.kinematics.rotations import rotation_error
+
+ITERATIONS = 10
+METRES_PER_RADIAN = 0.3  # an angle counts as this distance where the damping is chosen
+DAMPING = (0.02, 0.2)  # [m/rad]: at the goal, and per metre that is left
+LONGEST = 1.0  # [rad or m] that a joint moves in one iteration
+POSITION, ANGLE = 5e-3, 0.03  # [m], [rad] what counts as there
+
+
+def spread(qlim: Tensor, count: int) -> Tensor:
+    """(count, n) joint positions that fill the limits (2, n) evenly, always the same ones.
+
+    The additive recurrence of the generalised golden ratio (Roberts, "The unreasonable effectiveness of quasirandom
+    sequences", 2018).
+    """
+    n, ratio = qlim.shape[1], 2.0
+    for _ in range(50):
+        ratio = (1.0 + ratio) ** (1.0 / (n + 1))
+    power = torch.arange(1, n + 1, dtype=torch.float64, device=qlim.device)
+    share = (0.5 + torch.arange(1, count + 1, device=qlim.device)[:, None] * ratio**-power) % 1.0
+    return qlim[0] + share.to(qlim.dtype) * (qlim[1] - qlim[0])
+
+
+def joints_at_pose(chain: Chain, qlim: Tensor, q: Tensor, tcp: Tensor, R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Joint positions for poses, held to the limits at every iteration: a joint that would leave them goes up to them,
+    and the others make up for it.
+
+    Args:
+        qlim: (2, n) [rad or m].
+        q: (B, n) where to begin [rad or m].
+        tcp, R: (B, 3) wanted TCP positions [m] and (B, 3, 3) orientations, both in the base frame.
+
+    Returns:
+        q (B, n) inside qlim; (B,) bool, whether it is there within 5 mm and 0.03 rad; and (B,) how far it is away, in
+        metres and angles as metres. That none was found does not prove that there is none.
+    """
+    lower, upper = qlim
+    for _ in range(ITERATIONS):
+        T_be, J = fkine_jacob0(chain, q)
+        error = _error(T_be, tcp, R)
+        damping = DAMPING[0] + DAMPING[1] * _size(error)
+        motion = _led(J, error, damping)
+        there = q + motion
+        stopped = (there < lower) | (there > upper)
+        held = torch.where(stopped, torch.clamp(there, lower, upper) - q, 0.0)
+        motion = torch.where(stopped, held, _led(J * ~stopped[:, None], error - _made(J, held), damping))
+        motion = motion * (LONGEST / motion.abs().amax(1, keepdim=True)).clamp_max(1.0)
+        q = torch.clamp(q + motion, lower, upper)
+    error = _error(fkine(chain, q), tcp, R)
+    near = torch.linalg.vector_norm(error[:, :3], dim=1) < POSITION
+    return q, near & (torch.linalg.vector_norm(error[:, 3:], dim=1) < ANGLE), _size(error)
+
+
+def _error(T_be: Tensor, tcp: Tensor, R: Tensor) -> Tensor:
+    """(B, 6) [m, rad]."""
+    return torch.cat((tcp - T_be[:, :3, 3], rotation_error(T_be[:, :3, :3], R)), 1)
+
+
+def _size(error: Tensor) -> Tensor:
+    turn = torch.linalg.vector_norm(error[:, 3:], dim=1)
+    return torch.linalg.vector_norm(error[:, :3], dim=1) + METRES_PER_RADIAN * turn
+
+
+def _led(J: Tensor, error: Tensor, damping: Tensor) -> Tensor:
+    return (damped_inverse(J, damping.square()[:, None, None]) @ error[:, :, None])[:, :, 0]
+
+
+def _made(J: Tensor, motion: Tensor) -> Tensor:
+    return (J @ motion[:, :, None])[:, :, 0]
