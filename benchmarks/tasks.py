@@ -30,7 +30,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
 UNSEEN_SEED = 12345
 BASELINES = {
     "reach": ("rrmc", "neo"),
-    "reach_pose": ("rrmc", "neo"),
+    "reach_pose": ("rrmc", "neo", "ik"),
     "reach_avoid": ("rrmc", "neo", "rrmc+guard", "neo+guard", "reactive+guard"),
     "track": ("rrmc", "neo"),
     "pick_place": ("pick",),

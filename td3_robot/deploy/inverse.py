@@ -105,4 +105,4 @@ def _free(robot: Robot, q: np.ndarray, room: float) -> np.ndarray:
     """(m,) whether arms are more than `room` [m] away from themselves and the ground."""
     if robot.capsules is None:
         return np.ones(len(q), bool)
-    return robot.capsules.clearance(robot.chain.frames(q), GROUND) > room
+    return np.greater(robot.capsules.clearance(robot.chain.frames(q), GROUND), room)
