@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
+import trimesh
 import yaml
 
-from envs.robots import gripper
+from envs.robots import gripper, make_robot
 from envs.robots.assembly import load_model
 from envs.robots.gripper import Gripper, gripper_names, make_gripper
+from envs.simulation import grasp
 from td3_robot.errors import ConfigError
 
 PAD_THICKNESS = 0.00635  # [m] of the boxes in airo-models' URDF
@@ -36,6 +39,36 @@ def test_interbotix_fingers_slide_against_each_other(name, opened):
     hand = make_gripper(name)
     assert hand.joints == ("left_finger", "right_finger") and hand.drivers == (1, 0)
     np.testing.assert_array_equal(hand.q, [opened, -opened])
+
+
+@pytest.mark.parametrize("arm", ["wx250s", "vx300s"])
+def test_the_pads_of_interbotix_fingers_are_where_the_model_draws_them(arm):
+    """In the gripper's base: x along the fingers, which slide along y."""
+    robot = make_robot(arm)
+    hand, drawn = robot._gripper, {link.name: link for link in robot.rtb.grippers[0].links}
+    pads, tcp = hand.pads, hand.tcp[0, 3]
+
+    def mesh(name: str, driver: float = 0.0) -> trimesh.Trimesh:
+        shape, link = drawn[name].geometry[0], drawn[name]
+        T, q = shape.T, dict(zip(hand.links, hand.mimic * driver))
+        while link.name != hand.root:
+            T, link = link.A(q.get(link.name, 0.0)).A @ T, link.parent
+        return trimesh.load(shape.filename).apply_scale(shape.scale).apply_transform(T)
+
+    def cut(solid: trimesh.Trimesh, x: float) -> np.ndarray:
+        return solid.section(plane_origin=[x, 0, 0], plane_normal=[1, 0, 0]).vertices
+
+    bar, finger = mesh("/gripper_bar_link"), mesh(pads.links[0], hand.closed)
+    end, tip = bar.bounds[1, 0], finger.bounds[1, 0]
+    for driver in (hand.closed, 0.5 * (hand.closed + hand.opened), hand.opened):
+        gap = grasp.gap_of(grasp.compile_hand(hand, 0.04), torch.tensor([driver])).item()
+        for x in (end + 1e-3, tip - 1e-3):
+            left, right = (cut(mesh(link, driver), x) for link in pads.links)
+            assert gap == pytest.approx(left[:, 1].min() - right[:, 1].max(), abs=1e-4)
+    assert (pads.tip, pads.palm[0], pads.size[1]) == pytest.approx((tip - tcp, tcp - end, tip - end), abs=1e-4)
+    assert pads.finger == pytest.approx(np.ptp(cut(finger, end + 1e-3)[:, 1]), abs=1e-3)
+    assert pads.size[0] == pytest.approx(np.ptp(cut(finger, tip - 0.01)[:, 2]), abs=1e-3)
+    assert pads.palm[2] == pytest.approx(cut(bar, end - 1e-3)[:, 1].max(), abs=2e-3)
 
 
 def test_joints_follow_their_driver():
