@@ -8,7 +8,7 @@ from torch import Tensor
 
 from envs import foresight, kinematics
 from envs.beginnings import Beginnings, Begun
-from envs.collision import Nearest, nearest
+from envs.collision import Nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
 from envs.simulation.disturbances import Disturbances, Disturbed, believed
@@ -19,7 +19,7 @@ from envs.tasks.episodes import Episodes, RandomEpisodes
 from envs.tasks.layout import Layout
 from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
-from envs.world import GROUND, Moment, Scene, moment_of
+from envs.world import Moment, Scene, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import Step, restore_generator
 
@@ -224,7 +224,7 @@ class ArmEnv:
 
     def _guarded(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""
-        at = functools.partial(nearest, self.world.capsules, obstacles=self.moment.obstacles, ground=GROUND)
+        at = functools.partial(self.task.nearest_at, self.world, self.moment)
         return guarded(self.model, self.moment.state, joints, self.nearest(), at)
 
     def _outcome(self, before: Moment, moment: Moment, action: Tensor) -> Outcome:

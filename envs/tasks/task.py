@@ -152,7 +152,14 @@ class Task:
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
-        return nearest(world.capsules, moment.state.q, moment.obstacles, GROUND, frames=moment.frames)
+        return self.nearest_at(world, moment, moment.state.q, moment.frames)
+
+    def nearest_at(self, world: World, moment: Moment, q: Tensor, frames: list[Tensor] | None = None) -> Nearest:
+        """What they would be near to at q (B, n). Of a task that moves the gripper the fingers are where they are now:
+        they have to come down to the table, and what encloses their whole stroke stands out below their tips.
+        """
+        gripper = moment.state.gripper if self.moves_gripper else None
+        return nearest(world.capsules, q, moment.obstacles, GROUND, gripper, frames)
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """What the policy sees, (B, o_dim); see `columns`."""

@@ -5,6 +5,7 @@ import torch
 
 import envs
 from envs.controllers import ScriptedPick
+from envs.tasks.episodes import ScenePool
 
 
 @pytest.fixture(scope="module", params=["panda", "ur5e"])
@@ -29,6 +30,16 @@ def test_it_solves_the_task(env):
     assert info["held"].float().mean() >= 0.97
     assert (info["qd"].abs() <= env.model.qdlim * (1 + 1e-5)).all()
     assert (lowest > 0).all()
+
+
+@pytest.mark.parametrize("robot", ["ur5e", "wx250s"])
+def test_it_solves_the_task_behind_the_guard(robot, monkeypatch):
+    """Which lets finger tips down to a centimetre over the table: not what encloses their stroke, and stands out."""
+    monkeypatch.setattr(ScenePool, "BLOCK", 64)
+    env = envs.make(robot, "pick_place", num_envs=30, guard=True)
+    info, _, lowest = play(env, ScriptedPick(env))
+    assert info["success"].all() and (lowest > 0).all()
+    assert 0.005 < lowest.median() < 0.015
 
 
 def test_its_actions_are_in_bounds_and_of_the_environments_shape(env):
