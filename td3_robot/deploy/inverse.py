@@ -98,7 +98,7 @@ def _free_way(robot: Robot, q: np.ndarray, found: np.ndarray) -> np.ndarray:
     """(m,) whether nothing is touched where one looks on the straight ways from q."""
     share = np.arange(1, LOOKS + 1)[:, None, None] / (LOOKS + 1)
     way = (q + share * (found - q)).reshape(-1, len(q))
-    return _free(robot, way, 0.0).reshape(LOOKS, -1).all(0)
+    return np.logical_and.reduce(_free(robot, way, 0.0).reshape(LOOKS, -1))
 
 
 def _free(robot: Robot, q: np.ndarray, room: float) -> np.ndarray:
