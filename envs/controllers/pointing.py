@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from envs.controllers.controlled import Controlled
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.pointing_down import turn_down
 from envs.simulation import grasp
@@ -33,14 +32,3 @@ def pointing_down(
     qd = damped_least_squares(moment.J[:, : twist.shape[1]], twist, damping)
     fastest = torch.minimum(model.qdlim, model.dqd / model.dt / gain)  # from which a joint brakes in time
     return qd / (qd.abs() / fastest).amax(1, keepdim=True).clamp_min(1.0) / model.qdlim
-
-
-class PointingDown:
-    """`pointing_down` in an environment whose robot has a hand."""
-
-    def __init__(self, env: Controlled, gain: float, damping: float):
-        self._env, self._gain, self._damping = env, gain, damping
-
-    def action(self, way: Tensor) -> Tensor:
-        """(B, n) in [-1, 1] that goes along way (B, 3) [m]."""
-        return pointing_down(self._env.world, self._env.moment, way, None, self._gain, self._damping)

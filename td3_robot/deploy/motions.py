@@ -53,7 +53,12 @@ def within(
 
 
 def pointing_down(
-    J: np.ndarray, approach: np.ndarray, way: np.ndarray, turn: float, limits: Limits, constants: Mapping[str, float]
+    J: np.ndarray,
+    approach: np.ndarray,
+    way: np.ndarray,
+    turn: float | None,
+    limits: Limits,
+    constants: Mapping[str, float],
 ) -> np.ndarray:
     """(n,) in [-1, 1] that takes a hand along a way, pointing down: the formula of envs/controllers/pointing.py.
 
@@ -61,9 +66,10 @@ def pointing_down(
         J: (6, n).
         approach: (3,) of the hand.
         way: (3,) [m].
-        turn: about the vertical [rad].
+        turn: about the vertical [rad]; None leaves it free.
     """
-    gain = constants["gain"]
-    qd = damped(J, gain * np.array((*way, -approach[1], approach[0], turn)), constants)
+    gain, turns = constants["gain"], () if turn is None else (turn,)
+    twist = gain * np.array((*way, -approach[1], approach[0], *turns))
+    qd = damped(J[: len(twist)], twist, constants)
     fastest = np.minimum(limits.velocity, limits.acceleration / gain)  # from which a joint brakes in time
     return qd / max((np.abs(qd) / fastest).max(), 1.0) / limits.velocity

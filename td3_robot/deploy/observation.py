@@ -123,7 +123,7 @@ OWN: dict[str, dict[str, Column]] = {
         "held": lambda seen: seen.scene["held"],
     },
 }
-OWN["pick_turned"] = OWN["pick_place"]
+OWN["pick_turned"] = OWN["pick_place"] | {"scripted": lambda seen: seen.picking_script()}
 TRANSPOSED = ("joint_error", "joint_way")  # the width of these says how many joints can move the TCP
 SCENES = {
     "reach_pose": ("goal", "solution"),

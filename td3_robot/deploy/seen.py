@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from td3_robot.deploy import avoiding, pushing
+from td3_robot.deploy import avoiding, picking, pushing
 from td3_robot.deploy.avoiding import Links, Nearest
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.hand import Hand, way
@@ -131,6 +131,14 @@ class Seen:
     def pushing_turn(self) -> float:
         """By how much it has to turn to be square to the push [rad]."""
         return pushing.turn(self.hand_axes[:, 0], self.scene)
+
+    def picking_script(self) -> np.ndarray:
+        """(n + 1,) what the scripted pick would do, the gripper last."""
+        way = self.way * self.constants["error_unit"]
+        to, shut = picking.script(way, self.scene, self.picking, self.gripper, self.constants)
+        axis, constants = self.hand_axes[:, 2], {"gain": picking.GAIN, "damping": picking.DAMPING}
+        joints = pointing_down(self.J, axis, to, None, self.robot.limits, constants)
+        return np.append(joints, -1.0 if shut else 1.0)
 
     def pushing_script(self) -> np.ndarray:
         """(n,) what the scripted push would do."""

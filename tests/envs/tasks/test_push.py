@@ -8,7 +8,7 @@ import torch
 
 import envs
 from envs.controllers import ScriptedPush
-from envs.controllers.pointing import PointingDown
+from envs.controllers.pointing import pointing_down
 from envs.tasks.push import Seen, reward_terms
 from envs.tasks.registry import make_task
 
@@ -113,11 +113,12 @@ def test_the_scripted_push_gets_it_there_and_decides_from_the_moment_alone(env):
 def test_a_hand_that_comes_down_on_the_cube_stops_there_and_has_failed(env):
     """Led over the middle of the cube and then straight down on it."""
     env.reset(7)
-    hand, cube = PointingDown(env, gain=3.0, damping=0.1), env.scene["object"].clone()
+    cube = env.scene["object"].clone()
     over = cube + torch.tensor([0.0, 0.0, 0.15])
     for step in range(90):
         there = over if step < 50 else cube
-        result = env.step(hand.action(there - env.moment.tcp))
+        way = there - env.moment.tcp
+        result = env.step(pointing_down(env.world, env.moment, way, None, gain=3.0, damping=0.1))
         if step == 49:
             before = env.scene["touched"].clone()
             led = torch.linalg.vector_norm(over - env.now.tcp, dim=1) < 0.005
