@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from envs.controllers.scripted_pick import scripted
 from envs.kinematics.pointing_down import joints_pointing_down
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
@@ -103,9 +104,9 @@ class PickPlace(Task):
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
         k = world.model.position_joints
-        told = {"goal", "error", "way", "joint_way"}
+        told = {"goal", "error", "way", "joint_way", "scripted"}
         points = {name: 3 for name in ("tcp", "approach", "closing", "goal", "object", "in_hand", "error", "way")}
-        rest = {"joint_way": k, "joint_tilt": k - 1, "room": 1, "held": 1}
+        rest = {"joint_way": k, "joint_tilt": k - 1, "room": 1, "held": 1, "scripted": len(world.model.qdlim) + 1}
         return [*arm_columns(world), *(Column(name, width, name in told) for name, width in (points | rest).items())]
 
     # Scenes -------------------------------------------------------------------------------------------------
@@ -146,7 +147,8 @@ class PickPlace(Task):
         goal and object [m]; in_hand, the cube from the TCP, across, closing and approach; error = goal - object; way,
         where the TCP is to go now, see `way` (these three in error_unit); joint_way = J_v^T way and joint_tilt, the
         joint motions that go there, and turn the hand down, fastest, the latter without the first joint, whose axis is
-        vertical; room between the pads beyond the cube's side, 1 when open; held, 0 or 1.
+        vertical; room between the pads beyond the cube's side, 1 when open; held, 0 or 1; and scripted, what the
+        scripted pick would do.
         """
         scene, state, model, hand = moment.scene, moment.state, world.model, need(world.model.hand)
         R_bg = grasp.hand_axes(hand, moment.T_be)
@@ -159,7 +161,8 @@ class PickPlace(Task):
         tilt = J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2]  # J_w^T (approach x down)
         room = (grasp.gap_of(hand, state.gripper) - self.cube) / hand.room
         directions = (moment.tcp, approach, R_bg[:, :, 1], scene["goal"], scene["object"], in_hand, error, way)
-        last = (joint_way, tilt[:, 1:], room[:, None], scene["held"][:, None].to(way.dtype))
+        told = scripted(self, world, moment)
+        last = (joint_way, tilt[:, 1:], room[:, None], scene["held"][:, None].to(way.dtype), told)
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
 
     def way(self, world: World, moment: Moment) -> Tensor:

@@ -121,9 +121,10 @@ OWN: dict[str, dict[str, Column]] = {
         "joint_way": lambda seen: _transposed(seen, seen.way),
         "room": lambda seen: np.array([seen.picking.room_at(seen.gripper)]),
         "held": lambda seen: seen.scene["held"],
+        "scripted": lambda seen: seen.picking_script(),
     },
 }
-OWN["pick_turned"] = OWN["pick_place"] | {"scripted": lambda seen: seen.picking_script()}
+OWN["pick_turned"] = OWN["pick_place"]
 TRANSPOSED = ("joint_error", "joint_way")  # the width of these says how many joints can move the TCP
 SCENES = {
     "reach_pose": ("goal", "solution"),
