@@ -1,6 +1,7 @@
 """How the episodes end that are explored: their returns and successes, without a step of their own."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,10 +53,11 @@ class EpisodeMeans:
         """All environments have begun new episodes."""
         self.returns = torch.zeros_like(self.returns)
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor | bool]:
         """What the next means depend on."""
-        return {"returns": self.returns, "sums": self._sums}
+        return {"returns": self.returns, "sums": self._sums, "knows_success": self._knows_success}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
+        self._knows_success = bool(state.get("knows_success"))  # older resume points have to see a step first
         self.returns, self._sums = (state[name].to(self.returns.device) for name in ("returns", "sums"))
