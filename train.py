@@ -14,16 +14,18 @@ import copy  # noqa: E402
 import dataclasses  # noqa: E402
 import functools  # noqa: E402
 import os  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, cast  # noqa: E402
 
-from envs.command_line import TrainFlags, check_shown, import_plugins, listing, one_arm  # noqa: E402
+from envs.command_line import TrainFlags, check_shown, elsewhere, import_plugins, listing  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
 from envs.view.browser import have_browser, how_to_open  # noqa: E402
 from td3_robot.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import load, run_name  # noqa: E402
 from td3_robot.cli import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
+from td3_robot.examiner import Examiner, wanted  # noqa: E402
 from td3_robot.parallel import launched  # noqa: E402
 
 
@@ -55,8 +57,27 @@ def train(argv: list[str], store: Any = None) -> int:
         raise ConfigError("swift is for a training by one process: the view is of its policy")
     if config.seeds:
         return _train_seeds(argv, arguments)
-    in_browser = flags.swift and not flags.no_browser and have_browser()
+    with _examiner(arguments, store is not None) as examiner:
+        return _train(argv, arguments, store, examiner)
 
+
+@contextlib.contextmanager
+def _examiner(arguments: TrainArguments, shared: bool) -> Iterator[Examiner | None]:
+    """What plays the evaluations meanwhile, where that is wanted; started first of all, since it has to import, too."""
+    config, options, flags = arguments.config, arguments.environment, arguments.flags
+    bound = "several processes share them" if shared else options.bound
+    if not wanted(config, bound):
+        yield None
+        return
+    make_env = functools.partial(elsewhere, flags.plugins, options, config.seed, config.evaluation.episodes)
+    with contextlib.closing(Examiner(make_env, config.seed, config.threads)) as examiner:
+        yield examiner
+
+
+def _train(argv: list[str], arguments: TrainArguments, store: Any, examiner: Examiner | None) -> int:
+    """Train one run. Returns the exit code."""
+    config, options, flags = arguments.config, arguments.environment, arguments.flags
+    in_browser = flags.swift and not flags.no_browser and have_browser()
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     import envs
@@ -103,7 +124,8 @@ def train(argv: list[str], store: Any = None) -> int:
         source = make_source(agent, env, part, guide)
         if isinstance(source, Collector) and config.start_from is not None and arguments.resume is None:
             source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
-        trainer = team.trainer(agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
+        learnt = (agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
+        trainer = team.trainer(*learnt, examiner)
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps and trainer.summarised:
@@ -118,7 +140,7 @@ def train(argv: list[str], store: Any = None) -> int:
         if team.first:
             save_config(config, folder / "config.yaml", options)
             warn(told(write_provenance(folder, "train.py", argv, constants_of(env, options.randomize))))
-            trackers += [display, CsvLog(folder, trainer.steps), TensorBoardLog(folder, trainer.steps)]
+            trackers += [display, CsvLog(folder, trainer.logged_steps), TensorBoardLog(folder, trainer.logged_steps)]
         if team.first and config.mlflow:
             trackers.append(MLflowLog(folder, as_dict(options, config), run_name(folder)))
         cleanup.callback(trackers.close)
@@ -161,7 +183,7 @@ def _live_view(flags: TrainFlags, options: EnvOptions, seed: int, policy, cleanu
 
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
-    make_env = functools.partial(one_arm, flags.plugins, options, seed)
+    make_env = functools.partial(elsewhere, flags.plugins, options, seed)
     episodes = functools.partial(live_episodes, cast(Any, make_env), seed, shown)
     opened = {} if in_browser else {"on_url": lambda url: say(how_to_open(url))}
     view = cleanup.enter_context(LiveView(make_robot, episodes, policy, in_browser, port=flags.port, **opened))

@@ -201,12 +201,12 @@ def import_plugins(names: Iterable[str]) -> None:
             raise ConfigError(f"plugins: cannot import {name!r}: {reason}") from error
 
 
-def one_arm(plugins: tuple[str, ...], options: EnvOptions, seed: int):
-    """An environment of one arm in a process that has not imported the plugins yet."""
+def elsewhere(plugins: tuple[str, ...], options: EnvOptions, seed: int, num_envs: int = 1):
+    """Environments in a process that has not imported the plugins yet."""
     from envs.registry import of_config  # here: it takes over a second
 
     import_plugins(plugins)
-    return of_config(options, seed=seed)
+    return of_config(options, num_envs, seed=seed)
 
 
 def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:

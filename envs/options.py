@@ -106,6 +106,13 @@ class EnvOptions:
         return {"env": self.env} if self.env is not None else {"robot": self.robot, "task": self.task}
 
     @property
+    def bound(self) -> str | None:
+        """Why another process cannot make the same environments anew and tell all of them; None where it can."""
+        if self.env is not None:
+            return "environments of Gymnasium are others' code"
+        return None if self.engine == KINEMATIC else "the physics counts its failures where it is stepped"
+
+    @property
     def disturbances(self) -> dict[str, Any]:
         """Those that there are."""
         named = {name: getattr(self, name) for name in DISTURBANCES}

@@ -170,11 +170,13 @@ class EvaluationConfig:
     Attributes:
         every: Environment steps from one evaluation to the next.
         episodes: Episodes of each evaluation; 0 for none: the episodes of the training then judge the policy.
+        process: Play evaluations in a process of their own, for which there is a core, while the training goes on.
         keep: Evaluations from one checkpoint kept for good, in step_N of the run folder, to the next; 0 keeps none.
     """
 
     every: int = option(50_000, STEPS)
     episodes: int = option(1000, Range(0, *ENVS[1:]))
+    process: bool = False
     keep: int = option(0, Range(0, *STEPS[1:]))
 
     def __post_init__(self):

@@ -1,12 +1,32 @@
 """What judges a policy during a run: episodes that the seed fixes and that nothing is learnt from."""
 
+import copy
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
 
 from td3_robot.agent import TD3
 from td3_robot.evaluation import evaluate
+from td3_robot.examiner import USE, Examiner
 from td3_robot.seeds import seed_of
 from td3_robot.signals import Stopped
 from td3_robot.vec_env import VecEnv
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A periodic evaluation that was begun.
+
+    Attributes:
+        agent: who is judged, as it was then.
+        scores: those of `evaluate`; waits until they are there, and raises `Stopped` where the run is to end before.
+        over: whether nobody would have to wait.
+    """
+
+    agent: TD3
+    scores: Callable[[], dict[str, float]]
+    over: Callable[[], bool] = lambda: True
 
 
 class Examination:
@@ -15,14 +35,37 @@ class Examination:
     Args:
         env: as many environments as there are episodes; None for none.
         seed: of the run.
+        examiner: plays the periodic evaluations while the training goes on; without one, each holds the training up.
 
     Attributes:
         asked: set, from whatever thread, to end it after the step it is at.
     """
 
-    def __init__(self, env: VecEnv | None, seed: int):
-        self.env, self._seed = env, seed
+    def __init__(self, env: VecEnv | None, seed: int, examiner: Examiner | None = None):
+        self.env, self._seed, self._examiner = env, seed, examiner
         self.asked = threading.Event()
+
+    def begin(self, agent: TD3) -> Exam:
+        """The periodic evaluation of an agent as it is now; where no examiner is ready it is over when this returns.
+
+        Raises:
+            Stopped: see `scores`.
+        """
+        if self._examiner is None or not self._examiner.ready():
+            scores = self.scores(agent, USE)
+            return Exam(agent, lambda: scores)
+        judged = copy.deepcopy(agent)
+        answer = self._examiner.begin(judged.policy)
+        return Exam(judged, lambda: self._told(judged, answer), answer.done)
+
+    def anew(self, agent: TD3) -> Exam:
+        """One that was cut off, of an agent that stays as it was then; it is played when its scores are asked for."""
+        return Exam(agent, lambda: self.scores(agent, USE))
+
+    def _told(self, agent: TD3, answer: Future) -> dict[str, float]:
+        """The examiner's scores, or where it is lost our own, which are the same."""
+        told = self._examiner.scores(answer, self._heed) if self._examiner else None
+        return self.scores(agent, USE) if told is None else told
 
     def scores(self, agent: TD3, use: str) -> dict[str, float]:
         """Those of `evaluate`, on the episodes of this use; none without an environment.
@@ -34,8 +77,11 @@ class Examination:
             return {}
 
         def policy(o):
-            if self.asked.is_set():
-                raise Stopped
+            self._heed()
             return agent.select_action(o)
 
         return evaluate(policy, self.env, seed_of(self._seed, use))
+
+    def _heed(self) -> None:
+        if self.asked.is_set():
+            raise Stopped

@@ -139,7 +139,7 @@ class TensorBoardLog:
 
         self._path = folder / "tensorboard" / f"events.out.tfevents.{time.time_ns() / 1e9:.6f}.{os.getpid()}"
         self._waiting = [Event(wall_time=time.time(), file_version="brain.Event:2")]  # not written yet
-        if steps:
+        if self._path.parent.is_dir():  # of earlier sittings
             start = SessionLog(status=SessionLog.START)
             self._waiting.append(Event(wall_time=time.time(), step=steps + 1, session_log=start))
 

@@ -1,8 +1,9 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from td3_robot import checkpoint
@@ -10,22 +11,24 @@ from td3_robot.agent import TD3
 from td3_robot.best import Best
 from td3_robot.callbacks import Callback
 from td3_robot.config import Config
-from td3_robot.errors import CheckpointError
+from td3_robot.errors import Td3RobotError
+from td3_robot.evaluated import Evaluated
 from td3_robot.examination import Examination
+from td3_robot.examiner import Examiner
 from td3_robot.fields import require_same
 from td3_robot.finite import Watch
 from td3_robot.interval import Interval
-from td3_robot.resume_point import take_up, taking, write_resume_point
+from td3_robot.resuming import Resuming
 from td3_robot.schedules import schedule_factor
 from td3_robot.signals import Stopped, stopping
 from td3_robot.source import Source
 from td3_robot.summary import is_summarised, write_summary
 from td3_robot.trackers import Trackers
 from td3_robot.tracking import finite, scored
-from td3_robot.vec_env import VecEnv, restore_generator
+from td3_robot.vec_env import VecEnv
 
 
-class Trainer:
+class Trainer(Resuming):
     """One run of TD3: batches from a source, evaluations in environments of their own, a run folder.
 
     The run folder holds the best policy so far, by success rate, then return, of the periodic evaluation;
@@ -44,14 +47,13 @@ class Trainer:
         started: `time.perf_counter()` at process start; by default now.
         callbacks: what follows the run.
         about: what the summary says of where it learned.
+        examiner: plays the evaluations meanwhile; what is learnt and logged is the same.
 
     Attributes:
         trackers: what takes the metrics; whatever they raise costs no training.
         solved_at_s: seconds at the first evaluation at or above 99% success; None before.
         saved_steps: `steps` of the newest resume point.
     """
-
-    processes = 1  # that train together
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class Trainer:
         started: float | None = None,
         callbacks: Sequence[Callback] = (),
         about: Mapping[str, object] | None = None,
+        examiner: Examiner | None = None,
     ):
         require_same("td3.", config.td3, agent.config)
         self.agent, self.source, self.config = agent, source, config
@@ -71,7 +74,8 @@ class Trainer:
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
         self.best, self._watch = Best(folder, self.about), Watch(agent, folder)
-        self._stop, self._examination = threading.Event(), Examination(evaluation_env, config.seed)
+        self._stop, self._examination = threading.Event(), Examination(evaluation_env, config.seed, examiner)
+        self._begun: Evaluated | None = None  # its scores are to come
         self._complete = False  # stopped because it has what it was for
         self._saved_at, self.saved_steps = time.perf_counter(), 0
         self._interval = Interval(*self._counters)
@@ -105,16 +109,22 @@ class Trainer:
                 return self._summarise(
                     self.best.figures if self.evaluation_env else self._final_scores(), finished=False
                 )
+            except Td3RobotError:
+                with contextlib.suppress(Stopped):
+                    self._take_up()  # it was before
+                raise
 
     def _train(self) -> None:
         """All steps and evaluations; `Stopped` where it is to end before."""
         self._evaluate_if_due()  # a stop may have cut that short
         while self.steps < self.config.steps and not self._stop.is_set():
             self._step()
+        self._take_up()
         if not self._complete and self.steps < self.config.steps:
             raise Stopped
         if self.steps > self._interval.steps:  # the last steps are not evaluated yet
             self._evaluate()
+            self._take_up()
 
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
         """End the run after the step it is at, from whatever thread.
@@ -144,20 +154,6 @@ class Trainer:
         return time.perf_counter() - self._saved_at > self.config.save_every
 
     @property
-    def env_steps(self) -> int:
-        """Control steps of all environments together; none in offline learning."""
-        return self.source.env_steps
-
-    @property
-    def steps(self) -> int:
-        """What `config.steps` counts: env steps or, learning from a dataset, gradient steps."""
-        return self.env_steps if self.config.dataset is None else self.agent.gradient_steps
-
-    @property
-    def _counters(self) -> tuple[int, int, int]:
-        return self.steps, self.env_steps, self.agent.gradient_steps
-
-    @property
     def progress(self) -> float:
         """Share of the run's steps already made."""
         return self.steps / self.config.steps
@@ -177,41 +173,40 @@ class Trainer:
     # Measuring --------------------------------------------------------------------------------------------
 
     def _evaluate_if_due(self) -> None:
+        self._take_up(wait=False)
         every = self.config.evaluation.every
         if self.steps // every > self._interval.steps // every:
             self._evaluate()
 
     def _evaluate(self) -> None:
-        """Measure the policy, keep it if it is the best so far, and log."""
+        """Have the policy judged as it is now."""
+        self._take_up()
         self._watch.require(self._interval.totals)
-        metrics = self._measure()
+        self._begun = self._measure()
+        self._take_up(wait=False)
+        self._interval = Interval(*self._counters)
+
+    def _measure(self) -> Evaluated:
+        """All that is known of an evaluation when it begins."""
+        speeds = self._interval.speeds(*self._counters, self.config.steps)  # first: evaluations do not count
+        at = (self._examination.begin(self.agent), self.steps, self.env_steps, self._interval.steps)
+        figures = {**self.source.metrics(), **self._interval.losses(), **speeds}
+        return Evaluated(*at, figures, self.source.about())
+
+    def _take_up(self, wait: bool = True) -> None:
+        """Where an evaluation was begun and is over, keep its policy if it is the best so far, and log."""
+        if self._begun is None or not (wait or self._begun.exam.over()):
+            return
+        metrics = {**self._begun.metrics(), "wall_s": self.wall_s}
+        evaluated, self._begun = self._begun, None
         scores = scored(metrics)
         if scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
         if self.best.judge(scores):
-            self.keep("the best policy", self.best.save, self.agent, self.source.about())
+            self.keep("the best policy", self.best.save, evaluated.exam.agent, evaluated.about)
         for callback in self.callbacks:
-            callback.on_evaluation(self, metrics)
+            callback.on_evaluation(evaluated.seen(self), metrics)
         self.trackers.log(metrics)
-        self._interval = Interval(*self._counters)
-
-    def _measure(self) -> dict[str, float]:
-        """The metrics of an evaluation."""
-        speeds = self._interval.speeds(*self._counters, self.config.steps)  # first: evaluations do not count
-        return {
-            "env_steps": self.env_steps,
-            "gradient_steps": self.agent.gradient_steps,
-            **self._examination.scores(self.agent, "evaluation"),
-            **self.source.metrics(),
-            **self._interval.losses(),
-            **speeds,
-            "wall_s": self.wall_s,
-        }
-
-    @property
-    def wall_s(self) -> float:
-        """Seconds since process start, earlier sittings included."""
-        return time.perf_counter() - self._started
 
     def _final_scores(self) -> dict[str, float]:
         """Those of the best policy on episodes used for nothing else."""
@@ -232,66 +227,3 @@ class Trainer:
         summary = finite({**told, "finished": finished})
         self.trackers.attempt("the summary", write_summary, self.folder, summary)
         return summary
-
-    # Resuming ---------------------------------------------------------------------------------------------
-
-    def _save(self, with_replay: bool = True) -> None:
-        """Write the resume point, after a best policy that could not be written before."""
-        self.keep("the best policy", self.best.catch_up)
-        self.keep("the resume point", self.save_resume_point, with_replay)
-        self._saved_at = time.perf_counter()  # a full disk is not tried again at every step
-
-    def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
-        """Save a part of the run; where that fails, as on a full disk, the former one stays and the run goes on."""
-        try:
-            if not self.folder.is_dir():
-                raise CheckpointError(f"there is no folder {str(self.folder)!r} any more")
-            save(*arguments)
-        except CheckpointError as error:
-            self.trackers.tell(what, error)
-
-    def save_resume_point(self, with_replay: bool = True) -> None:
-        """Write `last`: networks, optimizers and everything else the next step depends on.
-
-        Raises:
-            NotFiniteError: the networks diverged; the former resume point stays.
-        """
-        source = self.source.state_dict(with_replay)
-        rows = {"a transition in the replay": source["replay"]["rows"]} if source.get("replay") else {}
-        self._watch.require(self._interval.totals | rows)
-        state = {
-            "gradient_steps": self.agent.gradient_steps,
-            "best": list(self.best.score),
-            "solved_at_s": self.solved_at_s,
-            "wall_s": self.wall_s,
-            "interval": self._interval.state_dict(),
-            "target_generator": self.agent.generator.get_state(),
-            "source": source,
-        }
-        about = {"agent": self.agent.about(), "trained_on": self.about}
-        write_resume_point(self.folder, {**self.agent.state_dicts(), "trainer_state": state}, about)
-        self.saved_steps = self.steps
-
-    def resume(self) -> list[str]:
-        """Take up where `last` left off. Without a saved replay the policy first collects a new one.
-
-        Returns:
-            What could not be restored, a sentence each.
-
-        Raises:
-            CheckpointError: there is no resume point, it is damaged, or its networks have other shapes.
-            ConfigError: the run had another number of environments.
-        """
-        states, state = take_up(self.folder, self.processes)
-        with taking(self.folder):
-            lost = self.source.load_state_dict(state["source"])
-            self.agent.load_state_dicts(states)
-            self.agent.gradient_steps = state["gradient_steps"]
-            self.best.recall(state["best"])
-            self.solved_at_s = state["solved_at_s"]
-            self._started -= state["wall_s"]
-            restore_generator(self.agent.generator, state["target_generator"])
-            interval = state.get("interval")  # older resume points have none
-            self._interval = Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
-        self.saved_steps = self.steps
-        return lost

@@ -16,6 +16,7 @@ from td3_robot import checkpoint
 from td3_robot.agent import TD3
 from td3_robot.best import Best
 from td3_robot.errors import RanksError
+from td3_robot.evaluated import Evaluated
 from td3_robot.examination import Examination
 from td3_robot.networks import trainable
 from td3_robot.normalizer import RunningMoments
@@ -201,7 +202,7 @@ class SharedTrainer(Trainer):
             super().stop(finished, at_once=False)
         return due
 
-    def _measure(self) -> dict[str, float]:
+    def _measure(self) -> Evaluated:
         self._share_losses()
         self._require_same()
         return super()._measure()

@@ -62,7 +62,15 @@ def train(point_env):
     """Builds a trainer in a folder, from CONFIG and changes to it; its first tracker is a Log."""
 
     def build(
-        folder, make=point_env, env=None, evaluation_env=None, agent_seed=None, on_step=(), callbacks=(), **changes
+        folder,
+        make=point_env,
+        env=None,
+        evaluation_env=None,
+        agent_seed=None,
+        on_step=(),
+        callbacks=(),
+        examiner=None,
+        **changes,
     ):
         config = dataclasses.replace(CONFIG, **changes)
         env = env or make(config.envs, config.seed)
@@ -73,7 +81,7 @@ def train(point_env):
         source = make_source(agent, env, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
         started, about = time.perf_counter(), {"robot": "point"}
-        trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about)
+        trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about, examiner)
         trainer.trackers.append(Log(agent))
         return trainer
 
