@@ -165,7 +165,7 @@ def test_table_and_json_say_the_same(work):
         ("--checkpoint nothing", "there is no checkpoint at 'checkpoints/nothing'; valid choices: checkpoints/other, "),
         (
             "--checkpoint still --baseline rmc",
-            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: neo, pick, push, random, reactive, rrmc",
+            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: ik, neo, pick, push, random, reactive, rrmc",
         ),
         (
             "--checkpoint other",
