@@ -5,14 +5,15 @@
     python benchmarks/robustness.py --speed                  # what it costs the simulator
     python benchmarks/robustness.py --seeds 1 2              # of the trainings that benchmarks/tasks.py has made
 
-The results go to benchmarks/results/robustness.csv, those of seeds to robustness_seeds.csv beside it.
+The results go to benchmarks/results/robustness.csv, those of seeds to robustness_seeds.csv beside it, in place of those
+of the same task and disturbances or seed.
 """
 
 import argparse
-import csv
 import time
 from pathlib import Path
 
+import rows
 import torch
 
 import envs
@@ -50,17 +51,14 @@ def evaluation_of(run: str, episodes: int) -> Evaluation:
 
 def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
     """Policies of other seeds, a row for each that there is."""
-    with (RESULTS / "robustness_seeds.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, ("task", "seed", "episodes", *OF_SEEDS))
-        writer.writeheader()
-        for task, seed in ((task, seed) for task in tasks for seed in numbers):
-            if (ROOT / "checkpoints" / f"bench-{task}-{seed}" / "summary.json").is_file():
-                evaluation = evaluation_of(f"bench-{task}-{seed}", episodes)
-                behind = {name: evaluation.success_behind(CONDITIONS[name], episodes)["policy"] for name in OF_SEEDS}
-                row = {"task": task, "seed": seed, "episodes": episodes}
-                writer.writerow(row | {name: round(success, 4) for name, success in behind.items()})
-                file.flush()
-                print(row, behind, flush=True)
+    for task, seed in ((task, seed) for task in tasks for seed in numbers):
+        if (ROOT / "checkpoints" / f"bench-{task}-{seed}" / "summary.json").is_file():
+            evaluation = evaluation_of(f"bench-{task}-{seed}", episodes)
+            behind = {name: evaluation.success_behind(CONDITIONS[name], episodes)["policy"] for name in OF_SEEDS}
+            row: rows.Row = {"task": task, "seed": seed, "episodes": episodes}
+            row |= {name: round(success, 4) for name, success in behind.items()}
+            rows.store(RESULTS / "robustness_seeds.csv", tuple(row), ("task", "seed"), [row])
+            print(row, flush=True)
 
 
 def speed(arms: int = 256, steps: int = 300) -> None:
@@ -94,19 +92,15 @@ def main() -> None:
         return speed()
     if asked.seeds:
         return seeds(asked.tasks, asked.seeds, asked.episodes)
-    with asked.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ("task", "disturbances", "episodes", "policy", "classical"))
-        writer.writeheader()
-        for task in asked.tasks:
-            evaluation = evaluation_of(SHIPPED[task], asked.episodes)
-            evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
-            for name, given in CONDITIONS.items():
-                policy, classical = evaluation.success_behind(given, asked.episodes).values()
-                row = {"task": task, "disturbances": name, "episodes": asked.episodes}
-                row |= {"policy": round(policy, 4), "classical": round(classical, 4)}
-                writer.writerow(row)
-                file.flush()
-                print(row, flush=True)
+    for task in asked.tasks:
+        evaluation = evaluation_of(SHIPPED[task], asked.episodes)
+        evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
+        for name, given in CONDITIONS.items():
+            policy, classical = evaluation.success_behind(given, asked.episodes).values()
+            row: rows.Row = {"task": task, "disturbances": name, "episodes": asked.episodes}
+            row |= {"policy": round(policy, 4), "classical": round(classical, 4)}
+            rows.store(asked.out, tuple(row), ("task", "disturbances"), [row])
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ it never trained on (`--episodes`, seed 12345), and benchmarks/results/tasks.csv
 """
 
 import argparse
-import csv
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import rows
 import torch
 
 from envs.evaluation import Evaluation
@@ -65,18 +65,18 @@ def train(task: str, seed: int) -> Path:
     return folder
 
 
-def measure(task: str, seed: int, folder: Path, episodes: int) -> list[dict]:
+def measure(task: str, seed: int, folder: Path, episodes: int) -> list[rows.Row]:
     """The rows of a policy and of the baselines beside it."""
     _, options = config_of(folder, EnvOptions)
     agent, evaluation = TD3.from_checkpoint(folder), Evaluation(options, episodes, UNSEEN_SEED)
     evaluation.add("policy", lambda env: agent.select_action)
     for name in BASELINES[task]:
         evaluation.add_baseline(name)
-    rows = []
+    measured = []
     for name, values in evaluation.play().items():
         error = values.get("tracking_error_m") or values["final_position_error_m"]
         seconds = json.loads((folder / "summary.json").read_text())["wall_s"] if name == "policy" else None
-        rows.append(
+        measured.append(
             {
                 "task": task,
                 "seed": seed,
@@ -93,25 +93,7 @@ def measure(task: str, seed: int, folder: Path, episodes: int) -> list[dict]:
                 "load": os.getloadavg()[0],
             }
         )
-    return rows
-
-
-def stored() -> list[dict]:
-    """The rows of benchmarks/results/tasks.csv."""
-    if not RESULTS.is_file():
-        return []
-    with RESULTS.open() as file:
-        return list(csv.DictReader(file))
-
-
-def store(rows: list[dict]) -> None:
-    """Put rows in place of those of the same task and seed."""
-    new = {(row["task"], str(row["seed"])) for row in rows}
-    kept = [row for row in stored() if (row["task"], row["seed"]) not in new]
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(sorted(kept + rows, key=lambda row: (list(BASELINES).index(row["task"]), int(row["seed"]))))
+    return measured
 
 
 def print_table() -> None:
@@ -121,7 +103,7 @@ def print_table() -> None:
         "error, median [mm] | 95% [mm] | to goal [s] | RMS jerk [rad/s3] | training [s] |"
     )
     print("| --- " * 12 + "|")
-    for row in stored():
+    for row in rows.stored(RESULTS):
         number = lambda key, form: format(float(row[key]), form) if row[key] else "-"  # noqa: B023, E731
         print(
             f"| {row['task']} | {row['controller']} | {row['seed']} | {row['episodes']} | "
@@ -146,7 +128,8 @@ def main() -> None:
     torch.set_num_threads(1)
     for seed in () if arguments.table else arguments.seeds:
         for task in arguments.tasks or BASELINES:
-            store(measure(task, seed, train(task, seed), arguments.episodes))
+            measured = measure(task, seed, train(task, seed), arguments.episodes)
+            rows.store(RESULTS, COLUMNS, ("task", "seed", "controller"), measured)
     print_table()
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,3 +53,26 @@ def test_slower_is_less_than_nine_tenths_of_the_older_commit(bench):
     row = {"part": "p", "other": "abc", "ratio": 0.89}
     assert bench.is_slower(row) and not bench.is_slower(row | {"ratio": 0.91})
     assert not bench.is_slower(row | {"other": bench.SB3}) and not bench.is_slower({"part": "p"})
+
+
+def test_rows_of_other_tasks_stay_and_those_of_the_same_are_replaced(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    rows, path, key = __import__("rows"), tmp_path / "results.csv", ("task", "seed")
+    row = lambda task, seed, success: {"task": task, "seed": seed, "success": success}  # noqa: E731
+    rows.store(path, (*key, "success"), key, [row("reach", 0, 0.9), row("track", 0, 0.8)])
+    rows.store(path, (*key, "success"), key, [row("reach", 1, 0.7)])
+    rows.store(path, (*key, "success", "newer"), key, [row("track", 0, 0.6) | {"newer": 1}])
+    assert path.read_text().split() == ["task,seed,success,newer", "reach,0,0.9,", "reach,1,0.7,", "track,0,0.6,1"]
+
+
+def test_a_task_that_is_measured_alone_leaves_those_of_others(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    robustness, path = __import__("robustness"), tmp_path / "results.csv"
+    path.write_text("task,disturbances,episodes,policy,classical\nreach,none,9,0,0\ntrack,none,9,0.5,0.5\n")
+    monkeypatch.setattr(robustness, "CONDITIONS", {"none": {}})
+    measured = SimpleNamespace(add_baseline=print, success_behind=lambda *_: {"policy": 1.0, "rrmc": 0.75})
+    monkeypatch.setattr(robustness, "evaluation_of", lambda *_: measured)
+    monkeypatch.setattr(robustness.torch, "set_num_threads", print)
+    monkeypatch.setattr(sys, "argv", ["robustness.py", "--tasks", "reach", "--episodes", "2", "--out", str(path)])
+    robustness.main()
+    assert path.read_text().split()[1:] == ["reach,none,2,1.0,0.75", "track,none,9,0.5,0.5"]

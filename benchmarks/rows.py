@@ -1,0 +1,33 @@
+"""Files of results: what is measured anew takes the place of what was there of the same, and all else stays."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+Row = dict[str, object]
+
+
+def stored(path: Path) -> list[dict[str, str]]:
+    """The rows of a file; none where there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def store(path: Path, columns: Sequence[str], key: Sequence[str], rows: Iterable[Row]) -> None:
+    """Put rows in place of those of the same key; one of a new key comes last of those with the same first part of it.
+
+    Args:
+        columns: of the file, in their order; where a row that was there has none of them, it stays empty.
+        key: names of the columns that tell rows apart.
+    """
+    of = lambda row: tuple(str(row[name]) for name in key)  # noqa: E731
+    merged: dict[tuple[str, ...], Row] = {of(row): dict(row) for row in stored(path)}
+    merged |= {of(row): row for row in rows}
+    groups = list(dict.fromkeys(first for first, *_ in merged))
+    ordered = sorted(merged, key=lambda name: groups.index(name[0]))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(merged[name] for name in ordered)
