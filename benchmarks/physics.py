@@ -4,15 +4,16 @@
     python benchmarks/physics.py --tasks reach --episodes 200
     python benchmarks/physics.py --speed                       # control steps a second, beside other packages
 
-The results go to benchmarks/results/physics.csv.
+Episodes are those of `evaluate.py`. The results go to benchmarks/results/physics.csv, in place of those of the same
+task, controller and engine.
 """
 
 import argparse
-import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import rows
 import torch
 from torch import Tensor
 
@@ -24,62 +25,68 @@ from envs.simulation.mujoco import Mujoco
 from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.arguments import config_of
+from td3_robot.evaluation import round_seeds
 
-SHIPPED = {"reach": "run1", **{task: task for task in ("reach_pose", "reach_avoid", "track", "pick_place", "push")}}
-CLASSICAL = {"reach_avoid": "neo", "pick_place": "pick", "push": "push"}  # of other tasks rrmc
-PLAIN = "mujoco, servos alone"  # without feed-forward
-ENGINES = ("kinematic", "mujoco", PLAIN)
+TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "pick_turned", "push")
+CLASSICAL = {
+    "reach_pose": "ik",
+    "reach_avoid": "neo+guard",
+    "pick_place": "pick",
+    "pick_turned": "pick",
+    "push": "push",
+}
+PHYSICS = {"mujoco": {}, "mujoco, servos alone": {"feed_forward": False}}  # options of engines
+ENGINES = ("kinematic", *PHYSICS)
+KEY = ("task", "controller", "engine")
+COLUMNS = (*KEY, "episodes", "success_rate", "success_rate_with_contact", "touched")
+COLUMNS = (*COLUMNS, "force_N_p95", "force_N_max", "unstable")
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def make(task_name: str, engine: str, arms: int, seed: int, guard: bool = False, threads: int = 1) -> ArmEnv:
     """The Panda at a task."""
     robot, task = make_robot("panda"), make_task(task_name)
-    physics = {"feed_forward": engine != PLAIN, "threads": threads}
-    moved_by = None if engine == "kinematic" else Mujoco(robot, task.dt, task.cube_side, **physics)
+    moved_by = None
+    if engine in PHYSICS:
+        moved_by = Mujoco(robot, task.dt, task.cube_side, threads=threads, **PHYSICS[engine])
     return ArmEnv(robot, task, arms, "cpu", seed, guard=guard, engine=moved_by)
 
 
-def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[str, float]:
-    """One episode of every arm: the share of successes, and what the arm touched that it was not to grasp."""
-    observation = env.reset(seed)
-    touched = torch.zeros(env.num_envs, dtype=torch.bool)
+@torch.no_grad()
+def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[str, object]:
+    """One episode of every arm: successes, and what the arm touched that it was not to grasp."""
+    observation = env.reset(round_seeds(env, env.num_envs, seed)[0])
     force = torch.zeros(env.num_envs)
-    success, over = touched.clone(), touched.clone()
+    touched, success, with_contact, over = (torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(4))
     for _ in range(env.task.horizon):
         step = env.step(policy(observation))
         observation, scene = step.observation, env.arrived.scene
-        if env.engine is not None:
-            touched |= (scene["contact_depth"] > 0.0) & ~over
-            force = torch.where(over, force, torch.maximum(force, scene["contact_force"]))
-        success = torch.where(over, success, step.info["success"])
+        now = lambda old, new: torch.where(over, old, new)  # noqa: B023, E731
+        touched, success = now(touched, scene["touched"]), now(success, step.info["success"])
+        with_contact = now(with_contact, step.info["success_with_contact"])
+        force = now(force, torch.maximum(force, scene.get("contact_force", force)))
         over |= step.terminated | step.truncated
-    row = {"success_rate": success.float().mean().item()}
-    if env.engine is not None:
-        row |= {"without_contact": (success & ~touched).float().mean().item()}
-        row |= {"touched": touched.float().mean().item(), "force_N_p95": force.quantile(0.95).item()}
-        row |= {"unstable": env.engine.unstable}
-    return {name: round(value, 4) for name, value in row.items()}
+    shares = {"success_rate": success, "success_rate_with_contact": with_contact, "touched": touched}
+    row: dict[str, object] = {name: round(share.double().mean().item(), 4) for name, share in shares.items()}
+    if env.engine is None:
+        return row
+    forces = {"force_N_p95": force.quantile(0.95), "force_N_max": force.max()}
+    return row | {name: round(newton.item(), 1) for name, newton in forces.items()} | {"unstable": env.engine.unstable}
 
 
 def transfer(asked: argparse.Namespace) -> None:
     """Every shipped policy and a classical controller, kinematic and in physics."""
-    columns = ("success_rate", "without_contact", "touched", "force_N_p95", "unstable")
-    with asked.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ("task", "controller", "engine", "episodes", *columns))
-        writer.writeheader()
-        for task in asked.tasks:
-            folder = ROOT / "checkpoints" / SHIPPED[task]
-            guard, agent = config_of(folder, EnvOptions)[1].guard, TD3.from_checkpoint(folder)
-            for engine in ENGINES:
-                for name in ("policy", CLASSICAL.get(task, "rrmc")):
-                    env = make(task, engine, asked.episodes, asked.seed, guard and name == "policy")
-                    policy = agent.select_action if name == "policy" else make_baseline(name, env)
-                    row = {"task": task, "controller": name, "engine": engine, "episodes": asked.episodes}
-                    row |= played(env, policy, asked.seed)
-                    writer.writerow(row)
-                    file.flush()
-                    print(row, flush=True)
+    for task in asked.tasks:
+        folder = ROOT / "checkpoints" / ("run1" if task == "reach" else task)
+        guarded, agent = config_of(folder, EnvOptions)[1].guard, TD3.from_checkpoint(folder)
+        for engine in asked.engines:
+            for name in ("policy", CLASSICAL.get(task, "rrmc")):
+                env = make(task, engine, asked.episodes, asked.seed, guarded if name == "policy" else "+" in name)
+                policy = agent.select_action if name == "policy" else make_baseline(name.removesuffix("+guard"), env)
+                row: rows.Row = {"task": task, "controller": name, "engine": engine, "episodes": asked.episodes}
+                row |= played(env, policy, asked.seed)
+                rows.store(asked.out, COLUMNS, KEY, [row])
+                print(row, flush=True)
 
 
 def speed(steps: int = 40) -> None:
@@ -132,7 +139,8 @@ def _tell(name: str, arms: int, steps: int, step: Callable[[], object]) -> None:
 def main() -> None:
     """Parse, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", nargs="+", default=list(SHIPPED), choices=list(SHIPPED))
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
+    parser.add_argument("--engines", nargs="+", default=ENGINES[:2], choices=ENGINES)
     parser.add_argument("--episodes", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=12345)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "physics.csv")
