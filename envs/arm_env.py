@@ -11,7 +11,8 @@ from envs.beginnings import Beginnings, Begun
 from envs.collision import Nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
-from envs.simulation.disturbances import Disturbances, Disturbed, believed
+from envs.simulation.calibration import believed, seen
+from envs.simulation.disturbances import Disturbances, Disturbed
 from envs.simulation.engine import Engine, SimState
 from envs.simulation.kinematic import Kinematic
 from envs.tasks import contact, motion
@@ -162,6 +163,7 @@ class ArmEnv:
     def _begin(self, count: int) -> Begun:
         state, scene = self._episodes.draw(count)
         scene = self._plant.begin(self.model, state, scene)
+        scene = {**scene, **self.task.begun(self.world, state, seen(scene))}
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
         true = contact.felt(self.task, self.world, moment_of(self.world, state, scene, steps))
         known = self._known(true)

@@ -58,13 +58,15 @@ class EvaluateFlags:
             from the checkpoint itself.
         guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
         engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained with; robots only.
-        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next eight.
+        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next ten.
         latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
         joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
         tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in metres.
         object_offset: Standard deviation over episodes of where a cube is seen, each axis, in metres.
+        base_offset: Standard deviation over episodes of where the base is taken to be, each axis, in metres.
+        base_turn: Standard deviation over episodes of how the base is taken to be turned, about each axis, in rad.
         assumed_latency: Latency that the controllers are prepared for, in seconds; null is the truth, the servos' lag
             included, and 0 is none.
         randomize: What differs from episode to episode, in place of what it was trained with: a name in
@@ -110,6 +112,8 @@ class EvaluateFlags:
     joint_offset: float | None = None
     tcp_offset: float | None = None
     object_offset: float | None = None
+    base_offset: float | None = None
+    base_turn: float | None = None
     assumed_latency: float | None = None
     randomize: str | None = None
     episodes: int | None = field(default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})

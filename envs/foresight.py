@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from envs.simulation.disturbances import Disturbed, known_by_hand, seen_object
+from envs.simulation.calibration import seen
+from envs.simulation.disturbances import Disturbed, known_by_hand
 from envs.simulation.engine import Command, Scene, SimState
 from envs.simulation.kinematic import Kinematic, bound_for
 from envs.tasks.task import Task
@@ -29,7 +30,7 @@ def foreseen(task: Task, world: World, disturbed: Disturbed, true: Moment) -> Mo
     """
     measured = disturbed.measured(world.model, true.state, true.scene)
     known = _placed(world, true, measured, true.scene, true.steps)
-    known = replace(known, scene=seen_object(known_by_hand(true.scene, known.tcp - true.tcp)))
+    known = replace(known, scene=seen(known_by_hand(true.scene, known.tcp - true.tcp)))
     for command, share in disturbed.on_their_way(true.scene):
         after = _after(task, world, known, command)
         known = after if share == 1.0 else _part_way(task, world, known, after, share)

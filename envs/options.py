@@ -22,7 +22,7 @@ _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/p
 _DEAR = 0.5  # [s] a step, from which on it is said
 DISTURBANCES = (  # fields of `Disturbances`
     *("latency", "latency_spread", "servo_lag", "noise", "joint_offset", "tcp_offset", "object_offset"),
-    "assumed_latency",
+    *("base_offset", "base_turn", "assumed_latency"),
 )
 CONDITIONS = ("engine", "randomize", *DISTURBANCES)  # of an evaluation, in place of those of the training
 _GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")  # ids of gymnasium-robotics and panda-gym with goals
@@ -53,6 +53,8 @@ class EnvOptions:
         joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
         tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in metres.
         object_offset: Standard deviation over episodes of where a cube is seen, each axis, in metres.
+        base_offset: Standard deviation over episodes of where the base is taken to be, each axis, in metres.
+        base_turn: Standard deviation over episodes of how the base is taken to be turned, about each axis, in rad.
         assumed_latency: Latency that controllers are prepared for, in seconds; null is the truth, the servos' lag
             included.
         randomize: What differs from episode to episode: a name in configs/randomization or the path of such a file;
@@ -80,6 +82,8 @@ class EnvOptions:
     joint_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no encoder is that far off")})
     tcp_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no tool is that far off")})
     object_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no camera is that far off")})
+    base_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no base is that far off")})
+    base_turn: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no base is turned that far")})
     assumed_latency: float | None = field(default=None, metadata=_LATENCY)
     randomize: str = field(default=NOTHING, metadata=_STAYS)
     env: str | None = field(default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")})

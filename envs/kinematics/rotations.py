@@ -48,6 +48,12 @@ def to_quaternion(R: Tensor) -> Tensor:
     return torch.where(best[:, :1] < 0, -best, best)
 
 
+def from_vector(vector: Tensor) -> Tensor:
+    """(B, 3) rotation vectors, axis times angle [rad] -> (B, 4) unit quaternions, wxyz."""
+    half = 0.5 * torch.linalg.vector_norm(vector, dim=1, keepdim=True)
+    return torch.cat((half.cos(), 0.5 * torch.sinc(half / torch.pi) * vector), 1)  # sin(half) / angle has no hole
+
+
 def rotation_vector(R: Tensor) -> Tensor:
     """(B, 3, 3) -> (B, 3): axis times angle [rad], the angle in [0, pi]."""
     quaternion = to_quaternion(R)

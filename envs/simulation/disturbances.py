@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from envs.simulation.calibration import pose_error
 from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
@@ -36,6 +37,8 @@ class Disturbances:
         joint_offset: standard deviation over episodes of what each encoder is off by [rad or m].
         tcp_offset: the same of where the TCP is in the hand, each axis [m].
         object_offset: the same of where a cube is seen, each axis [m].
+        base_offset, base_turn: the same of where the base is taken to be, each axis [m], and of how it is taken to be
+            turned about each [rad]: what is measured in the world is elsewhere for the arm.
         assumed_latency: what the controller takes for the latency [s], in seeing the arm as it will be; it then takes
             the servos for ideal. None is the truth, the lag of the servos included, but for `latency_spread`; and 0
             shows the arm as it is measured.
@@ -52,6 +55,8 @@ class Disturbances:
     joint_offset: float = 0.0
     tcp_offset: float = 0.0
     object_offset: float = 0.0
+    base_offset: float = 0.0
+    base_turn: float = 0.0
     assumed_latency: float | None = None
     physics: Variation = Variation()
 
@@ -79,9 +84,8 @@ class Disturbed:
     """An engine behind a delay, and what is measured of it; an `Engine`.
 
     In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the gripper's opening;
-    `late` (B,), by how many control steps they act later; and what is off by how much, `joint_offset` (B, n)
-    [rad or m], `tcp_offset` (B, 3), in the TCP's frame [m], and `object_offset` (B, 3) [m]; and, for an engine with
-    physics, `varied` (B, k), see `Variation.draw`.
+    `late` (B,), by how many control steps they act later; `joint_offset` (B, n), what encoders are off by [rad or m];
+    what else is off, see `calibration`; and, for an engine with physics, `varied` (B, k), see `Variation.draw`.
 
     Args:
         engine: what moves the arms.
@@ -112,6 +116,9 @@ class Disturbed:
         disturbed |= {"tcp_offset": self._normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
         seen_off = given.object_offset and "object" in scene
         disturbed |= {"object_offset": self._normal(given.object_offset, B, 3)} if seen_off else {}
+        if given.base_offset or given.base_turn:
+            offset, turn = (self._normal(deviation, B, 3) for deviation in (given.base_offset, given.base_turn))
+            disturbed["base_error"] = pose_error(offset, turn)
         disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
         return self._engine.begin(model, state, {**scene, **disturbed})
 
@@ -157,20 +164,6 @@ def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
     if "held" not in scene:
         return scene
     return {**scene, "object": torch.where(scene["held"][:, None], scene["object"] + shift, scene["object"])}
-
-
-def seen_object(scene: Scene) -> Scene:
-    """The scene with its cube where it is seen, in the hand too."""
-    return {**scene, "object": scene["object"] + scene["object_offset"]} if "object_offset" in scene else scene
-
-
-def believed(T_be: Tensor, scene: Scene) -> Tensor:
-    """Where TCPs with poses T_be (B, 4, 4) are believed to be, whose place in the hand is known wrongly."""
-    if "tcp_offset" not in scene:
-        return T_be
-    moved = T_be.clone()
-    moved[:, :3, 3] += (T_be[:, :3, :3] @ scene["tcp_offset"][:, :, None])[:, :, 0]
-    return moved
 
 
 def _mixed(sent: Tensor, late: Tensor) -> Tensor:

@@ -84,8 +84,7 @@ class RandomEpisodes:
         scene = self.pool.draw(count)
         offset = (2.0 * noise - 1.0) * self._task.start_spread
         q = scene.pop("start") if "start" in scene else free_start(self._world, offset)
-        state = rest(model, q.clamp(*model.qlim))
-        return state, self._task.begun(self._world, state, scene)
+        return rest(model, q.clamp(*model.qlim)), scene
 
     def state_dict(self) -> dict:
         """See `Episodes.state_dict`."""

@@ -100,7 +100,7 @@ class ReachPose(Task):
 
     def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
         """`solution` (B, n), see envs/tasks/solution.py."""
-        return {**scene, "solution": solution(world, state.q, scene["goal"])}
+        return {"solution": solution(world, state.q, scene["goal"])}
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is open on the way and shut at the goal, so that arrival can be seen."""

@@ -117,8 +117,8 @@ class Task:
         raise NotImplementedError
 
     def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
-        """The scene of B episodes, with what follows from it and from where their arms begin."""
-        return scene
+        """What follows from the scene of B episodes, as it is measured, and from where their arms begin: beside it."""
+        return {}
 
     # A control step -----------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ OPTIONS = [  # each is left out or one of its choices
     "joint_offset 0.001",
     "tcp_offset 0.001",
     "object_offset 0.002",
+    "base_offset 0.002",
+    "base_turn 0.003",
     "latency 0.02 0.05 0.1",
     "servo_lag 0.02",
     "noise 0.001",

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from envs.kinematics.rotations import rotation_error, rotation_vector, to_matrix, to_quaternion
+from envs.kinematics.rotations import from_vector, rotation_error, rotation_vector, to_matrix, to_quaternion
 
 ANGLES = {
     "none": 0.0,
@@ -54,6 +54,7 @@ def test_rotation_vectors_are_those_of_scipy(random):
 @pytest.mark.parametrize("angle", ANGLES.values(), ids=ANGLES)
 def test_round_trips_at_every_angle(angle):
     R = scipy_matrix(vectors(angle))
+    torch.testing.assert_close(to_matrix(from_vector(vectors(angle))), R, atol=1e-12, rtol=0)
     quaternion = to_quaternion(R)
     torch.testing.assert_close(quaternion.norm(dim=1), torch.ones(106, dtype=torch.float64))
     torch.testing.assert_close(to_matrix(quaternion), R, atol=1e-12, rtol=0)
