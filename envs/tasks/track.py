@@ -88,11 +88,8 @@ class Track(Task):
         """See `observe`."""
         k = world.model.position_joints
         goal = [Column("goal", 3, True), Column("error", 3, True), Column("goal_velocity", 3)]
-        along = [
-            Column("resolved_rate", k, True),
-            Column("joint_error", k, True),
-            Column("room", len(world.model.qdlim)),
-        ]
+        n = len(world.model.qdlim)
+        along = [Column("resolved_rate", n, True), Column("joint_error", k, True), Column("room", n)]
         return [*arm_columns(world), Column("tcp", 3), *goal, *along]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
@@ -131,9 +128,9 @@ class Track(Task):
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; goal_velocity, until
-        the next step [error_unit/s]; resolved_rate, the action of resolved-rate control at `gain`, and joint_error, the
-        joint motion to the goal, which saturates at about `joint_unit` so that millimetres are seen, both by damped
-        least squares and without the joints that do not move the TCP; room, see `motion.room`.
+        the next step [error_unit/s]; resolved_rate, the action of resolved-rate control at `gain`, 0 for joints that do
+        not move the TCP, and joint_error, the joint motion of the others to the goal, which saturates at about
+        `joint_unit` so that millimetres are seen, both by damped least squares; room, see `motion.room`.
         """
         tcp, goal = moment.tcp, moment.scene["goal"]
         error = (goal - tcp) / self.error_unit
@@ -142,12 +139,12 @@ class Track(Task):
         return torch.cat((*parts, *self._to_follow(world, moment), room(world.model, moment.state.q)), 1)
 
     def _to_follow(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
-        """resolved_rate and joint_error, each (B, k)."""
-        k = world.model.position_joints
+        """resolved_rate (B, n) and joint_error (B, k)."""
+        k, n = world.model.position_joints, len(world.model.qdlim)
         wanted = torch.stack((moment.scene["goal"] - moment.tcp, moment.scene["goal_velocity"]), 2)
         error, along = (damped_inverse(moment.J[:, :3, :k], self.damping**2) @ wanted).unbind(2)
         resolved = (self.gain * error + along) / world.model.qdlim[:k]
-        return resolved.clamp(-1.0, 1.0), torch.tanh(error / self.joint_unit)
+        return torch.nn.functional.pad(resolved.clamp(-1.0, 1.0), (0, n - k)), torch.tanh(error / self.joint_unit)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0 before [m]."""

@@ -59,8 +59,9 @@ def _followed(seen: Seen, vector: np.ndarray) -> np.ndarray:
 
 def _resolved_rate(seen: Seen) -> np.ndarray:
     wanted = seen.constants["gain"] * seen.missing + seen.scene["goal_velocity"]
-    rate = _followed(seen, wanted) / seen.robot.limits.velocity[: seen.joints]
-    return np.minimum(np.maximum(rate, -1.0), 1.0)
+    rate = np.zeros_like(seen.q)
+    rate[: seen.joints] = _followed(seen, wanted)
+    return np.minimum(np.maximum(rate / seen.robot.limits.velocity, -1.0), 1.0)
 
 
 Column = Callable[[Seen], np.ndarray]

@@ -209,7 +209,7 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(env):
     step = env.step(act(env))
     seen = {name: step.observation[:, env.layout[name]] for name in env.layout}
     scene = env.moment.scene
-    assert step.observation.shape == (6, 7 + 2 + 7 + 4 * 3 + 2 * 6 + 7) and env.o_dim == 47
+    assert step.observation.shape == (6, 7 + 2 + 7 + 4 * 3 + 7 + 6 + 7) and env.o_dim == 48
     bound = bound_for(env.model, env.state)
     assert torch.equal(seen["q"], bound.q) and torch.equal(seen["qd"], step.info["qd"])
     tcp, goal = env.fkine(bound.q)[:, :3, 3], env.goal + 0.5 * DT * scene["goal_velocity"]
@@ -221,7 +221,8 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(env):
     inverse = torch.linalg.pinv(torch.cat((J_v, 0.02 * torch.eye(6).expand(6, 6, 6)), 1))[:, :, :3]  # damped by 0.02
     motion, along = (torch.einsum("bij,bj->bi", inverse, v) for v in (goal - tcp, scene["goal_velocity"]))
     resolved = (8 * motion + along) / env.model.qdlim[:6]
-    torch.testing.assert_close(seen["resolved_rate"], resolved.clamp(-1, 1), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(seen["resolved_rate"][:, :6], resolved.clamp(-1, 1), rtol=1e-3, atol=1e-4)
+    assert (seen["resolved_rate"][:, 6] == 0).all()
     torch.testing.assert_close(seen["joint_error"], (motion / 0.01).tanh(), rtol=1e-3, atol=1e-4)
 
 
