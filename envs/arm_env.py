@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from envs import foresight, kinematics
-from envs.beginnings import Beginnings, Begun
+from envs.beginnings import Beginnings, Begun, Unasked
 from envs.collision import Nearest
 from envs.controllers.guard import guarded
+from envs.endings import Endings, first_lengths
 from envs.robots import Robot
 from envs.simulation.calibration import believed, seen
 from envs.simulation.disturbances import Disturbances, Disturbed
@@ -22,7 +23,7 @@ from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, moment_of
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.vec_env import Step, restore_generator
+from td3_robot.vec_env import Step, restore_generator, waits
 
 
 class ArmEnv:
@@ -87,7 +88,8 @@ class ArmEnv:
         self._disturbed = Disturbed(plant, disturbances, task.dt, self.device) if disturbances else None
         self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
-        self._beginnings = Beginnings(self._begin, num_envs if training else 0)
+        unasked = training and task.ends_early and waits(self.device)
+        self._beginnings = (Unasked if unasked else Beginnings)(self._begin, num_envs if training else 0)
         self.reset(seed)
         known = contact.KEPT if self.world.collision is not None else ()
         self._memory = Memory(self.world, self.moment, (*task.kept, *known))
@@ -104,6 +106,7 @@ class ArmEnv:
         there = replace(moment, scene={name: moment.scene[name] for name in self.now.scene})
         self.now = self.arrived = there
         self._moment = self.seen = self._known(there)
+        self._endings = None
 
     @property
     def state(self) -> SimState:
@@ -149,16 +152,9 @@ class ArmEnv:
         begun = self._begin(self.num_envs)
         self.now = self.arrived = begun.true
         self._moment = self.seen = begun.known
-        self._lengths = self._first_lengths(seed)
+        self._lengths = first_lengths(self.num_envs, self.task.horizon, self.device, seed if self._training else None)
+        self._endings = None
         return begun.observation
-
-    def _first_lengths(self, seed: int | None) -> Tensor:
-        """(B,) control steps that the episodes begun by a reset may last."""
-        lengths = torch.full((self.num_envs,), self.task.horizon, device=self.device)
-        if seed is None or not self._training:
-            return lengths
-        generator = torch.Generator(self.device).manual_seed(seed + 1)  # another stream than that of starts
-        return lengths.random_(1, self.task.horizon + 1, generator=generator)
 
     def _begin(self, count: int) -> Begun:
         state, scene = self._episodes.draw(count)
@@ -169,16 +165,29 @@ class ArmEnv:
         known = self._known(true)
         return Begun(true, known, self.task.observe(self.world, known))
 
-    def _reset_where(self, done: Tensor, observation: Tensor) -> Tensor:
+    def _reset_where(self, done: Tensor, observation: Tensor, early: bool) -> Tensor:
         """Put a new episode in every row where `done`; the tensors handed out before stay as they were."""
-        rows = done.nonzero().squeeze(1)
-        if len(rows) == 0:
-            return observation
-        begun = self._beginnings.take(len(rows))
-        put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
+        if isinstance(self._beginnings, Unasked):
+            begun = self._beginnings.take(done)
+            put = lambda old, new: torch.where(done.view(-1, *[1] * (old.ndim - 1)), new, old)  # noqa: E731
+        else:
+            rows = self._over(done, early)
+            if not len(rows):
+                return observation
+            begun = self._beginnings.take(len(rows))
+            put = lambda old, new: old.index_copy(0, rows, new)  # noqa: E731
         self._moment, self.now = self.moment.each(put, begun.known), self.now.each(put, begun.true)
-        self._lengths = self._lengths.index_fill(0, rows, self.task.horizon)
+        self._lengths = put(self._lengths, torch.full_like(begun.true.steps, self.task.horizon))
         return put(observation, begun.observation)
+
+    def _over(self, done: Tensor, early: bool) -> Tensor:
+        """The rows where `done`; `early`: for other reasons, too, than that their time is up."""
+        if early:
+            self._endings = None
+            return done.nonzero().squeeze(1)
+        if self._endings is None:
+            self._endings = Endings(self._lengths - self.arrived.steps + 1, self.task.horizon)  # before the latest step
+        return self._endings.step()
 
     # Stepping -----------------------------------------------------------------------------------------------
 
@@ -186,7 +195,7 @@ class ArmEnv:
         """One control period; see `VecEnv.step`. Beyond ±1 an action is what it is at ±1."""
         if action.shape != (self.num_envs, self.a_dim):
             raise ConfigError(f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}")
-        if not torch.isfinite(action).all():
+        if not waits(self.device) and not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
         action, before = action.clamp(-1.0, 1.0), self.now
         self.now = self.arrived = self._advance(action)
@@ -204,7 +213,7 @@ class ArmEnv:
             **{f"reward/{name}": value for name, value in terms.items()},
         }
         terminated, truncated = outcome.ended, self.arrived.steps >= self._lengths
-        observation = self._reset_where(terminated | truncated, next_observation)
+        observation = self._reset_where(terminated | truncated, next_observation, outcome.terminated is not None)
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
     def _advance(self, action: Tensor) -> Moment:
@@ -283,7 +292,7 @@ class ArmEnv:
         here = lambda x: x.to(self.device)  # noqa: E731
         self.now = self.arrived = Moment.of_tensors(state).each(here)
         self._moment = self.seen = Moment.of_tensors(state["known"]).each(here)
-        self._lengths = here(state["lengths"])
+        self._lengths, self._endings = here(state["lengths"]), None
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from envs.world import Moment
+from td3_robot.errors import need
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,16 @@ class Begun:
             self.known.each(change, *(other.known for other in others)),
             change(self.observation, *(other.observation for other in others)),
         )
+
+    def tensors(self) -> dict:
+        """All of it by name."""
+        return {"true": self.true.tensors(), "known": self.known.tensors(), "observation": self.observation}
+
+    @staticmethod
+    def of_tensors(tensors: dict) -> "Begun":
+        """What `tensors` gave."""
+        true, known = (Moment.of_tensors(tensors[name]) for name in ("true", "known"))
+        return Begun(true, known, tensors["observation"])
 
 
 class Beginnings:
@@ -68,11 +79,65 @@ class Beginnings:
         left = self._left()
         if left is None or not len(left.observation):
             return {}
-        return {"true": left.true.tensors(), "known": left.known.tensors(), "observation": left.observation}
+        return left.tensors()
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
         """Take back what `state_dict` gave, on any device."""
         self.clear()
         if state:
-            true, known = (Moment.of_tensors(state[name]) for name in ("true", "known"))
-            self._ahead = Begun(true, known, state["observation"]).each(lambda x: x.to(device))
+            self._ahead = Begun.of_tensors(state).each(lambda x: x.to(device))
+            self._next = int(state.get("handed_out", 0))  # of `Unasked`
+
+
+class Unasked:
+    """Hands out first moments to as many as ask, without being told on the host how many those are.
+
+    A block of them is made, and made anew after about as many steps as hand all of it out, going by the block before;
+    where more ask than there are, the first ones are handed out again.
+
+    Args:
+        begin: makes so many.
+        block: how many are made at a time, at least as many as may ask at once.
+    """
+
+    FIRST = 8  # steps
+
+    def __init__(self, begin: Callable[[int], Begun], block: int):
+        self._begin, self._block = begin, block
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was made."""
+        self._ahead: Begun | None = None
+        self._every, self._left = self.FIRST, 0  # steps: of each block, and of this one
+
+    def take(self, asked: Tensor) -> Begun:
+        """Where `asked` (B,) is true the next one, elsewhere any; B of them."""
+        if self._ahead is None or not self._left:
+            self._renew()
+        self._left -= 1
+        place = (self._handed_out + asked.cumsum(0) - 1) % self._block
+        self._handed_out = self._handed_out + asked.sum()
+        return need(self._ahead).each(lambda x: x.index_select(0, place))
+
+    def _renew(self) -> None:
+        if self._ahead is not None:  # to make them waits for the device in any case
+            lasted = self._every * self._block // max(int(self._handed_out), 1)
+            self._every = max(1, min(lasted, 2 * self._every))
+        self._ahead, self._left = self._begin(self._block), self._every
+        self._handed_out = torch.zeros((), dtype=torch.long, device=self._ahead.observation.device)
+
+    def state_dict(self) -> dict:
+        """What is handed out next; nothing before the first time."""
+        if self._ahead is None:
+            return {}
+        steps = {"every": self._every, "left": self._left, "handed_out": self._handed_out}
+        return {**self._ahead.tensors(), **steps}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        """Take back what `state_dict` gave, on any device; of `Beginnings` nothing, so that a new block is made."""
+        self.clear()
+        if "handed_out" in state:
+            self._ahead = Begun.of_tensors(state).each(lambda x: x.to(device))
+            self._every, self._left = state["every"], state["left"]
+            self._handed_out = state["handed_out"].to(device)

@@ -47,6 +47,16 @@ class World:
         """(n,) [rad or m]."""
         return torch.as_tensor(self.robot.home, dtype=torch.float32, device=self.device)
 
+    def index(self, *places: int) -> Tensor:
+        """These places as a tensor on the device, copied there once: a list would be at every use, and waited for."""
+        if places not in self._indices:
+            self._indices[places] = torch.tensor(places, device=self.device)
+        return self._indices[places]
+
+    @functools.cached_property
+    def _indices(self) -> dict[tuple[int, ...], Tensor]:
+        return {}
+
     def random_q(self, count: int, generator: torch.Generator) -> Tensor:
         """(count, n) joint positions, uniform inside qlim [rad or m]."""
         lower, upper = self.model.qlim

@@ -16,7 +16,7 @@ from td3_robot.replay import Batch
 from td3_robot.replay.make import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.schedules import schedule_factor
 from td3_robot.seeds import seed_of
-from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, restore_generator
+from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, restore_generator, waits
 
 _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
 
@@ -87,7 +87,7 @@ class Collector:
         self._agent.observe(self.observation)
         before, action = self._to_keep(self.observation), self._explore(progress)
         step = self._env.step(action)
-        if self._env.device.type == "cpu":  # elsewhere it would wait for the device
+        if not waits(self._env.device):
             self._require_finite(step, action)
         reward = shaped(step.reward, self._config.reward)
         done = step.terminated | step.truncated

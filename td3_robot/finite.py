@@ -13,6 +13,7 @@ from td3_robot.checkpoint import write_state
 from td3_robot.errors import NotFiniteError
 from td3_robot.replay import Batch
 from td3_robot.states import LARGEST
+from td3_robot.vec_env import waits
 
 EVIDENCE = "not_finite.pt"  # in the run folder
 _NETWORKS = ("Q1", "Q2", "actor")
@@ -41,7 +42,7 @@ class Watch:
         Raises:
             NotFiniteError: names what it is; the batch is its evidence.
         """
-        if self._agent.device.type != "cpu":
+        if waits(self._agent.device):
             return
         names = _NETWORKS[: 2 + ("actor_loss" in losses)]
         moved = [weight for name in names for weight in self._weights[name]]

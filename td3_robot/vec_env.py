@@ -46,7 +46,7 @@ class VecEnv(Protocol):
         """Apply actions (B, a_dim) in [-1, 1] for one control period.
 
         Raises:
-            NotFiniteError: an action is NaN or infinite.
+            NotFiniteError: an action is NaN or infinite; not on a device that this would have to wait for.
         """
         ...
 
@@ -62,6 +62,11 @@ class VecEnv(Protocol):
             and gives their first observations.
         """
         ...
+
+
+def waits(device: torch.device) -> bool:
+    """Whether to read a tensor of the device on the host is to wait for all that was asked of it before."""
+    return device.type != "cpu"
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> None:

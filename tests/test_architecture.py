@@ -146,6 +146,7 @@ FLOORS = (  # of envs, from the ground up: a room imports from itself and from f
         "constants",
         "foresight",
         "beginnings",
+        "endings",
         "arm_env",
     ),
     *("registry", "evaluation", "view", "gymnasium_ids", "command_line"),

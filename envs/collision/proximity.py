@@ -179,7 +179,7 @@ def _screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
     z, o = torch.stack([frame[:, 2:].expand(3, 2, B) for frame in frames[:n]], 2).unbind(1)
     linear, angular = _cross(o, z), z
     if any(model.chain.prismatic):
-        slides = torch.tensor(model.chain.prismatic, device=z.device)[:, None]
+        slides = model.chain.slides[:, None]
         linear, angular = torch.where(slides, z, linear), angular.masked_fill(slides, 0.0)
     return torch.cat((linear, angular))
 

@@ -13,6 +13,7 @@ Arrays are kept component-first, (3, 4, B) with B contiguous, so that each opera
 vectors; the public functions take and return batch-first tensors.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,11 @@ class Chain:
     def n(self) -> int:
         """Number of joints."""
         return len(self.prismatic)
+
+    @functools.cached_property
+    def slides(self) -> Tensor:
+        """(n,) `prismatic` on the device of the constants."""
+        return torch.tensor(self.prismatic, device=self.constants.device)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Chain":
         """The same chain on another device or in another precision."""
@@ -147,7 +153,7 @@ def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
     axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(2)  # (n, 3, B)
     linear, angular = _cross(axes, M[:, 3] - origins), axes
     if any(chain.prismatic):
-        slides = torch.tensor(chain.prismatic, device=M.device)[:, None, None]
+        slides = chain.slides[:, None, None]
         linear, angular = torch.where(slides, axes, linear), angular.masked_fill(slides, 0.0)
     return _homogeneous(M), torch.cat((linear, angular), 1).permute(2, 1, 0)
 

@@ -1,4 +1,4 @@
-"""The damped inverse of Jacobians, finite in every singularity.
+"""The damped inverse of Jacobians, finite in every singularity: nothing to check, which would be to wait for a device.
 
 Nakamura & Hanafusa, "Inverse kinematic solutions with singularity robustness", J. Dyn. Sys. Meas. Control 108(3), 1986.
 """
@@ -17,7 +17,7 @@ def damped_least_squares(J: Tensor, velocity: Tensor, damping: float) -> Tensor:
     Returns:
         (B, n).
     """
-    return (J.mT @ torch.linalg.solve(_damped(J, damping**2), velocity[:, :, None]))[:, :, 0]
+    return (J.mT @ torch.linalg.solve_ex(_damped(J, damping**2), velocity[:, :, None])[0])[:, :, 0]
 
 
 def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
     Returns:
         (B, n, m).
     """
-    return J.mT @ torch.linalg.inv(_damped(J, ridge))
+    return J.mT @ torch.linalg.inv_ex(_damped(J, ridge))[0]
 
 
 def _damped(J: Tensor, ridge: float | Tensor) -> Tensor:

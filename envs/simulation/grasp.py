@@ -204,7 +204,7 @@ def _push(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tens
     T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close
     sides = hand_axes(hand, T)
     sides = torch.cat((sides, -sides), 3)  # (SUBSTEPS, B, 3, 6) outward from a box
-    level = sides * sides.new_tensor([1.0, 1.0, 0.0])[:, None]
+    level = torch.cat((sides[:, :, :2], torch.zeros_like(sides[:, :, 2:])), 2)
     reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(1e-6)  # of a metre out, along the table
     ways = (level / reach).transpose(2, 3)  # (SUBSTEPS, B, 6, 3) horizontal unit vectors
     bounds = _boxes(hand, gap) + T[:, :, None, :3, 3] @ sides  # (SUBSTEPS, B, 3, 6) from the base's origin

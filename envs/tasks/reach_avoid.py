@@ -49,7 +49,7 @@ class ReachAvoid(Reach):
     detour: float
     spread: float
 
-    needs_collision = True
+    needs_collision = ends_early = True
     fresh_scenes = 0.1  # a scene takes as long to draw as some ten steps of its arm
     kept = ("goal", "spheres", "boxes", "walls", "distance", "gradient")
 
@@ -138,8 +138,9 @@ class ReachAvoid(Reach):
         near = self.nearest(world, moment)
         nearness = torch.exp(-near.distance.clamp(min=-self.repulsion) / self.repulsion)
         push = nearness[:, :, None] * near.gradient
-        closing = -(push[:, moving_links(world)] @ moment.state.qd[:, :, None])[:, :, 0] / self.repulsion
-        return nearness, closing, push.flatten(1)[:, pushed_joints(world)]
+        moving, pushed = (world.index(*places(world)) for places in (moving_links, pushed_joints))
+        closing = -(push.index_select(1, moving) @ moment.state.qd[:, :, None])[:, :, 0] / self.repulsion
+        return nearness, closing, push.flatten(1).index_select(1, pushed)
 
     def _reactive_action(self, world: World, moment: Moment) -> Tensor:
         """(B, n) in [-1, 1]."""

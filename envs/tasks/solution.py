@@ -48,7 +48,6 @@ def solution(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> Ten
 
 def _unwound(world: World, q: Tensor, found: Tensor) -> Tensor:
     """The same poses, without whole turns on the way from q, where the limits allow it; all (..., B, n)."""
-    turning = ~torch.tensor(world.model.chain.prismatic, device=q.device)
-    turns = torch.round((found - q) / (2.0 * torch.pi)) * turning
+    turns = torch.round((found - q) / (2.0 * torch.pi)) * ~world.model.chain.slides
     unwound, (lower, upper) = found - 2.0 * torch.pi * turns, world.model.qlim
     return torch.where((unwound >= lower) & (unwound <= upper), unwound, found)

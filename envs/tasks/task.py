@@ -73,6 +73,7 @@ class Task:
     moves_gripper: ClassVar[bool] = False  # whether the action has one more element, the wanted opening of the gripper
     needs_hand: ClassVar[bool] = False  # whether it cannot be done without a gripper whose pads are known
     needs_collision: ClassVar[bool] = False  # whether it cannot be done without the robot's capsules
+    ends_early: ClassVar[bool] = False  # whether `outcome` tells which episodes come to an end before their time is up
     fresh_scenes: ClassVar[float] = 1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
 
     @property

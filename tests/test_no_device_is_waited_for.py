@@ -1,0 +1,76 @@
+"""A whole step of collecting and learning never waits for the device that it is on."""
+
+import dataclasses
+from unittest import mock
+
+import pytest
+import torch
+
+import envs
+from envs.command_line import TrainFlags
+from envs.controllers.teachers import make_teacher
+from envs.options import EnvOptions
+from td3_robot import TD3
+from td3_robot.arguments import parse_train
+from td3_robot.collector import Collector
+from td3_robot.residual import placed
+from tests.no_device import Waits, moved
+
+SMALL = "--envs 8 --replay.batch_size 16 --replay.capacity 4000 --exploration.start_steps 16 --td3.burn_in 0"
+
+
+def learner(line):
+    """Agent and source of a command line, some steps old, with the beginnings that a device would have."""
+    arguments = parse_train(f"{line} {SMALL}".split(), EnvOptions, TrainFlags)
+    config = arguments.config
+    with mock.patch("envs.arm_env.waits", lambda device: True):
+        env = envs.of_config(arguments.environment, config.envs, device="cpu", seed=0, training=True)
+        config = dataclasses.replace(config, td3=placed(config.td3, env))
+        agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
+        guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
+        source = Collector(agent, env, config, guide)
+        for _ in range(4):
+            step(agent, source)
+    return agent, source
+
+
+def step(agent, source):
+    source.collect(0.1)
+    for _ in range(2):  # with the actor and without
+        metrics = agent.update(source.sample(0.1))
+        if "td_error" in metrics:
+            source.update_priorities(metrics["td_error"])
+
+
+LINES = [
+    "--task reach",
+    "--task reach_pose --td3.critic_grad_clip 1 --replay.prioritized true",
+    "--task reach_avoid",
+    "--task pick_place --td3.norm layer --reward.normalize true",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_step_of_collecting_and_learning_waits_for_no_device(line):
+    agent, source = learner(line)
+    with moved(agent, source) as (agent, source):
+        for _ in range(3):
+            step(agent, source)
+    assert source.observation.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool((x > 0).any()),
+        lambda x: x[x > 0],
+        lambda x: (x > 0).nonzero(),
+        lambda x: x + torch.tensor([1.0, 2.0, 3.0], device=x.device),
+        lambda x: x.cpu(),
+        lambda x: torch.linalg.inv(x * torch.eye(3, device=x.device)),
+    ],
+)
+def test_what_waits_is_refused(wait):
+    with moved(torch.ones(3)) as (x,), pytest.raises((Waits, RuntimeError, NotImplementedError)):
+        wait(x)
