@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import envs
-from envs.beginnings import Beginnings
+from envs.beginnings import Beginnings, Unasked
+from envs.endings import Endings
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +53,43 @@ def test_what_is_forgotten_is_not_handed_out(env):
     beginnings.take(2)
     beginnings.clear()
     assert beginnings.take(1).observation[0, 0] == 5.0
+
+
+def handed_out(unasked, asking):
+    """The numbers of the beginnings that so many of six arms got."""
+    asked = torch.arange(6) < asking
+    return unasked.take(asked).observation[asked, 0].tolist()
+
+
+def test_who_is_not_counted_gets_the_next_ones_and_a_new_block_before_they_run_out(env):
+    made = Counted(env)
+    unasked = Unasked(made, 6)
+    assert handed_out(unasked, 2) == [0, 1] and handed_out(unasked, 0) == [] and handed_out(unasked, 3) == [2, 3, 4]
+    assert handed_out(unasked, 3) == [5, 0, 1]  # more than there are: the first ones again
+    for _ in range(4):
+        handed_out(unasked, 0)
+    assert handed_out(unasked, 1) == [6] and made.asked == [6, 6]  # a block lasts eight steps at first
+    for _ in range(6):
+        handed_out(unasked, 1)
+    assert made.asked == [6, 6, 6]  # eight of six were handed out in eight steps: then one lasts six
+
+
+def test_what_nobody_counted_goes_on_where_it_was(env):
+    made = Counted(env)
+    unasked, again = Unasked(made, 6), Unasked(made, 6)
+    handed_out(unasked, 4)
+    again.load_state_dict(unasked.state_dict(), env.device)
+    assert [handed_out(each, 2) for each in (unasked, again)] == [[4.0, 5.0]] * 2
+    unasked.clear()
+    assert unasked.state_dict() == {}
+
+
+def test_endings_are_those_of_counters_that_a_step_takes_down():
+    generator, horizon = torch.Generator().manual_seed(0), 7
+    left = torch.randint(-1, horizon + 1, (40,), generator=generator)  # 0 and less have ended, and do so with the next
+    endings, left = Endings(left, horizon), left.clamp_min(1)
+    for _ in range(3 * horizon):
+        left = left - 1
+        ended = (left == 0).nonzero()[:, 0]
+        assert torch.equal(endings.step(), ended)
+        left[ended] = horizon
