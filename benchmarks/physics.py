@@ -48,7 +48,7 @@ def make(task_name: str, engine: str, arms: int, seed: int, guard: bool = False,
     robot, task = make_robot("panda"), make_task(task_name)
     moved_by = None
     if engine in PHYSICS:
-        moved_by = Mujoco(robot, task.dt, task.cube_side, threads=threads, **PHYSICS[engine])
+        moved_by = Mujoco(robot, task.dt, task.cube_side, threads=threads, cubes=task.cubes, **PHYSICS[engine])
     return ArmEnv(robot, task, arms, "cpu", seed, guard=guard, engine=moved_by)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from envs.simulation.calibration import seen
 from envs.simulation.disturbances import Disturbed, known_by_hand
-from envs.simulation.engine import Command, Scene, SimState
+from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimState
 from envs.simulation.kinematic import Kinematic, bound_for
 from envs.tasks.task import Task
 from envs.world import Moment, World, moment_of
@@ -57,6 +57,6 @@ def _part_way(task: Task, world: World, now: Moment, then: Moment, share: float)
     between, (before, later) = (lambda a, b: torch.lerp(a, b, share)), bounds
     q = torch.clamp(between(before.q, later.q) - (0.5 * model.dt) * later.qd, *model.qlim)
     state = SimState(q, later.qd, between(before.gripper, later.gripper))
-    objects = {name: between(now.scene[name], then.scene[name]) for name in ("object",) if name in now.scene}
+    objects = {name: between(now.scene[name], then.scene[name]) for name in (OBJECT, SUPPORT) if name in now.scene}
     part = _placed(world, now, state, {**now.scene, **objects}, now.steps)
     return task.ahead(part, share * model.dt)

@@ -51,7 +51,7 @@ def make(
     chosen = make_task(task)  # first: a mistyped task is answered at once
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
     varied = disturbances.physics if disturbances else None
-    moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied)
+    moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied, chosen.cubes)
     how = (sparse, guard, training)
     return ArmEnv(made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances)
 

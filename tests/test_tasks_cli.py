@@ -11,7 +11,8 @@ from td3_robot.arguments import config_of
 from td3_robot.tracking import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = {"reach": "run1"} | {task: task for task in task_names() if task != "reach"}
+UNTRAINED = {"stack"}  # no policy of these is shipped
+SHIPPED = {"reach": "run1"} | {task: task for task in task_names() if task not in {"reach"} | UNTRAINED}
 SMALL = ("--steps", "4000", "--evaluation.every", "2000", "--evaluation.episodes", "5", "--replay.capacity", "20000")
 
 
@@ -31,7 +32,7 @@ LEAST = {"reach": 0.97, "reach_pose": 0.95, "reach_avoid": 0.81, "track": 0.91, 
 LEAST |= {"push": 0.91}
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", sorted(SHIPPED))
 def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_path, in_process):
     folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
     options = config_of(folder, EnvOptions)[1]
@@ -60,7 +61,7 @@ def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path,
     assert code == 2 and error.startswith("error: unknown baseline 'rmc+guard'")
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", sorted(SHIPPED))
 def test_a_shipped_checkpoint_is_small(task):
     folder = ROOT / "checkpoints" / SHIPPED[task]
     tracked = [path for path in folder.iterdir() if path.is_file()]

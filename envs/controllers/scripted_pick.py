@@ -1,4 +1,4 @@
-"""The scripted pick: what a programmer would write for the task `pick_place` instead of learning it."""
+"""The scripted pick: what a programmer would write for tasks like `pick_place` instead of learning them."""
 
 from typing import Any
 
@@ -17,13 +17,14 @@ BEGUN = 0.95  # part of the widest gap between the pads below which they have be
 
 
 def scripted(task: Any, world: World, moment: Moment) -> Tensor:
-    """To the cube from above with open gripper, shut it, over the goal, down, hold.
+    """To the cube from above with open gripper, shut it, over the goal, down, and hold it or, where it is `placed`, let
+    it go.
 
-    It keeps no state: what to do is read off the moment. The hand follows `PickPlace.way` to the cube and, holding it,
-    a like way to the goal, pointing down.
+    It keeps no state: what to do is read off the moment. The hand follows `Picking.way` to the cube and, holding it, a
+    like way to the goal, pointing down.
 
     Args:
-        task: a `PickPlace`.
+        task: a `Picking`.
 
     Returns:
         (B, n + 1) in [-1, 1].
@@ -32,7 +33,7 @@ def scripted(task: Any, world: World, moment: Moment) -> Tensor:
     left = torch.linalg.vector_norm(way, dim=1)
     gap = grasp.gap_of(hand := need(world.model.hand), moment.state.gripper)
     shutting = (gap < BEGUN * hand.gap[2]) & (left < 2.0 * NEAR)  # a little more distance does not open it again
-    shut = held | (left < NEAR) | shutting
+    shut = (held | (left < NEAR) | shutting) & ~task.placed(moment.scene)
     joints = pointing_down(world, moment, way + _detour(task, way, held), None, GAIN, DAMPING)
     return torch.cat((joints, torch.where(shut, -1.0, 1.0)[:, None].to(joints.dtype)), 1)
 

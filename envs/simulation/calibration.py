@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
-from envs.simulation.engine import Scene
+from envs.simulation.engine import OBJECT, SUPPORT, Scene
 
-_POINTS, _VECTORS = ("goal", "object", "path", "spheres", "boxes"), ("goal_velocity",)  # what begins with a place
+_POINTS, _VECTORS = (
+    ("goal", OBJECT, SUPPORT, "path", "spheres", "boxes"),
+    ("goal_velocity",),
+)  # what begins with a place
 
 
 def pose_error(offset: Tensor, turn: Tensor) -> Tensor:
@@ -30,12 +33,13 @@ def believed(T_be: Tensor, scene: Scene) -> Tensor:
 
 
 def seen(scene: Scene) -> Scene:
-    """The scene as it is measured: a cube where a camera sees it, in the hand too, and all that is measured in the
+    """The scene as it is measured: cubes where a camera sees them, in the hand too, and all that is measured in the
     world, goals, cubes and obstacles, where that is for who takes the base to be elsewhere. The table is where the
     base stands.
     """
     if "object_offset" in scene:
-        scene = {**scene, "object": scene["object"] + scene["object_offset"]}
+        cubes = [name for name in (OBJECT, SUPPORT) if name in scene]  # a camera that is off is so for all of them
+        scene = {**scene, **{name: scene[name] + scene["object_offset"] for name in cubes}}
     return displaced(scene, scene["base_error"]) if "base_error" in scene else scene
 
 

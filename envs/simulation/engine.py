@@ -18,6 +18,8 @@ from td3_robot.errors import ConfigError, need
 # What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a step depends on.
 Scene = dict[str, Tensor]
 
+OBJECT, SUPPORT = "object", "support"  # cubes in a scene: what a hand grasps, and what that can be put on
+
 
 @dataclass(frozen=True)
 class SimModel:
@@ -81,7 +83,8 @@ class Engine(Protocol):
         ...
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
-        """Move the arms, and of the scene what they can move: a cube, `object` (B, 3) [m] and `held` (B,) bool.
+        """Move the arms, and of the scene what they can move: a cube, `object` (B, 3) [m] and `held` (B,) bool, and
+        one that it can be put on, `support` (B, 3) [m].
 
         Returns:
             The state and the scene one period later; what was given stays as it was.
@@ -142,3 +145,8 @@ def rest(model: SimModel, q: Tensor) -> SimState:
 def batched_o(model: SimModel, state: SimState) -> Tensor:
     """`envs.o` for every simulated arm: (B, n + 2), or (B, n) without a gripper."""
     return torch.cat((state.q, state.gripper[:, None] * model.driver_mimic), 1)
+
+
+def of_cube(name: str, what: str) -> str:
+    """The name in a scene of something about one of its cubes, by the cube's name."""
+    return what if name == OBJECT else f"{name}_{what}"

@@ -2,7 +2,7 @@
 
 from envs.options import MUJOCO
 from envs.robots import Robot
-from envs.simulation.engine import Engine
+from envs.simulation.engine import OBJECT, Engine
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
 
@@ -10,15 +10,21 @@ _VERSIONS = ((3, 8), (4, 0))  # from the first to below the second: 4.x breaks g
 
 
 def make_engine(
-    name: str, robot: Robot, dt: float, cube: float | None, variation: Variation | None = None
+    name: str,
+    robot: Robot,
+    dt: float,
+    cube: float | None,
+    variation: Variation | None = None,
+    cubes: tuple[str, ...] = (OBJECT,),
 ) -> Engine | None:
     """The engine of a name, for one robot; None for the kinematic one, which needs no robot.
 
     Args:
         name: one of `envs.options.ENGINES`.
         dt: control period [s].
-        cube: side of the cube that is around [m]; None for none.
+        cube: side of the cubes that are around [m]; None for none.
         variation: in what the physics of episodes differ, where there is any.
+        cubes: names of those that are around in scenes.
 
     Raises:
         ConfigError: the engine is not installed, in a version that is known to work, or not for this robot.
@@ -28,7 +34,7 @@ def make_engine(
     need_mujoco()
     from envs.simulation.mujoco import Mujoco  # here: it is an extra
 
-    return Mujoco(robot, dt, cube, variation=variation)
+    return Mujoco(robot, dt, cube, variation=variation, cubes=cubes)
 
 
 def need_mujoco() -> None:

@@ -6,6 +6,7 @@ model and its limits are described in docs/pick_place.md.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -153,7 +154,14 @@ def press_depth(hand: Hand, T_before: Tensor, T_after: Tensor, scene: dict[str, 
 
 
 def move_cube(
-    hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, held: Tensor, gap_before: Tensor, gap_after: Tensor
+    hand: Hand,
+    T_before: Tensor,
+    T_after: Tensor,
+    cube: Tensor,
+    held: Tensor,
+    gap_before: Tensor,
+    gap_after: Tensor,
+    support: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What a control step does to the cube: the hand moves with its old gap, then the pads open or close.
 
@@ -162,16 +170,17 @@ def move_cube(
         cube: (B, 3) centre in the base frame [m].
         held: (B,) bool.
         gap_before, gap_after: (B,) distance between the pads, and what it would be without the cube [m].
+        support: (B, 3) centre of a cube that this one can lie on, in the base frame [m]; None: there is none.
 
     Returns:
         cube (B, 3), held (B,) and gap (B,) after the step.
     """
     before, after = hand_axes(hand, T_before), hand_axes(hand, T_after)
-    tcp = T_after[:, :3, 3]
+    tcp, lowest = T_after[:, :3, 3], partial(_lowest, hand, cube, support)
     offset = in_hand(before, T_before[:, :3, 3], cube)
     carried = tcp + (after * offset[:, None]).sum(2)
-    carried[:, 2].clamp_(min=hand.half)  # the table lets it slip in the pads
-    cube = torch.where(held[:, None], carried, _push(hand, T_before, T_after, cube, gap_before))
+    carried[:, 2] = torch.maximum(carried[:, 2], lowest(carried, 2.0 * hand.half))  # it slips in the pads
+    cube = torch.where(held[:, None], carried, pushed(hand, T_before, T_after, cube, gap_before))
     p = in_hand(after, tcp, cube)
     x, y, z = p.unbind(1)
     across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
@@ -184,8 +193,24 @@ def move_cube(
     cube = cube + shift[:, None] * after[:, :, 1]
     grasp = (overlap(hand, p) >= OVERLAP) & ((after[:, 2, 1].abs() <= LEVEL) | held)
     held = between & grasp & (gap <= wide + SOFTNESS)
-    height = torch.where(held, cube[:, 2].clamp_min(hand.half), hand.half)  # let go, it falls within the step
+    resting = torch.maximum(cube[:, 2], lowest(cube, 2.0 * hand.half))
+    height = torch.where(held, resting, lowest(cube, hand.half))  # let go, it falls within the step
     return torch.cat((cube[:, :2], height[:, None]), 1), held, gap
+
+
+def _lowest(hand: Hand, before: Tensor, support: Tensor | None, cube: Tensor, within: float) -> Tensor:
+    """(B,) how low the centre of a cube can be [m]: on the table, or on the support where it is over that.
+
+    Args:
+        before, cube: (B, 3) where it comes from, and where it is; one that was beside the support is not over it.
+        support: (B, 3), or None.
+        within: horizontally of the support's centre, what counts as over it [m].
+    """
+    table = torch.full_like(cube[:, 2], hand.half)
+    if support is None:
+        return table
+    over = torch.linalg.vector_norm((cube - support)[:, :2], dim=1) < within
+    return torch.where(over & (before[:, 2] > support[:, 2] + hand.half), support[:, 2] + 2.0 * hand.half, table)
 
 
 def _width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
@@ -198,7 +223,7 @@ def _width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
     return torch.where(held & ((gap - side).abs() > SOFTNESS), gap, side)
 
 
-def _push(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
+def pushed(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
     """The free cube (B, 3), moved along the table out of the way of fingers and palm by the least displacement."""
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=cube.device)[1:, None, None, None]
     T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close

@@ -5,13 +5,14 @@ State in, state out: nothing here keeps or draws anything.
 
 import dataclasses
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from envs import kinematics
 from envs.simulation import grasp
-from envs.simulation.engine import Command, Scene, SimModel, SimState
+from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimModel, SimState
 from td3_robot.errors import need
 
 
@@ -53,17 +54,33 @@ def _with_cube(model: SimModel, before: SimState, after: SimState, scene: Scene)
     """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from shutting."""
     hand, (T_0, T_1) = need(model.hand), (kinematics.fkine(model.chain, state.q) for state in (before, after))
     gap_0, gap_1 = (grasp.gap_of(hand, state.gripper) for state in (before, after))
-    moved, held, gap = grasp.move_cube(hand, T_0, T_1, scene["object"], scene["held"], gap_0, gap_1)
+    cube, held, support = scene[OBJECT], scene["held"], scene.get(SUPPORT)
+    moved, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
     gripper = torch.where(gap > gap_1, grasp.driver_of(hand, 2.0 * hand.half), after.gripper)
+    depth = partial(grasp.press_depth, hand, T_0, T_1, gap=gap_0)
+    there: Scene = {OBJECT: moved, "held": holds}
     if "contact_depth" in scene:
-        scene, moved, held = _stopped(scene, grasp.press_depth(hand, T_0, T_1, scene, gap_0), moved, held)
-    return dataclasses.replace(after, gripper=gripper), {**scene, "object": moved, "held": held}
+        there |= _stopped(OBJECT, scene, there, pressed := depth(scene))
+        there["held"] = holds & (pressed <= 0.0)
+    if support is not None:
+        there[SUPPORT] = _made_room(hand, there[OBJECT], grasp.pushed(hand, T_0, T_1, support, gap_0))
+        there |= _stopped(SUPPORT, scene, there, depth({**scene, OBJECT: support, "held": torch.zeros_like(held)}))
+    return dataclasses.replace(after, gripper=gripper), {**scene, **there}
 
 
-def _stopped(scene: Scene, depth: Tensor, moved: Tensor, held: Tensor) -> tuple[Scene, Tensor, Tensor]:
-    """A cube under a finger stays where it is, and nothing holds it."""
-    pressed = depth > 0.0
-    return {**scene, "contact_depth": depth}, torch.where(pressed[:, None], scene["object"], moved), held & ~pressed
+def _stopped(name: str, scene: Scene, there: Scene, depth: Tensor) -> Scene:
+    """A cube under a finger stays where it is."""
+    place = torch.where((depth > 0.0)[:, None], scene[name], there[name])
+    return {name: place, "contact_depth": torch.maximum(depth, there.get("contact_depth", depth))}
+
+
+def _made_room(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
+    """The support (B, 3), pushed away by a cube that comes from beside, as if both were round."""
+    apart = support - cube
+    distance = torch.linalg.vector_norm(apart[:, :2], dim=1)
+    beside = apart[:, 2].abs() < 2.0 * hand.half - grasp.SOFTNESS
+    by = torch.where(beside, (2.0 * hand.half - distance).clamp_min(0.0) / distance.clamp_min(1e-6), 0.0)
+    return torch.cat((support[:, :2] + by[:, None] * apart[:, :2], support[:, 2:]), 1)
 
 
 def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None = None) -> SimState:

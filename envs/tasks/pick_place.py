@@ -4,6 +4,7 @@ Success is the cube within `tolerance` of the goal at the end of the episode; no
 in envs/simulation/grasp.py; the whole task is described in docs/pick_place.md.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -25,17 +26,15 @@ from td3_robot.errors import need
 CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
 
 
-@register_task("pick_place")
 @dataclass(frozen=True)
-class PickPlace(Task):
-    """The constants of the task; its values live in configs/tasks/pick_place.yaml.
+class Picking(Task):
+    """What tasks have in common in which a cube is grasped and brought somewhere; each says where to in `places`.
 
     The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be. The scene further holds
     `object` (3,), where it is, and `held` (), whether the pads hold it.
 
     Attributes:
         cube: side of the cube [m].
-        air_lowest, air_highest: heights between which the goals in the air lie [m].
         least_way: least distance between cube and goal at the start [m].
         table_room: room under the finger tips when they grasp a cube that lies on the table [m].
         hover: how far over its grasp the hand is led to the cube [m].
@@ -56,8 +55,6 @@ class PickPlace(Task):
     """
 
     cube: float
-    air_lowest: float
-    air_highest: float
     least_way: float
     table_room: float
     hover: float
@@ -111,6 +108,15 @@ class PickPlace(Task):
 
     # Scenes -------------------------------------------------------------------------------------------------
 
+    def places(self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """Where cubes lie and where they are to be, (B, 3) each [m].
+
+        Args:
+            draw: gives uniform numbers in [0, 1), (B, ...), by the further dimensions.
+            place: gives random places over the floor of the workspace (B, 3), by their heights (B,).
+        """
+        raise NotImplementedError
+
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Cubes and goals in the workspace that the hand, pointing down, can be at without contact; found from home,
         within qlim.
@@ -119,9 +125,7 @@ class PickPlace(Task):
         draw = lambda *shape: torch.rand(count, *shape, generator=generator, device=world.device)  # noqa: E731
         lower, upper = world.workspace[:, :2]
         place = lambda height: torch.cat((lower + draw(2) * (upper - lower), height[:, None]), 1)  # noqa: E731
-        table = torch.full((count,), self.cube / 2.0, device=world.device)
-        air = self.air_lowest + draw() * (self.air_highest - self.air_lowest)
-        cube, goal = place(table), place(torch.where(draw() < 0.5, air, table))
+        cube, goal = self.places(draw, place)
         apart = torch.linalg.vector_norm(goal - cube, dim=1) >= self.least_way
         cube, goal = cube[apart], goal[apart]
         over = self.grasp_height(world) - self.cube / 2.0  # the hand's height over the cube's
@@ -165,6 +169,10 @@ class PickPlace(Task):
         last = (joint_way, tilt[:, 1:], room[:, None], scene["held"][:, None].to(way.dtype), told)
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
 
+    def placed(self, scene: Scene) -> Tensor:
+        """(B,) bool: whether the cube is where it is to be let go; by default nowhere."""
+        return torch.zeros_like(scene["held"])
+
     def way(self, world: World, moment: Moment) -> Tensor:
         """(B, 3) from the TCP to where it is to go now [m]: to the grasp, from above; with the cube, to the goal."""
         scene = moment.scene
@@ -185,7 +193,7 @@ class PickPlace(Task):
         seen = Seen(
             way=torch.linalg.vector_norm(self.way(world, moment), dim=1),
             distance=distance,
-            held=scene["held"],
+            held=scene["held"] | self.placed(scene),
             down=-grasp.hand_axes(hand, moment.T_be)[:, 2, 2],
             room=((grasp.gap_of(hand, driver) - self.cube) / hand.room).clamp_min(0.0),
             clearance=clearance,
@@ -203,14 +211,33 @@ class PickPlace(Task):
         return moment.scene["object"]
 
 
+@register_task("pick_place")
+@dataclass(frozen=True)
+class PickPlace(Picking):
+    """The constants of the task; its values live in configs/tasks/pick_place.yaml.
+
+    Attributes:
+        air_lowest, air_highest: heights between which the goals in the air lie [m].
+    """
+
+    air_lowest: float
+    air_highest: float
+
+    def places(self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """See `Picking.places`: half of the goals are on the table."""
+        air = self.air_lowest + draw() * (self.air_highest - self.air_lowest)
+        table = torch.full_like(air, self.cube / 2.0)
+        return place(table), place(torch.where(draw() < 0.5, air, table))
+
+
 @dataclass(frozen=True)
 class Seen:
     """What the reward depends on beside the action, each (B,).
 
     Attributes:
-        way: to where the TCP is to go, see `PickPlace.way` [m].
+        way: to where the TCP is to go, see `Picking.way` [m].
         distance: between cube and goal [m].
-        held: bool.
+        held: bool, whether the cube is held, or is where it is to be let go.
         down: cosine of the angle between the hand's approach and straight down.
         room: between the pads beyond the cube's side, 1 when open, 0 at the cube's side or below.
         clearance: height of the finger tips over the table [m].
@@ -224,7 +251,7 @@ class Seen:
     clearance: Tensor
 
 
-def reward_terms(task: PickPlace, seen: Seen, action: Tensor) -> dict[str, Tensor]:
+def reward_terms(task: Picking, seen: Seen, action: Tensor) -> dict[str, Tensor]:
     """The named terms whose sum is the reward, each (B,).
 
     Args:

@@ -10,6 +10,7 @@ from torch import Tensor
 from envs.collision import Obstacles
 from envs.collision.obstacles import FAR
 from envs.kinematics.rotations import to_matrix
+from envs.simulation.engine import OBJECT, of_cube
 
 Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
 
@@ -17,6 +18,7 @@ GOAL = (0.69, 0.15, 0.85, 1.0)  # no arm, hand, cube or obstacle looks like it
 OBSTACLE = (0.75, 0.2, 0.25, 0.55)
 WALL = (0.75, 0.2, 0.25, 0.25)  # so large that all else is behind it
 CUBE = (0.15, 0.45, 0.85, 1.0)
+SUPPORT = (0.95, 0.7, 0.15, 1.0)
 PATH = (0.85, 0.62, 0.92, 1.0)
 _WALL_THICKNESS = 0.01  # [m] of the sheet that stands for a half space
 _PATH_RADIUS = 0.002  # [m]
@@ -82,10 +84,10 @@ def obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
     return spheres + boxes + [_wall(row[:3].double().cpu().numpy(), row[3].item(), corners) for row in walls]
 
 
-def cube_shape(scene: dict[str, Tensor], side: float) -> Shape:
-    """The first arm's cube: `object` of the scene, turned by `turned` where an engine knows that, else level."""
-    turned = scene["turned"][0] if "turned" in scene else None
-    return Shape("box", (side,) * 3, CUBE, pose(scene["object"][0], turned))
+def cube_shape(scene: dict[str, Tensor], side: float, name: str = OBJECT, colour: Colour = CUBE) -> Shape:
+    """The first arm's cube of a name, turned by `turned` of the scene where an engine knows that, else level."""
+    turned = scene.get(of_cube(name, "turned"))
+    return Shape("box", (side,) * 3, colour, pose(scene[name][0], None if turned is None else turned[0]))
 
 
 def path_shape(points: Iterable[Any]) -> Shape:

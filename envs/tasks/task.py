@@ -12,7 +12,7 @@ from torch import Tensor
 
 from envs.collision import Nearest, clearance, compile_collision, known_collision, nearest
 from envs.robots import Robot
-from envs.simulation.engine import Command, SimState, compile_robot
+from envs.simulation.engine import OBJECT, Command, SimState, compile_robot
 from envs.tasks.layout import Column
 from envs.tasks.measures import Measure
 from envs.tasks.shapes import Shape, goal_shapes
@@ -72,6 +72,7 @@ class Task:
     kept: ClassVar[tuple[str, ...]] = ("goal",)  # of the scene: what `observe` and `outcome` depend on
     moves_gripper: ClassVar[bool] = False  # whether the action has one more element, the wanted opening of the gripper
     needs_hand: ClassVar[bool] = False  # whether it cannot be done without a gripper whose pads are known
+    cubes: ClassVar[tuple[str, ...]] = (OBJECT,)  # names in scenes of those that there are, where `cube_side` is one
     needs_collision: ClassVar[bool] = False  # whether it cannot be done without the robot's capsules
     ends_early: ClassVar[bool] = False  # whether `outcome` tells which episodes come to an end before their time is up
     fresh_scenes: ClassVar[float] = 1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
@@ -88,7 +89,7 @@ class Task:
 
     @property
     def cube_side(self) -> float | None:
-        """Side of the cube that is around [m]; None where there is none."""
+        """Side of the cubes that are around [m]; None where there are none."""
         return None
 
     def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:

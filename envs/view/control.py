@@ -21,7 +21,7 @@ from envs.registry import beginning_with
 from envs.simulation.by_hand import ByHand
 from envs.simulation.kinematic import Kinematic
 from envs.simulation.randomization import disturbances_of
-from envs.view.handles import CUBE, GOAL, handles, put, room
+from envs.view.handles import GOAL, handles, put, room
 from envs.view.playback import errors_told, position, touches
 from envs.view.scene import Arm, Frame, elsewhere
 from envs.world import GROUND, Moment
@@ -64,7 +64,8 @@ class _Arm:
         """See `handles.put`."""
         env = self.env
         moment = put(env.task, env.world, env.arrived, name, T_bh)
-        if name == CUBE and moment is not env.arrived:  # physics keeps an account of its own, which begins anew
+        cubes = [cube for cube in env.task.cubes if cube in moment.scene]
+        if any(moment.scene[cube] is not env.arrived.scene[cube] for cube in cubes):  # physics begins anew with them
             moment = replace(moment, scene=self.hand.begin(env.model, moment.state, moment.scene))
         env.moment = moment
 

@@ -7,7 +7,8 @@ What an episode is made of lives in the scene, one row an arm, so that resets, r
 - `contact_depth` (B,) [m], `contact_force` (B,) [N]: how deep the arm is, at the deepest of the period, in the table or
   in itself, and the greatest force that it got from them; what it grasps does not count;
 - `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the period began;
-- `turned` (B, 4), where there is a cube: the quaternion, wxyz, of its axes in the base frame;
+- `turned` (B, 4), where there is a cube: the quaternion, wxyz, of its axes in the base frame, and `support_turned`;
+- `pressed` (B,), where there is a cube: whether a pad presses on it;
 - `varied` (B, k), where episodes differ: what was drawn for them, see `Variation`.
 """
 
@@ -26,7 +27,7 @@ from torch import Tensor
 from envs import kinematics
 from envs.robots import Robot
 from envs.simulation import grasp, kinematic
-from envs.simulation.engine import Command, Scene, SimModel, SimState
+from envs.simulation.engine import OBJECT, Command, Scene, SimModel, SimState, of_cube
 from envs.simulation.mujoco.contacts import Contacts, read_contacts
 from envs.simulation.mujoco.feed_forward import FeedForward
 from envs.simulation.mujoco.model import build
@@ -44,11 +45,12 @@ class Mujoco:
     Args:
         robot: which arm.
         dt: control period [s].
-        cube: side of the cube that is around [m]; None for none.
+        cube: side of the cubes that are around [m]; None for none.
         contacts: how things touch; None: as in their file.
         feed_forward: servos are given the torque that the motion takes by the arm's model, see `FeedForward`.
         threads: that step worlds beside each other; None: as many as torch's.
         variation: in what episodes differ.
+        cubes: names in scenes of those that are around; the first is what is grasped.
 
     Attributes:
         physics: the model, see `model.Physics`.
@@ -67,8 +69,9 @@ class Mujoco:
         feed_forward: bool = True,
         threads: int | None = None,
         variation: Variation | None = None,
+        cubes: tuple[str, ...] = (OBJECT,),
     ):
-        self.physics, self.unstable = build(robot, contacts or read_contacts(), dt, cube), 0
+        self.physics, self.unstable = build(robot, contacts or read_contacts(), dt, cube, cubes), 0
         self._n, nq, p = robot.n, self.physics.model.nq, self.physics
         self._feed_forward = FeedForward(p.model, p.q, p.qd) if feed_forward else None
         threads = torch.get_num_threads() if threads is None else threads
@@ -79,22 +82,24 @@ class Mujoco:
         self._shares = torch.linspace(0.0, 1.0, self.physics.substeps + 1, dtype=torch.float64)
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """See `Engine.begin`. A cube is turned by `yaw` (B,) [rad] of the scene, if that is there."""
+        """See `Engine.begin`. A cube is turned by `yaw` (B,) [rad] of the scene, if that is there, see `of_cube`."""
         p, count = self.physics, len(state.q)
         start = np.zeros((count, mujoco.mj_stateSize(p.model, _FULL)))
         qpos, qvel = start[:, self._qpos], start[:, self._qvel]
         qpos[:] = p.model.qpos0
         qpos[:, p.q], qvel[:, p.qd] = _array(state.q), _array(state.qd)
         qpos[:, p.gripper] = _array(state.gripper)[:, None] * p.multiple
-        if p.cube is not None:
-            qpos[:, p.cube : p.cube + 3] = _array(scene["object"])
+        for name, first in p.cubes.items():
+            qpos[:, first : first + 3] = _array(scene[name])
             if self._varied is not None and "varied" in scene:
-                qpos[:, p.cube + 2] += self._varied.lifted(_array(scene["varied"]))
-            half = _array(scene["yaw"]) / 2.0 if "yaw" in scene else np.zeros(count)
-            qpos[:, p.cube + 3], qpos[:, p.cube + 6] = np.cos(half), np.sin(half)
+                qpos[:, first + 2] += self._varied.lifted(_array(scene["varied"]))
+            yaw = scene.get(of_cube(name, "yaw"))
+            half = np.zeros(count) if yaw is None else _array(yaw) / 2.0
+            qpos[:, first + 3], qpos[:, first + 6] = np.cos(half), np.sin(half)
         none = torch.zeros_like(state.gripper)
         kept = {"physics": torch.as_tensor(start, device=state.q.device), "told": _flat(state)}
-        kept |= self._turned(start, state.q)
+        kept |= {of_cube(name, "turned"): turned for name, (_, turned) in self._cubes(start, state.q).items()}
+        kept |= {"pressed": none.bool()} if p.cubes else {}
         return {**scene, **kept, "contact_depth": none, "contact_force": none, "unstable": none.long()}
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
@@ -118,7 +123,7 @@ class Mujoco:
         after = self._state(physics, state)
         scene = {**scene, **self._touching(sensed, state.q), "physics": torch.as_tensor(physics, device=state.q.device)}
         scene |= {"told": self._reachable(model, target, after, bad), "unstable": scene["unstable"] + bad}
-        return after, scene | self._cube(model, after, physics, sensed)
+        return after, scene | self._grasped(model, after, physics, sensed)
 
     def _worlds(self, scene: Scene) -> Worlds:
         if self._varied is not None and "varied" in scene:
@@ -182,26 +187,23 @@ class Mujoco:
         tensor = lambda x: torch.as_tensor(x, dtype=like.dtype, device=like.device)  # noqa: E731
         return {"contact_depth": tensor(depth), "contact_force": tensor(np.maximum(*force))}
 
-    def _cube(self, model: SimModel, after: SimState, physics: np.ndarray, sensed: np.ndarray) -> Scene:
-        """Where the cube is, and whether both pads press on it with enough of it between them."""
+    def _grasped(self, model: SimModel, after: SimState, physics: np.ndarray, sensed: np.ndarray) -> Scene:
+        """Where cubes are; and of the first whether a pad presses on it, and both with enough of it between them."""
         p, like = self.physics, after.q
-        if p.cube is None:
+        if not p.cubes:
             return {}
-        place = physics[:, self._qpos][:, p.cube : p.cube + 3]
-        cube = torch.as_tensor(place, dtype=like.dtype, device=like.device)
-        pressed = (np.linalg.norm(sensed[:, -1][:, need(p.pads)], axis=2) > 0.0).all(1)
+        scene: Scene = {}
+        for name, (place, turned) in self._cubes(physics, like).items():
+            scene |= {name: place, of_cube(name, "turned"): turned}
+        pressed = torch.as_tensor(np.linalg.norm(sensed[:, -1][:, need(p.pads)], axis=2) > 0.0, device=like.device)
         hand, T = need(model.hand), kinematics.fkine(model.chain, after.q)
-        overlap = grasp.overlap(hand, grasp.in_hand(grasp.hand_axes(hand, T), T[:, :3, 3], cube))
-        held = torch.as_tensor(pressed, device=like.device) & (overlap >= grasp.OVERLAP)
-        return {"object": cube, "held": held, **self._turned(physics, like)}
+        overlap = grasp.overlap(hand, grasp.in_hand(grasp.hand_axes(hand, T), T[:, :3, 3], scene[OBJECT]))
+        return scene | {"pressed": pressed.any(1), "held": pressed.all(1) & (overlap >= grasp.OVERLAP)}
 
-    def _turned(self, physics: np.ndarray, like: Tensor) -> Scene:
-        """How the cube stands."""
-        if self.physics.cube is None:
-            return {}
-        first = self.physics.cube + 3
-        quaternion = physics[:, self._qpos][:, first : first + 4]
-        return {"turned": torch.as_tensor(quaternion, dtype=like.dtype, device=like.device)}
+    def _cubes(self, physics: np.ndarray, like: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """By name, where each cube is (B, 3) [m], and how it stands (B, 4)."""
+        qpos = torch.as_tensor(physics[:, self._qpos], dtype=like.dtype, device=like.device)
+        return {name: (qpos[:, i : i + 3], qpos[:, i + 3 : i + 7]) for name, i in self.physics.cubes.items()}
 
 
 def _array(x: Tensor) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A robot, a table and perhaps a cube as one MuJoCo model, and where in its arrays each of them is."""
+"""A robot, a table and perhaps cubes as one MuJoCo model, and where in its arrays each of them is."""
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
 # MuJoCo's Python package has no type stubs.
@@ -13,10 +13,11 @@ from mujoco import MjModel, MjSpec, mjtObj
 
 from envs.collision.compiler import known_collision
 from envs.robots import Robot
+from envs.simulation.engine import OBJECT
 from envs.simulation.mujoco.bodies import Bodies, add_robot
 from envs.simulation.mujoco.contacts import Contacts
 from envs.simulation.mujoco.drives import Drives, add_drives, tune
-from envs.simulation.mujoco.shapes import CUBE, PADS, TABLE, add_capsules, add_cube, add_hand, add_table
+from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
 from td3_robot.errors import ConfigError, need
 
 _FOUND, _FORCE, _DIST = (1 << int(bit) for bit in (0, 1, 3))  # of mjtConDataField
@@ -35,10 +36,10 @@ class Physics:
         gripper: (m,) where the gripper's moving joints are in qpos, multiple: (m,) of the driver coordinate that each
             is, and drivers, driver_multiple: (2,) the same of the drivers.
         hand: the body that carries the fingers, or the last link of an arm without.
-        cube: where the cube's position begins in qpos; None where there is none.
+        cubes: by the names of cubes in scenes, where the position of each begins in qpos.
         table, itself: columns of the sensors for contact of the robot with the table and with itself: the deepest one's
             force (3) and distance. table_force: the whole force on the table (3). pads: (2, 3) the force on each pad
-            that a cube gives; None where there is no cube.
+            that the first cube gives; None where there is none.
     """
 
     model: MjModel
@@ -51,19 +52,22 @@ class Physics:
     drivers: np.ndarray
     driver_multiple: np.ndarray
     hand: int
-    cube: int | None
+    cubes: dict[str, int]
     table: np.ndarray
     table_force: np.ndarray
     itself: np.ndarray
     pads: np.ndarray | None
 
 
-def build(robot: Robot, contacts: Contacts, dt: float, cube: float | None = None) -> Physics:
+def build(
+    robot: Robot, contacts: Contacts, dt: float, cube: float | None = None, cubes: tuple[str, ...] = (OBJECT,)
+) -> Physics:
     """Make the model of a robot on its table.
 
     Args:
         dt: control period [s].
-        cube: side of the cube that is around [m]; None for none.
+        cube: side of the cubes that are around [m]; None for none.
+        cubes: their names in scenes; the first is what is grasped.
 
     Raises:
         ConfigError: the robot has something that physics cannot work with.
@@ -82,16 +86,17 @@ def build(robot: Robot, contacts: Contacts, dt: float, cube: float | None = None
         add_capsules(spec, bodies.of, robot, capsules, contacts)
     if hand is not None and hand.pads is not None:
         add_hand(bodies.of, robot, contacts)
-    if cube is not None:
-        add_cube(spec, contacts, cube)
+    cubes = cubes if cube is not None else ()
+    for name in cubes:
+        add_cube(spec, contacts, need(cube), name)
     add_drives(spec, robot, bodies)
-    _add_sensors(spec, robot.rtb.links[0].name, cube is not None)
+    _add_sensors(spec, robot.rtb.links[0].name, cubes[:1])
     try:
         model = spec.compile()
     except ValueError as error:
         raise ConfigError(f"{robot.owner}: MuJoCo cannot build it: {error}") from None
     _warn(robot, bodies, capsules is not None)
-    return _compiled(model, substeps, robot, bodies, cube)
+    return _compiled(model, substeps, robot, bodies, cubes)
 
 
 def _spec(contacts: Contacts, timestep: float) -> MjSpec:
@@ -105,7 +110,7 @@ def _spec(contacts: Contacts, timestep: float) -> MjSpec:
     return spec
 
 
-def _add_sensors(spec: MjSpec, root: str, cube: bool) -> None:
+def _add_sensors(spec: MjSpec, root: str, grasped: tuple[str, ...]) -> None:
     robot = {"objtype": mjtObj.mjOBJ_XBODY, "objname": root}
     table = {"reftype": mjtObj.mjOBJ_GEOM, "refname": TABLE}
     deepest, total = [_FORCE | _DIST, _DEEPEST, 1], [_FORCE, _SUM, 1]
@@ -115,11 +120,12 @@ def _add_sensors(spec: MjSpec, root: str, cube: bool) -> None:
     add("table", deepest, **robot, **table)
     add("table_force", total, **robot, **table)
     add("itself", deepest, **robot, reftype=mjtObj.mjOBJ_XBODY, refname=root)
-    for pad in PADS if cube else ():
-        add(pad, total, objtype=mjtObj.mjOBJ_GEOM, objname=pad, reftype=mjtObj.mjOBJ_GEOM, refname=CUBE)
+    for cube in grasped:
+        for pad in PADS:
+            add(pad, total, objtype=mjtObj.mjOBJ_GEOM, objname=pad, reftype=mjtObj.mjOBJ_GEOM, refname=cube)
 
 
-def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cube: float | None) -> Physics:
+def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]) -> Physics:
     hand = robot._gripper
     place = lambda names: np.array([model.joint(name).qposadr[0] for name in names], int)  # noqa: E731
     moving = {model.joint(i).name for i in range(model.njnt)}
@@ -141,11 +147,11 @@ def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cube:
         drivers=place(bodies.drivers),
         driver_multiple=np.array([named[name] for name in bodies.drivers]),
         hand=_hand(model, bodies),
-        cube=int(model.joint(CUBE).qposadr[0]) if cube is not None else None,
+        cubes={name: int(model.joint(name).qposadr[0]) for name in cubes},
         table=sensor("table"),
         table_force=sensor("table_force"),
         itself=sensor("itself"),
-        pads=np.stack([sensor(pad) for pad in PADS]) if cube is not None else None,
+        pads=np.stack([sensor(pad) for pad in PADS]) if cubes else None,
     )
 
 

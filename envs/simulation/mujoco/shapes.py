@@ -1,4 +1,4 @@
-"""What can touch: the arm's capsules, the fingers and palm of its hand as boxes, the table, a cube.
+"""What can touch: the arm's capsules, the fingers and palm of its hand as boxes, the table, cubes.
 
 MuJoCo lets two geoms touch where the type of one is among the affinities of the other. Capsules of the arm are held
 against each other in pairs instead, those of `CollisionModel`, and of its capsules those over the ground.
@@ -17,7 +17,7 @@ from envs.simulation.mujoco.bodies import quaternion
 from envs.simulation.mujoco.contacts import Contacts
 from td3_robot.errors import need
 
-TABLE, CUBE = "table", "cube"
+TABLE = "table"
 PADS = ("pad0", "pad1")
 _TABLE, _CUBE = 1, 2  # bits
 _PALM = 0.04  # [m] how thick the palm's box is
@@ -35,15 +35,15 @@ def add_table(spec: MjSpec, contacts: Contacts) -> None:
     )
 
 
-def add_cube(spec: MjSpec, contacts: Contacts, side: float) -> None:
-    """A cube that is free to move."""
-    body = spec.worldbody.add_body(name=CUBE)
-    body.add_freejoint(name=CUBE)
+def add_cube(spec: MjSpec, contacts: Contacts, side: float, name: str) -> None:
+    """A cube that is free to move; body, joint and geom have its name."""
+    body = spec.worldbody.add_body(name=name)
+    body.add_freejoint(name=name)
     body.mass, body.ipos, body.explicitinertial = contacts.cube_mass, [0.0, 0.0, 0.0], True
     body.inertia = [contacts.cube_mass * side**2 / 6.0] * 3
     touch = _touch(contacts, contacts.cube_friction)
     body.add_geom(
-        **touch, name=CUBE, type=mjtGeom.mjGEOM_BOX, size=[side / 2.0] * 3, contype=_CUBE, conaffinity=_TABLE | _CUBE
+        **touch, name=name, type=mjtGeom.mjGEOM_BOX, size=[side / 2.0] * 3, contype=_CUBE, conaffinity=_TABLE | _CUBE
     )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from mujoco import MjData, MjModel
 
 from envs.simulation.mujoco.model import Physics
-from envs.simulation.mujoco.shapes import CUBE
 from envs.simulation.variation import Variation
 
 
@@ -44,10 +43,11 @@ class Varied:
         self._data = MjData(physics.model)
 
     def lifted(self, drawn: np.ndarray) -> np.ndarray | float:
-        """(B,) by how much higher the middle of a cube lies on the table than without, by what was drawn (B, k) [m]."""
+        """(B,) by how much higher the middles of cubes lie on the table than without, by what was drawn (B, k) [m]."""
         if "cube_side" not in self._columns:
             return 0.0
-        return drawn[:, self._columns.index("cube_side")] / 2.0 - self._physics.model.geom(CUBE).size[2]
+        name = next(iter(self._physics.cubes))
+        return drawn[:, self._columns.index("cube_side")] / 2.0 - self._physics.model.geom(name).size[2]
 
     def worlds(self, drawn: np.ndarray) -> Worlds:
         """Those for which was drawn what is given, (B, k)."""
@@ -71,12 +71,12 @@ class Varied:
         mass = plain.body_mass[physics.hand] + drawn["payload"]
         model.body_mass[physics.hand] = mass
         model.body_gravcomp[physics.hand] = plain.body_mass[physics.hand] / mass  # compensates what it knows of
-        if physics.cube is not None:
-            self._write_cube(model, drawn)
+        for name in physics.cubes:
+            self._write_cube(model, name, drawn)
         mujoco.mj_setConst(model, self._data)  # what MuJoCo works out of masses
 
-    def _write_cube(self, model: MjModel, drawn: dict[str, float]) -> None:
-        geom, body = model.geom(CUBE).id, model.body(CUBE).id
+    def _write_cube(self, model: MjModel, name: str, drawn: dict[str, float]) -> None:
+        geom, body = model.geom(name).id, model.body(name).id
         plain = self._physics.model
         side = drawn["cube_side"] if "cube_side" in drawn else 2.0 * plain.geom_size[geom, 0]
         mass = drawn["cube_mass"] if "cube_mass" in drawn else plain.body_mass[body]

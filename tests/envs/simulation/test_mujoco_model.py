@@ -40,7 +40,7 @@ def test_the_tcp_is_where_the_chain_has_it(name):
 
 def test_it_weighs_what_its_maker_says(lab):
     model = lab.engine.physics.model
-    weight = model.body_mass.sum() - model.body("cube").mass[0]
+    weight = model.body_mass.sum() - model.body("object").mass[0]
     assert weight == pytest.approx(MASSES[lab.robot.name], rel=0.05)
 
 

@@ -1,0 +1,99 @@
+"""Stacking: what counts as stacked, what the other cube does, and that it can be done; in both engines."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import envs
+from envs.controllers import ScriptedPick
+from envs.simulation.engine import OBJECT, SUPPORT
+from envs.tasks.registry import make_task
+from tests.envs.playing import play, same, tensors
+
+TASK = make_task("stack")
+ON = torch.tensor([0.0, 0.0, TASK.cube])
+
+
+@pytest.fixture(scope="module", params=("kinematic", "mujoco"))
+def env(request):
+    """Both have the same starts."""
+    if request.param == "mujoco":
+        pytest.importorskip("mujoco")
+    return envs.make("panda", "stack", 6, seed=1, engine=request.param)
+
+
+def begun(env, off):
+    """The engine's account of episodes in which the cube is put at `off` (3,) from the other [m]."""
+    env.reset(1)
+    scene = {**env.arrived.scene, OBJECT: env.arrived.scene[SUPPORT] + torch.as_tensor(off)}
+    engine = env.engine or env._plant
+    env.moment = replace(env.arrived, scene=engine.begin(env.model, env.arrived.state, scene))
+
+
+def stand(env, steps=12):
+    """The arm stays where it is, with an open hand."""
+    still = torch.zeros(env.num_envs, env.a_dim)
+    still[:, -1] = 1.0
+    for _ in range(steps):
+        step = env.step(still)
+    return step
+
+
+def test_a_cube_that_is_put_on_the_other_stays_there_and_is_a_success(env):
+    begun(env, ON)
+    step, scene = stand(env), env.arrived.scene
+    torch.testing.assert_close(scene[OBJECT] - scene[SUPPORT], ON.expand(6, 3), atol=1e-3, rtol=0)
+    assert step.info["success"].all() and (step.info["reward/stacked"] == TASK.stacked_weight).all()
+
+
+def test_beside_the_other_or_over_its_edge_is_no_success(env):
+    begun(env, (0.06, 0.0, 0.0))
+    assert not stand(env).info["success"].any()
+    begun(env, (0.03, 0.0, TASK.cube))
+    step = stand(env)
+    assert not step.info["success"].any() and (env.arrived.scene[OBJECT][:, 2] < 0.05).all()  # it has fallen off
+
+
+def test_the_script_stacks_and_what_it_still_holds_is_no_success(env):
+    observation, pick = env.reset(12345), ScriptedPick(env)
+    for _ in range(TASK.horizon):
+        step = env.step(pick(observation))
+        observation = step.observation
+        assert not (env.arrived.scene["held"] & step.info["success"]).any()
+    assert step.info["success"].float().mean() >= 5 / 6
+
+
+def test_a_world_of_two_cubes_is_taken_up_again_to_the_bit(env):
+    env.reset(3)
+    play(env, 4)
+    saved = env.state_dict()
+    first = play(env, 5, 7)
+    env.reset(4)
+    env.load_state_dict(saved)
+    assert all(same(tensors(a), tensors(b)) for a, b in zip(first, play(env, 5, 7)))
+
+
+def test_a_cube_that_lost_what_it_was_on_is_no_success(env):
+    """The other one is taken away from below it."""
+    begun(env, ON)
+    scene = env.arrived.scene
+    away = {**scene, SUPPORT: scene[SUPPORT] + torch.tensor([0.0, 0.1, 0.0])}
+    engine = env.engine or env._plant
+    env.moment = replace(env.arrived, scene=engine.begin(env.model, env.arrived.state, away))
+    step = stand(env)
+    assert not step.info["success"].any() and (env.arrived.scene[OBJECT][:, 2] < 0.025).all()
+    goal = env.arrived.scene["goal"] - env.arrived.scene[SUPPORT]
+    torch.testing.assert_close(goal, ON.expand(6, 3))  # it has gone with it
+
+
+def test_randomised_physics_knows_both_cubes():
+    pytest.importorskip("mujoco")
+    from envs.simulation.disturbances import Disturbances
+    from envs.simulation.variation import Variation
+
+    varied = Disturbances(physics=Variation(cube_side=(0.044, 0.044), cube_mass=(0.1, 0.1)))
+    env = envs.make("panda", "stack", 2, engine="mujoco", disturbances=varied)
+    stand(env)
+    for name in (OBJECT, SUPPORT):
+        assert env.arrived.scene[name][:, 2].tolist() == pytest.approx([0.022] * 2, abs=2e-4)
