@@ -6,7 +6,7 @@ EXTRAS = {
     "record": ["playwright>=1.40", "imageio>=2.34", "imageio-ffmpeg>=0.5"],  # evaluate.py --record
     "mujoco": ["mujoco>=3.8,<4", "gymnasium-robotics>=1.4"],  # --engine mujoco, --env FetchReach-v4, which 4.x breaks
     "mlflow": ["mlflow>=3.7,<4"],  # train.py --mlflow
-    "collision": ["coal>=3", "trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision
+    "collision": ["coal>=3", "trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision; arm_shapes: meshes
     "neo": ["qpsolvers>=4.3", "quadprog>=0.1.11"],  # evaluate.py --baseline neo
     "deploy": ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"],  # export.py, td3_robot.deploy.Policy
     "sweep": ["ray[tune]>=2.51,<3"],  # sweep.py

@@ -5,9 +5,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from envs.values import CONFIGS, check_keys, numbers, read_values
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, unknown
 
 FILE = "configs/physics/contacts.yaml"
+ARM_SHAPES = CAPSULES, MESHES = "capsules", "meshes"
 _SHAPES = {"solref": (2,), "solimp": (5,)}
 
 
@@ -21,6 +22,7 @@ class Contacts:
         solref, solimp: of every contact.
         pad_friction, cube_friction, table_friction, arm_friction: sliding; of two that touch the greater counts.
         cube_mass: [kg].
+        arm_shapes: what of the arm touches: its capsules, or what is drawn of it (`hulls`).
 
     Raises:
         ConfigError: a value that cannot be right.
@@ -35,11 +37,17 @@ class Contacts:
     table_friction: float
     arm_friction: float
     cube_mass: float
+    arm_shapes: str
 
     def __post_init__(self):
-        for name, value in vars(self).items():
-            if name not in _SHAPES and not value > 0:
-                raise ConfigError(f"{name} must be positive, got {value!r}")
+        if self.arm_shapes not in ARM_SHAPES:
+            raise unknown("arm_shapes", self.arm_shapes, ARM_SHAPES)
+        for name in NUMBERS:
+            if name not in _SHAPES and not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
+
+
+NUMBERS = tuple(item.name for item in fields(Contacts) if item.name != "arm_shapes")
 
 
 @functools.cache
@@ -49,8 +57,10 @@ def read_contacts() -> Contacts:
     Raises:
         ConfigError: it is not as it should be.
     """
-    values, owner, names = read_values(CONFIGS.parent / FILE), "contacts", tuple(item.name for item in fields(Contacts))
-    check_keys(owner, values, FILE, needed=names, optional=())
-    read: dict[str, Any] = {name: numbers(owner, name, values[name], _SHAPES.get(name, ())).tolist() for name in names}
+    values, owner = read_values(CONFIGS.parent / FILE), "contacts"
+    check_keys(owner, values, FILE, needed=(*NUMBERS, "arm_shapes"), optional=())
+    read: dict[str, Any] = {
+        name: numbers(owner, name, values[name], _SHAPES.get(name, ())).tolist() for name in NUMBERS
+    }
     read |= {name: tuple(read[name]) for name in _SHAPES}
-    return Contacts(**read)
+    return Contacts(**read, arm_shapes=values["arm_shapes"])

@@ -14,7 +14,8 @@ from envs.collision import CollisionModel
 from envs.collision.links import link_pose
 from envs.robots import Robot
 from envs.simulation.mujoco.bodies import quaternion
-from envs.simulation.mujoco.contacts import Contacts
+from envs.simulation.mujoco.contacts import MESHES, Contacts
+from envs.simulation.mujoco.hulls import Hulls
 from td3_robot.errors import need
 
 TABLE = "table"
@@ -50,9 +51,10 @@ def add_cube(spec: MjSpec, contacts: Contacts, side: float, name: str) -> None:
 def add_capsules(
     spec: MjSpec, bodies: dict[str, MjsBody], robot: Robot, model: CollisionModel, contacts: Contacts
 ) -> None:
-    """The arm's capsules and, of a hand that has no boxes, the hand's; a hand's boxes stand for its capsules where it
-    touches the table or a cube, since these are larger.
+    """The arm's capsules, or the meshes inside them, and, of a hand that has no boxes, the hand's; a hand's boxes stand
+    for its capsules where it touches the table or a cube, since these are larger.
     """
+    hulls = Hulls(robot) if contacts.arm_shapes == MESHES else None
     hand = robot._gripper
     boxed = hand is not None and hand.pads is not None
     over_ground, offsets = set(model.over_ground.tolist()), model.link_offsets.double().numpy()
@@ -66,16 +68,17 @@ def add_capsules(
         way = end - start
         long = np.linalg.norm(way) > 1e-6
         affinity = 0 if in_hand and boxed else _CUBE | (_TABLE if index in over_ground else 0)
-        body.add_geom(
-            **_touch(contacts, contacts.arm_friction),
-            name=f"capsule{index}",
-            type=mjtGeom.mjGEOM_CAPSULE if long else mjtGeom.mjGEOM_SPHERE,
-            size=[radius[index], np.linalg.norm(way) / 2.0 if long else 0.0, 0.0],
-            pos=(start + end) / 2.0,
-            quat=_along(way) if long else [1.0, 0.0, 0.0, 0.0],
-            contype=0,
-            conaffinity=affinity,
-        )
+        shape = {
+            "type": mjtGeom.mjGEOM_CAPSULE if long else mjtGeom.mjGEOM_SPHERE,
+            "size": [radius[index], np.linalg.norm(way) / 2.0 if long else 0.0, 0.0],
+            "pos": (start + end) / 2.0,
+            "quat": _along(way) if long else [1.0, 0.0, 0.0, 0.0],
+        }
+        geom = f"capsule{index}"
+        if hulls is not None and not in_hand and hulls.add(spec, geom, name, np.stack((start, end)), radius[index]):
+            shape = {"type": mjtGeom.mjGEOM_MESH, "meshname": geom}
+        touch = _touch(contacts, contacts.arm_friction)
+        body.add_geom(**touch, **shape, name=geom, contype=0, conaffinity=affinity)
     for first, second in zip(model.first.tolist(), model.second.tolist()):
         touch = {"solref": contacts.solref, "solimp": contacts.solimp, "condim": 3}
         spec.add_pair(geomname1=f"capsule{first}", geomname2=f"capsule{second}", **touch)

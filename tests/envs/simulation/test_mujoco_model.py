@@ -1,5 +1,7 @@
 """A robot's MuJoCo model: it stands where the chain says, weighs what its file says, and keeps still."""
 
+import dataclasses
+
 import mujoco
 import numpy as np
 import pytest
@@ -101,3 +103,39 @@ def test_the_weights_of_a_urdf_and_its_efforts_are_taken(tmp_path):
     p = build(make_robot(str(path)), read_contacts(), 0.05)
     assert p.model.body("arm").mass[0] == 2.0 and p.drives.torque.tolist() == [7.0]
     assert p.model.body("arm").inertia.tolist() == [1.0, 1.0, 1.0]
+
+
+def touching(physics, q):
+    """Names of the geoms of each contact between the arm and itself or the table."""
+    data = mujoco.MjData(physics.model)
+    data.qpos[physics.q] = q
+    mujoco.mj_forward(physics.model, data)
+    names = [
+        frozenset(physics.model.geom(geom).name for geom in (each.geom1, each.geom2))
+        for each in data.contact
+        if each.dist < 0
+    ]
+    return {pair for pair in names if all(name == "table" or name.startswith("capsule") for name in pair)}
+
+
+@pytest.mark.parametrize("name", ["panda", "ur5e"])
+def test_where_drawn_meshes_touch_their_capsules_do(name):
+    robot, contacts = make_robot(name), read_contacts()
+    drawn = build(robot, dataclasses.replace(contacts, arm_shapes="meshes"), 0.05)
+    capsules = build(robot, contacts, 0.05)
+    assert drawn.model.nmesh >= 15 and capsules.model.nmesh == 0
+    positions = np.random.default_rng(0).uniform(*robot.qlim, (300, robot.n))
+    found = [(touching(drawn, q), touching(capsules, q)) for q in positions]
+    assert all(of_meshes <= of_capsules for of_meshes, of_capsules in found)
+    both, either = (sum(bool(each[i]) for each in found) for i in (0, 1))
+    assert 0.7 * either < both < either  # and seldom where the meshes do not
+
+
+def test_a_mesh_that_cannot_be_read_is_named(monkeypatch):
+    robot, contacts = make_robot("panda"), dataclasses.replace(read_contacts(), arm_shapes="meshes")
+    shape = next(link for link in robot.rtb.links if link.name == "panda_link3").geometry[0]
+    monkeypatch.setattr(shape, "_filename", "gone.dae")
+    with pytest.raises(ConfigError, match="panda.*'panda_link3' cannot be read.*gone.dae"):
+        build(robot, contacts, 0.05)
+    with pytest.raises(ConfigError, match="arm_shapes.*'boxes'.*capsules, meshes"):
+        dataclasses.replace(contacts, arm_shapes="boxes")

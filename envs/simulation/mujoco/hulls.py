@@ -1,0 +1,82 @@
+"""The arm's drawn meshes as what touches: of each capsule the convex hull of what is drawn inside it.
+
+A hull never leaves its capsule, so the pairs of capsules that are held against each other are those of the hulls, and
+where hulls touch capsules do.
+"""
+
+# pyright: reportAttributeAccessIssue=false
+# MuJoCo's Python package has no type stubs.
+
+import numpy as np
+from mujoco import MjSpec
+
+from envs.robots import Robot
+from td3_robot.errors import ConfigError
+
+_LEAST = 1e-7  # [m3] what is smaller is as good as flat
+_EDGE = 0.03  # [m] longest of the triangles whose corners stand for a surface
+_CORNERS = 64  # of a hull at most
+
+
+class Hulls:
+    """Of one robot; reads the meshes of a link when it is first asked for.
+
+    Raises:
+        ConfigError: what reads meshes is not installed.
+    """
+
+    def __init__(self, robot: Robot):
+        try:
+            from envs.collision.fitting import shapes
+        except ImportError as error:
+            install = "pip install 'td3-robot[collision]'"
+            raise ConfigError(f"arm_shapes: meshes needs {error.name}; install it with: {install}") from None
+        self._robot, self._shapes = robot, shapes
+        self._links = {link.name: link for link in robot.rtb.links}
+        self._points: dict[str, np.ndarray] = {}
+
+    def add(self, spec: MjSpec, name: str, link: str, axis: np.ndarray, radius: float) -> bool:
+        """Add to a model the mesh of a capsule.
+
+        Args:
+            name: of the mesh.
+            link: that carries the capsule, around an axis (2, 3) in the link's frame [m].
+
+        Returns:
+            Whether anything that has a volume is drawn inside.
+
+        Raises:
+            ConfigError: a mesh cannot be read.
+        """
+        import trimesh  # here: it is an extra
+
+        if link not in self._points:
+            self._points[link] = self._surface(link)
+        points = self._points[link]
+        inside = points[_distance(points, axis) <= radius]
+        if len(inside) < 4 or np.linalg.matrix_rank(inside - inside[0], tol=1e-4) < 3:
+            return False
+        hull = trimesh.convex.convex_hull(inside)
+        if hull.volume < _LEAST:
+            return False
+        spec.add_mesh(name=name, uservert=hull.vertices.ravel(), maxhullvert=_CORNERS)
+        return True
+
+    def _surface(self, name: str) -> np.ndarray:
+        """(P, 3) points of what is drawn of a link, in its frame [m]."""
+        import trimesh
+
+        shapes = self._shapes.drawn(self._links[name]) if name in self._links else []
+        try:
+            meshes = [self._shapes.shape_mesh(shape) for shape in shapes]
+        except Exception as error:  # whatever the readers of a dozen formats raise
+            raise ConfigError(f"{self._robot.owner}: the mesh of link {name!r} cannot be read: {error}") from None
+        parts = [trimesh.remesh.subdivide_to_size(mesh.vertices, mesh.faces, _EDGE)[0] for mesh in meshes]
+        return np.concatenate(parts) if parts else np.empty((0, 3))
+
+
+def _distance(points: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """(P,) of points (P, 3) from a line segment (2, 3)."""
+    way = axis[1] - axis[0]
+    share = np.clip((points - axis[0]) @ way / max(way @ way, 1e-12), 0.0, 1.0)
+    return np.linalg.norm(points - axis[0] - share[:, None] * way, axis=1)
