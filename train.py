@@ -197,7 +197,8 @@ def _report(summary: dict, folder: Path) -> None:
     scores = scored(summary)
     success = f"success rate {scores['success_rate']:.1%}, " if "success_rate" in scores else ""
     outcome = f"{success}return {scores['episode_return']:.2f}" if scores.get("episode_return") is not None else "done"
-    say(f"{outcome} after {summary['wall_s']:.1f} s; the curve is in {folder}")
+    memory = f", {summary['peak_memory_gb']:.1f} GB of memory" if "peak_memory_gb" in summary else ""
+    say(f"{outcome} after {summary['wall_s']:.1f} s{memory}; the curve is in {folder}")
     say(f"see how good it is: python evaluate.py --checkpoint {folder}")
 
 

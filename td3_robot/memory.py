@@ -43,6 +43,21 @@ def memory_of(device: torch.device | str) -> float:
     return min(sizes)
 
 
+def peak_memory(device: torch.device | str) -> float | None:
+    """The most bytes that tensors had at once on a GPU, or this process in the memory of its machine; None if not told.
+
+    Bytes of a GPU are PyTorch's own count (torch.cuda.max_memory_allocated), of a process getrusage(2)'s.
+    """
+    if torch.device(device).type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device))
+    try:
+        import resource  # no module of Windows
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
 def require_memory(what: str, size: float, device: torch.device | str) -> None:
     """Refuse what cannot fit before any of it is asked for: a system may promise more than it has.
 

@@ -18,6 +18,7 @@ from td3_robot.examiner import Examiner
 from td3_robot.fields import require_same
 from td3_robot.finite import Watch
 from td3_robot.interval import Interval
+from td3_robot.memory import peak_memory
 from td3_robot.resuming import Resuming
 from td3_robot.schedules import schedule_factor
 from td3_robot.signals import Stopped, stopping
@@ -224,6 +225,8 @@ class Trainer(Resuming):
         """Write the summary and return it."""
         told = {**self.about, "seed": self.config.seed, **scores, "env_steps": self.env_steps}
         told |= {"gradient_steps": self.agent.gradient_steps, "wall_s": self.wall_s, "solved_at_s": self.solved_at_s}
+        if (most := peak_memory(self.agent.device)) is not None:
+            told["peak_memory_gb"] = round(1e-9 * most, 3)
         summary = finite({**told, "finished": finished})
         self.trackers.attempt("the summary", write_summary, self.folder, summary)
         return summary
