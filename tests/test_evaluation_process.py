@@ -96,5 +96,14 @@ def test_no_process_outlives_its_training_nor_takes_what_the_terminal_sends_to_b
     finally:
         training.kill()
     assert (out, err) == ("", "")
-    status = Path(f"/proc/{beside}/status")
-    assert not status.exists() or "State:\tZ" in status.read_text()
+    until = time.monotonic() + 60  # a process that ends closes its pipes first
+    while not _ended(beside):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def _ended(process: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
