@@ -4,9 +4,10 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 from torch.optim.adam import adam as adam_function
@@ -54,19 +55,26 @@ class JointStep:
     """What `step()` of each of some optimizers would do with the gradients that are there, to the bit, in one call.
 
     Optimizers of another kind than plain fused Adam, or that differ in their options, take their own step.
+
+    Attributes:
+        rate: () float32, read in place of their learning rate, a number; None but where the step is recorded.
     """
 
     def __init__(self):
+        self.rate: Tensor | None = None
         self._states: list[Any] = []  # those whose moments are the ones below
         self._weights: list[Parameter] = []
 
     def __call__(self, optimizers: Sequence[Optimizer]) -> None:
         """Take the step."""
-        step, (rule, *others) = fused_adam(), list(map(_rule, optimizers))
-        if step is not None and rule is not None and others == [rule] * len(others) and self._gathered(optimizers):
+        rule = joint_rule(optimizers)
+        if rule is not None and self._gathered(optimizers):
+            if self.rate is not None:
+                rule["lr"] = self.rate
             with torch.no_grad():
                 self._counts.add_(1)
                 gradients = [weight.grad for weight in self._weights]
+                step = cast(Callable, fused_adam())
                 step(self._weights, gradients, self._means, self._squares, [], self._steps, **rule)
         else:
             for optimizer in optimizers:
@@ -101,6 +109,12 @@ class JointStep:
         names = ("step", "exp_avg", "exp_avg_sq")
         self._steps, self._means, self._squares = ([moment[name] for moment in moments] for name in names)
         self._weights = weights
+
+
+def joint_rule(optimizers: Sequence[Optimizer]) -> dict[str, Any] | None:
+    """What `fused_adam` asks of all of these optimizers, `lr` among it; None where each has to take its own step."""
+    rule, *others = map(_rule, optimizers)
+    return rule if fused_adam() is not None and others == [rule] * len(others) else None
 
 
 def _rule(optimizer: Optimizer) -> dict[str, Any] | None:

@@ -8,10 +8,12 @@ import copy
 import threading
 from collections.abc import Sequence
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from td3_robot.actor_terms import ActorStep, actor_terms
 from td3_robot.adam import JointStep, MakeOptimizer, adam
@@ -27,6 +29,13 @@ from td3_robot.td3_config import TD3Config
 from td3_robot.value_heads import value_head
 
 _DRAWING = threading.Lock()  # held by the thread that draws the weights of an agent
+
+
+class Due(NamedTuple):
+    """What a gradient step moves beside the critics."""
+
+    targets: bool
+    actor: bool
 
 
 class TD3(Kept):
@@ -133,15 +142,28 @@ class TD3(Kept):
         Raises:
             ValueError: reward or done is not (B, 1); as (B,) it would silently broadcast to (B, B).
         """
+        metrics = self.learn(batch, self.due)
+        self.gradient_steps += 1
+        return metrics
+
+    @property
+    def due(self) -> Due:
+        """What the next gradient step moves beside the critics."""
+        step = self.gradient_steps + 1
+        targets = step % self.config.policy_delay == 0
+        return Due(targets, targets and step > self.config.burn_in)
+
+    def learn(self, batch: Batch, due: Due) -> dict[str, Tensor]:
+        """The arithmetic of `update`, which counts: nothing here depends on a number that changes on the host, but for
+        learning rates (`joint_steps`)."""
         column = (len(batch.state), 1)
         if batch.reward.shape != column or batch.done.shape != column:
             raise ValueError(f"reward and done must be {column}, got {batch.reward.shape} and {batch.done.shape}")
-        self.gradient_steps += 1
         batch = batch._replace(state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state))
         metrics = self._update_critics(batch)
-        if self.gradient_steps % self.config.policy_delay == 0:
-            if self.gradient_steps > self.config.burn_in:
-                metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
+        if due.actor:
+            metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
+        if due.targets:
             self._update_targets()
         return metrics
 
@@ -212,6 +234,11 @@ class TD3(Kept):
     _critic_targets = property(lambda self: (self.Q1_target, self.Q2_target)[: 1 + self.config.twin_critics])
     _optimizers = property(lambda self: (self.actor_optimizer, self.Q1_optimizer, self.Q2_optimizer))
     _critic_optimizers = property(lambda self: (self.Q1_optimizer, self.Q2_optimizer)[: 1 + self.config.twin_critics])
+
+    @property
+    def joint_steps(self) -> list[tuple[JointStep, Sequence[Optimizer]]]:
+        """How the critics and the actor take a step, and the optimizers whose step that is."""
+        return [(self._critics_step, self._critic_optimizers), (self._actor_step, (self.actor_optimizer,))]
 
     @torch.no_grad()
     def _update_targets(self) -> None:

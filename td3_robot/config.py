@@ -195,6 +195,7 @@ class Config:
         seeds: Train a run for each of these seeds, in the folders seedN of one folder, as many at once as there are
             cores for; empty for one run.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
+        cuda_graph: Record each kind of gradient step as a CUDA graph and replay it; needs device cuda.
         threads: CPU threads of torch; as many as cores stall when one of them is busy elsewhere.
         envs: Environments that step together.
         steps: Environment steps of the whole training, all environments counted.
@@ -216,6 +217,7 @@ class Config:
     seed: int = option(0, SEED, fixed=True)
     seeds: tuple[int, ...] = option((), SEED, fixed=True)
     device: str = "cpu"
+    cuda_graph: bool = False
     threads: int = option(1, THREADS)
     envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,))
     steps: int = option(1_000_000, STEPS)
@@ -233,6 +235,8 @@ class Config:
     def __post_init__(self):
         check(self)
         check_device(self.device)
+        if self.cuda_graph and not self.device.startswith(("cuda", "auto")):  # auto is resolved before anything runs
+            raise ConfigError(f"cuda_graph needs device cuda or cuda:N, got {self.device!r}: set it false elsewhere")
         if self.seeds and self.seed:
             raise ConfigError("seed and seeds exclude each other: seeds names that of each run")
         if len(set(self.seeds)) < len(self.seeds):

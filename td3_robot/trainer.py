@@ -10,6 +10,7 @@ from td3_robot import checkpoint
 from td3_robot.agent import TD3
 from td3_robot.best import Best
 from td3_robot.callbacks import Callback
+from td3_robot.captured import CapturedUpdates
 from td3_robot.config import Config
 from td3_robot.errors import Td3RobotError
 from td3_robot.evaluated import Evaluated
@@ -75,6 +76,7 @@ class Trainer(Resuming):
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
         self.best, self._watch = Best(folder, self.about), Watch(agent, folder)
+        self._captured = CapturedUpdates(agent) if config.cuda_graph else None
         self._stop, self._examination = threading.Event(), Examination(evaluation_env, config.seed, examiner)
         self._begun: Evaluated | None = None  # its scores are to come
         self._complete = False  # stopped because it has what it was for
@@ -163,9 +165,10 @@ class Trainer(Resuming):
         """The gradient steps that follow one step of the environments."""
         schedule, progress = self.config.schedule, self.progress
         self.agent.scale_learning_rates(schedule_factor(schedule.lr, progress, schedule.lr_floor))
+        update = self._captured or self.agent.update
         for _ in range(self.config.updates_per_step):
             batch = self.source.sample(progress)
-            metrics = self.agent.update(batch)
+            metrics = update(batch)
             self._watch.look(batch, metrics)
             if "td_error" in metrics:
                 self.source.update_priorities(metrics.pop("td_error"))

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 DEVICE = torch.device("meta")
-_WAITS = (
+WAITS = (
     "_linalg_check_errors",
     "_assert_async",
     "unique_dim",
@@ -44,7 +44,7 @@ class Watched(TorchDispatchMode):
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         indices = tree_leaves(args[1]) if name in ("index", "index_put", "index_put_") else ()
         masks = any(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in indices)
-        if name in _WAITS or masks:
+        if name in WAITS or masks:
             raise Waits(name)
         found = operation(*args, **kwargs)
         made = [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]

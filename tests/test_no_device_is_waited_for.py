@@ -5,16 +5,17 @@ from unittest import mock
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 import envs
 from envs.command_line import TrainFlags
 from envs.controllers.teachers import make_teacher
 from envs.options import EnvOptions
-from td3_robot import TD3
+from td3_robot import TD3, checkpoint
 from td3_robot.arguments import parse_train
 from td3_robot.collector import Collector
 from td3_robot.residual import placed
-from tests.no_device import Waits, moved
+from tests.no_device import Waits, Watched, moved
 
 SMALL = "--envs 8 --replay.batch_size 16 --replay.capacity 4000 --exploration.start_steps 16 --td3.burn_in 0"
 
@@ -57,6 +58,20 @@ def test_a_step_of_collecting_and_learning_waits_for_no_device(line):
         for _ in range(3):
             step(agent, source)
     assert source.observation.device.type == "meta"
+
+
+@pytest.mark.filterwarnings("ignore:.*which is a no-op")  # meta has no numbers to take
+def test_a_run_of_one_device_goes_on_on_another(tmp_path):
+    """All of a checkpoint, counters of the optimizers among it, comes to lie where the agent is."""
+    agent, source = learner("--task reach_pose --td3.normalize_observations true --td3.residual null")
+    agent.save(tmp_path / "run")
+    with moved(agent, source) as (agent, source):
+        pass
+    agent.load_state_dicts(checkpoint.read(tmp_path / "run"))
+    tensors = [x for x in tree_leaves(agent.state_dicts()) if isinstance(x, torch.Tensor)]
+    assert len(tensors) > 60 and {x.device.type for x in tensors} == {"meta"}
+    with Watched():
+        step(agent, source)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def part_of(config: Config, rank: int, count: int) -> Config:
         if value == alone:
             why = "each would have statistics of its own part of the batch"
             raise ConfigError(f"td3.{name} {value} is for one process: {why}")
+    if config.cuda_graph:
+        raise ConfigError("cuda_graph is for one process: several exchange gradients in the middle of each step")
     episodes = evaluation.episodes // count + (rank < evaluation.episodes % count)
     return dataclasses.replace(
         config,

@@ -325,10 +325,11 @@ def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert [resolve_device(name) for name in ("cpu", "cuda", "cuda:1", "auto")] == ["cpu", "cuda", "cuda:1", "cuda"]
-    assert train("--device auto").device == "cuda"
+    assert train("--device auto").device == train("--device auto --cuda_graph").device == "cuda"
     assert "'cuda:2' is not available on this machine; valid choices: cuda, cuda:0" in refusal(resolve_device, "cuda:2")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == "cpu"
+    assert "cuda_graph needs device cuda or cuda:N, got 'cpu'" in refusal(train, "--device auto --cuda_graph")
     assert refusal(resolve_device, "cuda") == "device 'cuda' is not available on this machine; valid choices: cpu"
     assert Config(device="cuda").device == "cuda"  # a file made elsewhere can be read here
 

@@ -111,6 +111,8 @@ def test_sizes_that_must_fit_each_other():
             ("exploration.uncertainty", "td3.twin_critics"),
         ),
         (Config, {"reward": RewardConfig(normalize=True), "dataset": "d.npz"}, ("reward.normalize", "dataset")),
+        (Config, {"cuda_graph": True}, ("cuda_graph", "device cuda or cuda:N, got 'cpu'")),
+        (Config, {"cuda_graph": True, "device": "mps"}, ("cuda_graph", "device cuda or cuda:N, got 'mps'")),
     ],
 )
 def test_options_that_contradict_each_other_are_named(cls, options, words):
