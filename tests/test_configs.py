@@ -4,11 +4,13 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
 
 from envs.command_line import TrainFlags, listing
 from envs.options import EnvOptions
 from td3_robot.arguments import config_of, parse_train
 from td3_robot.config import TD3Config
+from td3_robot.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = sorted(path.stem for path in (ROOT / "configs/tasks").glob("*.yaml"))
@@ -24,6 +26,37 @@ def test_td3_bc_is_td3_bc_on_whatever_preset(what):
     replay = config.replay
     assert (replay.batch_size, replay.n_step, replay.prioritized, replay.hindsight) == (256, 1, False, "none")
     assert config.schedule.lr == "constant"
+
+
+GPU = sorted((ROOT / "configs/gpu").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", GPU, ids=lambda path: path.stem)
+def test_a_preset_for_gpus_is_that_of_its_task_with_more_arms_and_larger_batches(path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    lines = (f"--config {path}", f"--task {path.stem}")
+    gpu, cpu = (parse_train(line.split(), EnvOptions, TrainFlags) for line in lines)
+    assert gpu.environment == cpu.environment and not gpu.notes
+    ours, plain = gpu.config, cpu.config
+    assert (ours.device, ours.cuda_graph) == ("cuda", True)
+    assert 1_024 <= ours.envs <= 16_384 and 4_096 <= ours.replay.batch_size <= ours.replay.capacity
+    updates = lambda config: config.steps // config.envs * config.updates_per_step  # noqa: E731
+    assert updates(plain) * 0.99 < updates(ours) < updates(plain) * 1.3
+    assert ours.exploration.start_steps // ours.envs >= plain.exploration.start_steps // plain.envs
+    differ = ("device", "cuda_graph", "envs", "steps", "updates_per_step", "evaluation")
+    same = dataclasses.replace(ours, **{name: getattr(plain, name) for name in differ})
+    replay = dataclasses.replace(ours.replay, capacity=plain.replay.capacity, batch_size=plain.replay.batch_size)
+    exploration = dataclasses.replace(ours.exploration, start_steps=plain.exploration.start_steps)
+    assert dataclasses.replace(same, replay=replay, exploration=exploration) == plain
+
+
+@pytest.mark.parametrize("path", GPU, ids=lambda path: path.stem)
+def test_a_preset_for_gpus_says_what_it_was_run_on_and_can_be_tried_without(path):
+    assert path.stem in TASKS and "# It has not been run on a GPU" in path.read_text()
+    with pytest.raises(ConfigError, match="^cuda_graph needs device cuda or cuda:N, got 'cpu': set it false"):
+        parse_train(f"--config {path} --device cpu".split(), EnvOptions, TrainFlags)
+    parse_train(f"--config {path} --device cpu --cuda_graph false".split(), EnvOptions, TrainFlags)
 
 
 def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
