@@ -31,7 +31,7 @@ UNSEEN_SEED = 12345
 BASELINES = {
     "reach": ("rrmc", "neo"),
     "reach_pose": ("rrmc", "neo", "ik"),
-    "reach_avoid": ("rrmc", "neo", "rrmc+guard", "neo+guard", "reactive+guard"),
+    "reach_avoid": ("rrmc", "neo", "ik", "rrmc+guard", "neo+guard", "reactive+guard", "ik+guard"),
     "track": ("rrmc", "neo"),
     "pick_place": ("pick",),
     "push": ("push",),

@@ -159,7 +159,9 @@ class ArmEnv:
     def _begin(self, count: int) -> Begun:
         state, scene = self._episodes.draw(count)
         scene = self._plant.begin(self.model, state, scene)
-        scene = {**scene, **self.task.begun(self.world, state, seen(scene))}
+        measured = seen(scene)
+        if measured is not scene or not scene.keys() >= set(self.task.follows):  # some draw it with their scenes
+            scene = {**scene, **self.task.begun(self.world, state, measured)}
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
         true = contact.felt(self.task, self.world, moment_of(self.world, state, scene, steps))
         known = self._known(true)

@@ -4,17 +4,23 @@ import torch
 from torch import Tensor
 
 from envs.controllers.controlled import Controlled
+from envs.simulation.engine import Scene
 from td3_robot.errors import ConfigError
 
-GAIN = 4.0  # joint speed per distance [1/s]
 
-
-def joint_move(q: Tensor, target: Tensor, qdlim: Tensor, gain: float = GAIN) -> Tensor:
+def joint_move(q: Tensor, target: Tensor, qdlim: Tensor, gain: float) -> Tensor:
     """(B, n) in [-1, 1] that takes arms at q (B, n) to joint positions (B, n): every joint moves at gain times its
     distance, and all are scaled down together where one is over its limit (n,).
     """
     action = gain * (target - q) / qdlim
     return action / action.abs().amax(1, keepdim=True).clamp_min(1.0)
+
+
+def target(scene: Scene) -> Tensor:
+    """(B, n) what comes next on the way to `solution`: `via`, where there is one that is not `passed`."""
+    if "via" not in scene:
+        return scene["solution"]
+    return torch.where(scene["passed"][:, None] > 0, scene["solution"], scene["via"])
 
 
 class FollowSolution:
@@ -24,21 +30,18 @@ class FollowSolution:
 
     Args:
         env: the environment to act in.
-        gain: joint speed per distance [1/s].
+        gain: joint speed per distance [1/s]; None: the task's `move_gain`.
 
     Raises:
         ConfigError: the task's scenes hold no solution.
     """
 
-    def __init__(self, env: Controlled, gain: float = GAIN):
+    def __init__(self, env: Controlled, gain: float | None = None):
         if "solution" not in env.moment.scene:
             raise ConfigError("exploration.guide solution needs a task whose scenes hold one: reach_pose, reach_avoid")
-        self._env, self._gain = env, gain
+        self._env, self._gain = env, env.task.move_gain if gain is None else gain
 
     def __call__(self, observation: Tensor) -> Tensor:
         """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
-        scene = self._env.moment.scene
-        target = scene["solution"]
-        if "via" in scene:
-            target = torch.where(scene["passed"][:, None] > 0, target, scene["via"])
-        return joint_move(self._env.moment.state.q, target, self._env.model.qdlim, self._gain)
+        following = target(self._env.moment.scene)
+        return joint_move(self._env.moment.state.q, following, self._env.model.qdlim, self._gain)

@@ -32,23 +32,27 @@ def spread(qlim: Tensor, count: int) -> Tensor:
     return qlim[0] + share.to(qlim.dtype) * (qlim[1] - qlim[0])
 
 
-def joints_at_pose(chain: Chain, qlim: Tensor, q: Tensor, tcp: Tensor, R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Joint positions for poses, held to the limits at every iteration: a joint that would leave them goes up to them,
-    and the others make up for it.
+def joints_at_pose(
+    chain: Chain, qlim: Tensor, q: Tensor, tcp: Tensor, R: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Joint positions for poses, or for positions at any orientation. They are held to the limits at every iteration: a
+    joint that would leave them goes up to them, and the others make up for it.
 
     Args:
         qlim: (2, n) [rad or m].
         q: (B, n) where to begin [rad or m].
-        tcp, R: (B, 3) wanted TCP positions [m] and (B, 3, 3) orientations, both in the base frame.
+        tcp: (B, 3) wanted TCP positions in the base frame [m].
+        R: (B, 3, 3) wanted orientations in the base frame; None where any will do.
 
     Returns:
-        q (B, n) inside qlim; (B,) bool, whether it is there within 5 mm and 0.03 rad; and (B,) how far it is away, in
-        metres and angles as metres. That none was found does not prove that there is none.
+        q (B, n) inside qlim; (B,) bool, whether it is there within 5 mm and, of a pose, 0.03 rad; and (B,) how far it
+        is away, in metres and angles as metres. That none was found does not prove that there is none.
     """
     lower, upper = qlim
     for _ in range(ITERATIONS):
         T_be, J = fkine_jacob0(chain, q)
         error = _error(T_be, tcp, R)
+        J = J[:, : error.shape[1]]
         damping = DAMPING[0] + DAMPING[1] * _size(error)
         motion = _led(J, error, damping)
         there = q + motion
@@ -62,8 +66,10 @@ def joints_at_pose(chain: Chain, qlim: Tensor, q: Tensor, tcp: Tensor, R: Tensor
     return q, near & (torch.linalg.vector_norm(error[:, 3:], dim=1) < ANGLE), _size(error)
 
 
-def _error(T_be: Tensor, tcp: Tensor, R: Tensor) -> Tensor:
-    """(B, 6) [m, rad]."""
+def _error(T_be: Tensor, tcp: Tensor, R: Tensor | None) -> Tensor:
+    """(B, 6) [m, rad], or (B, 3) [m] without orientations."""
+    if R is None:
+        return tcp - T_be[:, :3, 3]
     return torch.cat((tcp - T_be[:, :3, 3], rotation_error(T_be[:, :3, :3], R)), 1)
 
 

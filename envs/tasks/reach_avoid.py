@@ -1,7 +1,8 @@
 """Reach a point among obstacles and touch nothing: neither them, nor the ground, nor the arm itself.
 
 Success is the TCP within `tolerance` of the goal at the end of the episode. Contact ends the episode at once, without
-success. Scenes are drawn with a path that is known to be free, see envs/tasks/scenes.py.
+success. Scenes are drawn with a path that is known to be free, see envs/tasks/scenes.py, and then forgotten; the way
+that a policy is shown is one that was looked for, see envs/tasks/way.py.
 """
 
 from dataclasses import dataclass, replace
@@ -10,8 +11,11 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import Nearest, clearance, nearest
+from envs.collision import Nearest, Obstacles, clearance, nearest
+from envs.controllers.follow_solution import joint_move, target
 from envs.controllers.reactive import reactive
+from envs.kinematics.inverse import joints_at_pose
+from envs.simulation.engine import SimState
 from envs.tasks import scenes
 from envs.tasks.contact import ROOM, free
 from envs.tasks.layout import Column
@@ -19,11 +23,12 @@ from envs.tasks.reach import Reach
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import Shape, obstacle_shapes
 from envs.tasks.task import Outcome
-from envs.world import GROUND, Moment, Scene, World
+from envs.tasks.way import way
+from envs.world import GROUND, Moment, Scene, World, obstacles_of
 from td3_robot.errors import ConfigError
 
 ROUNDS = 20  # of drawing before giving up; for most arms one does
-AT_VIA = 0.15  # a teacher goes on to the solution when every joint is this near to via [rad]
+AT_VIA = 0.15  # the way goes on to the solution when every joint is this near to via [rad]
 
 
 @register_task("reach_avoid")
@@ -51,48 +56,62 @@ class ReachAvoid(Reach):
 
     needs_collision = ends_early = True
     fresh_scenes = 0.1  # a scene takes as long to draw as some ten steps of its arm
-    kept = ("goal", "spheres", "boxes", "walls", "distance", "gradient")
+    controllers = (*Reach.controllers, "ik")
+    move_gain = 6.0
+    follows = ("via", "solution", "passed")
+    kept = ("goal", "spheres", "boxes", "walls", "distance", "gradient", *follows)
 
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
         moving, pushed = len(moving_links(world)), len(pushed_joints(world))
         sensed = [Column("nearness", len(world.capsules.links) + 1), Column("closing", moving), Column("push", pushed)]
         slots = {"spheres": 5 * scenes.SPHERES, "boxes": 9 * scenes.BOXES, "walls": 5 * scenes.WALLS}
-        shown = [Column(name, width) for name, width in slots.items()]
-        return [*super().columns(world), *sensed, Column("reactive", len(world.model.qdlim), True), *shown]
+        shown, n = [Column(name, width) for name, width in slots.items()], len(world.model.qdlim)
+        led = [Column("reactive", n, True), Column("way", n, True), Column("way_left", 1, True)]
+        return [*super().columns(world), *sensed, *led, *shown]
 
     # Scenes -------------------------------------------------------------------------------------------------
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Scenes with a known free way.
-
-        `solution` (k, n) is a configuration with the TCP at the goal and `via` (k, n) one on the way to it, both for
-        a teacher and not shown to the policy; `passed`, whether the latter is behind.
+        """Scenes that have a free way, and with each what `begun` finds for it.
 
         Raises:
             ConfigError: none was found.
         """
         for _ in range(ROUNDS):
-            scene = self._draw(world, count, generator)
-            if len(scene["goal"]):
-                return scene
+            detour, obstacles = self.draw(world, count, generator)
+            if len(detour.start):
+                scene = {"goal": goals(world, detour), "start": detour.start, **vars(obstacles)}
+                return {**scene, **self._way(world, detour.start, scene)}
         clear = float(clearance(world.capsules, world.home[None], ground=GROUND))
         raise ConfigError(
             f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; its clearance at home is "
             f"{clear:.3f} m, that of starts must be more than {ROOM:g} m"
         )
 
-    def _draw(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def draw(self, world: World, count: int, generator: torch.Generator) -> tuple[scenes.Detour, Obstacles]:
+        """Obstacles that stand in the way, and a detour that they leave free: that there is one is all that a scene
+        tells of it.
+        """
         solution = world.random_q(count, generator)
         solution = solution[world.in_workspace(kinematics.fkine(world.model.chain, solution)[:, :3, 3])]
         detour = self._draw_detour(world, solution, generator)
-        detour, obstacles = scenes.draw_obstacles(world, detour, self.margin, self.path_margin, self.spread, generator)
-        scene = {**vars(detour), **vars(obstacles)}
-        goal = kinematics.fkine(world.model.chain, scene["solution"])[:, :3, 3]
-        return {"goal": goal, **scene, "passed": torch.zeros(len(goal), dtype=torch.bool, device=world.device)}
+        return scenes.draw_obstacles(world, detour, self.margin, self.path_margin, self.spread, generator)
+
+    def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
+        """`via` and `solution` (B, n), the corner and the end of a way, see envs/tasks/way.py; and `passed` (B,),
+        whether the corner is behind.
+        """
+        return self._way(world, state.q, scene)
+
+    def _way(self, world: World, q: Tensor, scene: Scene) -> Scene:
+        via, solution = way(world, q, scene["goal"], obstacles_of(scene))
+        return {"via": via, "solution": solution, "passed": torch.zeros(len(q), dtype=torch.bool, device=q.device)}
 
     def _draw_detour(self, world: World, solution: Tensor, generator: torch.Generator) -> scenes.Detour:
-        """Free ways from around home to those of the configurations (B, n) to which one was found."""
+        """Ways from around home to those of the configurations (B, n) to which one was found that is free without
+        obstacles.
+        """
         like = {"device": world.device, "generator": generator}
         noise = torch.rand(solution.shape, **like)
         start = world.home + (2.0 * noise - 1.0) * self.start_spread
@@ -123,11 +142,13 @@ class ReachAvoid(Reach):
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_near`; reactive, the action of the
-        `reactive` controller; then the obstacles, zeros where there is none: spheres as centre - tcp and
+        `reactive` controller; way, the action that goes along the way, and way_left, how long that takes yet with every
+        joint at full speed [s]; then the obstacles, zeros where there is none: spheres as centre - tcp and
         radius [sight], boxes as centre - tcp and half of each side [sight] and cosine and sine of twice the yaw, walls
         as normal and distance of the TCP [sight]; after each a 1, it is there.
         """
-        shown = (*self._near(world, moment), self._reactive_action(world, moment), *self._show_obstacles(moment))
+        led = (self._reactive_action(world, moment), *self._along(world, moment))
+        shown = (*self._near(world, moment), *led, *self._show_obstacles(moment))
         return torch.cat((super().observe(world, moment), *shown), 1)
 
     def _near(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
@@ -146,6 +167,13 @@ class ReachAvoid(Reach):
         """(B, n) in [-1, 1]."""
         return reactive(world.model, moment, self.nearest(world, moment)) / world.model.qdlim
 
+    def _along(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
+        """way (B, n) in [-1, 1] and way_left (B, 1) [s]."""
+        q, scene, qdlim = moment.state.q, moment.scene, world.model.qdlim
+        following = target(scene)
+        legs = torch.stack((following - q, scene["solution"] - following)).abs() / qdlim
+        return joint_move(q, following, qdlim, self.move_gain), legs.amax(2).sum(0)[:, None]
+
     def _show_obstacles(self, moment: Moment) -> list[Tensor]:
         obstacles, tcp = moment.obstacles, moment.tcp[:, None]
         spheres, boxes, walls = obstacles.kinds
@@ -161,6 +189,14 @@ class ReachAvoid(Reach):
         there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.present(obstacles))
         return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, there)]
 
+    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.with_goal`. To another goal the way is straight, to joint positions near to those of the arm."""
+        old, q = moment.scene, moment.state.q
+        same = (goal == old["goal"]).all(1)
+        there = joints_at_pose(world.model.chain, world.model.qlim, q, goal)[0]
+        scene = {"goal": goal, "solution": torch.where(same[:, None], old["solution"], there)}
+        return replace(moment, scene={**old, **scene, "passed": (old["passed"] > 0) | ~same})
+
     def shapes(self, world: World, moment: Moment) -> list[Shape]:
         """The goal and the obstacles."""
         return [*super().shapes(world, moment), *obstacle_shapes(moment.obstacles, world.workspace)]
@@ -170,6 +206,11 @@ class ReachAvoid(Reach):
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """That of `Reach`; contact ends the episode."""
         return replace(super().outcome(world, moment, action), terminated=moment.scene["clearance"] < 0)
+
+
+def goals(world: World, detour: scenes.Detour) -> Tensor:
+    """(B, 3) where the TCP is at the end [m]."""
+    return kinematics.fkine(world.model.chain, detour.solution)[:, :3, 3]
 
 
 def moving_links(world: World) -> list[int]:

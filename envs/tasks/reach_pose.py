@@ -61,7 +61,8 @@ class ReachPose(Task):
     damping: float
 
     controllers = (*Task.controllers, "ik")
-    kept = ("goal", "solution")
+    follows = ("solution",)
+    kept = ("goal", *follows)
     measures = (
         Measure(
             "final_rotation_error_deg",
@@ -126,7 +127,7 @@ class ReachPose(Task):
         parts = (batched_o(world.model, moment.state), moment.state.qd, moment.tcp, axes, goal, goal_axes)
         errors = (error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, within)
         left = moment.scene["solution"] - moment.state.q
-        ik = joint_move(moment.state.q, moment.scene["solution"], world.model.qdlim)
+        ik = joint_move(moment.state.q, moment.scene["solution"], world.model.qdlim, self.move_gain)
         return torch.cat((*parts, *errors, left, ik, room(world.model, moment.state.q)), 1)
 
     def _within(self, world: World, moment: Moment, motion: Tensor) -> Tensor:
@@ -162,11 +163,6 @@ class ReachPose(Task):
         old, q = moment.scene, moment.state.q
         there = torch.where((goal == old["goal"]).all(1)[:, None], old["solution"], solution(world, q, goal, 0))
         return replace(moment, scene={**old, "goal": goal, "solution": there})
-
-    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.put_goal`."""
-        there = solution(world, moment.state.q, goal)
-        return replace(moment, scene={**moment.scene, "goal": goal, "solution": there})
 
     def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
         """See `Task.goal_met`."""

@@ -38,7 +38,7 @@ def solution(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> Ten
         world.model.chain, world.model.qlim, begin.flatten(0, 1), wanted[:, :3], to_matrix(wanted[:, 3:])
     )
     found, there, left = found.view(-1, B, n), there.view(-1, B), left.view(-1, B)
-    found = _unwound(world, q, found)
+    found = unwound(world, q, found)
     share = torch.arange(1, LOOKS + 1, dtype=q.dtype, device=q.device)[:, None, None, None] / (LOOKS + 1)
     barred = ~free(world, torch.lerp(q.expand_as(found), found, share), 0.0).all(0)
     time = ((found - q).abs() / world.model.qdlim).amax(2)
@@ -46,8 +46,8 @@ def solution(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> Ten
     return found.gather(0, time.argmin(0).expand(1, n, B).transpose(1, 2))[0]
 
 
-def _unwound(world: World, q: Tensor, found: Tensor) -> Tensor:
-    """The same poses, without whole turns on the way from q, where the limits allow it; all (..., B, n)."""
+def unwound(world: World, q: Tensor, found: Tensor) -> Tensor:
+    """The same poses, without whole turns on the way from q (..., n), where the limits allow it; (..., n)."""
     turns = torch.round((found - q) / (2.0 * torch.pi)) * ~world.model.chain.slides
     unwound, (lower, upper) = found - 2.0 * torch.pi * turns, world.model.qlim
     return torch.where((unwound >= lower) & (unwound <= upper), unwound, found)

@@ -75,6 +75,8 @@ class Task:
     cubes: ClassVar[tuple[str, ...]] = (OBJECT,)  # names in scenes of those that there are, where `cube_side` is one
     needs_collision: ClassVar[bool] = False  # whether it cannot be done without the robot's capsules
     ends_early: ClassVar[bool] = False  # whether `outcome` tells which episodes come to an end before their time is up
+    move_gain: ClassVar[float] = 4.0  # of a motion to joint positions that solve it: speed per distance [1/s]
+    follows: ClassVar[tuple[str, ...]] = ()  # of the scene: what `begun` gives
     fresh_scenes: ClassVar[float] = 1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
 
     @property

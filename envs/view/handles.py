@@ -61,8 +61,9 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
     place, scene = torch.clamp(T[:3, 3], *room(task, world)), moment.scene
     if name == GOAL:
         turned = to_quaternion(T[None, :3, :3])[0] if scene["goal"].shape[1] == 7 else place[:0]
-        return task.put_goal(world, moment, torch.cat((place, turned))[None])
-    if name == CUBE:
+        moment = task.put_goal(world, moment, torch.cat((place, turned))[None])
+        changed = moment.scene
+    elif name == CUBE:
         place[2] = need(task.cube_side) / 2.0
         changed = {"object": place[None]}
     else:
@@ -70,4 +71,5 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
         rows = scene[_OBSTACLES[kind]].clone()
         rows[0, int(number), :3] = place
         changed = {_OBSTACLES[kind]: rows}
-    return task.sense(world, replace(moment, scene={**scene, **changed}))
+    scene = {**scene, **changed}
+    return task.sense(world, replace(moment, scene={**scene, **task.begun(world, moment.state, scene)}))

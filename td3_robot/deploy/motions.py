@@ -6,7 +6,7 @@ import numpy as np
 
 from td3_robot.deploy.limits import Limits
 
-MOVE_GAIN = 4.0  # joint speed per distance [1/s], of envs/controllers/follow_solution.py
+MOVE_GAIN, WAY_GAIN = 4.0, 6.0  # joint speed per distance [1/s]: `move_gain` of reach_pose and of reach_avoid
 NEAR_LIMIT = 0.2  # [rad or m] distance from a position limit at which `room` has fallen to 1/e
 ROUNDING = 1e-5  # [rad or m] of a motion and what the limits leave of it, when they leave all
 
@@ -21,9 +21,9 @@ def inside(q: np.ndarray, limits: Limits) -> np.ndarray:
     return np.minimum(np.maximum(q, limits.lower), limits.upper)
 
 
-def joint_move(q: np.ndarray, target: np.ndarray, limits: Limits) -> np.ndarray:
+def joint_move(q: np.ndarray, target: np.ndarray, limits: Limits, gain: float = MOVE_GAIN) -> np.ndarray:
     """(n,) in [-1, 1] straight to joint positions (n,), as the simulator's controller `ik` goes there."""
-    action = MOVE_GAIN * (target - q) / limits.velocity
+    action = gain * (target - q) / limits.velocity
     return action / max(np.abs(action).max(), 1.0)
 
 

@@ -13,8 +13,10 @@ from td3_robot.deploy.avoiding import Links
 from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.hand import Hand
-from td3_robot.deploy.motions import damped, inside, joint_move, room, within
+from td3_robot.deploy.inverse import Solved
+from td3_robot.deploy.motions import WAY_GAIN, damped, inside, joint_move, room, within
 from td3_robot.deploy.seen import Seen
+from td3_robot.deploy.way import Led
 
 
 def _tilt(seen: Seen) -> np.ndarray:
@@ -97,6 +99,8 @@ OWN: dict[str, dict[str, Column]] = {
         "nearness": lambda seen: seen.nearness,
         "closing": _closing,
         "push": _push,
+        "way": lambda seen: joint_move(seen.q, seen.following, seen.robot.limits, WAY_GAIN),
+        "way_left": lambda seen: np.array([seen.way_left]),
         "reactive": lambda seen: avoiding.reactive(seen.J[:3], seen.missing, seen.near, seen.q, seen.robot),
         **{kind: _shown(kind) for kind in avoiding.KINDS},
     },
@@ -133,13 +137,27 @@ SCENES = {
     "push": ("goal", "object"),
     "pick_place": ("goal", "object", "held"),
     "pick_turned": ("goal", "object", "held"),
-    "reach_avoid": ("goal", *avoiding.KINDS),
+    "reach_avoid": ("goal", *avoiding.KINDS, *Led.names),
 }
+FINDERS = {"reach_pose": Solved, "reach_avoid": Led}  # what works a part of a scene out of the rest of it
 
 
 def scene_of(task: str) -> tuple[str, ...]:
     """What of a task's scene its policies are told."""
     return SCENES.get(task, ("goal",))
+
+
+class NothingFound:
+    """For tasks whose scenes are told whole."""
+
+    names = ()
+
+    def __init__(self, robot: Robot):
+        pass
+
+    def __call__(self, q: np.ndarray, scene: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Nothing."""
+        return {}
 
 
 class Observation:
@@ -153,6 +171,7 @@ class Observation:
         columns: (name, width) of each, in order.
         scene: the shape of each thing around that the task shows, by name; `goal` for one.
         size: of all columns together.
+        finder: what, made for a robot, works out the parts of the scene that nobody has to tell.
         hand: the gripper, where the task is about what it grasps.
 
     Raises:
@@ -167,8 +186,10 @@ class Observation:
             raise DeployError(f"task {task!r} shows {strangers[0]!r}, which cannot be worked out of an arm's state yet")
         self._functions = [known[name] for name in self.columns]
         self.robot, self.constants = robot, about["task"]["constants"]
-        shapes = {name: avoiding.shape_of(name, self.columns[name]) for name in scene_of(task)}
+        widths = dict.fromkeys(Led.names, robot.limits.n) | {"passed": 1} | self.columns
+        shapes = {name: avoiding.shape_of(name, widths[name]) for name in scene_of(task)}
         self.scene = shapes | {name: (3,) for name in ("object",) if name in shapes}  # of which `push` shows two
+        self.finder = FINDERS.get(task, NothingFound)
         self.size = sum(self.columns.values())
         self._joints = next((self.columns[name] for name in TRANSPOSED if name in self.columns), robot.limits.n)
         self.hand = Hand.of(about["hand"]) if about.get("hand") else None

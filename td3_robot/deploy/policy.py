@@ -10,7 +10,6 @@ from td3_robot.deploy.description import Robot
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.foresight import Foresight
 from td3_robot.deploy.hand import carried
-from td3_robot.deploy.inverse import Solved
 from td3_robot.deploy.observation import Observation
 
 FILE = "policy.onnx"  # in a run's folder
@@ -36,7 +35,7 @@ class Policy:
         self.about, self.robot, self.rate = about, Robot.of(about["robot"]), float(about["rate"])
         self.observation = Observation(self.robot, about)
         self.opening: float | None = None
-        self._run, self._solved = session.run, Solved(self.robot)
+        self._run = session.run
         self.latency = 0.0
 
     @classmethod
@@ -93,7 +92,7 @@ class Policy:
     def reset(self) -> None:
         """Begin a motion: the arm is at rest, and nothing is on its way to it."""
         self._foresight.reset()
-        self._solved.reset()
+        self._found = self.observation.finder(self.robot)
         self._now = 0.0
 
     def __call__(self, q, qd, gripper, goal, *, at: float | None = None, **scene) -> np.ndarray:
@@ -170,7 +169,7 @@ class Policy:
         if "obstacles" in scene:
             around = scene.pop("obstacles")
             scene |= around.in_slots({name: known[name] for name in KINDS if name in known})
-        told = [name for name in known if name != "solution"]  # which is worked out here, unless it is told
+        told = [name for name in known if name not in self._found.names]  # worked out here, unless they are told
         if set(scene) not in (set(told), set(known)):
             raise DeployError(f"the scene must be {', '.join(told)}, got {', '.join(scene)}")
         shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **known}
@@ -182,8 +181,8 @@ class Policy:
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")
-        if "solution" in known and "solution" not in given:
-            given["solution"] = self._solved(given["q"], given["goal"])
+        if set(scene) == set(told):
+            given |= self._found(given["q"], given)
         return given.pop("q"), given.pop("qd"), driver, given
 
     def act(self, observation: np.ndarray) -> np.ndarray:

@@ -107,6 +107,17 @@ class Seen:
         return self.nearness[:, None] * self.near.gradient
 
     @property
+    def following(self) -> np.ndarray:
+        """(n,) the joint positions that come next on the way."""
+        return self.scene["solution"] if self.scene["passed"][0] > 0.5 else self.scene["via"]
+
+    @property
+    def way_left(self) -> float:
+        """How long the way takes yet with every joint at full speed [s]."""
+        legs = np.abs((self.following - self.q, self.scene["solution"] - self.following))
+        return (legs / self.robot.limits.velocity).max(1).sum()
+
+    @property
     def picking(self) -> Hand:
         """The hand; columns that need one are those of robots that have one."""
         assert self.hand is not None

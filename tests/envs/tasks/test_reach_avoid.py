@@ -13,8 +13,11 @@ from envs.collision.obstacles import FAR
 from envs.collision.queries import capsule_segments, obstacle_distances
 from envs.controllers.teachers import make_teacher
 from envs.robots import make_robot
+from envs.simulation.calibration import seen
+from envs.simulation.disturbances import Disturbances
 from envs.tasks import contact, reach_avoid, scenes
 from envs.tasks.registry import make_task
+from envs.tasks.way import way
 from envs.world import obstacles_of
 from td3_robot.errors import ConfigError
 from tests.envs.playing import actions, play
@@ -35,6 +38,14 @@ def drawn(env):
     return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
 
+@pytest.fixture(scope="module")
+def detour(env):
+    """Those that `drawn` were made of."""
+    generator = torch.Generator().manual_seed(3)
+    known = [TASK.draw(env.world, 8192, generator)[0] for _ in range(3)]
+    return scenes.Detour(*(torch.cat([getattr(one, name) for one in known]) for name in ("start", "via", "solution")))
+
+
 def number(scene) -> torch.Tensor:
     return sum(there.sum(1) for there in scenes.present(obstacles_of(scene)))
 
@@ -42,24 +53,24 @@ def number(scene) -> torch.Tensor:
 # Scenes -----------------------------------------------------------------------------------------------------
 
 
-def test_starts_and_solutions_are_what_they_are_said_to_be(env, drawn):
+def test_starts_and_solutions_are_what_they_are_said_to_be(env, drawn, detour):
     world = env.world
-    assert_close(env.fkine(drawn["solution"])[:, :3, 3], drawn["goal"])
+    assert torch.equal(detour.start, drawn["start"])
+    assert_close(env.fkine(detour.solution)[:, :3, 3], drawn["goal"])
     assert world.in_workspace(drawn["goal"]).all()
     assert ((drawn["start"] - world.home).abs() < TASK.start_spread + 1e-6).all()
-    for name in ("start", "solution"):
-        assert (obstacle_distance(world.collision, drawn[name], obstacles_of(drawn)) > TASK.margin - 2.5e-4).all()
-        assert (clearance(world.collision, drawn[name], ground=0.0) > contact.ROOM - 1e-6).all()
+    for q in (detour.start, detour.solution):
+        assert (obstacle_distance(world.collision, q, obstacles_of(drawn)) > TASK.margin - 2.5e-4).all()
+        assert (clearance(world.collision, q, ground=0.0) > contact.ROOM - 1e-6).all()
     lower, upper = world.model.qlim
-    assert ((drawn["via"] >= lower) & (drawn["via"] <= upper)).all()
+    assert ((detour.via >= lower) & (detour.via <= upper)).all()
     assert not drawn["passed"].any()
 
 
-def test_the_known_way_is_free_however_finely_it_is_walked(env, drawn):
-    way = scenes.Detour(drawn["start"], drawn["via"], drawn["solution"])
-    assert (way.time(env.world) < TASK.path_time).all()
-    apart = touching = torch.full((len(way.via),), torch.inf)
-    for q in way.points(100):
+def test_the_known_way_is_free_however_finely_it_is_walked(env, drawn, detour):
+    assert (detour.time(env.world) < TASK.path_time).all()
+    apart = touching = torch.full((len(detour.via),), torch.inf)
+    for q in detour.points(100):
         apart = torch.minimum(apart, obstacle_distance(env.world.collision, q, obstacles_of(drawn)))
         touching = torch.minimum(touching, clearance(env.world.collision, q, ground=0.0))
     assert (apart > 0).all() and (apart > 0.8 * TASK.path_margin).float().mean() > 0.97
@@ -93,7 +104,7 @@ def test_points_are_as_far_from_obstacles_as_capsules_of_no_size(env, drawn):
 
 
 def test_a_teacher_who_knows_the_way_gets_there_untouched(env):
-    """So the scenes are feasible for the simulator too, with its limits of speed and acceleration and 4 s."""
+    """So the ways are feasible for the simulator too, with its limits of speed and acceleration and 4 s."""
     teacher, observation = make_teacher("solution", env), env.reset(11)
     going, arrived = torch.ones(64, dtype=torch.bool), torch.zeros(64, dtype=torch.bool)
     for _ in range(TASK.horizon):
@@ -101,7 +112,44 @@ def test_a_teacher_who_knows_the_way_gets_there_untouched(env):
         observation = step.observation
         arrived |= going & step.truncated & step.info["success"]
         going &= ~(step.terminated | step.truncated)
-    assert not going.any() and arrived.float().mean() > 0.85
+    assert not going.any() and arrived.float().mean() > 0.9
+
+
+def test_the_way_is_looked_for_in_the_scene_as_it_is_measured():
+    """Where the base is elsewhere than it is taken to be, goals and obstacles seem to be, too."""
+    off = Disturbances(base_offset=0.05, base_turn=0.1)
+    env = ArmEnv(make_robot("panda"), TASK, 64, "cpu", 0, disturbances=off)
+    scene, q = env.arrived.scene, env.arrived.state.q
+    measured = seen(scene)
+    assert_close(scene["via"], way(env.world, q, measured["goal"], obstacles_of(measured))[0])
+    true = way(env.world, q, scene["goal"], obstacles_of(scene))[0]
+    assert ((scene["via"] - true).abs().amax(1) > 0.01).float().mean() > 0.5
+
+
+def test_the_way_is_shown_as_an_action_and_the_time_that_is_left(env):
+    """Straight to what comes next: the corner, and once that is near the end."""
+    observation, scene = env.reset(12), env.moment.scene
+    for passed in (False, True):
+        moved(env, passed=torch.full((64,), passed))
+        observation = TASK.observe(env.world, env.moment)
+        to = scene["solution"] if passed else scene["via"]
+        action, left = (observation[:, env.layout[name]] for name in ("way", "way_left"))
+        wanted = 6.0 * (to - env.state.q) / env.model.qdlim
+        assert_close(action, wanted / wanted.abs().amax(1, keepdim=True).clamp(min=1.0))
+        legs = [(to - env.state.q).abs() / env.model.qdlim, (scene["solution"] - to).abs() / env.model.qdlim]
+        assert_close(left[:, 0], sum(leg.amax(1) for leg in legs))
+
+
+def test_a_corner_is_passed_for_good_when_every_joint_is_near(env):
+    env.reset(13)
+    near = env.state.q + torch.tensor([0.14, -0.14, 0.0, 0.0, 0.0, 0.0, 0.14])
+    via = torch.where(torch.arange(64)[:, None] < 32, near, env.state.q + 0.16)
+    moved(env, via=via)
+    env.step(torch.zeros(64, 7))
+    assert torch.equal(env.moment.scene["passed"] > 0, torch.arange(64) < 32)
+    moved(env, via=env.state.q + 1.0)
+    env.step(torch.zeros(64, 7))
+    assert env.moment.scene["passed"][:32].all()
 
 
 def test_an_arm_that_is_never_clear_of_itself_is_refused(env, monkeypatch):

@@ -7,9 +7,11 @@ import torch
 from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
 from envs.options import EnvOptions
+from envs.tasks.way import way
 from envs.view.control import Control
 from envs.view.handles import handles, put
 from envs.view.scene import GHOST
+from envs.world import obstacles_of
 from td3_robot.errors import ConfigError
 
 
@@ -172,6 +174,18 @@ def test_an_obstacle_in_the_arm_is_a_contact_and_the_arm_is_still_there():
     led.step()
     assert "contact" in led.frame.text
     assert np.abs(led.frame.q - before).max() < 0.2  # no new episode
+
+
+def test_another_way_is_looked_for_where_something_is_put_into_it():
+    led = control("reach_avoid", "ik")
+    steps(led, 2)
+    env, scene = led._arm.env, led._arm.env.arrived.scene
+    ball = next(one for one in led.frame.handles if one.name != "goal")
+    led.put(ball.name, pose(*env.fkine((env.arrived.state.q + scene["via"]) / 2)[0, :3, 3].tolist()))
+    q, after = env.arrived.state.q, env.arrived.scene
+    assert not torch.equal(after["via"], scene["via"]) and not after["passed"].any()
+    for name, found in zip(("via", "solution"), way(env.world, q, after["goal"], obstacles_of(after))):
+        torch.testing.assert_close(after[name], found)
 
 
 def test_a_loop_goes_along_with_its_goal_and_a_new_goal_is_a_new_loop():

@@ -33,9 +33,8 @@ def test_a_goal_is_solved_once_and_another_one_anew():
     env = envs.make("panda", "reach_pose", num_envs=2, seed=0)
     solved, goal = Solved(Robot.load("panda")), env.goal.double().numpy()
     q, other = env.state.q.double().numpy()
-    first = solved(q, goal[0])
-    assert np.array_equal(solved(other, goal[0]), first)
-    assert np.allclose(solved(other, goal[1]), simulated(env.world, env.state.q, env.goal)[1], atol=0.02)
+    first = solved(q, {"goal": goal[0]})["solution"]
+    assert np.array_equal(solved(other, {"goal": goal[0]})["solution"], first)
+    found = solved(other, {"goal": goal[1]})["solution"]
+    assert np.allclose(found, simulated(env.world, env.state.q, env.goal)[1], atol=0.02)
     assert torch.equal(env.scene["solution"], simulated(env.world, env.state.q, env.goal))
-    solved.reset()
-    assert np.allclose(solved(q, goal[0]), first)
