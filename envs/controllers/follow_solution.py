@@ -4,16 +4,18 @@ import torch
 from torch import Tensor
 
 from envs.controllers.controlled import Controlled
-from envs.simulation.engine import Scene
+from envs.simulation.engine import Scene, SimModel
 from td3_robot.errors import ConfigError
 
 
-def joint_move(q: Tensor, target: Tensor, qdlim: Tensor, gain: float) -> Tensor:
+def joint_move(model: SimModel, q: Tensor, target: Tensor, gain: float) -> Tensor:
     """(B, n) in [-1, 1] that takes arms at q (B, n) to joint positions (B, n): every joint moves at gain times its
-    distance, and all are scaled down together where one is over its limit (n,).
+    distance, and all are scaled down together where one is over its limit, or over what it can brake from in time.
     """
-    action = gain * (target - q) / qdlim
-    return action / action.abs().amax(1, keepdim=True).clamp_min(1.0)
+    distance = target - q
+    action = gain * distance / model.qdlim
+    over = torch.maximum(action.abs(), gain * (distance.abs() / (2.0 * model.dqd / model.dt)).sqrt())
+    return action / over.amax(1, keepdim=True).clamp_min(1.0)
 
 
 def target(scene: Scene) -> Tensor:
@@ -44,4 +46,4 @@ class FollowSolution:
     def __call__(self, observation: Tensor) -> Tensor:
         """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
         following = target(self._env.moment.scene)
-        return joint_move(self._env.moment.state.q, following, self._env.model.qdlim, self._gain)
+        return joint_move(self._env.model, self._env.moment.state.q, following, self._gain)

@@ -172,7 +172,7 @@ class ReachAvoid(Reach):
         q, scene, qdlim = moment.state.q, moment.scene, world.model.qdlim
         following = target(scene)
         legs = torch.stack((following - q, scene["solution"] - following)).abs() / qdlim
-        return joint_move(q, following, qdlim, self.move_gain), legs.amax(2).sum(0)[:, None]
+        return joint_move(world.model, q, following, self.move_gain), legs.amax(2).sum(0)[:, None]
 
     def _show_obstacles(self, moment: Moment) -> list[Tensor]:
         obstacles, tcp = moment.obstacles, moment.tcp[:, None]

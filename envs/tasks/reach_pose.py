@@ -127,7 +127,7 @@ class ReachPose(Task):
         parts = (batched_o(world.model, moment.state), moment.state.qd, moment.tcp, axes, goal, goal_axes)
         errors = (error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, within)
         left = moment.scene["solution"] - moment.state.q
-        ik = joint_move(moment.state.q, moment.scene["solution"], world.model.qdlim, self.move_gain)
+        ik = joint_move(world.model, moment.state.q, moment.scene["solution"], self.move_gain)
         return torch.cat((*parts, *errors, left, ik, room(world.model, moment.state.q)), 1)
 
     def _within(self, world: World, moment: Moment, motion: Tensor) -> Tensor:

@@ -23,8 +23,10 @@ def inside(q: np.ndarray, limits: Limits) -> np.ndarray:
 
 def joint_move(q: np.ndarray, target: np.ndarray, limits: Limits, gain: float = MOVE_GAIN) -> np.ndarray:
     """(n,) in [-1, 1] straight to joint positions (n,), as the simulator's controller `ik` goes there."""
-    action = gain * (target - q) / limits.velocity
-    return action / max(np.abs(action).max(), 1.0)
+    distance = target - q
+    action = gain * distance / limits.velocity
+    braking = gain * np.sqrt(np.abs(distance) / (2.0 * limits.acceleration))  # speeds over what joints can brake from
+    return action / max(np.abs(action).max(), braking.max(), 1.0)
 
 
 def room(q: np.ndarray, limits: Limits) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import envs
-from envs.controllers import ResolvedRate, make_baseline
+from envs.controllers import FollowSolution, ResolvedRate, make_baseline
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.rotations import to_matrix
 from td3_robot.errors import ConfigError
@@ -43,6 +43,21 @@ def test_singular_jacobians_give_finite_and_bounded_velocities(rank):
     qd = damped_least_squares(J, velocity, damping)
     # sigma / (sigma^2 + damping^2) is at most 1 / (2 damping)
     assert (qd.norm(dim=1) <= velocity.norm(dim=1) / (2 * damping) * 1.001).all()
+
+
+@pytest.mark.parametrize("name", ["panda", "ur5e", "wx250s"])
+def test_a_motion_to_joint_positions_brakes_in_time(name):
+    """Whatever its gain and the arm's accelerations: beyond what it goes to by less than a step at half speed."""
+    env = envs.make(name, "reach_pose", 64, "cpu", 3)
+    for gain in (4.0, 8.0):
+        policy, observation = FollowSolution(env, gain), env.reset(3)
+        target, begin = env.moment.scene["solution"], env.state.q
+        beyond = torch.zeros_like(begin)
+        for _ in range(env.task.horizon - 1):
+            env.step(policy(observation))
+            beyond = torch.maximum(beyond, torch.sign(target - begin) * (env.state.q - target))
+        assert (beyond < 0.5 * env.model.qdlim * env.model.dt * 1.01).all()
+        assert (env.state.q - target).abs().max() < 1e-3
 
 
 def test_error_falls_at_every_step_with_a_small_gain(env):
