@@ -121,6 +121,12 @@ class TD3(Kept):
         o = torch.as_tensor(o, dtype=torch.float32, device=self.device)
         return self.policy(torch.atleast_2d(o)).reshape(*o.shape[:-1], self.a_dim)
 
+    @property
+    def learnt(self) -> bool:
+        """Whether the actor has been updated; until then it is what it was made or loaded as."""
+        delay = self.config.policy_delay
+        return self.gradient_steps // delay * delay > self.config.burn_in
+
     @torch.no_grad()
     def disagreement(self, o: Tensor, action: Tensor) -> Tensor:
         """(B,) distance between what the two critics give actions (B, a_dim) in observations (B, o_dim)."""

@@ -33,10 +33,10 @@ from td3_robot.vec_env import VecEnv
 class Trainer(Resuming):
     """One run of TD3: batches from a source, evaluations in environments of their own, a run folder.
 
-    The run folder holds the best policy so far, by success rate, then return, of the periodic evaluation;
-    its subfolder `last` holds all that an exact resume needs. Without an evaluation environment, as on real hardware,
-    the best is judged by the training episodes that ended since the row before, exploration included; where nothing
-    tells how good a policy is, the newest counts as the best.
+    The run folder holds the best policy so far, by success rate, then return, of the periodic evaluation, where any
+    whose actor has learnt is better than all that have not; its subfolder `last` holds all that an exact resume needs.
+    Without an evaluation environment, as on real hardware, the best is judged by the training episodes that ended since
+    the row before, exploration included; where nothing tells how good a policy is, the newest counts as the best.
 
     What every evaluation logs, and what it means, is in docs/td3.md, "What is logged".
 
@@ -203,10 +203,10 @@ class Trainer(Resuming):
             return
         metrics = {**self._begun.metrics(), "wall_s": self.wall_s}
         evaluated, self._begun = self._begun, None
-        scores = scored(metrics)
-        if scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
+        scores, learnt = scored(metrics), evaluated.exam.agent.learnt
+        if learnt and scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
-        if self.best.judge(scores):
+        if self.best.judge(scores, learnt):
             self.keep("the best policy", self.best.save, evaluated.exam.agent, evaluated.about)
         for callback in self.callbacks:
             callback.on_evaluation(evaluated.seen(self), metrics)

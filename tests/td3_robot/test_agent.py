@@ -94,6 +94,7 @@ def test_until_the_burn_in_is_over_critics_and_targets_learn_alone():
         metrics = agent.update(batch_of(64, seed=step))
         assert same(actor, snapshot(agent, "actor")) == (step not in (6, 8)) == ("actor_loss" not in metrics)
         assert same(targets, snapshot(agent, "Q1_target", "Q2_target")) == (step % 2 == 1)
+        assert agent.learnt == (step >= 6)
 
 
 def test_the_critic_update_leaves_the_actor_alone():

@@ -279,7 +279,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
 
     monkeypatch.setattr(checkpoint_folder, "write_state", full)
     monkeypatch.setattr(SharedExamination, "scores", look)
-    monkeypatch.setattr(Best, "judge", lambda self, metrics: True)
+    monkeypatch.setattr(Best, "judge", lambda *_: True)
     (trainer, _, summary), (other, *_) = training("run", 2)
     assert summary["finished"] and trainer.trackers.failed and not other.trackers.failed
     written = checkpoint.read(tmp_path / "run", NETWORKS)

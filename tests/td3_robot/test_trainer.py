@@ -113,6 +113,17 @@ def test_solved_is_the_first_evaluation_at_99_percent(tmp_path, train, scripted)
     assert log[0]["wall_s"] < log[1]["wall_s"] <= summary["solved_at_s"] < log[2]["wall_s"]
 
 
+def test_any_policy_that_has_learnt_is_better_than_one_that_has_not(tmp_path, train, scripted, assert_same):
+    """The controller that a policy corrects is as good as it is before the first update of the actor."""
+    rates, td3 = [1.0, 0.25, 0.5, 0.25], TD3Config(hidden=(16,), burn_in=11)
+    trainer = train(tmp_path, evaluation_env=scripted([*rates, 1.0]), td3=td3, steps=240)
+    summary, log = trainer.run(), trainer.trackers[0]
+    assert [row["success_rate"] for row in log] == rates
+    assert log[0]["gradient_steps"] <= td3.burn_in < log[1]["gradient_steps"]
+    assert_same(checkpoint.read(tmp_path)["actor"], log.actors[2])
+    assert summary["solved_at_s"] is None
+
+
 # What it learns from ----------------------------------------------------------------------------------------
 
 
