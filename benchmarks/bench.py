@@ -4,10 +4,10 @@
     python benchmarks/bench.py --against HEAD~5              # and beside an older commit of this repository
     python benchmarks/bench.py --only "time to 99%" --turns 5 --against v0.1
 
-Each part is done by one process for each tree, a fraction of a second each in turns, so that a busy machine slows all
-alike; ratios are of neighbouring turns, above 1 where this tree is the faster one. Trainings are whole commands, cold,
-of the same seed in a turn. One thread. Writes benchmarks/results/bench.csv, img/bench.png and the tables of
-docs/performance.md; ends with 1 where a part has become slower than 0.9 of the older commit.
+Each tree has a process that does its parts, a fraction of a second in turns with the others, so that a busy machine
+slows all alike; ratios are of neighbouring turns, above 1 where this tree is the faster one. Trainings are whole
+commands, cold, of the same seed in a turn. One thread. Writes benchmarks/results/bench.csv, img/bench.png and the
+tables of docs/performance.md; ends with 1 where a part has become slower than 0.9 of the older commit.
 """
 
 import argparse
@@ -56,35 +56,42 @@ class Part:
 
 
 PARTS = (
-    Part("update 2x128", "updates/s", 1, sb3=True, turns=24),
-    Part("update 2x256", "updates/s", 1, sb3=True, turns=24),
+    Part("update 2x128", "updates/s", 1, sb3=True, turns=20),
+    Part("update 2x256", "updates/s", 1, sb3=True, turns=20),
     *(Part(f"simulator {task}", "steps/s", probes.ARMS, turns=8) for task in probes.TASKS),
     Part("collision", "queries/s", probes.ARMS),
     Part("product", "GFLOP/s", 2 * 1024**3 / 1e9),
-    Part("cold start", "s", turns=3),
+    Part("cold start", "s", turns=2),
     Part("time to 99%", "s", turns=1),
 )
 
 
-class Probe:
-    """A process that does one part with one tree's package."""
+class Probes:
+    """A process that does one part after the other with one tree's package."""
 
-    def __init__(self, name: str, tree: Path):
+    def __init__(self, tree: Path):
         environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, str(ROOT / "benchmarks/probes.py"), name]
+        command = [sys.executable, str(ROOT / "benchmarks/probes.py")]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, stderr=pipe)
-        if self._answer() != "ready":
-            raise RuntimeError(self._process.stderr.read().decode().strip().splitlines()[-1])
+        self._process = subprocess.Popen(command, cwd=tree, env=environment, stdin=pipe, stdout=pipe)
 
-    def _answer(self) -> str:
-        return self._process.stdout.readline().decode().strip()
+    def begin(self, name: str) -> None:
+        """Make ready for another part, and forget the one before.
+
+        Raises:
+            RuntimeError: the tree's package cannot do it.
+        """
+        if (answer := self._answer(name)) != "ready":
+            raise RuntimeError(answer)
 
     def seconds(self, count: int) -> float:
         """What so many repetitions take."""
-        self._process.stdin.write(f"{count}\n".encode())
+        return float(self._answer(str(count)))
+
+    def _answer(self, line: str) -> str:
+        self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
-        return float(self._answer())
+        return self._process.stdout.readline().decode().strip()
 
     def close(self) -> None:
         """End the process."""
@@ -115,12 +122,13 @@ def _train(tree: Path, seed: int, *flags: str) -> dict:
 COMMANDS: dict[str, Callable[[Path, int], float]] = {"cold start": cold_start, "time to 99%": time_to_99}
 
 
-def rates_of_probes(part: Part, trees: dict[str, Path], turns: int) -> dict[str, list[float]]:
+def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dict[str, list[float]]:
     """Units a second in each turn, by whom."""
     workers = {}
-    for name, tree in trees.items():
+    for name, worker in probes_of.items():
         try:
-            workers[name] = Probe(f"sb3 {part.name}" if name == SB3 else part.name, tree)
+            worker.begin(f"sb3 {part.name}" if name == SB3 else part.name)
+            workers[name] = worker
         except RuntimeError as error:
             print(f"{part.name}: nothing of {name}: {error}", file=sys.stderr)
     counts = {name: max(1, round(TURN_S / worker.seconds(1))) for name, worker in workers.items()}
@@ -129,12 +137,10 @@ def rates_of_probes(part: Part, trees: dict[str, Path], turns: int) -> dict[str,
     for turn in range(turns):
         for name in list(workers)[:: 1 if turn % 2 else -1]:  # whoever is first in one turn is last in the next
             rates[name].append(part.each * counts[name] / workers[name].seconds(counts[name]))
-    for worker in workers.values():
-        worker.close()
     return rates
 
 
-def measured(part: Part, trees: dict[str, Path], turns: int) -> list[dict]:
+def measured(part: Part, trees: dict[str, Path], probes_of: dict[str, Probes], turns: int) -> list[dict]:
     """A row for each of the others, or one where there are none."""
     if part.each is None:
         work = COMMANDS[part.name]
@@ -143,7 +149,8 @@ def measured(part: Part, trees: dict[str, Path], turns: int) -> list[dict]:
             for name, tree in list(trees.items())[:: 1 if turn % 2 else -1]:
                 values[name].append(work(tree, turn))
     else:
-        values = rates_of_probes(part, trees, turns)
+        known = {name: probe for name, probe in probes_of.items() if name != SB3 or part.sb3}
+        values = rates_of_probes(part, known, turns)
     here = values.pop("here")
     middle, load = statistics.median, round(os.getloadavg()[0], 1)
     base = {"part": part.name, "unit": part.unit, "here": middle(here), "turns": len(here), "load": load}
@@ -203,11 +210,15 @@ def main() -> int:
         trees = {"here": ROOT}
         if options.against:
             trees[options.against] = unpacked(options.against, Path(scratch))
-        for part in (part for part in PARTS if part.name in options.only):
-            rivals = {SB3: ROOT} if part.sb3 else {}
-            for row in measured(part, trees | rivals, options.turns or part.turns):
+        parts = [part for part in PARTS if part.name in options.only]
+        probed = trees | ({SB3: ROOT} if any(part.sb3 for part in parts) else {})
+        probes_of = {name: Probes(tree) for name, tree in probed.items() if any(part.each for part in parts)}
+        for part in parts:
+            for row in measured(part, trees, probes_of, options.turns or part.turns):
                 rows.append(row)
                 print(shown(row), flush=True)
+        for probe in probes_of.values():
+            probe.close()
     print(machine())
     if options.only == [part.name for part in PARTS]:
         write(rows)

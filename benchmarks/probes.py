@@ -1,7 +1,8 @@
-"""The work that benchmarks/bench.py times: `python benchmarks/probes.py NAME` does as much of it as it is told.
+"""The work that benchmarks/bench.py times: `python benchmarks/probes.py` does as much of it as it is told.
 
-A line of standard input is a count; the line that answers it has the seconds which so many repetitions took. The
-package is the one on PYTHONPATH, so that an older commit is timed by these same functions. One thread.
+A line of standard input is the name of one of PROBES, which is made ready, or a count; the line that answers that has
+the seconds which so many repetitions took. Where there is nothing to be made ready, the answer says why. The package is
+the one on PYTHONPATH, so that an older commit is timed by these same functions. One thread.
 """
 
 import sys
@@ -106,20 +107,35 @@ PROBES: dict[str, Callable[[], Work]] = {
 }
 
 
-def main(name: str) -> None:
+def main() -> None:
     """Answer lines until there are none."""
     from td3_robot.memory import keep_freed_memory
 
     keep_freed_memory()  # as train.py does
     torch.set_num_threads(1)
-    work = PROBES[name]()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        began = time.perf_counter()
-        for _ in range(int(line)):
-            work()
-        print(time.perf_counter() - began, flush=True)
+    work: Work | None = None
+    for line in map(str.strip, sys.stdin):
+        if line in PROBES:
+            work = None  # its memory is given back before another one is made
+            work, answer = _ready(line)
+        else:
+            answer = _seconds(work, int(line))
+        print(answer, flush=True)
+
+
+def _ready(name: str) -> tuple[Work | None, str]:
+    try:
+        return PROBES[name](), "ready"
+    except Exception as error:  # of an older package anything may be missing
+        return None, f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+
+def _seconds(work: Work, count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        work()
+    return time.perf_counter() - began
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()
