@@ -82,7 +82,7 @@ def column(rows, seed):
         {"bc_alpha": 2.5, "bc_filter": True},
         {"optimizer": lambda weights, lr: Adam(weights, lr, weight_decay=0.125, fused=True)},
     ],
-    ids=str,
+    ids=lambda options: ", ".join(map(str, options)),  # of names: a function has another address in every process
 )
 def test_replayed_updates_are_eager_ones(pair, options):
     both = pair(**options)
