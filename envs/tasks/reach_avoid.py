@@ -21,13 +21,14 @@ from envs.tasks.contact import ROOM, free
 from envs.tasks.layout import Column
 from envs.tasks.reach import Reach
 from envs.tasks.registry import register_task
-from envs.tasks.shapes import Shape, obstacle_shapes
+from envs.tasks.shapes import Shape, obstacle_shapes, path_shape
 from envs.tasks.task import Outcome
 from envs.tasks.way import way
 from envs.world import GROUND, Moment, Scene, World, obstacles_of
 from td3_robot.errors import ConfigError
 
 ROUNDS = 20  # of drawing before giving up; for most arms one does
+DRAWN = 8  # points of a leg of the way
 AT_VIA = 0.15  # the way goes on to the solution when every joint is this near to via [rad]
 
 
@@ -198,8 +199,15 @@ class ReachAvoid(Reach):
         return replace(moment, scene={**old, **scene, "passed": (old["passed"] > 0) | ~same})
 
     def shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """The goal and the obstacles."""
-        return [*super().shapes(world, moment), *obstacle_shapes(moment.obstacles, world.workspace)]
+        """The goal, the obstacles, and where the TCP goes on what is left of the way."""
+        q, scene = moment.state.q[:1], moment.scene
+        corner, end = target(scene)[:1], scene["solution"][:1]
+        share = torch.linspace(0, 1, DRAWN, device=q.device)[:, None]
+        T_be = kinematics.fkine(
+            world.model.chain, torch.cat((torch.lerp(q, corner, share), torch.lerp(corner, end, share)))
+        )
+        around = obstacle_shapes(moment.obstacles, world.workspace)
+        return [*super().shapes(world, moment), *around, path_shape(T_be[:, :3, 3].tolist())]
 
     # Reward -------------------------------------------------------------------------------------------------
 

@@ -140,6 +140,14 @@ def test_the_way_is_shown_as_an_action_and_the_time_that_is_left(env):
         assert_close(left[:, 0], sum(leg.amax(1) for leg in legs))
 
 
+def test_what_is_drawn_of_the_way_leads_from_the_tcp_over_the_corner_to_the_goal(env):
+    env.reset(14)
+    scene, drawn = env.moment.scene, torch.tensor(TASK.shapes(env.world, env.moment)[-1].points)
+    assert_close(drawn[0], env.moment.tcp[0])
+    assert_close(drawn[-1], env.fkine(scene["solution"])[0, :3, 3])
+    assert (drawn - env.fkine(scene["via"])[0, :3, 3]).norm(dim=1).min() < 1e-5
+
+
 def test_a_corner_is_passed_for_good_when_every_joint_is_near(env):
     env.reset(13)
     near = env.state.q + torch.tensor([0.14, -0.14, 0.0, 0.0, 0.0, 0.0, 0.14])
