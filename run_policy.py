@@ -30,6 +30,7 @@ SIMULATED = "simulated"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
 MARGIN = 0.01  # [rad or m] kept before position limits, for an arm that lags behind
 FOLLOWS = 0.1  # [rad] by which an arm may be elsewhere than it was sent to
+MEANWHILE = 0.1  # [s] for which it is looked at once more, after the policy has thought
 BOOT = 60.0  # [s] that the simulated arm may take to be there
 
 
@@ -114,6 +115,8 @@ def _run(asked: Arguments) -> str:
         mind = PolicyProcess(str(asked.policy))
         cleanup.callback(mind.close)
         start = calm_start(arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0)
+        mind.prepare(start, scene)
+        start = calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)  # it is still there
         watch.reset(start.q, start.stamp)
         log = Log(asked.log, policy.robot.joints)
         cleanup.callback(log.close)

@@ -86,6 +86,20 @@ class PolicyProcess:
             except (BrokenPipeError, OSError):
                 self.failure = "the policy's process has ended"
 
+    def prepare(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
+        """Put a question while the arm is at rest and wait for its answer, which nobody acts on: the first one may take
+        longer than a moving arm could wait, as where a way is planned.
+
+        Raises:
+            DeployError: it fails, or there is none.
+        """
+        self.ask(reading, scene)
+        if not self.failure and not self._connection.poll(START):
+            self.failure = f"the policy has not answered within {START:g} s"
+        self.answer()
+        if self.failure:
+            raise DeployError(self.failure)
+
     def answer(self) -> tuple[float, np.ndarray] | None:
         """The newest answer that is there: when it was asked for, and the velocities (n,)."""
         newest = None

@@ -135,8 +135,12 @@ def test_a_policy_process_answers_and_tells_of_its_end(tmp_path):
             time.sleep(0.01)
         return answer
 
+    mind.prepare(reading, {"goal": np.array([0.4, 0.1, 0.4])})
+    assert mind.answer() is None  # that one was nobody's
     assert answered({"goal": np.array([0.4, 0.1, 0.4])})[1].shape == (7,)
     assert answered({"goal": np.zeros(2)}) is None and "the policy failed: DeployError: goal must be" in mind.failure
+    with pytest.raises(DeployError, match="the policy failed: DeployError: goal must be"):
+        mind.prepare(reading, {"goal": np.zeros(2)})
     mind.close()
     with pytest.raises(DeployError, match="cannot be run: DeployError: no "):
         PolicyProcess(str(tmp_path / "nothing.onnx"))
