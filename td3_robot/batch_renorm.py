@@ -1,16 +1,12 @@
-"""Batch renormalisation, and the critics of CrossQ, which have it in place of target networks.
+"""Batch renormalisation, which the critics of CrossQ have in place of target networks, and its actor beside them.
 
 Bhatt et al., "CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
 Simplicity", ICLR 2024, https://arxiv.org/abs/1902.05605.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from td3_robot.linear import linear
 
 WARM_UP = 100_000  # batches of plain batch normalisation first, in CrossQ's code as here
 MOMENTUM = 0.01  # share of a batch in the running statistics: CrossQ's 0.99 is what stays
@@ -65,19 +61,3 @@ class BatchRenorm(nn.Module):
             self.batches += 1
         weight, bias = self.weight * r, self.weight * d + self.bias
         return F.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
-
-
-def renormed_mlp(in_dim: int, out_dim: int, hidden: Sequence[int]) -> nn.Sequential:
-    """A critic of CrossQ: its input and what every hidden layer gives after its ReLU are renormalised."""
-    layers: list[nn.Module] = [BatchRenorm(in_dim)]
-    for width_in, width in zip((in_dim, *hidden), hidden):
-        layers += [_Linear(width_in, width), nn.ReLU(), BatchRenorm(width)]
-    return nn.Sequential(*layers, _Linear(hidden[-1], out_dim))
-
-
-class _Linear(nn.Linear):
-    """By oneDNN where that is faster."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, in) -> (B, out)."""
-        return linear(x, self)

@@ -11,7 +11,7 @@ from td3_robot.devices import check_device
 from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, PART, POSITIVE, SEED, SHARE, STEPS, Need, Range, check, option
 from td3_robot.schedules import SCHEDULES
-from td3_robot.td3_config import TD3Config
+from td3_robot.td3_config import BATCHED, TD3Config
 
 NOISES = ("gaussian", "ou", "pink")
 HINDSIGHT = ("none", "future", "final", "episode")
@@ -247,8 +247,8 @@ class Config:
             raise ConfigError("reward.normalize and td3.r_min or r_max exclude each other: its factor changes")
         if self.reward.normalize and self.replay.dataset is not None:
             raise ConfigError("reward.normalize and replay.dataset exclude each other; set reward.scale instead")
-        if self.td3.norm == "batch" and self.replay.batch_size < 2:
-            raise ConfigError(f"td3.norm batch needs replay.batch_size above 1, got {self.replay.batch_size}")
+        if self.td3.norm in BATCHED and self.replay.batch_size < 2:
+            raise ConfigError(f"td3.norm {self.td3.norm} needs replay.batch_size above 1, got {self.replay.batch_size}")
         if self.exploration.uncertainty and not self.td3.twin_critics:
             raise ConfigError("exploration.uncertainty needs two critics: set td3.twin_critics true, or leave it out")
         if self.envs > self.replay.capacity:

@@ -84,4 +84,6 @@ def _guessed(path: Path, states: dict[str, dict]) -> Description:
 def _norm(state: dict) -> str:
     if not any(name.startswith("norms.") for name in state):
         return "none"
+    if "norms.0.batches" in state:
+        return "renorm"
     return "batch" if "norms.0.running_mean" in state else "layer"

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from td3_robot.batch_renorm import renormed_mlp
+from td3_robot.batch_renorm import BatchRenorm
 from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import linear
 from td3_robot.memory import require_memory
 from td3_robot.residual import Residual
-from td3_robot.td3_config import INITS, NORMS, TD3Config
+from td3_robot.td3_config import BATCHED, INITS, NORMS, TD3Config
 
-_NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d)))
+_NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d, BatchRenorm)))
 
 Networks = tuple[nn.Module, nn.Module, nn.Module]  # the actor, Q1 and Q2
 MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `mlps`
@@ -46,7 +46,8 @@ class MLP(nn.Module):
         out_max: scale of the output, a scalar or (out_dim,).
         output_activation: applied before scaling; None for none.
         hidden: width of each hidden layer.
-        norm: one of NORMS, between each hidden layer and its ReLU. With "batch" see `learning`.
+        norm: one of NORMS: "layer" and "batch" between each hidden layer and its ReLU, "renorm" of the input and after
+            each ReLU, as CrossQ has it (batch_renorm.py). With "batch" and "renorm" see `learning`.
         init: one of INITS. "default" is what nn.Linear draws. "orthogonal" (Saxe, McClelland & Ganguli, ICLR 2014)
             has gain sqrt(2) in hidden layers, for ReLU, 1 in the last one and zero biases, as the value networks of
             https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/, detail 2.
@@ -79,7 +80,8 @@ class MLP(nn.Module):
         widths = (in_dim, *hidden, out_dim)
         require_room(widths)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
-        self.norms = nn.ModuleList(_NORM_LAYERS[norm](width) for width in hidden if norm != "none")
+        normed = () if norm == "none" else widths[:-1] if norm == "renorm" else hidden
+        self.norms = nn.ModuleList(map(_NORM_LAYERS[norm], normed))
         if init == "orthogonal":
             self._draw_orthogonal()
         if final_bound > 0.0:
@@ -95,12 +97,22 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_dim) -> (B, out_dim), or (in_dim,) -> (out_dim,)."""
-        if self.norm == "batch" and x.ndim == 1:  # BatchNorm1d takes batches alone
+        if self.norm in BATCHED and x.ndim == 1:
             return self.forward(x[None])[0]
         *hidden, last = self.layers
+        if self.norm == "renorm":
+            return self.scaled(linear(self._renormed(x), last))
         for layer, norm in zip_longest(hidden, self.norms):
             x = linear(x, layer, relu=True) if norm is None else F.relu(norm(linear(x, layer)))
         return self.scaled(linear(x, last))
+
+    def _renormed(self, x: Tensor) -> Tensor:
+        """What the last layer gets, of a network whose input and layers are renormalised."""
+        first, *norms = self.norms
+        x = first(x)
+        for layer, norm in zip(self.layers, norms):
+            x = norm(linear(x, layer, relu=True))
+        return x
 
     def scaled(self, x: Tensor) -> Tensor:
         """What the network gives, where its last layer gives x."""
@@ -131,12 +143,7 @@ def mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) 
     actor: nn.Module = MLP(o_dim, a_dim, a_max, **shape)
     if config.is_residual:
         actor = Residual(actor, a_max, config, o_dim, a_dim)
-    if config.critic == "crossq":
-        widths = (o_dim + a_dim, *config.critic_layers, values)
-        require_room(widths)
-        Q1, Q2 = (renormed_mlp(widths[0], values, config.critic_layers) for _ in range(2))
-        return actor, Q1, Q2
-    shape["hidden"] = config.critic_layers
+    shape |= {"hidden": config.critic_layers, "norm": "renorm" if config.critic == "crossq" else config.norm}
     Q1, Q2 = (MLP(o_dim + a_dim, values, output_activation=None, **shape) for _ in range(2))
     return actor, Q1, Q2
 
@@ -173,7 +180,7 @@ def learning(*nets: nn.Module) -> Iterator[None]:
     what learns stably: Wang et al., "An Investigation of Batch Normalization in Off-Policy Actor-Critic
     Algorithms", https://arxiv.org/abs/2509.23750. An MLP without batch norm knows no modes and is left as it is.
     """
-    modal = [net for net in nets if type(net) is not MLP or net.norm == "batch"]
+    modal = [net for net in nets if type(net) is not MLP or net.norm in BATCHED]
     for net in modal:
         net.train()
     try:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from td3_robot.errors import ConfigError
 from td3_robot.fields import FINITE, NOT_NEGATIVE, PART, POSITIVE, SHARE, STEPS, Need, Range, check, option
 
-NORMS = ("none", "layer", "batch")
+NORMS = ("none", "layer", "batch", "renorm")
+BATCHED = ("batch", "renorm")  # those whose statistics are of a batch
 INITS = ("default", "orthogonal")
 CRITICS = ("targets", "crossq")
 LAYERS = 64  # of a network
@@ -28,7 +29,7 @@ class TD3Config:
         critic: How critics bootstrap: from slow copies (targets), or in one pass of renormalised batches (crossq).
         hidden: Units of each hidden layer, in the actor and in both critics.
         critic_hidden: Units of each hidden layer of both critics; empty for those of `hidden`.
-        norm: Normalisation after each hidden layer: none, layer or batch; with crossq it is that of the actor.
+        norm: Normalisation in the networks: none, layer, batch or renorm; with crossq it is that of the actor.
         init: Initial weights: default (PyTorch's) or orthogonal.
         final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them to `init`.
         actor_lr: Learning rate of the actor.

@@ -66,6 +66,7 @@ def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
     assert (reach.td3.r_min, reach.td3.gamma) == (None, 0.95)
     crossq = parse(f"--env Hopper-v5 --config {ROOT / 'configs/gymnasium/crossq.yaml'}")
     assert (crossq.td3.critic, crossq.td3.critic_layers, crossq.td3.hidden) == ("crossq", (512, 512), (256, 256))
+    assert (crossq.td3.norm, crossq.td3.actor_min_q) == ("renorm", True)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from td3_robot.parallel.shared import SharedTD3, SharedTrainer
 from td3_robot.resume_point import LAST
 from td3_robot.seeds import seed_of
 from td3_robot.source import Source
+from td3_robot.td3_config import BATCHED
 from td3_robot.trainer import Trainer
 
 
@@ -39,8 +40,8 @@ def part_of(config: Config, rank: int, count: int) -> Config:
             raise ConfigError(f"{name} must be a multiple of the {count} processes, got {whole}")
     if 0 < evaluation.episodes < count:
         raise ConfigError(f"evaluation.episodes must be 0, or one at least for each of {count} processes")
-    for name, value, alone in (("norm", config.td3.norm, "batch"), ("critic", config.td3.critic, "crossq")):
-        if value == alone:
+    for name, value, alone in (("norm", config.td3.norm, BATCHED), ("critic", config.td3.critic, ("crossq",))):
+        if value in alone:
             why = "each would have statistics of its own part of the batch"
             raise ConfigError(f"td3.{name} {value} is for one process: {why}")
     if config.cuda_graph:

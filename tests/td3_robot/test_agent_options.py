@@ -8,6 +8,7 @@ import torch
 from td3_robot import TD3, Batch
 from td3_robot.arguments import load_config
 from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.td3_config import BATCHED, NORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORKS, TARGETS = ("actor", "Q1", "Q2"), ("actor_target", "Q1_target", "Q2_target")
@@ -153,8 +154,9 @@ def test_gradients_are_clipped_by_norm_each_network_by_itself():
 # Normalisation ----------------------------------------------------------------------------------------------
 
 
-def test_batch_statistics_belong_to_the_networks_own_step():
-    agent = TD3(3, 2, hidden=(16,), norm="batch", tau=0.25, seed=5)
+@pytest.mark.parametrize("norm", BATCHED)
+def test_batch_statistics_belong_to_the_networks_own_step(norm):
+    agent = TD3(3, 2, hidden=(16,), norm=norm, tau=0.25, seed=5)
     statistics = lambda name: [b.clone() for b in getattr(agent, name).norms.buffers() if b.is_floating_point()]  # noqa: E731
     before = {name: statistics(name) for name in NETWORKS + TARGETS}
     agent.update(batch_of())  # the critics' step alone
@@ -171,7 +173,9 @@ def test_batch_statistics_belong_to_the_networks_own_step():
     torch.testing.assert_close(agent.select_action(o), torch.stack([agent.select_action(row) for row in o]))
 
 
-@pytest.mark.parametrize("options", [{"norm": "layer"}, {"norm": "batch"}, {"init": "orthogonal", "final_bound": 3e-3}])
+@pytest.mark.parametrize(
+    "options", [*({"norm": norm} for norm in NORMS[1:]), {"init": "orthogonal", "final_bound": 3e-3}]
+)
 def test_every_network_is_shaped_alike_and_survives_a_round_trip(tmp_path, options):
     agent, other = (TD3(3, 2, hidden=(16, 8), seed=seed, **options) for seed in (6, 7))
     for step in range(4):

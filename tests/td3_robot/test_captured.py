@@ -77,6 +77,7 @@ def column(rows, seed):
         {"critic_grad_clip": 0.1, "actor_grad_clip": 0.01},
         {"norm": "layer"},
         {"norm": "batch"},
+        {"norm": "renorm", "critic": "crossq", "actor_min_q": True},
         {"residual_at": 1, "final_bound": 0.1},
         {"bc_alpha": 2.5},
         {"bc_alpha": 2.5, "bc_filter": True},

@@ -66,7 +66,7 @@ def test_what_neither_float32_nor_memory_could_hold_is_refused(options):
 @pytest.mark.parametrize(
     "cls, name, choices",
     [
-        (TD3Config, "norm", "none, layer, batch"),
+        (TD3Config, "norm", "none, layer, batch, renorm"),
         (TD3Config, "init", "default, orthogonal"),
         (ReplayConfig, "hindsight", "none, future, final, episode"),
         (ExplorationConfig, "kind", "gaussian, ou, pink"),
@@ -103,7 +103,12 @@ def test_sizes_that_must_fit_each_other():
         (
             Config,
             {"td3": TD3Config(norm="batch"), "replay": ReplayConfig(batch_size=1)},
-            ("td3.norm", "replay.batch_size"),
+            ("td3.norm batch", "replay.batch_size"),
+        ),
+        (
+            Config,
+            {"td3": TD3Config(norm="renorm"), "replay": ReplayConfig(batch_size=1)},
+            ("td3.norm renorm", "replay.batch_size"),
         ),
         (
             Config,

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from td3_robot import TD3
+from td3_robot import MLP, TD3
 from td3_robot.batch_renorm import D_MAX, EPSILON, MOMENTUM, R_MAX, BatchRenorm
 from td3_robot.errors import ConfigError
 from td3_robot.gradients import ByAutograd, forward, held_still
+from td3_robot.td3_config import NORMS
 from tests.td3_robot.test_agent_options import batch_of
 
 OPTIONS: dict[str, Any] = {
@@ -97,6 +98,31 @@ def test_gradients_pass_through_the_batch_but_not_through_the_correction():
     torch.testing.assert_close(variable.grad[:, 0], numeric, atol=1e-6, rtol=1e-6)
 
 
+# The networks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_renormalised_network_is_its_layers_in_a_row(mode):
+    """Input and what each ReLU gives are renormalised, the output is not: as plain modules one after the other."""
+    net = MLP(5, 2, 0.5, hidden=(8, 4), norm="renorm")
+    for norm in net.norms:
+        norm.weight.data.uniform_(0.5, 2.0)
+        norm.bias.data.uniform_(-1.0, 1.0)
+    (first, *norms), relu = copy.deepcopy(net.norms), torch.nn.ReLU()
+    hidden = [each for layer, norm in zip(net.layers, norms) for each in (layer, relu, norm)]
+    plain = torch.nn.Sequential(first, *hidden, net.layers[-1], torch.nn.Tanh()).train(mode)
+    for seed in range(3):  # each of which moves the statistics while it trains
+        x = 3 + 2 * torch.randn(64, 5, generator=torch.Generator().manual_seed(seed))
+        torch.testing.assert_close(net.train(mode)(x), 0.5 * plain(x))
+
+
+def test_the_critics_are_renormalised_whatever_the_actor_is():
+    for norm in NORMS:
+        agent = TD3(3, 2, **OPTIONS, norm=norm)
+        assert agent.actor.norm == norm and agent.Q1.norm == agent.Q2.norm == "renorm"
+        assert [each.weight.numel() for each in agent.Q1.norms] == [5, 16, 12]
+
+
 # The critics ------------------------------------------------------------------------------------------------
 
 
@@ -145,7 +171,7 @@ def test_each_update_counts_once_into_the_statistics_and_nothing_else_does():
     for seed in range(4):
         agent.update(batch_of(seed=seed))
         agent.disagreement(torch.ones(5, 3), torch.ones(5, 2))
-    assert agent.Q1.get_submodule("0").batches == agent.Q2.get_submodule("3").batches == 4 and not agent.Q1.training
+    assert agent.Q1.norms[0].batches == agent.Q2.norms[1].batches == 4 and not agent.Q1.training
 
 
 def test_its_gradients_are_autograds():

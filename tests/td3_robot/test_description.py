@@ -19,6 +19,7 @@ OPTIONS = [
     {"hidden": (8, 4)},
     {"norm": "layer", "gamma": 0.1 + 0.2},
     {"norm": "batch", "normalize_observations": True},
+    {"norm": "renorm"},
     {"atoms": 11, "v_min": -1.5, "v_max": 2.0},
 ]
 

@@ -5,7 +5,13 @@ import torch
 
 from td3_robot import TD3, linear
 
-OPTIONS = [{}, {"normalize_observations": True}, {"norm": "layer", "normalize_observations": True}, {"norm": "batch"}]
+OPTIONS = [
+    {},
+    {"normalize_observations": True},
+    {"norm": "layer", "normalize_observations": True},
+    {"norm": "batch"},
+    {"norm": "renorm"},
+]
 
 
 def trained(**options) -> TD3:

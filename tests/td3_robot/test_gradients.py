@@ -9,6 +9,7 @@ from torch import nn
 
 from td3_robot import MLP, TD3, Batch, gradients
 from td3_robot.gradients import ByAutograd, ByHand, forward, held_still
+from td3_robot.td3_config import NORMS
 from td3_robot.value_heads import CategoricalValue, ScalarValue
 
 ACTOR = dict(out_dim=3, out_max=torch.tensor([1.0, 0.25, 3.0]))
@@ -154,7 +155,7 @@ def test_what_was_changed_goes_by_autograd(change):
     assert_close(torch.autograd.grad(held_still(net, y).sum(), y), torch.autograd.grad(net(y).sum(), y))
 
 
-@pytest.mark.parametrize("norm", ["layer", "batch"])
+@pytest.mark.parametrize("norm", NORMS[1:])
 def test_norms_go_by_autograd(norm):
     net = MLP(5, 3, hidden=(8,), norm=norm).double().eval()
     assert type(forward(net, batch_x())) is ByAutograd

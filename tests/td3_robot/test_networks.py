@@ -8,7 +8,7 @@ import torch
 from td3_robot import MLP
 from td3_robot.errors import ConfigError
 from td3_robot.networks import buffers_of, learning
-from td3_robot.td3_config import INITS, NORMS
+from td3_robot.td3_config import BATCHED, INITS, NORMS
 
 
 def test_forward_is_what_a_hand_gets():
@@ -108,8 +108,9 @@ def test_batch_norm_has_every_unit_at_mean_0_and_variance_1_while_it_learns():
         torch.testing.assert_close(hidden.var(0, correction=0), torch.ones(hidden.shape[1]), atol=2e-2, rtol=0)
 
 
-def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns():
-    net, x = draw(norm="batch").eval(), torch.randn(20, 5)
+@pytest.mark.parametrize("norm", BATCHED)
+def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns(norm):
+    net, x = draw(norm=norm).eval(), torch.randn(20, 5)
     other = torch.cat((x[:1], 100 * torch.randn(19, 5)))
     torch.testing.assert_close(net(x)[0], net(other)[0])
     with learning(net):
@@ -117,8 +118,9 @@ def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns()
     assert not net.training and not any(module.training for module in net.modules())
 
 
-def test_running_statistics_move_only_while_the_network_learns():
-    net, x = draw(norm="batch").eval(), 3 + torch.randn(200, 5)
+@pytest.mark.parametrize("norm", BATCHED)
+def test_running_statistics_move_only_while_the_network_learns(norm):
+    net, x = draw(norm=norm).eval(), 3 + torch.randn(200, 5)
     before = [buffer.clone() for buffer in buffers_of(net)]
     net(x)
     assert all(map(torch.equal, before, buffers_of(net)))
@@ -135,8 +137,9 @@ def test_learning_ends_with_an_error_too_and_leaves_other_networks_alone():
     assert not net.training and plain.training
 
 
-def test_a_target_that_takes_weights_and_running_statistics_is_the_same_function():
-    net, target, x = draw(norm="batch").eval(), draw(seed=1, norm="batch").eval(), torch.randn(50, 5)
+@pytest.mark.parametrize("norm", BATCHED)
+def test_a_target_that_takes_weights_and_running_statistics_is_the_same_function(norm):
+    net, target, x = draw(norm=norm).eval(), draw(seed=1, norm=norm).eval(), torch.randn(50, 5)
     with learning(net):
         net(x)
     with torch.no_grad():
@@ -145,9 +148,9 @@ def test_a_target_that_takes_weights_and_running_statistics_is_the_same_function
     assert torch.equal(net(x), target(x))
 
 
-def test_only_batch_norm_has_running_statistics():
-    assert [len(buffers_of(draw(norm=norm))) for norm in NORMS] == [0, 0, 4]
-    assert all(buffer.is_floating_point() for buffer in buffers_of(draw(norm="batch")))
+def test_only_norms_of_batches_have_running_statistics():
+    assert [len(buffers_of(draw(norm=norm))) for norm in NORMS] == [0, 0, 4, 6]  # renorm: of the input, too
+    assert all(buffer.is_floating_point() for norm in BATCHED for buffer in buffers_of(draw(norm=norm)))
 
 
 def test_a_network_of_one_s_own_has_the_running_statistics_of_all_its_layers():
@@ -178,7 +181,7 @@ def test_a_small_final_layer_and_no_other(init):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"norm": "bach"}, "norm must be one of none, layer, batch, got 'bach'; did you mean 'batch'?"),
+        ({"norm": "bach"}, "norm must be one of none, layer, batch, renorm, got 'bach'; did you mean 'batch'?"),
         ({"init": "zero"}, "init must be one of default, orthogonal, got 'zero'"),
         ({"final_bound": -1.0}, "final_bound must be in [0, 1e+38], got -1.0"),
         ({"final_bound": math.nan}, "final_bound must be in [0, 1e+38], got nan"),

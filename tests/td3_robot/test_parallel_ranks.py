@@ -310,6 +310,7 @@ def test_the_parts_make_up_the_whole():
         ({"replay": ReplayConfig(batch_size=9)}, "replay.batch_size must be a multiple of the 2 processes, got 9"),
         ({"evaluation": EvaluationConfig(episodes=1)}, "evaluation.episodes must be 0, or one at least for each of 2"),
         ({"td3": TD3Config(norm="batch")}, "td3.norm batch is for one process"),
+        ({"td3": TD3Config(norm="renorm")}, "td3.norm renorm is for one process"),
         ({"td3": TD3Config(critic="crossq")}, "td3.critic crossq is for one process"),
         ({"device": "cuda", "cuda_graph": True}, "cuda_graph is for one process"),
     ],

@@ -10,7 +10,7 @@ from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.gradients import forward
 from td3_robot.onnx_file import Commanded, write_onnx
 from td3_robot.residual import Residual, placed
-from td3_robot.td3_config import TD3Config
+from td3_robot.td3_config import NORMS, TD3Config
 
 BOUND = torch.tensor([1.0, 0.5])
 COLUMN, SCALE = slice(3, 5), 0.25
@@ -41,7 +41,7 @@ def agent() -> TD3:
     return trained()
 
 
-@pytest.mark.parametrize("options", [{}, {"norm": "layer"}, {"norm": "batch"}, {"init": "orthogonal"}])
+@pytest.mark.parametrize("options", [*({"norm": norm} for norm in NORMS), {"init": "orthogonal"}])
 def test_at_first_the_policy_is_the_controller_to_the_bit(options):
     o = observations()
     for seed in (0, 1):

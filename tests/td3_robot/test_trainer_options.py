@@ -18,7 +18,7 @@ OPTIONS = {
     "small actions": {"td3": TD3Config(**NETS, action_l2=1.0)},
     "layer norm": {"td3": TD3Config(**NETS, norm="layer")},
     "batch norm": {"td3": TD3Config(**NETS, norm="batch")},
-    "crossq": {"td3": TD3Config(**NETS, critic="crossq", critic_hidden=(24,))},
+    "crossq": {"td3": TD3Config(**NETS, critic="crossq", critic_hidden=(24,), norm="renorm")},
     "initialisation": {"td3": TD3Config(**NETS, init="orthogonal", final_bound=3e-3)},
     "gradient clipping": {"td3": TD3Config(**NETS, actor_grad_clip=0.01, critic_grad_clip=0.01)},
     "C51": {"td3": TD3Config(**NETS, atoms=21, v_min=-10.0, v_max=0.0)},
