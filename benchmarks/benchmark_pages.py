@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "img" / "benchmarks.png"
 PERFORMANCE = ROOT / "docs" / "performance.md"
-NAMES = {"td3_robot": "td3_robot", "sb3": "Stable-Baselines3"}
+NAMES = {"td3_robot": "td3_robot", "sb3": "Stable-Baselines3", "crossq": "td3_robot, CrossQ"}
 
 Runs = dict[int, list[dict[str, float]]]  # seed -> its evaluations, oldest first
 
@@ -95,7 +95,7 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
         axis.remove()
     for axis, (env, libraries) in zip(axes, found.items()):
         column = "success_rate" if env in goals else "episode_return"
-        for library, color in zip(NAMES, ("tab:blue", "tab:orange")):
+        for library, color in zip(NAMES, ("tab:blue", "tab:orange", "tab:green")):
             if library in libraries:
                 _curve(axis, libraries[library], column, NAMES[library], color)
         axis.set(title=env, xlabel="thousand env steps", ylabel=column.replace("_", " "))

@@ -1,6 +1,7 @@
 """This package and Stable-Baselines3's TD3 on Gymnasium environments: same settings, seeds and evaluations.
 
     python benchmarks/gymnasium_envs.py --envs HalfCheetah-v5 Hopper-v5 --seeds 0 1 2 --steps 100000
+    python benchmarks/gymnasium_envs.py --libraries crossq --envs Ant-v5 --seeds 0 1 2 --steps 100000
     python benchmarks/gymnasium_envs.py --table
 
 Runs follow each other, seed by seed, each in a process of its own on `--threads` threads. A run's evaluations are
@@ -10,7 +11,8 @@ checkpoints/bench-*; without it a run that was stopped begins anew.
 
 `--table` writes the tables of docs/benchmarks.md and img/benchmarks.png from the CSV files alone.
 
-The settings are those of the authors' code (https://github.com/sfujim/TD3, main.py). CleanRL publishes the same ones
+The settings are those of the authors' code (https://github.com/sfujim/TD3, main.py), but for `crossq`, which is this
+package with configs/gymnasium/crossq.yaml. CleanRL publishes the same ones
 (https://github.com/vwxyzjn/cleanrl, cleanrl/td3_continuous_action.py, class Args), so they have no run of their own.
 """
 
@@ -25,7 +27,8 @@ import benchmark_pages
 from sb3_gymnasium import COLUMNS
 
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARIES = ("td3_robot", "sb3")
+LIBRARIES = tuple(benchmark_pages.NAMES)
+CROSSQ = ROOT / "configs" / "gymnasium" / "crossq.yaml"
 
 AUTHORS = {
     "hidden": (256, 256),
@@ -53,10 +56,9 @@ def settings_of(env: str) -> dict:
     return GOALS if env.startswith(GOAL_IDS) else AUTHORS
 
 
-def train_flags(options: argparse.Namespace, settings: dict) -> list[str]:
+def train_flags(settings: dict) -> list[str]:
     """`settings` as flags of train.py."""
     flags = {
-        "threads": options.threads,
         "envs": 1,
         "updates_per_step": 1,
         "td3.hidden": ",".join(map(str, settings["hidden"])),
@@ -68,22 +70,27 @@ def train_flags(options: argparse.Namespace, settings: dict) -> list[str]:
         "td3.normalize_observations": str(settings["normalize_observations"]).lower(),
         "exploration.start_steps": settings["start_steps"],
         "exploration.noise": settings["exploration_noise"],
-        "evaluation.every": options.every,
-        "evaluation.episodes": options.episodes,
     }
     if goals := settings["hindsight_goals"]:
         flags |= {"replay.hindsight": "future", "replay.hindsight_ratio": goals / (goals + 1)}
+    return _words(flags)
+
+
+def _words(flags: dict) -> list[str]:
     return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 
 def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path) -> int:
     """Train with train.py and take over its metrics; returns the exit code."""
-    run = f"bench-{result.parent.name}-seed{seed}"
+    crossq = result.name.startswith("crossq")
+    run = f"bench-{result.parent.name}-{'crossq-' * crossq}seed{seed}"
     folder = ROOT / "checkpoints" / run
     if (folder / "last").exists():
         arguments = ["--resume", run]
     else:
-        arguments = ["--env", env, "--seed", str(seed), "--run", run, *train_flags(options, settings_of(env))]
+        arguments = ["--env", env, "--seed", str(seed), "--run", run, "--threads", str(options.threads)]
+        arguments += ["--config", str(CROSSQ)] if crossq else train_flags(settings_of(env))
+        arguments += _words({"evaluation.every": options.every, "evaluation.episodes": options.episodes})
     command = [sys.executable, str(ROOT / "train.py"), *arguments, "--steps", str(options.steps)]
     code = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode
     if (folder / "metrics.csv").exists():
@@ -139,7 +146,7 @@ def main() -> int:
     parser.add_argument("--envs", nargs="+", default=["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"], metavar="ID")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=100_000, help="env steps of each run")
-    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
+    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES[:2])
     parser.add_argument("--every", type=int, default=5000, help="env steps between evaluations")
     parser.add_argument("--episodes", type=int, default=10, help="episodes of an evaluation")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of torch")
