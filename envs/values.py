@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
-from spatialmath.base import rpy2tr, transl
 
 from td3_robot.errors import ConfigError, unknown
 
@@ -77,4 +76,6 @@ def numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -> np.n
 
 def pose(values: np.ndarray) -> np.ndarray:
     """(x, y, z, roll, pitch, yaw) [m, rad], turned as in URDF -> (4, 4)."""
+    from spatialmath.base import rpy2tr, transl  # here: it takes most of a second, and a wrong option should not
+
     return transl(values[:3]) @ rpy2tr(values[3:], order="zyx")
