@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import dataclasses
 import multiprocessing
 import signal
 import socket
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from td3_robot.cli import cli
-from td3_robot.deploy import DeployError, Obstacles, Policy, SafetyFilter, Watchdog
+from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
@@ -47,6 +48,8 @@ class Arguments:
         seconds: After which the arm is stopped.
         latency: Seconds from sending a velocity to a state that shows its effect, which the policy then foresees;
             by default what the arm says, and 0 where nobody has measured it.
+        limits: Robot whose joint limits the arm is kept in, where they are not those of the policy's: fr3, another name
+            or the path of a description (.json).
         tcp_speed: Largest speed of the TCP in m/s.
         ground: Height of the ground in the base frame in m; by default nothing is known of one.
         obstacles: File (.json) with the spheres, boxes and walls around, which the filter keeps clear of and a policy
@@ -67,6 +70,7 @@ class Arguments:
     speed: float = 0.1
     seconds: float = option(10.0, NOT_NEGATIVE)
     latency: float | None = option(None, Range(0.0, LONGEST))
+    limits: str | None = None
     tcp_speed: float | None = None
     ground: float | None = None
     obstacles: Path | None = None
@@ -97,8 +101,23 @@ def main(argv: list[str]) -> int:
     return {"the time is up": 0, "stopped by the operator": 130}.get(reason, 1)
 
 
+def with_limits(robot: Robot, name: str | None) -> Robot:
+    """The policy's robot with the joint limits of another one.
+
+    Raises:
+        DeployError: there is no such robot, or it has another number of joints.
+    """
+    if name is None:
+        return robot
+    limits = Robot.load(name).limits
+    if limits.n != robot.limits.n:
+        raise DeployError(f"limits {name!r} are of {limits.n} joints, {robot.name} has {robot.limits.n}")
+    return dataclasses.replace(robot, limits=limits)
+
+
 def _run(asked: Arguments) -> str:
     policy = Policy.load(need(asked.policy))
+    kept = with_limits(policy.robot, asked.limits)
     known = asked.ground is not None or asked.obstacles is not None
     around = Obstacles.load(asked.obstacles, asked.ground) if asked.obstacles else Obstacles(ground=asked.ground)
     scene: dict[str, Any] = {"goal": np.array(asked.goal)}
@@ -110,7 +129,7 @@ def _run(asked: Arguments) -> str:
         limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed}
         limits["obstacles"] = around if known else None
         follows = FOLLOWS if not asked.dry_run else np.pi * 100.0  # an arm that is sent nothing stays where it is
-        watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, **limits), following=follows)
+        watch = Watchdog(SafetyFilter(kept, arm.rate, policy.rate, **limits), following=follows)
         region = policy.about["task"]["constants"]["start_spread"] + NEAR
         mind = PolicyProcess(str(asked.policy))
         cleanup.callback(mind.close)

@@ -37,7 +37,7 @@ SEED = 3
 HEAD = """# Gallery
 Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well, or the last of 20. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda push` only what is named, robots, tasks or both.
 
-What is not here cannot be had: a gripper that is a part of another arm's model (the Panda's hand, an Interbotix arm's fingers) needs that arm's links, an Interbotix arm's fingers, whose file had no pads then, do not pick or push, a task with obstacles needs collision capsules, in the workspace of an Interbotix arm a 2F-85 found no goal to carry or push a cube to (81,920 were drawn), and `ur5`, and `kinova_gen3` at `pick_turned` and `push`, have models that are fetched on first use, from where they could not be when this was drawn.
+What is not here cannot be had: a gripper that is a part of another arm's model (the Panda's hand, an Interbotix arm's fingers) needs that arm's links, an Interbotix arm's fingers, whose file had no pads then, do not pick or push, a task with obstacles needs collision capsules, in the workspace of an Interbotix arm a 2F-85 found no goal to carry or push a cube to (81,920 were drawn), and `ur5`, and `kinova_gen3` at `pick_turned` and `push`, have models that are fetched on first use, from where they could not be when this was drawn. `stack` is not drawn.
 """  # noqa: E501
 
 

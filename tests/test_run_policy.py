@@ -1,5 +1,6 @@
 """run_policy.py against the simulated arm, and what is done to both while they run: real processes, really stopped."""
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 import envs
 from benchmarks import faults
+from run_policy import with_limits
 from td3_robot.deploy import Policy
+from td3_robot.deploy.limits import FR3
 from tests import straight_policy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,6 +71,8 @@ def test_a_dry_run_says_what_it_would_send(runs):
         (("--arm", "abb"), "unknown arm 'abb'"),
         (("--speed", "0"), "speed must be above 0"),
         (("--latency", "2"), "latency must be in [0, 0.5]"),
+        (("--limits", "fr4"), "no robot 'fr4'; give a .json file or one of "),
+        (("--limits", "ur5e"), "limits 'ur5e' are of 6 joints, panda has 7"),
         (("--arm", "ur_rtde", "--host", "192.0.2.1"), "needs ur_rtde, which is not installed"),
     ],
 )
@@ -75,6 +80,13 @@ def test_one_line_for_what_cannot_be(path, flags, message):
     process = start(path, *flags)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 2 and message in error and len(error.strip().splitlines()) == 1
+
+
+def test_another_arm_of_the_same_shape_is_kept_in_its_own_limits(path):
+    robot = Policy.load(path).robot
+    kept = with_limits(robot, "fr3")
+    assert kept.limits is FR3 and dataclasses.replace(kept, limits=robot.limits) == robot
+    assert with_limits(robot, None) is robot
 
 
 def test_a_goal_of_another_shape_is_refused(path):
