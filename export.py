@@ -68,15 +68,18 @@ def main(argv: list[str]) -> int:
         **origin(checkpoint),
         "simulator": {name: getattr(options, name) for name in ("robot", "gripper", "tcp")},
     }
+    beside = path.with_name(f".{path.name}")  # an older file stays until the new one is known to be good
     try:
-        see = Observation(Robot.of(about["robot"]), about)  # first: what cannot be shown on a robot is not written
+        see = Observation(Robot.of(about["robot"]), about)
         with torch.no_grad():
             about["test_vectors"] = vectors(env, see.scene, module)
-        write_onnx(module, env.o_dim, about, path)
-        Policy.load(path)
+        write_onnx(module, env.o_dim, about, beside)
+        Policy.load(beside)
+        beside.replace(path)
     except DeployError as error:
-        path.unlink(missing_ok=True)
         raise ConfigError(str(error)) from None
+    finally:
+        beside.unlink(missing_ok=True)
     print(f"{path}: {options.robot}, {options.task}, {path.stat().st_size / 1024:.0f} KiB; its test vectors are met")
     return 0
 

@@ -22,7 +22,7 @@ from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.drive import Log, calm_start, drive
 from td3_robot.deploy.foresight import LONGEST
 from td3_robot.deploy.operator import emergency_stop
-from td3_robot.deploy.policy_process import PolicyProcess
+from td3_robot.deploy.policy_process import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, need, unknown
 from td3_robot.fields import NOT_NEGATIVE, Range, check, option
 from td3_robot.options import build, schema
@@ -125,6 +125,8 @@ def _run(asked: Arguments) -> str:
     policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()
+        log = Log(asked.log, policy.robot.joints)  # first: where none can be written nothing should move
+        cleanup.callback(log.close)
         arm = _connect(asked, policy, cleanup)
         limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed}
         limits["obstacles"] = around if known else None
@@ -137,8 +139,6 @@ def _run(asked: Arguments) -> str:
         mind.prepare(start, scene)
         start = calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)  # it is still there
         watch.reset(start.q, start.stamp)
-        log = Log(asked.log, policy.robot.joints)
-        cleanup.callback(log.close)
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
         ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
         print(f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; Enter or Ctrl-C stops it")
@@ -168,7 +168,8 @@ def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
     import envs
     from envs.simulated_arm import SimulatedArm
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which brakes
+    for name in TERMINAL:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
     robot = envs.make_robot(named["robot"], named.get("gripper"), named.get("tcp"))
     serve(SimulatedArm(robot, PERIOD), sock, faults)
 

@@ -47,8 +47,10 @@ class Mixed:
     def __init__(self, agent: TD3, env: VecEnv, config: Config, guide: Policy | None = None):
         rows, size = config.replay.dataset_rows, config.replay.batch_size
         part = lambda count: dataclasses.replace(config.replay, batch_size=count, dataset=None)  # noqa: E731
-        self._collector = Collector(agent, env, dataclasses.replace(config, replay=part(size - rows)), guide)
-        recorded = dataclasses.replace(config, replay=part(rows), dataset=config.replay.dataset)
+        # A part may be of one row: what networks with norms of batches get is the whole.
+        parts = dataclasses.replace(config, td3=dataclasses.replace(config.td3, norm="none"))
+        self._collector = Collector(agent, env, dataclasses.replace(parts, replay=part(size - rows)), guide)
+        recorded = dataclasses.replace(parts, replay=part(rows), dataset=config.replay.dataset)
         self._dataset = Dataset(agent, env.device, recorded)
 
         self.env_steps = 0

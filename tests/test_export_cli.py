@@ -13,8 +13,9 @@ import envs
 import export
 from td3_robot import TD3
 from td3_robot.cli import exit_code
-from td3_robot.deploy import DeployError, Obstacles, Policy
+from td3_robot.deploy import DeployError, Obstacles, Policy, observation
 from td3_robot.deploy.policy import KEY
+from td3_robot.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,49 @@ def test_a_policy_is_told_what_stands_around(tmp_path):
     ):
         with pytest.raises(DeployError, match=why):
             policy(**asked, obstacles=Obstacles(**given))
+
+
+def test_a_goal_s_quaternion_is_a_unit_one(tmp_path):
+    path = tmp_path / "policy.onnx"
+    assert export.main(["--checkpoint", "checkpoints/reach_pose", "--onnx", str(path)]) == 0
+    policy = Policy.load(path)
+    command = lambda *q: policy(policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.1, 0.4, *q]))  # noqa: E731
+    exact = command(0.0, 1.0, 0.0, 0.0)
+    assert np.allclose(command(0.0, 0.995, 0.0, 0.0), exact)  # typed, or rounded
+    for wrong in ((0.0, 3.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)):
+        with pytest.raises(DeployError, match="goal must be a position and a unit quaternion w,x,y,z"):
+            command(*wrong)
+
+
+def test_a_file_that_is_there_stays_until_another_is_good(tmp_path, monkeypatch):
+    path = tmp_path / "policy.onnx"
+    path.write_bytes(b"of before")
+    arguments = ["--checkpoint", "checkpoints/run1", "--onnx", str(path)]
+    for part, name in ((observation.Observation, "__init__"), (Policy, "_replay")):  # before it is written, and after
+
+        def fails(*_):
+            raise DeployError("it cannot be shown")
+
+        with monkeypatch.context() as patch, pytest.raises(ConfigError, match="it cannot be shown"):
+            patch.setattr(part, name, fails)
+            export.main(arguments)
+        assert path.read_bytes() == b"of before" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"spheres": [[0.4, 0.1, 0.4, -0.1]]}, "spheres need radii or half sides above 0, got -0.1"),
+        ({"boxes": [[0.4, 0.0, 0.4, 0.1, 0.0, 0.1, 1.0, 0.0, 0.0, 0.0]]}, "boxes need radii or half sides above 0"),
+        ({"spheres": [[0.4, 0.1, 0.4]]}, "spheres must be finite with shape"),
+    ],
+)
+def test_what_no_thing_can_be_is_refused(tmp_path, given, why):
+    with pytest.raises(DeployError, match=why):
+        Obstacles(**{name: np.array(value) for name, value in given.items()})
+    (tmp_path / "scene.json").write_text(json.dumps({"spheres": [], "walls": [[0.0, 0.0, 1.0, 0.0]]}))
+    around = Obstacles.load(tmp_path / "scene.json")
+    assert around.spheres.shape == (0, 4) and around.walls.shape == (1, 4)
 
 
 def test_it_says_what_it_is_of(policy):

@@ -1,8 +1,10 @@
 """run_policy.py against the simulated arm, and what is done to both while they run: real processes, really stopped."""
 
 import dataclasses
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +62,20 @@ def test_enter_is_the_emergency_stop(runs):
     assert "stopped by the operator" in printed and code == 130, error
 
 
+def test_a_terminal_that_is_lost_brakes_the_arm(path, tmp_path):
+    """The signal comes while it moves, and the last velocity that is sent is none."""
+    log = tmp_path / "log.csv"
+    process = start(path, "--seconds", "60", "--log", str(log), "--speed", "0.5")
+    until = time.monotonic() + 60.0
+    while time.monotonic() < until and not (log.exists() and len(log.read_text().splitlines()) > 100):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGHUP)
+    printed, error = process.communicate(timeout=60)
+    sent = np.genfromtxt(log, delimiter=",", skip_header=1, usecols=range(8, 15))
+    assert "stopped by the operator" in printed and process.returncode == 130, error
+    assert np.abs(sent).max() > 0.05 and not sent[-1].any()
+
+
 def test_a_dry_run_says_what_it_would_send(runs):
     printed, error, _ = runs[0]["dry"]
     assert "would send [" in printed, error
@@ -71,6 +87,7 @@ def test_a_dry_run_says_what_it_would_send(runs):
         (("--arm", "abb"), "unknown arm 'abb'"),
         (("--speed", "0"), "speed must be above 0"),
         (("--latency", "2"), "latency must be in [0, 0.5]"),
+        (("--log", "/none/log.csv"), "log '/none/log.csv' cannot be written: No such file or directory"),
         (("--limits", "fr4"), "no robot 'fr4'; give a .json file or one of "),
         (("--limits", "ur5e"), "limits 'ur5e' are of 6 joints, panda has 7"),
         (("--arm", "ur_rtde", "--host", "192.0.2.1"), "needs ur_rtde, which is not installed"),

@@ -37,4 +37,4 @@ class Arm(Protocol):
         """Command velocities (n,) [rad/s or m/s], from now until the next."""
 
     def stop(self) -> None:
-        """End the motion by the arm's own means, and give control back; called once, at rest or not."""
+        """End the motion, if anything was sent, by the arm's own means, and give control back; called once."""

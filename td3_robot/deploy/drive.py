@@ -1,5 +1,7 @@
 """The loop: states in, commands of the policy, watchdog and filter, velocities out, every step logged."""
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -68,10 +70,19 @@ def _check(reading: Reading, before: Reading | None, watch: Watchdog) -> None:
 
 
 class Log:
-    """A line of CSV for every velocity that is sent: time, positions, velocities sent, reason."""
+    """A line of CSV for every velocity that is sent: time, positions, velocities sent, reason.
+
+    A disk that is full stops no arm: what cannot be written is told once on stderr, and the log ends there.
+
+    Raises:
+        DeployError: the file cannot be begun.
+    """
 
     def __init__(self, path: Path | None, joints: tuple[str, ...]):
-        self._file: TextIO | None = path.open("w", buffering=1, encoding="utf-8") if path else None
+        try:
+            self._file: TextIO | None = path.open("w", buffering=1, encoding="utf-8") if path else None
+        except OSError as error:
+            raise DeployError(f"log {str(path)!r} cannot be written: {error.strerror}") from None
         names = [*(f"q_{name}" for name in joints), *(f"sent_{name}" for name in joints)]
         self._write(["time", *names, "reason"])
 
@@ -81,12 +92,18 @@ class Log:
 
     def _write(self, cells: list[str]) -> None:
         if self._file:
-            self._file.write(",".join(cells) + "\n")
+            try:
+                self._file.write(",".join(cells) + "\n")
+            except OSError as error:
+                print(f"the log ends here, it cannot be written: {error.strerror}", file=sys.stderr)
+                self.close()
 
     def close(self) -> None:
         """Finish the file."""
-        if self._file:
-            self._file.close()
+        file, self._file = self._file, None
+        if file:
+            with contextlib.suppress(OSError):  # of what is still to be written: told already
+                file.close()
 
 
 def drive(

@@ -17,7 +17,7 @@ class Obstacles:
     """Solid shapes in the base frame; give only those there are.
 
     Attributes:
-        spheres: (S, 4) centre and radius [m].
+        spheres: (S, 4) centre and radius [m], which is positive, as are half sides.
         boxes: (N, 10) centre, half of each side [m], and orientation as a unit quaternion, wxyz.
         walls: (W, 4) unit normal, and the surface's offset along it [m]: solid where normal . x <= offset.
         ground: height of a horizontal plane [m], or None; links that stand on it do not count.
@@ -31,12 +31,16 @@ class Obstacles:
     def __post_init__(self):
         for name, size in (("spheres", 4), ("boxes", 10), ("walls", 4)):
             value = np.asarray(getattr(self, name), float)
+            value = value if value.size else value.reshape(0, size)  # an empty list is of any shape
             if value.ndim != 2 or value.shape[1] != size or not np.isfinite(value).all():
                 raise DeployError(f"{name} must be finite with shape (count, {size}), got shape {value.shape}")
             object.__setattr__(self, name, value)
         for name, part in (("boxes", self.boxes[:, 6:]), ("walls", self.walls[:, :3])):
             if len(part) and not np.allclose(np.linalg.norm(part, axis=1), 1.0, atol=1e-6):
                 raise DeployError(f"{name} need unit quaternions or normals")
+        for name, part in (("spheres", self.spheres[:, 3:]), ("boxes", self.boxes[:, 3:6])):
+            if (part <= 0.0).any():
+                raise DeployError(f"{name} need radii or half sides above 0, got {part.min():g}")
 
     @classmethod
     def load(cls, path: Path, ground: float | None = None) -> "Obstacles":

@@ -15,6 +15,8 @@ from td3_robot.deploy.observation import Observation
 FILE = "policy.onnx"  # in a run's folder
 KEY = "td3_robot"  # of the metadata, one JSON object; docs/deploy.md lists what is in it
 FORMAT = 3
+POSE = 7  # numbers of a goal that is a position and a quaternion
+NEARLY = 0.01  # by which the length of a quaternion may be off 1: it was typed, or rounded
 SEES_ALIKE, ACTS_ALIKE = 1e-4, 1e-3  # how closely the test vectors are to be met: parts of 1, and of full speed
 
 
@@ -178,6 +180,8 @@ class Policy:
             if value.shape != shapes[name] or not np.isfinite(value).all():
                 size = " x ".join(map(str, shapes[name]))
                 raise DeployError(f"{name} must be {size} finite numbers, got {value.tolist()}")
+        if "goal" in given and given["goal"].size == POSE:
+            given["goal"] = _pose(given["goal"])
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")
@@ -206,3 +210,11 @@ class Policy:
                 raise DeployError(
                     f"{path} does not reproduce its test vector {number}: it is damaged, or of another version"
                 )
+
+
+def _pose(goal: np.ndarray) -> np.ndarray:
+    """A position [m] and a unit quaternion, wxyz, of one that is nearly one."""
+    length = np.linalg.norm(goal[3:])
+    if abs(length - 1.0) > NEARLY:
+        raise DeployError(f"goal must be a position and a unit quaternion w,x,y,z, got one of length {length:.3g}")
+    return np.concatenate((goal[:3], goal[3:] / length))

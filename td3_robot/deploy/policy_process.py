@@ -5,6 +5,7 @@ that does not answer, and the watchdog's limit on the age of commands sees to th
 """
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,14 +18,14 @@ from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.obstacles import Obstacles
 from td3_robot.deploy.policy import Policy
 
+TERMINAL = [name for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]  # sent to all of a terminal's processes
 START = 60.0  # [s] that loading may take
 
 
 def _answer(connection, path: str) -> None:
     """The process: the newest question is answered, until the other end closes."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which brakes
+    for name in TERMINAL:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
     try:
         policy = Policy.load(path)
         policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **_anything(policy))  # the first call is slow

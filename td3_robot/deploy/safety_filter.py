@@ -63,7 +63,7 @@ class SafetyFilter:
         self.obstacles = obstacles or Obstacles()
         self.refused = ""
         self._spread = round(rate / command_rate)  # ticks over which a command is reached
-        self._stroke = self.limits.upper - self.limits.lower
+        self._stroke = np.maximum(np.abs(self.limits.lower), np.abs(self.limits.upper))
         self._reach = None if robot.capsules is None else robot.capsules.reach(robot.chain, self._stroke)
         if robot.capsules is None and obstacles is not None:
             raise DeployError(f"robot {robot.name!r} has no capsules, so that obstacles cannot be kept clear of")

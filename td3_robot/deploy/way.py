@@ -28,7 +28,7 @@ def way(robot: Robot, q: np.ndarray, goal: np.ndarray, obstacles: Obstacles) -> 
 
 
 def room(robot: Robot, q: np.ndarray, via: np.ndarray, ends: np.ndarray, obstacles: Obstacles, points: int):
-    """(K,) the least clearance on ways from q (n,) over corners (K, n) to their ends (K, n) [m]."""
+    """(K,) the least clearance on ways from q (n,) over corners (K, n) to their ends (K, n), these left out [m]."""
     share = np.linspace(0, 1, points + 1)[1:, None, None]
     legs = np.concatenate((q + share * (via - q), via + share[:-1] * (ends - via)))
     return clearance(robot, legs.reshape(-1, len(q)), obstacles).reshape(len(legs), -1).min(0)
@@ -68,7 +68,9 @@ class Led:
     def _barred(self, q: np.ndarray, obstacles: Obstacles) -> bool:
         """Whether what is left of the way is not free."""
         via = self._solution if self._passed else self._via
-        return bool(room(self._robot, q, via[None], self._solution[None], obstacles, POINTS)[0] < ROOM)
+        end = self._solution[None]  # `room` leaves it out
+        least = min(room(self._robot, q, via[None], end, obstacles, POINTS)[0], *clearance(self._robot, end, obstacles))
+        return bool(least < ROOM)
 
 
 def _search(

@@ -28,9 +28,9 @@ def dataset(tmp_path, point_env):
 def make(point_env, dataset):
     """Builds an agent and a source that has made some steps."""
 
-    def build(steps: int = 30, seed: int = 0, **replay) -> tuple[TD3, Mixed]:
+    def build(steps: int = 30, seed: int = 0, norm: str = "none", **replay) -> tuple[TD3, Mixed]:
         options = ReplayConfig(**{"capacity": 200, "batch_size": 64, "dataset": dataset, **replay})
-        td3 = TD3Config(hidden=(8,), gamma=0.5, normalize_observations=True)
+        td3 = TD3Config(hidden=(8,), norm=norm, gamma=0.5, normalize_observations=True)
         config = Config(envs=4, seed=seed, td3=td3, replay=options, exploration=ExplorationConfig(start_steps=40))
         agent = TD3(3, 2, **dataclasses.asdict(config.td3))
         source = make_source(agent, point_env(4, 0), config)
@@ -53,6 +53,13 @@ def test_that_share_of_every_batch_is_the_datasets_and_all_of_it_comes(make, sha
         seen |= set(batch.reward[recorded, 0].int().tolist())
     assert seen == set(range(1000, 1000 + RECORDED))
     assert source.env_steps == 120 and source.ready
+
+
+def test_a_part_may_be_one_row_where_norms_are_of_batches(make):
+    agent, source = make(dataset_share=1 / 64, norm="renorm")
+    batch = source.sample(0.5)
+    agent.update(batch)
+    assert len(batch.state) == 64 and agent.gradient_steps == 1
 
 
 def test_both_parts_have_n_step_returns_and_count_into_the_statistics(make):

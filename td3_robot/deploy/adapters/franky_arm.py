@@ -27,7 +27,7 @@ class FrankyArm:
     latency = 0.0  # not measured
 
     def __init__(self, host: str, rate: float = 100.0):
-        self.rate = rate
+        self.rate, self._sending = rate, False
         self._robot = Robot(host)
         self._robot.recover_from_errors()
 
@@ -38,9 +38,11 @@ class FrankyArm:
 
     def send(self, qd: np.ndarray) -> None:
         """See `Arm`."""
+        self._sending = True
         self._robot.move(JointVelocityMotion(qd.tolist(), duration=Duration(HOLD)), asynchronous=True)
 
     def stop(self) -> None:
         """See `Arm`."""
-        self._robot.move(JointVelocityStopMotion(), asynchronous=True)
-        self._robot.join_motion()
+        if self._sending:
+            self._robot.move(JointVelocityStopMotion(), asynchronous=True)
+            self._robot.join_motion()

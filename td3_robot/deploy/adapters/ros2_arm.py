@@ -16,6 +16,8 @@ from std_msgs.msg import Float64MultiArray
 
 from td3_robot.deploy.arm import Reading
 
+QUEUE = 10  # messages that may wait
+
 
 class Ros2Arm:
     """An arm whose joints are known by name.
@@ -30,13 +32,15 @@ class Ros2Arm:
 
     def __init__(self, controller: str, joints: tuple[str, ...], rate: float = 100.0):
         self.rate, self._joints, self._newest = rate, joints, None
+        self._came, self._sending = 0, False
         rclpy.init()
         self._node = rclpy.create_node("td3_robot")
-        self._node.create_subscription(JointState, "/joint_states", self._seen, 10)
-        self._publisher = self._node.create_publisher(Float64MultiArray, f"/{controller}/commands", 10)
+        self._node.create_subscription(JointState, "/joint_states", self._seen, QUEUE)
+        self._publisher = self._node.create_publisher(Float64MultiArray, f"/{controller}/commands", QUEUE)
 
     def _seen(self, message) -> None:
         """Keep a message that has all the joints, in whatever order."""
+        self._came += 1
         place = {name: index for index, name in enumerate(message.name)}
         if all(name in place for name in self._joints):
             order = [place[name] for name in self._joints]
@@ -44,17 +48,23 @@ class Ros2Arm:
             self._newest = Reading(q, qd, None, time.monotonic())
 
     def read(self) -> Reading | None:
-        """See `Arm`."""
-        rclpy.spin_once(self._node, timeout_sec=0.0)
+        """See `Arm`. All that has come is taken: what is left waiting would be old when it is read, and look new."""
+        for _ in range(QUEUE):
+            came = self._came
+            rclpy.spin_once(self._node, timeout_sec=0.0)
+            if self._came == came:
+                break
         newest, self._newest = self._newest, None
         return newest
 
     def send(self, qd: np.ndarray) -> None:
         """See `Arm`."""
+        self._sending = True
         self._publisher.publish(Float64MultiArray(data=qd.tolist()))
 
     def stop(self) -> None:
         """See `Arm`."""
-        self.send(np.zeros(len(self._joints)))
+        if self._sending:
+            self.send(np.zeros(len(self._joints)))
         self._node.destroy_node()
         rclpy.shutdown()

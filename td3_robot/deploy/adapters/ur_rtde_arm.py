@@ -32,8 +32,7 @@ class UrRtdeArm:
         self.rate = rate
         self._receive = RTDEReceiveInterface(host, rate)
         self._control = RTDEControlInterface(host, rate)
-        self._control.setWatchdog(LEAST_RATE)
-        self._newest = None
+        self._newest, self._sending = None, False
 
     def read(self) -> Reading | None:
         """See `Arm`. The robot's own clock only says whether a state is a new one."""
@@ -45,11 +44,15 @@ class UrRtdeArm:
         return Reading(np.array(q), np.array(qd), None, time.monotonic())
 
     def send(self, qd: np.ndarray) -> None:
-        """See `Arm`."""
+        """See `Arm`. The robot waits for signs of life from the first on, not while the policy is still thinking."""
+        if not self._sending:
+            self._control.setWatchdog(LEAST_RATE)
+            self._sending = True
         self._control.speedJ(qd.tolist(), ACCELERATION, 1.0 / self.rate)
         self._control.kickWatchdog()
 
     def stop(self) -> None:
         """See `Arm`."""
-        self._control.speedStop(DECELERATION)
+        if self._sending:
+            self._control.speedStop(DECELERATION)
         self._control.stopScript()

@@ -81,11 +81,16 @@ def test_a_ur_is_kept_alive_with_every_velocity(stand_in):
     assert arm.read().q.shape == (6,) and arm.read() is None  # the same state is no new one
     Receive.stamp = 1.002
     assert arm.read() is not None
+    assert [call[0] for call in calls] == ["control"]  # a watchdog that runs already would end it before it begins
+    arm.send(np.full(6, 0.2))
     arm.send(np.full(6, 0.2))
     arm.stop()
-    named = [call[0] for call in calls]
-    assert named == ["control", "setWatchdog", "speedJ", "kickWatchdog", "speedStop", "stopScript"]
+    once = ["speedJ", "kickWatchdog"]
+    assert [call[0] for call in calls] == ["control", "setWatchdog", *once, *once, "speedStop", "stopScript"]
     assert calls[2] == ("speedJ", 0.2, 1 / arm.rate)
+    calls.clear()
+    connect("ur_rtde", "192.0.2.1", SIX).stop()  # as after a dry run
+    assert [call[0] for call in calls] == ["control", "stopScript"]
 
 
 def test_every_franka_motion_ends_by_itself(stand_in):
@@ -120,6 +125,9 @@ def test_every_franka_motion_ends_by_itself(stand_in):
     arm.stop()
     assert calls[2] == ("move", ("velocity", [0.1] * 7, 100), True)
     assert calls[3:] == [("move", ("stop",), True), ("join",)]
+    calls.clear()
+    connect("franky", "192.0.2.2", SEVEN).stop()  # as after a dry run
+    assert not any(call[0] == "move" for call in calls)
 
 
 def test_ros2_joints_are_found_by_name(stand_in):
@@ -135,20 +143,29 @@ def test_ros2_joints_are_found_by_name(stand_in):
         def destroy_node(self):
             sent.append("destroyed")
 
-    state = types.SimpleNamespace(name=["b", "x", "a"], position=[2.0, 9.0, 1.0], velocity=[0.2, 0.9, 0.1])
+    def state(a):
+        return types.SimpleNamespace(name=["b", "x", "a"], position=[2.0, 9.0, a], velocity=[0.2, 0.9, 0.1])
+
+    hand = types.SimpleNamespace(name=["finger"], position=[0.0], velocity=[0.0])
+    waiting = [state(1.0)]
     rclpy = module("rclpy", init=lambda: None, create_node=lambda name: Node(), shutdown=lambda: sent.append("shut"))
-    rclpy.spin_once = lambda node, timeout_sec: subscribed["/joint_states"](state)
+    rclpy.spin_once = lambda node, timeout_sec: waiting and subscribed["/joint_states"](waiting.pop(0))
     sensor, std = module("sensor_msgs.msg", JointState=object), module("std_msgs.msg")
     std.Float64MultiArray = lambda data: types.SimpleNamespace(data=data)
     stand_in("ros2_arm", rclpy, module("sensor_msgs"), sensor, module("std_msgs"), std)
     arm = connect("ros2_control", "velocity_controller", ("a", "b"))
-    assert arm.read().q.tolist() == [1.0, 2.0]
+    assert arm.read().q.tolist() == [1.0, 2.0] and arm.read() is None
+    waiting += [state(3.0), hand, state(4.0), hand]  # what came while the loop was held up
+    assert arm.read().q.tolist() == [4.0, 2.0] and arm.read() is None
     arm.send(np.array([0.1, 0.2]))
     arm.stop()
     assert sent == [("/velocity_controller/commands", [0.1, 0.2]), ("/velocity_controller/commands", [0.0, 0.0])] + [
         "destroyed",
         "shut",
     ]
+    sent.clear()
+    connect("ros2_control", "velocity_controller", ("a", "b")).stop()  # as after a dry run
+    assert sent == ["destroyed", "shut"]
 
 
 @pytest.mark.parametrize(("name", "package"), [("ur_rtde", "ur_rtde"), ("franky", "franky-control")])

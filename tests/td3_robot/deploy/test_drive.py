@@ -1,6 +1,7 @@
 """The loop with an arm and a policy that are a few lines each: how it begins, and every way in which it ends."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +96,16 @@ def test_without_sending_nothing_moves():
     arm = Arm()
     ended(arm, Mind(), started(arm), send=False)
     assert arm.sent == 0 and np.array_equal(arm.q, PANDA.home)
+
+
+def test_a_log_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_stops_no_arm(tmp_path, capsys):
+    with pytest.raises(DeployError, match="log '.*none/log.csv' cannot be written: No such file"):
+        Log(tmp_path / "none" / "log.csv", PANDA.joints)
+    arm, log = Arm(), Log(Path("/dev/full"), PANDA.joints)
+    assert ended(arm, Mind(), started(arm), log=log) == "the time is up"
+    assert not arm.qd.any() and (arm.q > PANDA.home).all()
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["the log ends here, it cannot be written: No space left on device"]
 
 
 class Silent(Arm):

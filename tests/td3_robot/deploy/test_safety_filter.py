@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from td3_robot.deploy import DeployError, Obstacles, Robot, SafetyFilter
+from td3_robot.deploy.distances import Capsules
+from td3_robot.deploy.kinematics import Chain
+from td3_robot.deploy.limits import Limits
 
 PANDA = Robot.load("panda")
 TABLE = Obstacles(ground=0.0, boxes=np.array([[0.5, 0.0, 0.15, 0.1, 0.1, 0.15, 1.0, 0.0, 0.0, 0.0]]))
@@ -107,3 +110,32 @@ def test_values_that_cannot_be_are_refused():
             SafetyFilter(PANDA, **options)
     with pytest.raises(DeployError, match="no robot 'pandaa'"):
         SafetyFilter.for_robot("pandaa")
+
+
+def slider() -> Robot:
+    """An arm of two joints: one turns about z, the other carries a ball out along x, 1 to 1.2 m from there."""
+    along_x = np.array([[0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    chain = Chain(np.stack((np.eye(4), along_x, np.eye(4))), np.array([False, True]))
+    limits = Limits(np.array([-3.0, 1.0]), np.array([3.0, 1.2]), *(np.full(2, most) for most in (2.5, 2.0, 1e3)))
+    none, ball = np.zeros(0, int), np.array([0.02])
+    shape = Capsules(np.array([2]), np.zeros((1, 2, 3)), ball, none, none, none)
+    return Robot(
+        "slider", ("turns", "slides"), np.array([0.0, 1.1]), limits, chain, np.zeros(0), (0.0, 1.0), 0.0, shape
+    )
+
+
+def test_what_is_far_out_on_a_slide_moves_as_far_as_that():
+    """It starts at speed, and either is refused or stops clear of a ball that stands somewhere on its arc."""
+    robot, refused = slider(), 0
+    for angle in np.linspace(0.1, 1.5, 40):
+        around = Obstacles(spheres=np.array([[1.1 * np.cos(angle), 1.1 * np.sin(angle), 0.0, 0.02]]))
+        safe = SafetyFilter(robot, obstacles=around)
+        try:
+            safe.reset(robot.home, np.array([2.0, 0.0]))
+        except DeployError:
+            refused += 1
+            continue
+        while safe.state.v.any():
+            safe.brake()
+            assert robot.capsules.clearance(robot.chain.frames(safe.state.q[None]), around)[0] > 0.0
+    assert 0 < refused < 40

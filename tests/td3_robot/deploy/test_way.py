@@ -11,9 +11,10 @@ from envs.collision import Obstacles as Around
 from envs.description import describe
 from envs.tasks.way import way as simulated
 from envs.world import obstacles_of
+from td3_robot.deploy import Obstacles as Parked
 from td3_robot.deploy import Robot
 from td3_robot.deploy.avoiding import KINDS
-from td3_robot.deploy.way import AT_VIA, Led
+from td3_robot.deploy.way import AT_VIA, ROOM, Led, clearance
 from tests.td3_robot.deploy.test_observation import double, exact_shape
 
 COUNT = 40
@@ -56,6 +57,19 @@ def test_a_corner_is_passed_for_good_when_every_joint_is_near(env, led):
     far = via + np.append(np.zeros(6), 1.1 * AT_VIA)
     assert not led(far, scene)["passed"][0]
     assert led(via + 0.9 * AT_VIA, scene)["passed"][0] and led(q, scene)["passed"][0]
+
+
+def test_what_stands_where_the_way_ends_bars_it(env, led):
+    """A ball at the wrist of the solution, which the way up to its last sample is clear of."""
+    robot, sizes = led._robot, {name: tuple(env.scene[name].shape[1:]) for name in KINDS}
+    tcp = robot.chain.frames(robot.home[None])[0, -1, :3, 3]
+    scene = Parked().in_slots(sizes) | {"goal": tcp + np.array([0.0, 0.45, -0.2])}
+    first = led(robot.home, scene)
+    ball = np.array([[0.406, 0.525, 0.209, 0.055]])
+    around = Parked(spheres=ball, ground=0.0)
+    assert clearance(robot, first["solution"][None], around)[0] < 0.0
+    again = led(robot.home, scene | Parked(spheres=ball).in_slots(sizes))
+    assert clearance(robot, again["solution"][None], around)[0] > ROOM
 
 
 def test_it_is_looked_for_again_for_another_goal_and_where_something_moves_into_it(env, led):
