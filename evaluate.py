@@ -77,7 +77,8 @@ def main(argv: list[str]) -> int:
         plot_rollout(evaluation.beside_random(), asked.plot, evaluation.action_names)
         print(f"reward and actions of one episode are in {asked.plot}")
     if asked.dataset:
-        data = collect(agent.select_action, evaluation.env, asked.transitions, asked.seed, asked.dataset_noise)
+        env = evaluation.env_of_whole_episodes(asked.transitions)
+        data = collect(agent.select_action, env, asked.transitions, asked.seed, asked.dataset_noise)
         save_dataset(asked.dataset, data)
         print(f"{asked.transitions} transitions are in {asked.dataset}")
     if asked.swift:
@@ -115,6 +116,7 @@ def _replay(asked: EvaluateFlags, episode: int) -> str:
     """The command that shows an episode."""
     words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
     words += ["--episodes", str(asked.count)] + ["--device", asked.device] * (asked.device != "cpu")
+    words += ["--plugins", ",".join(asked.plugins)] if asked.plugins else []
     words += [] if asked.guard is None else ["--guard", str(asked.guard).lower()]
     given = {name: value for name in CONDITIONS if (value := getattr(asked, name)) is not None}
     words += [word for name, value in given.items() for word in (f"--{name}", str(value))]

@@ -27,20 +27,26 @@ class Noise:
         generator: draws the noise; its device is the noise's.
 
     Attributes:
-        sigmas: (B, 1) the standard deviation of each environment.
+        shares: (B, 1) the standard deviation of each environment, in units of sigma: what a resume takes over, whose
+            sigma may be another one.
     """
 
-    _state = ("sigmas",)  # names of the tensors that a resume needs; a subclass adds its own
+    _state = ("shares",)  # names of the tensors that a resume needs; a subclass adds its own
 
     def __init__(self, shape: tuple[int, int], sigma: float, per_env: bool, generator: torch.Generator):
         self._shape, self._sigma, self._per_env, self.generator = shape, sigma, per_env, generator
-        self.sigmas = self._draw_sigmas()
+        self.shares = self._draw_shares()
 
-    def _draw_sigmas(self) -> Tensor:
+    @property
+    def sigmas(self) -> Tensor:
+        """(B, 1) the standard deviation of each environment."""
+        return self._sigma * self.shares
+
+    def _draw_shares(self) -> Tensor:
         B, device = self._shape[0], self.generator.device
         if not self._per_env:
-            return torch.full((B, 1), self._sigma, device=device)
-        return 2.0 * self._sigma * torch.rand(B, 1, generator=self.generator, device=device)
+            return torch.ones(B, 1, device=device)
+        return 2.0 * torch.rand(B, 1, generator=self.generator, device=device)
 
     def _white(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.generator.device)
@@ -59,7 +65,7 @@ class Noise:
     def end_episodes(self, done: Tensor) -> None:
         """Draw a new sigma and begin anew for every environment whose episode ended; `done` is (B,) bool."""
         if self._per_env:
-            self.sigmas = torch.where(done[:, None], self._draw_sigmas(), self.sigmas)
+            self.shares = torch.where(done[:, None], self._draw_shares(), self.shares)
         self._restart(done)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -78,6 +84,8 @@ class Noise:
             raise CheckpointError(f"the state of the exploration noise has {shapes}, this run's noise has {expected}")
         for name, value in state.items():
             setattr(self, name, value.to(getattr(self, name).device, copy=True))
+        if not self._per_env:  # it may have been otherwise
+            self.shares = self._draw_shares()
 
 
 class GaussianNoise(Noise):
@@ -101,7 +109,7 @@ class OrnsteinUhlenbeckNoise(Noise):
         ConfigError: theta is outside (0, 1].
     """
 
-    _state = ("sigmas", "value", "decay")
+    _state = ("shares", "value", "decay")
 
     def __init__(
         self,
@@ -144,7 +152,7 @@ class PinkNoise(Noise):
         ConfigError: horizon is not positive.
     """
 
-    _state = ("sigmas", "sequences", "steps_left", "position")
+    _state = ("shares", "sequences", "steps_left", "position")
 
     def __init__(
         self,

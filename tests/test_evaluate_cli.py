@@ -279,6 +279,14 @@ def test_a_dataset_holds_what_the_policy_did(work, evaluate):
     assert not data.terminated.any() and data.truncated.any() and data.action.std() > 0.05
 
 
+def test_a_dataset_holds_whole_episodes(work, env, evaluate):
+    """However many arms an evaluation has."""
+    line = f"--checkpoint transpose --episodes 100 --dataset data.npz --transitions {3 * env.task.horizon}"
+    assert evaluate.main(line.split()) == 0
+    ends = load_dataset("data.npz").truncated.nonzero()[:, 0]
+    assert (ends + 1).tolist() == [number * env.task.horizon for number in (1, 2, 3)]
+
+
 def test_episodes_beyond_the_asked_number_are_not_counted(work, env, evaluate, monkeypatch):
     """About half of the episodes succeed, and of seven that is k/7, not k/8."""
     save_policy(env, "slow", gain=0.6)

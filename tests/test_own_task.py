@@ -99,7 +99,9 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
     assert run(train_py, *words, "--plugins", "hover").returncode == 0
     asked = ("--checkpoint", "mine", "--episodes", "3", "--baseline", "")
     assert run(evaluate_py, *asked).stderr.startswith("error: unknown task 'hover'")
-    assert run(evaluate_py, *asked, "--plugins", "hover").returncode == 0
+    assert run(evaluate_py, *asked, "--plugins", "hover", "--report", "report").returncode == 0
+    replays = re.findall(r"evaluate.py [^<]*--swift", (tmp_path / "report/index.html").read_text())
+    assert replays and all("--plugins hover" in command for command in replays)
     missing = run(evaluate_py, *asked, "--plugins", "hoover")
     assert missing.returncode == 2
     assert missing.stderr == "error: plugins: cannot import 'hoover': No module named 'hoover'\n"

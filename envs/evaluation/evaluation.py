@@ -135,7 +135,8 @@ class Evaluation:
         Returns:
             `robustness`, which the results, the table and the page have from then on.
         """
-        self.robustness = sweep(lambda given: self.success_behind(given, episodes), episodes)
+        lagging = self.options.engine != KINEMATIC
+        self.robustness = sweep(lambda given: self.success_behind(given, episodes), episodes, lagging)
         return self.robustness
 
     def success_behind(self, disturbances: dict[str, float], episodes: int) -> Success:
@@ -164,6 +165,11 @@ class Evaluation:
         make, guard, *_ = self.controllers[name]
         env = self._new_env(guard, arms)
         return make(env), env
+
+    def env_of_whole_episodes(self, transitions: int) -> Any:
+        """An environment to record that many transitions in: its arms come to the ends of their episodes."""
+        horizon = self.env.task.horizon if self.options.env is None else 1
+        return self._new_env(self.options.guard, max(1, min(self._arms, transitions // horizon)))
 
     def beside_random(self) -> dict[str, Rollout]:
         """One episode of the first controller, alone, and the same one of random actions."""

@@ -63,7 +63,7 @@ class Robustness:
 
     Attributes:
         episodes: behind each of the disturbances.
-        success: by the names of `SWEEPS`, at each of their values.
+        success: by the names of `SWEEPS`, at each of their values; without those that were not played.
     """
 
     episodes: int
@@ -78,7 +78,7 @@ class Robustness:
         """All of it as plain values for JSON; docs/evaluation.md names them."""
         return {"episodes": self.episodes} | {
             name: [{**SWEEPS[name].given(value), "success_rate": rates} for value, rates in self.points(name)]
-            for name in SWEEPS
+            for name in self.success
         }
 
     def points(self, name: str) -> Iterator[tuple[float, Success]]:
@@ -87,18 +87,20 @@ class Robustness:
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
         """Label and cells, of one controller each, of the table's rows: success rates in percent."""
-        for name, sweep in SWEEPS.items():
+        for name in self.success:
+            sweep = SWEEPS[name]
             for value, rates in self.points(name):
                 if sweep.foreseen or value:  # where there is no latency, nothing is foreseen
                     yield sweep.label(value), [f"{100 * rate:.1f}" for rate in rates.values()]
 
 
-def sweep(play: Callable[[dict[str, float]], Success], episodes: int) -> Robustness:
+def sweep(play: Callable[[dict[str, float]], Success], episodes: int, lagging: bool = False) -> Robustness:
     """Play all that there is to play; what is the same disturbance in two sweeps, once.
 
     Args:
         play: disturbances -> what came of as many episodes behind them.
         episodes: how many those are.
+        lagging: the arms' servos lag by themselves, as in contact physics: no lag is put on top.
     """
     played: dict[Disturbances, Success] = {}
 
@@ -109,6 +111,5 @@ def sweep(play: Callable[[dict[str, float]], Success], episodes: int) -> Robustn
             played[key] = play(given)
         return played[key]
 
-    return Robustness(
-        episodes, {name: [once(one.given(value)) for value in one.values] for name, one in SWEEPS.items()}
-    )
+    swept = {name: one for name, one in SWEEPS.items() if not (lagging and one.varied == "servo_lag")}
+    return Robustness(episodes, {name: [once(one.given(value)) for value in one.values] for name, one in swept.items()})

@@ -93,7 +93,7 @@ class GymnasiumEnv:
         if not isinstance(space, spaces.Box):
             raise ConfigError(
                 f"env {self.name!r}: action space {space} is not supported; it must be a Box with finite bounds, or "
-                "Discrete (envs.gymnasium_api.DiscreteAsBox)"
+                "Discrete (envs.from_gymnasium.make.DiscreteAsBox)"
             )
         self._action_space, self.a_dim = space, int(np.prod(space.shape))
         low, high = space.low.astype(float).ravel(), space.high.astype(float).ravel()

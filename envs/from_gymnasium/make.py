@@ -98,7 +98,7 @@ def _find(env_id: str) -> None:
     module, _, name = env_id.rpartition(":")
     needs = module
     for prefixes, family, packages in _FAMILIES:
-        if not module and name.startswith(prefixes):
+        if not module and name not in gym.registry and name.startswith(prefixes):
             module, needs = family, packages
     if module:
         try:

@@ -120,7 +120,9 @@ class Disturbed:
             offset, turn = (self._normal(deviation, B, 3) for deviation in (given.base_offset, given.base_turn))
             disturbed["base_error"] = pose_error(offset, turn)
         disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
-        return self._engine.begin(model, state, {**scene, **disturbed})
+        # One episode of many is begun again with what was drawn for it then.
+        kept = {name: scene[name] for name in disturbed if name in scene and name != "sent"}
+        return self._engine.begin(model, state, {**scene, **disturbed, **kept})
 
     def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
         """See `Engine.step`."""

@@ -67,6 +67,11 @@ class Setting:
         """See the class."""
         return min(result.steps for result in self.results)
 
+    @property
+    def reached(self) -> float:
+        """The least of its runs' steps, of which one that came to its end made all that it ever would."""
+        return min(math.inf if result.state == FINISHED else result.steps for result in self.results)
+
 
 def result_of(folder: Path, trial: Trial, plan: Plan) -> Result | None:
     """What the run folder of a trial says; None of one without an evaluation."""
@@ -98,7 +103,7 @@ def ranked(results: Sequence[Result], goal: str) -> list[Setting]:
         groups.setdefault(repr(result.options), []).append(result)
     settings = [Setting(group[0].options, tuple(group)) for group in groups.values()]
     sign = 1 if goal == "max" else -1
-    return sorted(settings, key=lambda setting: (-setting.steps, -sign * setting.mean))
+    return sorted(settings, key=lambda setting: (-setting.reached, -sign * setting.mean))
 
 
 def rows_of(settings: Sequence[Setting], plan: Plan) -> Iterator[list[str]]:

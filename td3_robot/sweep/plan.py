@@ -70,7 +70,7 @@ class Interval:
         """The value so far from the low end to the high one; four digits tell it apart from others."""
         if self.whole:  # so that each number has an equal part
             return min(int(self.high), math.floor(self._between(self.low, self.high + 1, share)))
-        return float(f"{self._between(self.low, self.high, share):.4g}")
+        return self._short(self._between(self.low, self.high, share))
 
     def _between(self, low: float, high: float, share: float) -> float:
         return low * (high / low) ** share if self.log else low + (high - low) * share
@@ -78,7 +78,11 @@ class Interval:
     def nearest(self, value: float) -> float:
         """The value of the range next to another one."""
         value = min(max(value, self.low), self.high)
-        return round(value) if self.whole else float(f"{value:.4g}")
+        return round(value) if self.whole else self._short(value)
+
+    def _short(self, value: float) -> float:
+        """Four digits of it, within the range."""
+        return min(max(float(f"{value:.4g}"), self.low), self.high)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,17 @@ def test_one_sigma_for_all_stays_so():
     assert (noise.sigmas == torch.tensor(0.3)).all()
 
 
+@pytest.mark.parametrize("per_env", [False, True])
+def test_a_resumed_noise_has_the_sigma_that_it_is_given(per_env):
+    before = gaussian((500, 2), sigma=0.1, per_env=per_env)
+    after = gaussian((500, 2), sigma=0.9, per_env=per_env)
+    after.load_state_dict(before.state_dict())
+    torch.testing.assert_close(after.sigmas, 9.0 * before.sigmas)
+    alike = gaussian((500, 2), sigma=0.9, per_env=False)
+    alike.load_state_dict(before.state_dict())
+    assert (alike.sigmas == torch.tensor(0.9)).all()
+
+
 def test_no_sigma_no_noise():
     for per_env in (False, True):
         assert (gaussian(sigma=0.0, per_env=per_env).sample() == 0).all()

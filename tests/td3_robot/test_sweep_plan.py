@@ -54,6 +54,13 @@ def test_without_a_number_every_combination_is_tried(plan):
     assert {(trial.options["task"], trial.options["seed"]) for trial in trials} == {("track", 0)}
 
 
+def test_four_digits_of_a_value_lie_in_its_range():
+    for low, high in ((0.99, 0.99999), (0.12345, 0.2), (1e-5, 1.23456e-4)):
+        interval = Interval(low, high, log=low < 1e-3)
+        drawn = [interval.at(share / 1000) for share in range(1001)] + [interval.nearest(x) for x in (low, high, 9.0)]
+        assert all(low <= value <= high for value in drawn) and len(set(drawn)) > 50
+
+
 def test_whole_numbers_have_equal_parts():
     interval = Interval(1, 4, whole=True)
     assert Counter(interval.at(i / 100) for i in range(100)) == {1: 25, 2: 25, 3: 25, 4: 25}

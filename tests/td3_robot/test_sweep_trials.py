@@ -199,6 +199,15 @@ def test_settings_are_ranked_by_how_far_they_came_and_by_their_mean():
     assert first == ["0.01", "linear", "2", "900", "0.6", "0.14", "trial0, trial1"] and single[5] == "-"
 
 
+def test_who_is_done_sooner_came_no_less_far():
+    """As with stop_when_solved, or where the steps themselves vary."""
+    options = [{"td3.tau": tau, "schedule.lr": "linear"} for tau in (0.01, 0.02, 0.03)]
+    ends = [("finished", 50_000, 1.0), ("finished", 200_000, 0.02), ("ended early", 100_000, 1.0)]
+    made = [Result(Trial(f"trial{i}", {}), options[i], *end) for i, end in enumerate(ends)]
+    assert [setting.options["td3.tau"] for setting in ranked(made, "max")] == [0.01, 0.02, 0.03]
+    assert [row[3] for row in rows_of(ranked(made, "max"), plan_of())][1:] == ["50000", "200000", "100000"]
+
+
 def test_the_best_options_are_a_file_that_train_takes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_best(tmp_path, ranked(results(), "max")[0], plan_of())

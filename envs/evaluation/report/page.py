@@ -131,6 +131,7 @@ def _robustness(robustness: Robustness, controllers: list[str]) -> str:
     drawn = (
         _figure(caption, charts.success_against(varied, robustness, controllers))
         for varied, caption in captions.items()
+        if varied in robustness.success
     )
     return (
         f"<h2>Robustness</h2><p>Success rates behind delay, noise and lag, of {robustness.episodes:,} "

@@ -60,8 +60,12 @@ def test_who_stands_still_does_not_mind_and_who_moves_does(plain, worst):
     assert rates["still"] == undisturbed["still"] == 0.0 and rates["brisk"] < undisturbed["brisk"] - 0.3
 
 
-def test_one_episode_alone_is_disturbed_as_it_was_among_all():
-    late = EnvOptions(latency=0.07, servo_lag=0.05, assumed_latency=0.0)
+LATE = EnvOptions(latency=0.07, servo_lag=0.05, assumed_latency=0.0)
+DRAWN = EnvOptions(latency=0.05, latency_spread=0.05, joint_offset=0.02, tcp_offset=0.005, base_offset=0.01)
+
+
+@pytest.mark.parametrize("late", [LATE, DRAWN], ids=["the same for all", "drawn for each"])
+def test_one_episode_alone_is_disturbed_as_it_was_among_all(late):
 
     def error(**chosen) -> float:
         made = Evaluation(late, 3, 5, **chosen)
@@ -86,6 +90,10 @@ def test_every_disturbance_is_played_once_and_told_in_its_place():
     assert told["noise"][0][1] == dict(told["latency"])[0.05]
     rates = [rate for points in told.values() for _, rate in points]
     assert len(set(rates)) == len(asked)
+
+    physics = sweep(play, 7, lagging=True)  # whose servos lag by themselves
+    assert SWEEPS.keys() - physics.success.keys() == {"servo_lag"} == SWEEPS.keys() - physics.results().keys()
+    assert len(list(physics.rows())) == 19 - 5
 
     results = robustness.results()
     assert results.pop("episodes") == 7 and results.keys() == SWEEPS.keys()

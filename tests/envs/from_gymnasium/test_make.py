@@ -1,5 +1,6 @@
 """make_gymnasium: Gymnasium ids as VecEnvs, and ids that cannot be had."""
 
+import dataclasses
 import sys
 
 import gymnasium as gym
@@ -62,8 +63,15 @@ def test_an_id_that_is_not_there_is_named_with_what_is_near(env_id, message):
 )
 def test_what_is_not_installed_is_named(monkeypatch, env_id, module, message):
     monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(gym.registry, env_id, raising=False)  # of a test before
     with pytest.raises(ConfigError, match=f"env '{env_id}' needs {module} .*{message}"):
         make_gymnasium(env_id)
+
+
+def test_an_id_of_one_s_own_may_begin_like_a_family_s(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    monkeypatch.setitem(gym.registry, "HandOpen-v0", dataclasses.replace(gym.spec("Pendulum-v1"), id="HandOpen-v0"))
+    assert make_gymnasium("HandOpen-v0").a_dim == 1
 
 
 def test_without_mujoco_its_package_is_named(monkeypatch):
