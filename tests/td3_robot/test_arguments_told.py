@@ -72,4 +72,4 @@ def test_help_shows_what_acts_here(capsys):
         "seed": "0",
     }.items():
         assert re.search(rf" --{option} [^(]{{20,}}\([^()]*default: {value}\)", text), option
-    assert "--td3.norm {none,layer,batch}" in text and "--list {robots,tasks,grippers,baselines}" in text
+    assert "--td3.norm {none,layer,batch,renorm}" in text and "--list {robots,tasks,grippers,baselines}" in text
