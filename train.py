@@ -98,6 +98,7 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, examiner: Exa
         open_store()  # takes seconds, and where it cannot be opened, nothing else happens
     keep_freed_memory()
     torch.set_num_threads(config.threads)
+    torch.set_float32_matmul_precision(config.matmul_precision)
     team = team_of(arguments, store)
     part = team.part
     for name, count in (("envs", part.envs), ("evaluation.episodes", part.evaluation.episodes)):

@@ -15,6 +15,7 @@ from td3_robot.td3_config import BATCHED, TD3Config
 
 NOISES = ("gaussian", "ou", "pink")
 HINDSIGHT = ("none", "future", "final", "episode")
+PRECISIONS = ("highest", "high", "medium")
 
 CAPACITY = Range(1, 10**12, "no memory holds more")
 BATCH = Range(1, 10**7, "each update reads as many transitions")
@@ -197,6 +198,8 @@ class Config:
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
         cuda_graph: Record each kind of gradient step as a CUDA graph and replay it; needs device cuda.
         threads: CPU threads of torch; as many as cores stall when one of them is busy elsewhere.
+        matmul_precision: Of float32 products, as torch.set_float32_matmul_precision has it: highest; high, TF32 on
+            GPUs; or medium, bfloat16 where the processor multiplies in it. Weights and sums stay float32.
         envs: Environments that step together.
         steps: Environment steps of the whole training, all environments counted.
         updates_per_step: Gradient steps each time that all environments have made one step.
@@ -219,6 +222,7 @@ class Config:
     device: str = "cpu"
     cuda_graph: bool = False
     threads: int = option(1, THREADS)
+    matmul_precision: str = option("highest", PRECISIONS)
     envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,))
     steps: int = option(1_000_000, STEPS)
     updates_per_step: int = option(1, STEPS, needs=(_COLLECTING,))

@@ -123,6 +123,17 @@ def test_the_curve_is_a_picture_and_tensorboard_has_the_metrics(trained):
     assert scalars(folder, "success_rate") == scalars(folder, "Q1_loss") == [100_096, 200_192]
 
 
+def test_products_are_of_the_precision_that_was_asked_for(tmp_path):
+    told = "import sys, torch, train; print(train.main(sys.argv[1:]), torch.get_float32_matmul_precision())"
+    flags = "--env Pendulum-v1 --steps 32 --envs 1 --exploration.start_steps 16 --evaluation.every 32"
+    for given in ("medium", "highest"):
+        command = [sys.executable, "-c", told, *flags.split(), "--matmul_precision", given, "--run", given]
+        run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+        assert run.stdout.splitlines()[-1] == f"0 {given}", run.stderr
+    code, _, err = train(tmp_path, "--matmul_precision", "low")
+    assert code == 2 and "highest, high, medium" in err
+
+
 # Stopping and going on --------------------------------------------------------------------------------------
 
 SMALL = (
