@@ -4,6 +4,8 @@ Bhatt et al., "CrossQ: Batch Normalization in Deep Reinforcement Learning for Gr
 Simplicity", ICLR 2024, https://arxiv.org/abs/1902.05605.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,6 +14,25 @@ WARM_UP = 100_000  # batches of plain batch normalisation first, in CrossQ's cod
 MOMENTUM = 0.01  # share of a batch in the running statistics: CrossQ's 0.99 is what stays
 EPSILON = 1e-3
 R_MAX, D_MAX = 3.0, 5.0
+
+
+class Moments(NamedTuple):
+    """What rows are normalised by: y = weight * ((x - mean) / deviation * r + d) + bias; each is (width,)."""
+
+    mean: Tensor
+    deviation: Tensor
+    r: Tensor
+    d: Tensor
+
+    def standardized(self, x: Tensor) -> tuple[Tensor, "Moments"]:
+        """(x - mean) / deviation, and what is left to normalise that by."""
+        zero, one = torch.zeros_like(self.mean), torch.ones_like(self.mean)
+        return (x - self.mean) / self.deviation, Moments(zero, one, self.r, self.d)
+
+    def affine(self, norm: "BatchRenorm") -> tuple[Tensor, Tensor]:
+        """a and c, (width,) each, of y = a x + c."""
+        a = norm.weight * self.r / self.deviation
+        return a, norm.weight * self.d + norm.bias - a * self.mean
 
 
 class BatchRenorm(nn.Module):
@@ -50,14 +71,25 @@ class BatchRenorm(nn.Module):
         """(B, width) -> (B, width); while it trains the batch counts into the running statistics."""
         if not self.training:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=EPSILON)
-        with torch.no_grad():
-            mean = x.sum(0) / len(x)  # torch.var_mean takes ten times as long on CPUs
-            var = (x - mean).square_().sum(0) / len(x)
-            warm, deviation = self.batches < self.warm_up, (self.running_var + EPSILON).sqrt()
-            r = ((var + EPSILON).sqrt() / deviation).clamp(1.0 / R_MAX, R_MAX).masked_fill(warm, 1.0)
-            d = ((mean - self.running_mean) / deviation).clamp(-D_MAX, D_MAX).masked_fill(warm, 0.0)
-            self.running_mean.lerp_(mean, MOMENTUM)
-            self.running_var.lerp_(var, MOMENTUM)
-            self.batches += 1
-        weight, bias = self.weight * r, self.weight * d + self.bias
+        moments = self.count(x)
+        weight, bias = self.weight * moments.r, self.weight * moments.d + self.bias
         return F.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
+
+    @torch.no_grad()
+    def count(self, x: Tensor) -> Moments:
+        """What the batch x (B, width) is normalised by while it trains; it counts into the running statistics."""
+        mean = x.sum(0) / len(x)  # torch.var_mean takes ten times as long on CPUs
+        var = (x - mean).square_().sum(0) / len(x)
+        deviation = (var + EPSILON).sqrt()
+        warm, running = self.batches < self.warm_up, (self.running_var + EPSILON).sqrt()
+        r = (deviation / running).clamp(1.0 / R_MAX, R_MAX).masked_fill(warm, 1.0)
+        d = ((mean - self.running_mean) / running).clamp(-D_MAX, D_MAX).masked_fill(warm, 0.0)
+        self.running_mean.lerp_(mean, MOMENTUM)
+        self.running_var.lerp_(var, MOMENTUM)
+        self.batches += 1
+        return Moments(mean, deviation, r, d)
+
+    def running(self) -> Moments:
+        """What rows are normalised by in evaluation."""
+        one, zero = torch.ones_like(self.running_mean), torch.zeros_like(self.running_mean)
+        return Moments(self.running_mean, (self.running_var + EPSILON).sqrt(), one, zero)

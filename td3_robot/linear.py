@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 _SMALL = 1 << 19  # multiplications; below, the cost of the call itself makes torch's own product the faster one
+_LARGE = 1 << 23  # from here on products in bfloat16 are worth two casts
 
 
 @functools.cache
@@ -50,14 +51,30 @@ def exporting() -> bool:
 def affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
     """x W^T + b, rectified or not, of x (B, in): what `linear` does, for those who take gradients by hand."""
     if _suits(x, weight):
-        return faster()(x.contiguous(), weight, bias, "relu" if relu else "none", [], "")
+        return _product(x.contiguous(), weight, bias, "relu" if relu else "none")
     y = F.linear(x, weight, bias)
     return y.relu_() if relu else y
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """a b, likewise: (M, K), (K, N) -> (M, N). Others than contiguous ones and their transposes are slow."""
-    return faster()(a, b.t(), None, "none", [], "") if _suits(a, b.t()) else a @ b
+    return _product(a, b.t(), None, "none") if _suits(a, b.t()) else a @ b
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    """oneDNN's act(x W^T + b), in bfloat16 where torch.set_float32_matmul_precision("medium") asks for it."""
+    entry, count = faster(), x.numel() * weight.shape[0]
+    if count < _LARGE or torch.get_float32_matmul_precision() != "medium" or not multiplies_in_bfloat16():
+        return entry(x, weight, bias, activation, [], "")
+    operands = (each if each is None else each.bfloat16() for each in (x, weight, bias))
+    return entry(*operands, activation, [], "").float()
+
+
+@functools.cache
+def multiplies_in_bfloat16() -> bool:
+    """Whether the processor has AVX-512's products of bfloat16 but no AMX, whose oneDNN goes to by itself."""
+    told = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(told.get("avx512_bf16")) and not told.get("amx_bf16")
 
 
 def _suits(x: Tensor, weight: Tensor) -> bool:

@@ -227,6 +227,14 @@ def plain_weights(net: Any) -> list[nn.Parameter] | None:
     return weights if plain else None
 
 
+def is_renormed(net: Any) -> bool:
+    """Whether a network is linear layers, ReLU, renormalisation and at most tanh, and nothing else."""
+    if not _untouched(net, MLP) or net.norm != "renorm" or net.output_activation not in (None, torch.tanh):
+        return False
+    layers = all(_untouched(layer, nn.Linear) and layer.bias is not None for layer in net.layers)
+    return layers and all(_untouched(norm, BatchRenorm) for norm in net.norms)
+
+
 def _untouched(module: nn.Module, kind: type) -> bool:
     """Whether a module does what its class does: nobody has subclassed, parametrised, hooked or replaced it."""
     return type(module) is kind and not module._forward_hooks and "forward" not in vars(module)

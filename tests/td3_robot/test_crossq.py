@@ -9,7 +9,6 @@ import torch
 from td3_robot import MLP, TD3
 from td3_robot.batch_renorm import D_MAX, EPSILON, MOMENTUM, R_MAX, BatchRenorm
 from td3_robot.errors import ConfigError
-from td3_robot.gradients import ByAutograd, forward, held_still
 from td3_robot.td3_config import NORMS
 from tests.td3_robot.test_agent_options import batch_of
 
@@ -172,17 +171,6 @@ def test_each_update_counts_once_into_the_statistics_and_nothing_else_does():
         agent.update(batch_of(seed=seed))
         agent.disagreement(torch.ones(5, 3), torch.ones(5, 2))
     assert agent.Q1.norms[0].batches == agent.Q2.norms[1].batches == 4 and not agent.Q1.training
-
-
-def test_its_gradients_are_autograds():
-    agent = TD3(3, 2, **OPTIONS)
-    assert isinstance(forward(agent.Q1, torch.randn(4, 5)), ByAutograd)
-    x = torch.randn(4, 5).requires_grad_()
-    (slope,) = torch.autograd.grad(held_still(agent.Q1, x).sum(), x)
-    weights = [p for p in agent.Q1.parameters() if p.grad is not None]
-    (expected,) = torch.autograd.grad(agent.Q1(x).sum(), x)
-    torch.testing.assert_close(slope, expected)
-    assert not weights
 
 
 def test_it_learns_a_value_and_takes_priorities_atoms_and_discounts():

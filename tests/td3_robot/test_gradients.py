@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from td3_robot import MLP, TD3, Batch, gradients
-from td3_robot.gradients import ByAutograd, ByHand, forward, held_still
+from td3_robot import MLP, TD3, Batch, by_hand, gradients
+from td3_robot.by_hand import ByHand, RenormedByHand
+from td3_robot.gradients import ByAutograd, forward, held_still
 from td3_robot.td3_config import NORMS
 from td3_robot.value_heads import CategoricalValue, ScalarValue
 
@@ -72,8 +73,8 @@ def test_of_a_loss_without_the_output():
 @each_net
 def test_columns_of_a_wider_batch_cost_no_more(options, monkeypatch):
     """oneDNN takes operands that are neither contiguous nor the transposes of what is a hundred times as long for."""
-    seen, matmul = [], gradients.matmul
-    monkeypatch.setattr(gradients, "matmul", lambda a, b: seen.extend((a, b)) or matmul(a, b))
+    seen, matmul = [], by_hand.matmul
+    monkeypatch.setattr(by_hand, "matmul", lambda a, b: seen.extend((a, b)) or matmul(a, b))
     net, x = net_of(options), torch.randn(32, 9, dtype=torch.float64)[:, 2:7].requires_grad_()
     passed = forward(net, x.detach())
     passed.backward(torch.ones_like(passed.output))
@@ -156,9 +157,102 @@ def test_what_was_changed_goes_by_autograd(change):
 
 
 @pytest.mark.parametrize("norm", NORMS[1:])
-def test_norms_go_by_autograd(norm):
+def test_norms_go_by_autograd_but_for_renormalisation(norm):
     net = MLP(5, 3, hidden=(8,), norm=norm).double().eval()
-    assert type(forward(net, batch_x())) is ByAutograd
+    assert type(forward(net, batch_x())) is (RenormedByHand if norm == "renorm" else ByAutograd)
+
+
+# Networks that are renormalised -----------------------------------------------------------------------------
+
+
+def renormed(options, hidden, warm_up=0) -> MLP:
+    """One that has seen other batches, in the midst of its bounds and beyond them."""
+    net = net_of({**options, "norm": "renorm"}, hidden)
+    for norm in net.norms:
+        norm.warm_up = warm_up
+        norm.weight.data.uniform_(-2.0, 2.0)
+        norm.bias.data.uniform_(-1.0, 1.0)
+        norm.running_mean.uniform_(-8.0, 8.0)
+        norm.running_var.uniform_(0.0, 8.0)
+    return net.eval()
+
+
+@each_net
+@each_depth
+@pytest.mark.parametrize("warm_up", [0, 10])
+def test_a_renormalised_network_passes_as_by_autograd(options, hidden, warm_up):
+    net, x = renormed(options, hidden, warm_up), 3.0 + 2.0 * batch_x()
+    other = copy.deepcopy(net)
+    for _ in range(2):  # the second with what the first left in the statistics
+        passed, expected = forward(net, x), ByAutograd(other, x)
+        assert type(passed) is RenormedByHand and not net.training
+        slope = torch.randn_like(expected.output)
+        passed.backward(slope)
+        expected.backward(slope)
+        assert_close([passed.output, *gradients_of(net)], [expected.output, *gradients_of(other)])
+        assert_close(net.buffers(), other.buffers())
+
+
+@each_net
+def test_a_renormalised_network_learns_from_a_loss_that_uses_it_in_other_ways(options):
+    net, x = renormed(options, (16, 8)), batch_x()
+    other = copy.deepcopy(net)
+
+    def loss_of(output, net):
+        return output.mean() + (output - net(x + 0.1)).square().mean() + net.norms[1].weight.square().sum()
+
+    passed, expected = forward(net, x), ByAutograd(other, x)
+    passed.backward_from(loss_of(passed.output, net))
+    expected.backward_from(loss_of(expected.output, other))
+    assert_close(gradients_of(net), gradients_of(other))
+
+
+@each_net
+@each_depth
+def test_a_renormalised_network_held_still(options, hidden):
+    net, x = renormed(options, hidden), batch_x().requires_grad_()
+    before = copy.deepcopy(net.state_dict())
+    output = held_still(net, x)
+    found = torch.autograd.grad(output.square().sum(), x)
+    assert_close([output, *found], [net(x), *torch.autograd.grad(net(x).square().sum(), x)])
+    held_still(net, x).sum().backward()
+    assert all(gradient is None for gradient in gradients_of(net))
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+
+
+def test_an_input_far_from_zero_keeps_its_digits():
+    """A position in millimetres beside a deviation of micrometres: float32 has a thousandth of that left, no less."""
+    net = renormed(CRITIC, (16, 8)).float()
+    x = (4.0 + 1e-3 * batch_x()).float()
+    exact, passed = copy.deepcopy(net).double(), forward(net, x)
+    expected = ByAutograd(exact, x.double())
+    torch.testing.assert_close(passed.output.double(), expected.output, atol=1e-5, rtol=1e-5)
+    for network, like in ((net, exact), (exact, net)):
+        network.norms[0].load_state_dict(like.norms[0].state_dict())
+    net.norms[0].running_mean.fill_(4.0)
+    net.norms[0].running_var.fill_(0.0)
+    torch.testing.assert_close(
+        held_still(net, x).double(), copy.deepcopy(net).double()(x.double()), atol=1e-5, rtol=1e-5
+    )
+
+
+def hooked_norm(net):
+    net.norms[1].register_forward_hook(lambda module, given, output: 2 * output)
+
+
+def other_norm(net):
+    net.norms[1] = nn.BatchNorm1d(16, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "change", [hooked, layer_hooked, hooked_norm, other_norm, without_bias], ids=lambda change: change.__name__
+)
+def test_a_renormalised_network_that_was_changed_goes_by_autograd(change):
+    net, x = renormed(ACTOR, (16, 8)), batch_x()
+    change(net)
+    assert type(forward(net.eval(), x)) is ByAutograd
+    y = x.clone().requires_grad_()
+    assert_close(torch.autograd.grad(held_still(net, y).sum(), y), torch.autograd.grad(net(y).sum(), y))
 
 
 def test_a_layer_that_is_held_still_learns_nothing():
@@ -180,6 +274,9 @@ OPTIONS = (
     {"bc_alpha": 2.5, "bc_filter": True, "actor_min_q": True},
     {"actor_grad_clip": 0.01, "critic_grad_clip": 0.1},
     {"normalize_observations": True, "hidden": (8, 8, 8), "init": "orthogonal", "final_bound": 0.01},
+    {"critic": "crossq", "norm": "renorm", "actor_min_q": True, "policy_delay": 2, "weight_norm": True},
+    {"critic": "crossq", "critic_hidden": (8, 8, 8), "actor_grad_clip": 0.01, "critic_grad_clip": 0.1},
+    {"norm": "renorm", "atoms": 11, "v_min": -2.0, "v_max": 2.0, "bc_alpha": 2.5},
 )
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
 
@@ -203,6 +300,7 @@ def test_every_option_learns_what_it_learns_by_autograd(options, weighted, monke
     by_autograd.generator.set_state(by_hand.generator.get_state())
     by_hand_metrics = [by_hand.update(transitions(seed, weighted)) for seed in range(6)]
     monkeypatch.setattr(gradients, "plain_weights", lambda net: None)
+    monkeypatch.setattr(gradients, "is_renormed", lambda net: False)
     for seed, found in enumerate(by_hand_metrics):
         expected = by_autograd.update(transitions(seed, weighted))
         assert found.keys() == expected.keys()

@@ -1,3 +1,4 @@
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -36,6 +37,42 @@ def test_outputs_and_gradients_are_those_of_float64(rows, width, units, relu):
     expected = gradients(x.double(), layer.double(), relu, by_torch)
     for ours, reference in zip(found, expected):
         assert ((ours - reference).abs().max() / reference.abs().max()).item() < 2e-6
+
+
+@pytest.fixture
+def precision():
+    """Sets that of products, for one test."""
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.skipif(module.onednn() is None, reason="there is nothing that would multiply in bfloat16")
+def test_medium_products_are_in_bfloat16_where_the_processor_has_them(precision, monkeypatch):
+    torch.manual_seed(0)
+    layer, x = nn.Linear(512, 256), torch.randn(256, 512)
+    exact = gradients(x.double(), copy.deepcopy(layer).double(), False, by_torch)
+    rounded = F.linear(*(each.bfloat16().float() for each in (x, layer.weight, layer.bias)))
+    for there, asked, lost in ((True, "medium", True), (True, "high", False), (False, "medium", False)):
+        precision(asked)
+        monkeypatch.setattr(module, "multiplies_in_bfloat16", lambda there=there: there)
+        found = gradients(x, layer, False, linear)
+        errors = [((f - e).abs().max() / e.abs().max()).item() for f, e in zip(found, exact)]
+        assert all(each.dtype == torch.float32 for each in found)
+        if lost:  # operands of eight bits and sums of 24, rounded to eight again
+            assert max(errors) < 1.5e-2 and all(error > 1e-4 for error in errors[:3])
+            assert ((found[0] - rounded).abs() <= 2.0**-8 * rounded.abs() + 1e-5).all()
+        elif not torch.cpu._is_amx_tile_supported():  # whose products oneDNN takes by itself
+            assert max(errors) < 2e-6
+
+
+@pytest.mark.skipif(module.onednn() is None, reason="there is nothing that would multiply in bfloat16")
+def test_products_of_narrow_layers_are_not_worth_the_casts(precision, monkeypatch):
+    precision("medium")
+    monkeypatch.setattr(module, "multiplies_in_bfloat16", lambda: True)
+    torch.manual_seed(0)
+    layer, x = nn.Linear(23, 512), torch.randn(512, 23)
+    torch.testing.assert_close(linear(x, layer), F.linear(x, layer.weight, layer.bias), atol=1e-5, rtol=1e-5)
 
 
 def test_large_layers_go_to_onednn():
