@@ -5,6 +5,7 @@ the scripts hand in its options, a dataclass (`Environment`), which stand beside
 and in files.
 """
 
+import contextlib
 import dataclasses
 import functools
 import operator
@@ -100,7 +101,9 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
     values = base | asked
     _refuse_untold(environment, {name: value for name, value in values.items() if name not in given})
     config, world = build(Config, values), build(environment, values)
-    _refuse_idle(config, given if own else asked)
+    _refuse_idle(config, given)
+    if not own:
+        _refuse_idle(config, {name: value for name, value in file.items() if name not in given}, base | file)
     if resume is not None:
         for before, now in ((build(Config, base), config), (build(environment, base), world)):
             _refuse_changes(before, now, f"run {resume.name!r}", " and stays so when it is resumed")
@@ -172,15 +175,24 @@ def _refuse_changes(before: object, now: object, owner: str, why: str) -> None:
             raise ConfigError(f"{name} of {owner} is {reprlib.repr(old)}{why}")
 
 
-def _refuse_idle(config: Config, asked: dict[str, object]) -> None:
+def _refuse_idle(config: Config, asked: dict[str, object], without_flags: dict[str, object] | None = None) -> None:
     """Refuse options that would do nothing, unless they have their default; in a preset they wait for their switch.
+
+    Args:
+        config: all options.
+        asked: those that somebody asked for.
+        without_flags: for those of a file, all options but flags: what a flag has switched off waits, too.
 
     Raises:
         ConfigError: names the option and what it needs.
     """
+    switched = [config]
+    if without_flags is not None:
+        with contextlib.suppress(ConfigError):  # a file may be whole with the flags that it was written for
+            switched.append(build(Config, without_flags))
     for name, item in leaves(Config):
         for need in item.metadata.get("needs", ()):
-            if asked.get(name, item.default) != item.default and not need.there(config):
+            if asked.get(name, item.default) != item.default and not any(map(need.there, switched)):
                 raise ConfigError(f"{name} has no effect without {need.text}")
 
 

@@ -125,3 +125,12 @@ def test_a_gymnasium_environment_has_none_of_our_arms_to_show():
         check_shown(flags, EnvOptions())
         with pytest.raises(ConfigError, match=f"^{line.split()[0]} is for our own robots"):
             check_shown(flags, EnvOptions(env="Hopper-v5"))
+
+
+def test_what_a_flag_switches_off_waits_in_a_file():
+    Path("mine.yaml").write_text("schedule:\n  lr: linear\n  lr_floor: 0.1\n")
+    assert parse_train("--config mine.yaml".split()).config.schedule.lr_floor == 0.1
+    schedule = parse_train("--config mine.yaml --schedule.lr constant".split()).config.schedule
+    assert (schedule.lr, schedule.lr_floor) == ("constant", 0.1)
+    both = "--config mine.yaml --schedule.lr constant --schedule.lr_floor 0.2"  # asked for in one breath
+    assert refusal(both).startswith("schedule.lr_floor has no effect without schedule.lr")
