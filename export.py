@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
         "format": FORMAT,
         "robot": describe(env.robot, asked.acceleration),
         **describe_task(options.task, env),
-        **origin(checkpoint),
+        **origin(checkpoint, agent.config.policy),
         "simulator": {name: getattr(options, name) for name in ("robot", "gripper", "tcp")},
     }
     beside = path.with_name(f".{path.name}")  # an older file stays until the new one is known to be good

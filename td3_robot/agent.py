@@ -27,6 +27,7 @@ from td3_robot.replay import Batch
 from td3_robot.seeds import seed_of
 from td3_robot.td3_config import TD3Config
 from td3_robot.value_heads import value_head
+from td3_robot.weight_norm import normalize_weights
 
 _DRAWING = threading.Lock()  # held by the thread that draws the weights of an agent
 
@@ -54,7 +55,7 @@ class TD3(Kept):
     Attributes:
         config: the options, resolved.
         normalizer: running statistics of observations, the identity without `normalize_observations`.
-        policy: normalizer and actor, one after the other.
+        policy: normalizer and what is deployed, one after the other: the actor or its target (`config.policy`).
         gradient_steps: updates made.
 
     Raises:
@@ -97,11 +98,10 @@ class TD3(Kept):
             made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
         check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
         self.actor, self.Q1, self.Q2 = made
-        self.actor_target, self.Q1_target, self.Q2_target = made  # crossq has no others
-        if self.config.critic == "targets":
-            targets = [copy.deepcopy(net).requires_grad_(False) for net in made]
-            self.actor_target, self.Q1_target, self.Q2_target = targets
-        self.policy = nn.Sequential(self.normalizer, self.actor).eval()
+        self.actor_target, self.Q1_target, self.Q2_target = made
+        for name in self.config.targets:
+            setattr(self, f"{name}_target", copy.deepcopy(getattr(self, name)).requires_grad_(False))
+        self.policy = nn.Sequential(self.normalizer, getattr(self, self.config.policy)).eval()
 
     def _make_optimizers(self, optimizer: MakeOptimizer) -> None:
         self.actor_optimizer = optimizer(trainable(self.actor), self.config.actor_lr)
@@ -120,6 +120,11 @@ class TD3(Kept):
         """The policy's action, without noise: (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
         o = torch.as_tensor(o, dtype=torch.float32, device=self.device)
         return self.policy(torch.atleast_2d(o)).reshape(*o.shape[:-1], self.a_dim)
+
+    @torch.no_grad()
+    def explored(self, o: Tensor) -> Tensor:
+        """(B, a_dim) what exploration adds its noise to in observations (B, o_dim): the actor's, not its average's."""
+        return self.actor(self.normalizer(o))
 
     @property
     def learnt(self) -> bool:
@@ -182,6 +187,8 @@ class TD3(Kept):
             each.backward(self.value.slope(output, y, batch.weight))
         self._limit_gradients(self._critics, self.config.critic_grad_clip)
         self._critics_step(self._critic_optimizers)
+        if self.config.weight_norm:
+            normalize_weights(self._critics)
         metrics = {f"Q{i}_loss": self.value.loss(output, y, batch.weight) for i, output in enumerate(outputs, 1)}
         metrics["Q1"] = self.value.mean(outputs[0]).mean()
         if batch.weight is not None:
@@ -193,7 +200,8 @@ class TD3(Kept):
         """Each critic's pass of (s, a), to learn from, and what (s', a') is worth: Q1'(s', a'), Q2'(s', a')."""
         x = torch.cat((batch.state, batch.action), 1)
         with torch.no_grad():
-            action = self._smoothed(self.actor_target(batch.next_state))  # a' = clip(pi'(s') + clip(eps, -c, c))
+            actor = self.actor if self.config.critic == "crossq" else self.actor_target
+            action = self._smoothed(actor(batch.next_state))  # a' = clip(pi'(s') + clip(eps, -c, c))
             next_x = torch.cat((batch.next_state, action), 1)
         if self.config.critic == "crossq":
             joint = [JointPass(Q, x, next_x) for Q in self._critics]
@@ -223,6 +231,8 @@ class TD3(Kept):
         passed.backward_from(loss)
         self._limit_gradients((self.actor,), self.config.actor_grad_clip)
         self._actor_step((self.actor_optimizer,))
+        if self.config.weight_norm:
+            normalize_weights((self.actor,))
         return loss.detach()
 
     def _limit_gradients(self, nets: Sequence[nn.Module], norm: float | None) -> None:
@@ -249,11 +259,11 @@ class TD3(Kept):
     @torch.no_grad()
     def _update_targets(self) -> None:
         """Polyak averaging: target <- tau * network + (1 - tau) * target, batch statistics included."""
-        if self.config.critic != "targets":
-            return
-        online = [each for net in (self.actor, *self._critics) for each in followed(net)]
-        target = [each for net in (self.actor_target, *self._critic_targets) for each in followed(net)]
-        torch._foreach_lerp_(target, online, self.config.tau)
+        names = [name for name in self.config.targets if name != "Q2" or self.config.twin_critics]
+        online = [each for name in names for each in followed(getattr(self, name))]
+        target = [each for name in names for each in followed(getattr(self, f"{name}_target"))]
+        if names:
+            torch._foreach_lerp_(target, online, self.config.tau)
 
     def scale_learning_rates(self, factor: float) -> None:
         """Set every learning rate to `factor` times the one given at the start."""

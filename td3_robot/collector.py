@@ -130,7 +130,7 @@ class Collector:
             return self._random()
         schedule = self._config.schedule
         factor = schedule_factor(schedule.noise, progress, schedule.noise_floor)
-        action = self._agent.select_action(self.observation)
+        action = self._agent.explored(self.observation)
         if self._guide is not None:
             action = self._guide.lead(self.observation, action)
         noise = factor * self.noise.sample()

@@ -31,7 +31,7 @@ class Kept:
 
     def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
         networks = ("Q1", "Q2", "actor")
-        targets = (f"{name}_target" for name in networks if self.config.critic == "targets")
+        targets = (f"{name}_target" for name in networks if name in self.config.targets)
         names = (*networks, *(f"{name}_optimizer" for name in networks), *targets)
         parts = {name: getattr(self, name) for name in names}
         return parts if isinstance(self.normalizer, nn.Identity) else {**parts, "normalizer": self.normalizer}

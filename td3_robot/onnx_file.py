@@ -73,11 +73,15 @@ def write_onnx(module: nn.Module, o_dim: int, about: dict, path: Path) -> None:
         onnx.save(model, new)
 
 
-def origin(checkpoint: Path) -> dict:
-    """What a file says of where it comes from: the checkpoint and the sum of its actor, the commit, the versions."""
+def origin(checkpoint: Path, network: str) -> dict:
+    """What a file says of where it comes from: checkpoint, the sum of the network that acts, commit, versions."""
     from td3_robot.provenance import commit
 
-    actor = checkpoint / "actor" if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + "actor")
+    files = (
+        checkpoint / name if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + name)
+        for name in (network, "actor")
+    )
+    actor = next(file for file in files if file.is_file())  # a target that is missing is a copy of its network
     names = ("td3-robot", "torch", "onnx", "numpy")
     return {
         "checkpoint": {"name": checkpoint.name, "actor_sha256": hashlib.sha256(actor.read_bytes()).hexdigest()},

@@ -9,15 +9,19 @@ NORMS = ("none", "layer", "batch", "renorm")
 BATCHED = ("batch", "renorm")  # those whose statistics are of a batch
 INITS = ("default", "orthogonal")
 CRITICS = ("targets", "crossq")
+POLICIES = ("actor", "actor_target")
 LAYERS = 64  # of a network
 WIDTH = Range(1, 65_536, "the weights between two such layers take 17 GB")
 ATOMS = Range(0, 10_000, "each value of a batch has as many numbers")
 
 _DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start_from is None)
-_TARGETS = Need("td3.critic targets", lambda c: c.td3.critic == "targets")
+_FOLLOWING = Need(
+    "td3.critic targets or td3.policy actor_target", lambda c: c.td3.critic == "targets" or c.td3.policy != "actor"
+)
 _BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
 _TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
 _RESIDUAL = Need("td3.residual, the name of a column, or residual_at", lambda c: c.td3.is_residual)
+_NORMED = Need("td3.norm or td3.critic crossq", lambda c: c.td3.norm != "none" or c.td3.critic == "crossq")
 _NORMALIZED = Need("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
 
 
@@ -27,9 +31,11 @@ class TD3Config:
 
     Attributes:
         critic: How critics bootstrap: from slow copies (targets), or in one pass of renormalised batches (crossq).
+        policy: What is evaluated, kept and deployed: the actor, or actor_target, its moving average.
         hidden: Units of each hidden layer, in the actor and in both critics.
         critic_hidden: Units of each hidden layer of both critics; empty for those of `hidden`.
         norm: Normalisation in the networks: none, layer, batch or renorm; with crossq it is that of the actor.
+        weight_norm: Scale each hidden unit's weights back to a norm of 1 after every step; needs norm or critic crossq.
         init: Initial weights: default (PyTorch's) or orthogonal.
         final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them to `init`.
         actor_lr: Learning rate of the actor.
@@ -61,15 +67,17 @@ class TD3Config:
     """
 
     critic: str = option("targets", CRITICS, fixed=True)
+    policy: str = option("actor", POLICIES, fixed=True)
     hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
     critic_hidden: tuple[int, ...] = option((), WIDTH, fixed=True)
     norm: str = option("none", NORMS, fixed=True)
+    weight_norm: bool = option(False, needs=(_NORMED,))
     init: str = option("default", INITS, fixed=True, needs=(_DRAWN,))
     final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
     actor_lr: float = option(3e-4, POSITIVE)
     critic_lr: float = option(3e-4, POSITIVE)
     gamma: float = option(0.99, SHARE)
-    tau: float = option(0.005, PART, needs=(_TARGETS,))
+    tau: float = option(0.005, PART, needs=(_FOLLOWING,))
     policy_noise: float = option(0.2, NOT_NEGATIVE)
     noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
     policy_delay: int = option(2, STEPS)
@@ -115,6 +123,13 @@ class TD3Config:
     def is_residual(self) -> bool:
         """Whether the actor corrects a controller."""
         return (self.residual, self.residual_at) != (None, None)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the networks that have a target, a slow copy: crossq bootstraps without, a policy may be one."""
+        if self.critic == "targets":
+            return ("actor", "Q1", "Q2")
+        return ("actor",) if self.policy == "actor_target" else ()
 
     @property
     def critic_layers(self) -> tuple[int, ...]:

@@ -1,0 +1,67 @@
+"""Weights of hidden units that are scaled back to a norm of 1, which normalised networks do not see."""
+
+import copy
+
+import pytest
+import torch
+
+from td3_robot import MLP, TD3
+from td3_robot.networks import learning
+from td3_robot.weight_norm import normalize_weights
+from tests.td3_robot.test_agent_options import batch_of
+
+
+def norms_of(net: MLP) -> list[torch.Tensor]:
+    """Of each unit's weights and bias together, layer by layer."""
+    return [torch.cat((layer.weight, layer.bias[:, None]), 1).norm(dim=1) for layer in net.layers]
+
+
+def unlike(norm: str) -> MLP:
+    torch.manual_seed(0)
+    net = MLP(5, 2, hidden=(16, 8), norm=norm).double()
+    for layer in net.layers:
+        layer.weight.data *= 1.0 + 30.0 * torch.rand(len(layer.weight), 1)
+    return net
+
+
+def test_by_hand():
+    net = MLP(2, 1, hidden=(1,), norm="renorm")
+    net.layers[0].weight.data, net.layers[0].bias.data = torch.tensor([[2.0, 3.0]]), torch.tensor([6.0])
+    last = copy.deepcopy(net.layers[1].state_dict())
+    normalize_weights([net])
+    torch.testing.assert_close(net.layers[0].weight.data, torch.tensor([[2.0, 3.0]]) / 7)
+    torch.testing.assert_close(net.layers[0].bias.data, torch.tensor([6.0]) / 7)
+    assert all(torch.equal(last[name], value) for name, value in net.layers[1].state_dict().items())
+
+
+@pytest.mark.parametrize("norm", ["renorm", "batch"])
+def test_a_network_that_normalises_by_batch_is_the_same_afterwards(norm):
+    """But for the epsilon of its norms, which weighs less, the larger the weights are: here they come to be smaller."""
+    net, x = unlike(norm), torch.randn(64, 5, dtype=torch.float64)
+    with learning(net):
+        before = net(x)
+        normalize_weights([net])
+        torch.testing.assert_close(net(x), before, atol=0.02, rtol=0.02)
+    for found in norms_of(net)[:-1]:
+        torch.testing.assert_close(found, torch.ones_like(found))
+
+
+def test_one_without_norms_which_would_be_another_is_left_alone():
+    net = unlike("none")
+    before = copy.deepcopy(net.state_dict())
+    normalize_weights([net])
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("residual", [None, 0])
+def test_an_agent_keeps_them_whatever_it_learns(residual):
+    options = {"critic": "crossq", "norm": "renorm", "policy_delay": 1, "hidden": (8,), "residual_at": residual}
+    plain, agent = (TD3(3, 2, **options, weight_norm=on, critic_lr=0.1, actor_lr=0.1) for on in (False, True))
+    for seed in range(5):
+        for each in (plain, agent):
+            each.update(batch_of(seed=seed))
+    for name in ("actor", "Q1", "Q2"):
+        parts = (getattr(each, name).modules() for each in (agent, plain))
+        found, free = (next(norms_of(each) for each in part if isinstance(each, MLP)) for part in parts)
+        torch.testing.assert_close(found[0], torch.ones(8))
+        assert all(((each - 1).abs() > 0.01).any() for each in (free[0], found[1]))
