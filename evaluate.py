@@ -117,7 +117,8 @@ def _replay(asked: EvaluateFlags, episode: int) -> str:
     words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
     words += ["--episodes", str(asked.count)] + ["--device", asked.device] * (asked.device != "cpu")
     words += ["--plugins", ",".join(asked.plugins)] if asked.plugins else []
-    words += [] if asked.guard is None else ["--guard", str(asked.guard).lower()]
+    for name in ("guard", "sparse"):
+        words += [] if (switch := getattr(asked, name)) is None else [f"--{name}", str(switch).lower()]
     given = {name: value for name in CONDITIONS if (value := getattr(asked, name)) is not None}
     words += [word for name, value in given.items() for word in (f"--{name}", str(value))]
     return shlex.join([*words, "--episode", str(episode), "--swift"])

@@ -70,7 +70,7 @@ def _examiner(arguments: TrainArguments, shared: bool) -> Iterator[Examiner | No
         yield None
         return
     make_env = functools.partial(elsewhere, flags.plugins, options, config.seed, config.evaluation.episodes)
-    with contextlib.closing(Examiner(make_env, config.seed, config.threads)) as examiner:
+    with contextlib.closing(Examiner(make_env, config.seed, config.threads, config.matmul_precision)) as examiner:
         yield examiner
 
 

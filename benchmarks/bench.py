@@ -58,6 +58,8 @@ class Part:
 PARTS = (
     Part("update 2x128", "updates/s", 1, sb3=True, turns=20),
     Part("update 2x256", "updates/s", 1, sb3=True, turns=20),
+    Part("update CrossQ", "updates/s", 1, turns=4),
+    Part("update CrossQ medium", "updates/s", 1, turns=4),
     *(Part(f"simulator {task}", "steps/s", probes.ARMS, turns=8) for task in probes.TASKS),
     Part("collision", "queries/s", probes.ARMS),
     Part("product", "GFLOP/s", 2 * 1024**3 / 1e9),

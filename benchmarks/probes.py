@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,10 +34,27 @@ def _transitions() -> dict[str, np.ndarray]:
 
 def update(width: int) -> Work:
     """A batch drawn and one update by this package, networks of two layers."""
+    return _update(hidden=(width, width))
+
+
+def crossq_update(precision: str) -> Work:
+    """The same with what configs/gymnasium/crossq.yaml makes of the networks, products of that precision."""
+    networks = {"hidden": (256, 256), "critic_hidden": (512, 512), "norm": "renorm"}
+    step = _update(critic="crossq", actor_min_q=True, policy_delay=3, **networks)
+
+    def work() -> None:
+        torch.set_float32_matmul_precision(precision)
+        step()
+        torch.set_float32_matmul_precision("highest")  # as the other probes have it
+
+    return work
+
+
+def _update(**options: Any) -> Work:
     from td3_robot.agent import TD3
     from td3_robot.replay import ReplayBuffer
 
-    agent = TD3(O_DIM, A_DIM, hidden=(width, width))
+    agent = TD3(O_DIM, A_DIM, **options)
     # all transitions in one step of as many environments
     replay = ReplayBuffer(TRANSITIONS, TRANSITIONS, O_DIM, A_DIM, "cpu", torch.Generator().manual_seed(0))
     tensors = {name: torch.from_numpy(array) for name, array in _transitions().items()}
@@ -100,6 +118,8 @@ def product() -> Work:
 TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "push")
 PROBES: dict[str, Callable[[], Work]] = {
     **{f"update 2x{width}": partial(update, width) for width in (128, 256)},
+    "update CrossQ": partial(crossq_update, "highest"),
+    "update CrossQ medium": partial(crossq_update, "medium"),
     **{f"sb3 update 2x{width}": partial(sb3_update, width) for width in (128, 256)},
     **{f"simulator {task}": partial(simulator, task) for task in TASKS},
     "collision": collision,

@@ -17,7 +17,7 @@ from td3_robot.errors import ConfigError
 _PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
-_SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", *CONDITIONS)
+_SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", "sparse", *CONDITIONS)
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class EvaluateFlags:
             is wrong.
         env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a module is never taken
             from the checkpoint itself.
+        sparse: Whether rewards are -1 a step and 0 in success, those of a dataset for one, in place of what it was
+            trained with; robots only.
         guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
         engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained with; robots only.
         latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next ten.
@@ -103,6 +105,7 @@ class EvaluateFlags:
     checkpoint: Path | None = None
     verify: bool = False
     env: str | None = None
+    sparse: bool | None = None
     guard: bool | None = None
     engine: str | None = field(default=None, metadata={"choices": ENGINES})
     latency: float | None = None
@@ -219,7 +222,7 @@ def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
     Raises:
         ConfigError: a disturbance is out of its range.
     """
-    asked = {name: value for name in ("guard", *CONDITIONS) if (value := getattr(flags, name)) is not None}
+    asked = {name: value for name in ("guard", "sparse", *CONDITIONS) if (value := getattr(flags, name)) is not None}
     return dataclasses.replace(options, **asked)
 
 
@@ -231,7 +234,7 @@ def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
     """
     for name in _SHOWS_ARMS if options.env is not None else ():
         value = getattr(flags, name, None)
-        if value is not None and (value is not False or name == "guard"):
+        if value is not None and (value is not False or name in ("guard", "sparse")):
             raise ConfigError(f"{name} is for our own robots; a Gymnasium environment has none")
     if options.env is not None and getattr(flags, "camera", EvaluateFlags.camera) != EvaluateFlags.camera:
         raise ConfigError("camera is for our own robots; a Gymnasium environment draws its own pictures")

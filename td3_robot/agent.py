@@ -40,7 +40,9 @@ class Due(NamedTuple):
 
 
 class TD3(Kept):
-    """The agent: `actor`, `Q1`, `Q2`, their targets `*_target`, and one Adam optimizer for each of the three.
+    """The agent: `actor`, `Q1`, `Q2`, their targets `*_target`, and one Adam optimizer for each of the first three.
+
+    With `critic` crossq a target is the network itself, but for an `actor_target` that is the policy.
 
     Args:
         o_dim: width of an observation.
@@ -99,6 +101,8 @@ class TD3(Kept):
         check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
         self.actor, self.Q1, self.Q2 = made
         self.actor_target, self.Q1_target, self.Q2_target = made
+        if self.config.weight_norm:
+            normalize_weights(made)
         for name in self.config.targets:
             setattr(self, f"{name}_target", copy.deepcopy(getattr(self, name)).requires_grad_(False))
         self.policy = nn.Sequential(self.normalizer, getattr(self, self.config.policy)).eval()
@@ -115,16 +119,18 @@ class TD3(Kept):
         if isinstance(self.normalizer, RunningNormalizer):
             self.normalizer.update(o)
 
-    @torch.no_grad()
     def select_action(self, o: np.ndarray | Tensor) -> Tensor:
         """The policy's action, without noise: (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
-        o = torch.as_tensor(o, dtype=torch.float32, device=self.device)
-        return self.policy(torch.atleast_2d(o)).reshape(*o.shape[:-1], self.a_dim)
+        return self._action(getattr(self, self.config.policy), o)
+
+    def explored(self, o: np.ndarray | Tensor) -> Tensor:
+        """What exploration adds its noise to, shapes as above: the actor's action, also where its average acts."""
+        return self._action(self.actor, o)
 
     @torch.no_grad()
-    def explored(self, o: Tensor) -> Tensor:
-        """(B, a_dim) what exploration adds its noise to in observations (B, o_dim): the actor's, not its average's."""
-        return self.actor(self.normalizer(o))
+    def _action(self, net: nn.Module, o: np.ndarray | Tensor) -> Tensor:
+        o = torch.as_tensor(o, dtype=torch.float32, device=self.device)
+        return net(self.normalizer(torch.atleast_2d(o))).reshape(*o.shape[:-1], self.a_dim)
 
     @property
     def learnt(self) -> bool:

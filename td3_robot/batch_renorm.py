@@ -77,7 +77,13 @@ class BatchRenorm(nn.Module):
 
     @torch.no_grad()
     def count(self, x: Tensor) -> Moments:
-        """What the batch x (B, width) is normalised by while it trains; it counts into the running statistics."""
+        """What the batch x (B, width) is normalised by while it trains; it counts into the running statistics.
+
+        Raises:
+            ValueError: it is of one row, which has no deviation.
+        """
+        if len(x) < 2:
+            raise ValueError(f"batch renormalisation takes two rows and more, got {tuple(x.shape)}")
         mean = x.sum(0) / len(x)  # torch.var_mean takes ten times as long on CPUs
         var = (x - mean).square_().sum(0) / len(x)
         deviation = (var + EPSILON).sqrt()

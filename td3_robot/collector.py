@@ -22,13 +22,13 @@ _REFILL_BATCHES = 5  # that the policy collects where a resumed run has no repla
 
 
 class Collector:
-    """Explores B environments with an agent's policy and keeps their transitions; a `Source`.
+    """Explores B environments with an agent's actor and keeps their transitions; a `Source`.
 
     Observations and rewards are stored as they come, but for a fixed scale and clip of the rewards; running
     statistics are applied when a batch is drawn, so that old transitions follow the newest statistics.
 
     Args:
-        agent: whose policy acts; its observation statistics are kept up to date.
+        agent: whose actor acts; its observation statistics are kept up to date.
         env, config: where, and how.
         guide: acts in place of the policy in the share of the episodes that `config.exploration` names.
         make_replay: makes the replay, in place of the one that `config` describes.
@@ -125,7 +125,7 @@ class Collector:
         return observation if self._goal_env is None else self._goal_env.memory(arrived)
 
     def _explore(self, progress: float) -> Tensor:
-        """Uniformly random actions at first and in a share of the steps, else the policy's with noise; in [-1, 1]."""
+        """Uniformly random actions at first and in a share of the steps, else the actor's with noise; in [-1, 1]."""
         if self.env_steps < self._config.exploration.start_steps:
             return self._random()
         schedule = self._config.schedule

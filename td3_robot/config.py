@@ -199,7 +199,7 @@ class Config:
         cuda_graph: Record each kind of gradient step as a CUDA graph and replay it; needs device cuda.
         threads: CPU threads of torch; as many as cores stall when one of them is busy elsewhere.
         matmul_precision: Of float32 products, as torch.set_float32_matmul_precision has it: highest; high, TF32 on
-            GPUs; or medium, bfloat16 where the processor multiplies in it. Weights and sums stay float32.
+            GPUs; or medium, bfloat16 where the processor multiplies in it. What is kept stays float32.
         envs: Environments that step together.
         steps: Environment steps of the whole training, all environments counted.
         updates_per_step: Gradient steps each time that all environments have made one step.

@@ -59,18 +59,19 @@ class Examiner:
     Args:
         make_env: makes the environments of the evaluation, in the process; picklable.
         seed: of the run.
-        threads: of torch, as many as the training has: sums over other parts differ in their last digits.
+        threads, matmul_precision: of torch, those of the training: other sums and products differ in their last digits.
 
     Attributes:
         lost: whether it was given up, which is said.
     """
 
-    def __init__(self, make_env: Callable[[], "VecEnv"], seed: int, threads: int):
+    def __init__(self, make_env: Callable[[], "VecEnv"], seed: int, threads: int, matmul_precision: str = "highest"):
         self._ready = self.lost = False
         self._asking: threading.Thread | None = None
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_examine, args=(other, make_env, seed, threads), daemon=True)
+        setting = (threads, matmul_precision)
+        self._process = context.Process(target=_examine, args=(other, make_env, seed, setting), daemon=True)
         multiprocessing.resource_tracker.ensure_running()  # by the way it unblocks SIGINT
         try:
             with terminal_held():
@@ -142,12 +143,12 @@ class Examiner:
         self._connection.close()
 
 
-def _examine(connection, make_env: Callable[[], "VecEnv"], seed: int, threads: int) -> None:
+def _examine(connection, make_env: Callable[[], "VecEnv"], seed: int, setting: tuple[int, str]) -> None:
     """The process: an empty answer when it is ready, then the scores of every policy that comes, or what went wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where the terminal's signals cannot be held
     with contextlib.suppress(EOFError, OSError):
         try:
-            _answer(connection, make_env, seed, threads)
+            _answer(connection, make_env, seed, setting)
         except (EOFError, OSError):
             raise
         except Exception as error:  # the training meets it as well, and in its own words
@@ -155,7 +156,7 @@ def _examine(connection, make_env: Callable[[], "VecEnv"], seed: int, threads: i
     os._exit(0)
 
 
-def _answer(connection, make_env: Callable[[], "VecEnv"], seed: int, threads: int) -> None:
+def _answer(connection, make_env: Callable[[], "VecEnv"], seed: int, setting: tuple[int, str]) -> None:
     """Until the other end closes, which raises EOFError."""
     import torch
 
@@ -164,7 +165,9 @@ def _answer(connection, make_env: Callable[[], "VecEnv"], seed: int, threads: in
     from td3_robot.seeds import seed_of
 
     keep_freed_memory()
+    threads, precision = setting
     torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
     env = make_env()
     connection.send({})
     while True:

@@ -14,6 +14,7 @@ from td3_robot.errors import CheckpointError
 from td3_robot.networks import MakeNetworks, mlps
 from td3_robot.states import Unfit, fitted
 from td3_robot.td3_config import TD3Config
+from td3_robot.weight_norm import normalize_weights
 
 
 class Kept:
@@ -26,7 +27,7 @@ class Kept:
     normalizer: nn.Module
 
     def state_dicts(self) -> dict[str, dict]:
-        """The state dicts of the six networks, three optimizers and, if there is one, the normaliser, by file name."""
+        """The state dicts of the networks, three optimizers and, if there is one, the normaliser, by file name."""
         return {name: part.state_dict() for name, part in self._parts().items()}
 
     def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
@@ -37,7 +38,7 @@ class Kept:
         return parts if isinstance(self.normalizer, nn.Identity) else {**parts, "normalizer": self.normalizer}
 
     def load_state_dicts(self, states: dict[str, dict]) -> None:
-        """Take back what `state_dicts` gave; a target that is missing becomes a copy of its network.
+        """Take back what `state_dicts` gave; a target that is missing, and is not what acts, becomes a copy.
 
         The learning rates stay as they are.
 
@@ -47,6 +48,8 @@ class Kept:
         """
         if "normalizer" in states and "normalizer" not in self._parts():
             raise CheckpointError("it normalises observations: make the agent with normalize_observations=True")
+        if self.config.policy not in states:
+            raise CheckpointError(f"it has no {self.config.policy}, which is its policy")
         parts, taken = self._parts(), {}
         for name, part in parts.items():
             try:
@@ -75,7 +78,7 @@ class Kept:
         return {"o_dim": self.o_dim, "a_dim": self.a_dim, "a_max": self.a_max.tolist(), "options": options}
 
     def save(self, name: str | Path, notes: dict[str, object] | None = None) -> None:
-        """Write the nine state dicts into the checkpoint folder `name`, all or none.
+        """Write the state dicts into the checkpoint folder `name`, all or none.
 
         Args:
             name: the folder.
@@ -115,17 +118,25 @@ class Kept:
     def load(self, name: str | Path) -> None:
         """Read a checkpoint folder, or six older files that begin with `name`, onto this agent's device.
 
+        Where its policy is the actor and this agent's is `actor_target`, or the reverse, both begin as what acted.
+
         Raises:
             CheckpointError: nothing there, damaged, unsafe, or of an agent with another a_max or other networks.
         """
-        found = checkpoint.load(name)
+        found, options = checkpoint.load(name), {}
         if "agent" in found.about:
             told = describe(Path(name), found)
+            options = told.options
             if told.a_dim == self.a_dim and told.a_max != self.a_max.tolist():
                 raise CheckpointError(f"checkpoint {name}: its a_max is {told.a_max}, not {self.a_max.tolist()}")
-            if (there := told.options.get("residual_at")) != (here := self.config.residual_at):
+            if (there := options.get("residual_at")) != (here := self.config.residual_at):
                 raise CheckpointError(f"checkpoint {name}: its actor corrects the action at {there}, not at {here}")
-        self._take(name, found.states)
+        states, acted = found.states, options.get("policy", "actor")
+        if acted != self.config.policy and acted in states:
+            states = states | {"actor": states[acted], "actor_target": states[acted]}
+        self._take(name, states)
+        if self.config.weight_norm and not options.get("weight_norm"):
+            normalize_weights([part for part in self._parts().values() if isinstance(part, nn.Module)])
 
     def _take(self, name: str | Path, states: dict[str, dict]) -> None:
         try:

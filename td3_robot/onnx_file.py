@@ -77,14 +77,10 @@ def origin(checkpoint: Path, network: str) -> dict:
     """What a file says of where it comes from: checkpoint, the sum of the network that acts, commit, versions."""
     from td3_robot.provenance import commit
 
-    files = (
-        checkpoint / name if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + name)
-        for name in (network, "actor")
-    )
-    actor = next(file for file in files if file.is_file())  # a target that is missing is a copy of its network
+    file = checkpoint / network if checkpoint.is_dir() else checkpoint.with_name(checkpoint.name + network)
     names = ("td3-robot", "torch", "onnx", "numpy")
     return {
-        "checkpoint": {"name": checkpoint.name, "actor_sha256": hashlib.sha256(actor.read_bytes()).hexdigest()},
+        "checkpoint": {"name": checkpoint.name, f"{network}_sha256": hashlib.sha256(file.read_bytes()).hexdigest()},
         "commit": commit(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
     }

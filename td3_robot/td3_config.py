@@ -21,7 +21,9 @@ _FOLLOWING = Need(
 _BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
 _TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
 _RESIDUAL = Need("td3.residual, the name of a column, or residual_at", lambda c: c.td3.is_residual)
-_NORMED = Need("td3.norm or td3.critic crossq", lambda c: c.td3.norm != "none" or c.td3.critic == "crossq")
+_NORMED = Need(
+    "td3.norm batch, renorm or td3.critic crossq", lambda c: c.td3.norm in BATCHED or c.td3.critic == "crossq"
+)
 _NORMALIZED = Need("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
 
 
@@ -35,7 +37,7 @@ class TD3Config:
         hidden: Units of each hidden layer, in the actor and in both critics.
         critic_hidden: Units of each hidden layer of both critics; empty for those of `hidden`.
         norm: Normalisation in the networks: none, layer, batch or renorm; with crossq it is that of the actor.
-        weight_norm: Scale each hidden unit's weights back to a norm of 1 after every step; needs norm or critic crossq.
+        weight_norm: Scale hidden units back to a norm of 1 after every step; needs norm batch or renorm, or crossq.
         init: Initial weights: default (PyTorch's) or orthogonal.
         final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them to `init`.
         actor_lr: Learning rate of the actor.
@@ -71,7 +73,7 @@ class TD3Config:
     hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
     critic_hidden: tuple[int, ...] = option((), WIDTH, fixed=True)
     norm: str = option("none", NORMS, fixed=True)
-    weight_norm: bool = option(False, needs=(_NORMED,))
+    weight_norm: bool = option(False, fixed=True, needs=(_NORMED,))
     init: str = option("default", INITS, fixed=True, needs=(_DRAWN,))
     final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
     actor_lr: float = option(3e-4, POSITIVE)

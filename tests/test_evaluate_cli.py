@@ -279,6 +279,16 @@ def test_a_dataset_holds_what_the_policy_did(work, evaluate):
     assert not data.terminated.any() and data.truncated.any() and data.action.std() > 0.05
 
 
+def test_a_dataset_has_the_rewards_that_are_asked_for(work, evaluate):
+    """A training with --sparse would else learn from rewards of two kinds."""
+    line = "--checkpoint transpose --episodes 2 --transitions 500 --dataset"
+    assert evaluate.main([*line.split(), "dense.npz"]) == 0
+    assert evaluate.main([*line.split(), "sparse.npz", "--sparse", "true"]) == 0
+    dense, sparse = load_dataset("dense.npz"), load_dataset("sparse.npz")
+    assert torch.equal(dense.state, sparse.state) and len(dense.reward.unique()) > 100
+    assert set(sparse.reward.unique().tolist()) <= {-1.0, 0.0} and (sparse.reward == -1.0).any()
+
+
 def test_a_dataset_holds_whole_episodes(work, env, evaluate):
     """However many arms an evaluation has."""
     line = f"--checkpoint transpose --episodes 100 --dataset data.npz --transitions {3 * env.task.horizon}"

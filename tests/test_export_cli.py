@@ -1,6 +1,9 @@
 """export.py, and what it writes: one file that says what it is of, and that only its own numbers are taken from."""
 
+import dataclasses
+import hashlib
 import json
+import shutil
 import time
 
 import numpy as np
@@ -42,6 +45,28 @@ def test_it_commands_what_the_checkpoint_does(policy):
     got = np.array([policy(q, qd, gripper, goal) for q, qd, gripper, goal in rows])
     assert np.abs(got - expected).max() < 1e-4
     assert (np.abs(got) <= policy.robot.limits.velocity + 1e-6).all()
+
+
+def test_an_averaged_policy_is_the_average(tmp_path):
+    """What acts where `td3.policy` says so, and the sum in the file is of that network."""
+    run = TD3.from_checkpoint("checkpoints/run1")
+    options = dataclasses.asdict(run.config) | {"policy": "actor_target"}
+    agent = TD3(run.o_dim, run.a_dim, run.a_max, **options)
+    agent.load("checkpoints/run1")
+    for weight in agent.actor.parameters():
+        weight.data += 0.1 * torch.rand_like(weight)
+    agent.save(tmp_path / "averaged")
+    shutil.copy("checkpoints/run1/config.yaml", tmp_path / "averaged")
+    paths = [tmp_path / "policy.onnx", tmp_path / "averaged.onnx"]
+    for checkpoint, path in zip(("checkpoints/run1", str(tmp_path / "averaged")), paths):
+        assert export.main(["--checkpoint", checkpoint, "--onnx", str(path)]) == 0
+    policy, averaged = map(Policy.load, paths)
+    asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
+    np.testing.assert_allclose(averaged(*asked), policy(*asked), atol=1e-6)
+    o = torch.zeros(agent.o_dim)
+    assert (agent.select_action(o) - agent.explored(o)).abs().max() > 0.01  # so that it would be seen
+    told = hashlib.sha256((tmp_path / "averaged" / "actor_target").read_bytes()).hexdigest()
+    assert averaged.about["checkpoint"]["actor_target_sha256"] == told
 
 
 def test_a_policy_is_told_what_stands_around(tmp_path):

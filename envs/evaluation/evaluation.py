@@ -188,7 +188,7 @@ class Evaluation:
 
     def __str__(self) -> str:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
-        guard = ", guarded" if self.options.guard else ""
+        guard = (", guarded" if self.options.guard else "") + (", sparse" if self.options.sparse else "")
         guard += "" if self.options.engine == KINEMATIC else f", engine {self.options.engine}"
         guard += "" if self.options.randomize == NOTHING else f", randomize {self.options.randomize}"
         disturbed = "".join(f", {name} {value:g}" for name, value in self.options.disturbances.items())
@@ -198,7 +198,7 @@ class Evaluation:
         """What was measured and what came out, as plain values for JSON; docs/evaluation.md names them."""
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
         about |= {} if self.episode is None else {"episode": self.episode}
-        about |= ({"guard": True} if self.options.guard else {}) | self.options.disturbances
+        about |= {name: True for name in ("sparse", "guard") if getattr(self.options, name)} | self.options.disturbances
         about |= {} if self.options.randomize == NOTHING else {"randomize": self.options.randomize}
         about |= {} if self.options.engine == KINEMATIC else {"engine": self.options.engine, "unstable": self.unstable}
         first, *others = self.summaries
@@ -231,6 +231,7 @@ class Evaluation:
             "episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}",
             "guard": "on" if self.options.guard else "off",
         }
+        about |= {"rewards": "sparse"} if self.options.sparse else {}
         about |= {"success": f"{self.env.task.criterion}, and no contact before"}
         title = f"{self.options.robot}: {self.options.task}"
         shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness, run)

@@ -78,6 +78,7 @@ def column(rows, seed):
         {"norm": "layer"},
         {"norm": "batch"},
         {"norm": "renorm", "critic": "crossq", "actor_min_q": True},
+        {"norm": "renorm", "critic": "crossq", "policy": "actor_target", "weight_norm": True},
         {"residual_at": 1, "final_bound": 0.1},
         {"bc_alpha": 2.5},
         {"bc_alpha": 2.5, "bc_filter": True},

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from td3_robot import TD3
+from td3_robot.errors import CheckpointError
 from td3_robot.networks import followed
 from tests.td3_robot.test_agent_options import batch_of
 
@@ -62,6 +63,34 @@ def test_a_checkpoint_acts_and_learns_on_as_the_agent_did(options, tmp_path):
         for seed in range(4):
             each.update(batch_of(seed=seed))
     assert torch.equal(again.select_action(o), agent.select_action(o))
+
+
+@both
+@pytest.mark.parametrize("before, after", [("actor", "actor_target"), ("actor_target", "actor")])
+def test_a_run_that_begins_with_another_begins_as_what_acted_there(options, before, after, tmp_path):
+    there, o = learnt(options, policy=before), torch.randn(5, 3)
+    there.save(tmp_path / "run")
+    here = TD3(3, 2, 0.5, **options, policy=after)
+    here.load(tmp_path / "run")
+    assert torch.equal(here.select_action(o), there.select_action(o))
+    assert torch.equal(here.explored(o), there.select_action(o))
+
+
+def test_a_checkpoint_without_what_acts_is_refused(tmp_path):
+    """A target that only teaches may be missing, and is made anew."""
+    for policy in ("actor", "actor_target"):
+        learnt(CROSSQ | {"critic": "targets"}, policy=policy).save(tmp_path / policy)
+        (tmp_path / policy / "actor_target").unlink()
+    assert TD3.from_checkpoint(tmp_path / "actor").gradient_steps == 0
+    for load in (TD3.from_checkpoint, learnt(CROSSQ | {"critic": "targets"}, policy="actor_target").load):
+        with pytest.raises(CheckpointError, match="no actor_target, which is its policy"):
+            load(tmp_path / "actor_target")
+
+
+def test_what_explores_takes_what_environments_give():
+    agent, o = learnt(CROSSQ), torch.randn(5, 3)
+    assert torch.equal(agent.explored(o.double()), agent.explored(o))
+    assert torch.equal(agent.explored(o[0].numpy()), agent.explored(o[:1])[0])
 
 
 def test_copies_of_an_agent_act_by_copies_of_its_average():

@@ -34,23 +34,53 @@ def test_by_hand():
     assert all(torch.equal(last[name], value) for name, value in net.layers[1].state_dict().items())
 
 
+@pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("norm", ["renorm", "batch"])
-def test_a_network_that_normalises_by_batch_is_the_same_afterwards(norm):
-    """But for the epsilon of its norms, which weighs less, the larger the weights are: here they come to be smaller."""
+def test_a_network_that_normalises_by_batch_is_the_same_afterwards(norm, training):
+    """But for the epsilon of its norms, which weighs more, the smaller the weights come to be."""
     net, x = unlike(norm), torch.randn(64, 5, dtype=torch.float64)
     with learning(net):
-        before = net(x)
+        for _ in range(300):
+            net(x)  # its running statistics are of these weights
+        before = net.train(training)(x)
         normalize_weights([net])
         torch.testing.assert_close(net(x), before, atol=0.02, rtol=0.02)
     for found in norms_of(net)[:-1]:
         torch.testing.assert_close(found, torch.ones_like(found))
 
 
-def test_one_without_norms_which_would_be_another_is_left_alone():
-    net = unlike("none")
+@pytest.mark.parametrize("norm", ["none", "layer"])
+def test_one_that_would_be_another_is_left_alone(norm):
+    net = unlike(norm)
     before = copy.deepcopy(net.state_dict())
     normalize_weights([net])
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+
+
+def test_networks_of_one_s_own():
+    """Layers that learn nothing stay, layers may be without bias, and a unit of zeros stays one."""
+    net = unlike("renorm")
+    net.layers[0].requires_grad_(False)
+    net.layers[1] = torch.nn.Linear(16, 8, bias=False, dtype=torch.float64)
+    net.layers[1].weight.data[0] = 0.0
+    still = net.layers[0].weight.clone()
+    normalize_weights([torch.nn.Sequential(net)])
+    assert torch.equal(net.layers[0].weight, still)
+    torch.testing.assert_close(net.layers[1].weight.norm(dim=1)[1:], torch.ones(7).double())
+    assert not net.layers[1].weight[0].any()
+
+
+def test_a_policy_that_goes_on_with_it_acts_as_before(tmp_path):
+    options = {"critic": "crossq", "norm": "renorm", "hidden": (8,), "policy_delay": 1, "init": "orthogonal"}
+    agent, o = TD3(3, 2, **options, actor_lr=0.01), torch.randn(64, 3)
+    for seed in range(300):
+        agent.update(batch_of(seed=seed))
+    agent.save(tmp_path / "run")
+    on = TD3(3, 2, **options, weight_norm=True)
+    on.load(tmp_path / "run")
+    assert ((norms_of(agent.actor)[0] - 1).abs() > 0.1).any()  # type: ignore[arg-type]
+    torch.testing.assert_close(norms_of(on.actor)[0], torch.ones(8))  # type: ignore[arg-type]
+    torch.testing.assert_close(on.select_action(o), agent.select_action(o), atol=0.02, rtol=0.02)
 
 
 @pytest.mark.parametrize("residual", [None, 0])
