@@ -8,7 +8,7 @@ Autograd does the same, but keeps books of every operation, which for small netw
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,16 @@ class ByHand:
                 weight.grad += other
 
 
+class _Layer(NamedTuple):
+    """What the backward pass needs of a layer's forward pass: see `RenormedByHand`."""
+
+    y: Tensor
+    moments: Moments
+    a: Tensor
+    c: Tensor
+    folded: Tensor  # W a
+
+
 class RenormedByHand(ByHand):
     """The same of an MLP that is renormalised (batch_renorm.py) and trains: the batch counts into its statistics.
 
@@ -80,22 +90,21 @@ class RenormedByHand(ByHand):
         super().__init__(net, list(net.parameters()), x)
 
     def _forward(self, x: Tensor) -> Tensor:
-        self._passed: list[tuple[Tensor, Moments, Tensor, Tensor, Tensor]] = []
+        self._passed: list[_Layer] = []
         for layer, norm in zip(self._net.layers, self._net.norms):
             moments = norm.count(x)
             if not self._passed:
                 x, moments = moments.standardized(x)
             a, c = moments.affine(norm)
             folded = layer.weight * a
-            self._passed.append((x, moments, a, c, folded))
+            self._passed.append(_Layer(x, moments, a, c, folded))
             x = affine(x, folded, layer.bias + layer.weight @ c, relu=layer is not self._net.layers[-1])
         return x
 
     def _backward(self, g: Tensor) -> None:
         net = self._net
-        for layer, norm, (y, moments, a, c, folded) in zip(
-            reversed(net.layers), reversed(net.norms), reversed(self._passed)
-        ):
+        for layer, norm, passed in zip(reversed(net.layers), reversed(net.norms), reversed(self._passed)):
+            y, moments, a, c, folded = passed
             total, product = g.sum(0), matmul(g.t(), y)
             of_beta = layer.weight.t() @ total
             of_gamma = ((layer.weight * product).sum(0) - moments.mean * of_beta) / moments.deviation

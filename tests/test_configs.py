@@ -67,7 +67,8 @@ def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
     crossq = parse(f"--env Hopper-v5 --config {ROOT / 'configs/gymnasium/crossq.yaml'}")
     assert (crossq.td3.critic, crossq.td3.critic_layers, crossq.td3.hidden) == ("crossq", (512, 512), (256, 256))
     assert (crossq.td3.norm, crossq.td3.actor_min_q) == ("renorm", True)
-    assert (crossq.replay.n_step, crossq.schedule.lr, crossq.matmul_precision) == (3, "linear", "medium")
+    assert (crossq.replay.n_step, crossq.td3.policy, crossq.td3.tau) == (2, "actor_target", 1e-3)
+    assert (crossq.exploration.noise, crossq.matmul_precision) == (0.2, "medium")
 
 
 @pytest.mark.parametrize(
