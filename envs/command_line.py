@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from envs.options import CONDITIONS, ENGINES, EnvOptions
+from envs.options import CONDITIONS, DISTURBANCES, ENGINES, EnvOptions
 from envs.values import CONFIGS
 from td3_robot.errors import ConfigError
 
@@ -69,10 +69,11 @@ class EvaluateFlags:
         object_offset: Standard deviation over episodes of where a cube is seen, each axis, in metres.
         base_offset: Standard deviation over episodes of where the base is taken to be, each axis, in metres.
         base_turn: Standard deviation over episodes of how the base is taken to be turned, about each axis, in rad.
-        assumed_latency: Latency that the controllers are prepared for, in seconds; null is the truth, the servos' lag
-            included, and 0 is none.
+        assumed_latency: Latency that the controllers are prepared for, in seconds, in place of what it was
+            trained with; 0 is none.
         randomize: What differs from episode to episode, in place of what it was trained with: a name in
-            configs/randomization, the path of such a file, or none.
+            configs/randomization, the path of such a file, or none; options above that are given, zeros too, count in
+            place of its own.
         episodes: Episodes to roll out, by default 1,000; with robustness also behind each disturbance, by default 200.
         seed: Seed of the starts and goals.
         device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
@@ -223,6 +224,8 @@ def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
         ConfigError: a disturbance is out of its range.
     """
     asked = {name: value for name in ("guard", "sparse", *CONDITIONS) if (value := getattr(flags, name)) is not None}
+    if flags.randomize is not None:  # what the training had none of is not thereby asked for: the file says it
+        asked = {name: None for name in DISTURBANCES if not getattr(options, name)} | asked
     return dataclasses.replace(options, **asked)
 
 

@@ -46,7 +46,8 @@ class EnvOptions:
         sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's dense reward.
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
         engine: What moves arms and cubes: kinematic, without forces, or mujoco, contact physics.
-        latency: Seconds from the choice of a command to its effect, sensing included.
+        latency: Seconds from the choice of a command to its effect, sensing included; of this and the next eight, null
+            is what randomize says, or none.
         latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
@@ -58,7 +59,7 @@ class EnvOptions:
         assumed_latency: Latency that controllers are prepared for, in seconds; null is the truth, the servos' lag
             included.
         randomize: What differs from episode to episode: a name in configs/randomization or the path of such a file;
-            options above that are given count in place of its own.
+            options above that are given, zeros too, count in place of its own.
         env: Gymnasium id to train on in place of a robot and its task; module:id imports the module first, which
             registers it and is looked for on PYTHONPATH.
         vector: Gymnasium environments step one after the other (sync) or each in a process of its own (async).
@@ -75,15 +76,15 @@ class EnvOptions:
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_STAYS)
     engine: str = field(default=KINEMATIC, metadata={**_STAYS, "choices": ENGINES})
-    latency: float = field(default=0.0, metadata=_LATENCY)
-    latency_spread: float = field(default=0.0, metadata=_LATENCY)
-    servo_lag: float = field(default=0.0, metadata={**_STAYS, "range": (0, 10, "no servo is slower")})
-    noise: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "all would be noise")})
-    joint_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no encoder is that far off")})
-    tcp_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no tool is that far off")})
-    object_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no camera is that far off")})
-    base_offset: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no base is that far off")})
-    base_turn: float = field(default=0.0, metadata={**_STAYS, "range": (0, 1, "no base is turned that far")})
+    latency: float | None = field(default=None, metadata=_LATENCY)
+    latency_spread: float | None = field(default=None, metadata=_LATENCY)
+    servo_lag: float | None = field(default=None, metadata={**_STAYS, "range": (0, 10, "no servo is slower")})
+    noise: float | None = field(default=None, metadata={**_STAYS, "range": (0, 1, "all would be noise")})
+    joint_offset: float | None = field(default=None, metadata={**_STAYS, "range": (0, 1, "no encoder is that far off")})
+    tcp_offset: float | None = field(default=None, metadata={**_STAYS, "range": (0, 1, "no tool is that far off")})
+    object_offset: float | None = field(default=None, metadata={**_STAYS, "range": (0, 1, "no camera is that far off")})
+    base_offset: float | None = field(default=None, metadata={**_STAYS, "range": (0, 1, "no base is that far off")})
+    base_turn: float | None = field(default=None, metadata={**_STAYS, "range": (0, 1, "no base is turned that far")})
     assumed_latency: float | None = field(default=None, metadata=_LATENCY)
     randomize: str = field(default=NOTHING, metadata=_STAYS)
     env: str | None = field(default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")})
@@ -91,7 +92,7 @@ class EnvOptions:
     time_limit: int | None = field(default=None, metadata={**_STAYS, "range": (1, 10**15, "no episode lasts longer")})
 
     def __post_init__(self):
-        for name in (item.name for item in fields(self) if getattr(self, item.name) != item.default):
+        for name in (item.name for item in fields(self) if getattr(self, item.name) not in (item.default, 0.0)):
             if self.env is None and name in _GYMNASIUM:
                 raise ConfigError(f"{name} has no effect without env, a Gymnasium environment")
             if self.env is not None and name not in ("env", *_GYMNASIUM):
@@ -118,9 +119,10 @@ class EnvOptions:
 
     @property
     def disturbances(self) -> dict[str, Any]:
-        """Those that there are."""
+        """Those that there are. A zero says something where `randomize` names others, and of what is assumed."""
         named = {name: getattr(self, name) for name in DISTURBANCES}
-        return {name: value for name, value in named.items() if value or (name == "assumed_latency" and value == 0)}
+        zeros = {name for name in named if self.randomize != NOTHING or name == "assumed_latency"}
+        return {name: value for name, value in named.items() if value or (value == 0 and name in zeros)}
 
     @property
     def bytes_each(self) -> int:

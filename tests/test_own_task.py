@@ -1,5 +1,6 @@
 """A task of one's own, as docs/add_your_own_task.md has it: one file and its constants, outside the package."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -66,6 +67,15 @@ def test_hindsight_gives_it_goals_that_were_reached():
     *_, reward, _ = env.relabel(before, action, after, env.achieved_goal(after))
     assert (reward == 0).all()
     Hindsight(env.relabel, env.achieved_goal, env.observe)
+
+
+def test_its_annotations_may_be_text(hover, monkeypatch):
+    """As `from __future__ import annotations` makes them."""
+    text = {name: kind.__name__ for name, kind in hover.Hover.__annotations__.items()}
+    monkeypatch.setattr(hover.Hover, "__annotations__", text)
+    for field in dataclasses.fields(hover.Hover):
+        monkeypatch.setattr(field, "type", text.get(field.name, field.type))
+    assert envs.make("panda", "hover", num_envs=2).task.horizon > 0
 
 
 def test_it_has_gymnasium_ids():

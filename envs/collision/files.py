@@ -1,10 +1,13 @@
 """Files of capsules: one for each arm, and one for each gripper."""
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from envs.robots import Robot
 from envs.values import CONFIGS, check_keys, numbers, read_values
@@ -53,6 +56,7 @@ class Shapes:
     corners: dict[str, list[np.ndarray]] = field(default_factory=dict)
 
 
+_PLAIN = re.compile(r"[A-Za-z_][\w/.-]*")  # a name that may need no quotes
 BASE, FINGERS = "base", "fingers"  # names in a gripper's file that are no links
 _CAPSULE, _POINT = "capsules [x0 y0 z0 x1 y1 z1 radius]", "points [x y z]"
 
@@ -122,7 +126,7 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
     ]
     if shapes.apart:
         lines += ["# Pairs whose meshes never touch, so that an overlap of capsules means nothing."]
-        lines += ["never_close:", *(f"  - [{first}, {second}]" for first, second in shapes.apart)]
+        lines += ["never_close:", *(f"  - [{_name(first)}, {_name(second)}]" for first, second in shapes.apart)]
     if shapes.moving:
         lines += [
             "# The same for the links that the driver moves, each in its own frame.",
@@ -141,4 +145,10 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
 
 def _lines(key: str, groups: dict[str, list[np.ndarray]]) -> list[str]:
     row = lambda values: "    - [" + ", ".join(f"{round(x, 6) + 0.0:g}" for x in values) + "]"  # noqa: E731
-    return [f"{key}:", *(line for link, rows in groups.items() for line in (f"  {link}:", *map(row, rows)))]
+    return [f"{key}:", *(line for link, rows in groups.items() for line in (f"  {_name(link)}:", *map(row, rows)))]
+
+
+def _name(link: str) -> str:
+    """As YAML reads it back: quoted where it would be a number, a truth or an error."""
+    plain = _PLAIN.fullmatch(link) and isinstance(yaml.safe_load(link), str)
+    return link if plain else json.dumps(link, ensure_ascii=False)

@@ -44,7 +44,8 @@ def kinematic_hessian(J: Tensor) -> Tensor:
 def manipulability_gradient(J: Tensor, rows: int) -> Tensor:
     """The derivative of the `manipulability` of the first rows of J by every joint.
 
-    By Jacobi's formula dm/dq_i = m tr(dJ/dq_i J^T (J J^T)^-1).
+    By Jacobi's formula dm/dq_i = m tr(dJ/dq_i J^+), with J^+ = J^T (J J^T)^-1, or (J^T J)^-1 J^T of an arm with fewer
+    joints than rows, whose J J^T has no inverse.
 
     Args:
         J: (B, 6, n) in the base frame.
@@ -55,5 +56,7 @@ def manipulability_gradient(J: Tensor, rows: int) -> Tensor:
     """
     J_r, H = J[:, :rows], kinematic_hessian(J)[:, :rows]
     tiny = torch.finfo(J.dtype).eps  # for singularities
-    weight = manipulability(J_r)[:, None, None] * damped_inverse(J_r, tiny).mT
+    wide = J_r.shape[2] >= rows
+    inverse = damped_inverse(J_r, tiny) if wide else damped_inverse(J_r.mT, tiny).mT  # (B, n, rows)
+    weight = manipulability(J_r)[:, None, None] * inverse.mT
     return (H * weight[:, :, None, :]).sum((1, 3))

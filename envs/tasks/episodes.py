@@ -158,5 +158,8 @@ class ScenePool:
             found = self._task.candidates(self._world, self.BLOCK, self._generator)
             if len(found["goal"]):
                 return found
-        box, tried = self._world.workspace.tolist(), self.PATIENCE * self.BLOCK
-        raise ConfigError(f"workspace {box} holds none of {tried} random goals; enlarge it")
+        raise ConfigError(
+            f"workspace {self._world.workspace.tolist()} holds none of {self.PATIENCE} rounds of random goals that the "
+            "arm could be led to without contact with itself or the ground (z = 0 of its base); enlarge it, or "
+            "give the arm room below its base"
+        )

@@ -7,7 +7,7 @@ import math
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from envs.tasks.task import Task
 from envs.values import CONFIGS, read_values
@@ -69,7 +69,8 @@ def make_task(name: str) -> Task:
     """
     cls = task_class(name)
     values, known = read_values(_tasks[name][1]), dataclasses.fields(cls)
-    fields = {field.name: field.type for field in known}
+    kinds = get_type_hints(cls)  # also of a file whose annotations are text
+    fields = {field.name: kinds[field.name] for field in known}
     values = {field.name: field.default for field in known if field.default is not dataclasses.MISSING} | values
     for key in values:
         if key not in fields:

@@ -156,6 +156,11 @@ class Control:
         """Show another controller from here on, as a ghost, or none."""
         self._ghost = None if name is None else self._made(name, self._arm.env.arrived)
 
+    @property
+    def latency(self) -> float:
+        """Between controller and arm [s]."""
+        return disturbances_of(self.options).latency
+
     def disturb(self, **changed: bool | float) -> None:
         """Change options of what is between controller and arm: guard, latency.
 

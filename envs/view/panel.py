@@ -78,7 +78,7 @@ class Panel(Controls):
     def values(self) -> dict[str, float]:
         """See `Controls.values`."""
         goal = self._control.goal
-        values = {**dict(zip(_AXES, goal)), _LATENCY: 1000.0 * self._control.options.latency}
+        values = {**dict(zip(_AXES, goal)), _LATENCY: 1000.0 * self._control.latency}
         if len(goal) == 7:
             R = q2r(goal[3:])
             shown = [self._told.get(name, math.inf) for name in _ANGLES]  # other angles may mean the same

@@ -97,13 +97,15 @@ def _at(content: dict, name: str) -> Any:
 
 
 def ranked(results: Sequence[Result], goal: str) -> list[Setting]:
-    """The best setting first: those that came furthest, as others were ended early, and of these the best mean."""
+    """The best setting first: those that came furthest, as others were ended early, and of these the best mean; one
+    that is no number is worse than any.
+    """
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(repr(result.options), []).append(result)
     settings = [Setting(group[0].options, tuple(group)) for group in groups.values()]
     sign = 1 if goal == "max" else -1
-    return sorted(settings, key=lambda setting: (-setting.reached, -sign * setting.mean))
+    return sorted(settings, key=lambda setting: (-setting.reached, math.isnan(setting.mean), -sign * setting.mean))
 
 
 def rows_of(settings: Sequence[Setting], plan: Plan) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from td3_robot.files import replacing
 from td3_robot.sweep.outcome import Setting
-from td3_robot.sweep.plan import Choice, Interval, Plan
+from td3_robot.sweep.plan import Choice, Interval, Plan, word
 
 PICTURE = "parallel_coordinates.png"
 _TICKS = 5
@@ -31,9 +31,9 @@ class Axis:
 def axis_of(name: str, values: Sequence[Any], among: Interval | Choice | None = None) -> Axis:
     """The axis of an option, by what it was drawn from; of the metric, over its values."""
     if isinstance(among, Choice):
-        texts = list(dict.fromkeys(map(str, (*among.values, *values))))
+        texts = list(dict.fromkeys(map(word, (*among.values, *values))))
         place = {text: i / max(1, len(texts) - 1) for i, text in enumerate(texts)}
-        return Axis(name, [place[str(value)] for value in values], [(place[text], text) for text in texts])
+        return Axis(name, [place[word(value)] for value in values], [(place[text], text) for text in texts])
     bend, back = (math.log, math.exp) if among is not None and among.log else (float, float)
     low, high = bend(min(values)), bend(max(values))
     span = high - low or 1.0

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,7 +112,7 @@ class Trial:
     @property
     def words(self) -> list[str]:
         """What a user would write for it after `train.py`."""
-        return [f"--{name}={_word(value)}" for name, value in self.options.items()]
+        return [f"--{name}={word(value)}" for name, value in self.options.items()]
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,10 @@ def read_plan(path: Path) -> Plan:
         if not isinstance(options, dict) or not options:
             raise ConfigError("options must say what to vary, such as td3.tau: [0.005, 0.01]")
         settings = build(Settings, schema("", "", Settings).check_all(content))
-        given = dict(_flat(options))
+        pairs = list(_flat(options))
+        given = dict(pairs)
+        if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
+            raise ConfigError(f"options say {twice[0]} twice")
         if own := sorted(_OWN & given.keys()):
             raise ConfigError(f"options cannot have {own[0]}: every trial is a run of its own")
         parts = {name: _part(name, value) for name, value in given.items()}
@@ -187,7 +191,7 @@ def _flat(options: dict, prefix: str = "") -> Iterator[tuple[str, Value]]:
         if isinstance(value, dict) and not _ENDS & value.keys():
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value
+            yield f"{prefix}{key}".replace("-", "_"), value  # as the command line takes it
 
 
 def _part(name: str, said: Value) -> Interval | Choice | Value:
@@ -196,6 +200,8 @@ def _part(name: str, said: Value) -> Interval | Choice | Value:
     Raises:
         ConfigError: the range is none, or the list is empty.
     """
+    if name == "plugins":  # which are a list by themselves
+        return said
     if isinstance(said, list):
         if not said:
             raise ConfigError(f"{name} must have a value at least: its list is empty")
@@ -230,10 +236,10 @@ def _seeds(said: Choice | Value) -> tuple[int, ...]:
     return values
 
 
-def _word(value: Value) -> str:
+def word(value: Value) -> str:
     """A value as the command line has it."""
     if isinstance(value, list | tuple):
-        return ",".join(map(_word, value))
+        return ",".join(map(word, value))
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

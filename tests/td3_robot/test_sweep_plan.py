@@ -81,6 +81,12 @@ def test_a_trial_is_the_training_that_a_user_would_write(plan):
     assert (config.evaluation.every, config.schedule.lr, config.seed) == (2_000, "linear", 0)
 
 
+def test_a_name_may_be_written_as_the_command_line_takes_it_and_plugins_are_for_every_trial(plan):
+    found = plan({"td3": {"actor-lr": [1e-3, 1e-4]}, "plugins": ["mine", "ours"]})
+    assert list(found.varied) == ["td3.actor_lr"] and found.fixed == {"plugins": ["mine", "ours"]}
+    assert parse_train(found.trials()[1].words).flags.plugins == ("mine", "ours")
+
+
 RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
 
 
@@ -100,6 +106,7 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
             "n_step: .* whole ends, got 1 and 2.5",
         ),
         ({"seed": [0, 0]}, {}, "seed has one twice"),
+        ({"td3.tau": 0.1, "td3": {"tau": [0.1, 0.2]}}, {}, "options say td3.tau twice"),
         ({"seed": "x"}, {}, "seed must be a whole number"),
         ({"run": "x"}, {}, "options cannot have run: every trial is a run of its own"),
         ({}, {}, "options must say what to vary"),

@@ -23,7 +23,7 @@ from td3_robot.arguments import save_config
 from td3_robot.sweep.attempt import STOP, Attempt, ended_early
 from td3_robot.sweep.board import Board
 from td3_robot.sweep.outcome import BEST, Result, ranked, result_of, rows_of, write_best
-from td3_robot.sweep.picture import PICTURE, plot_settings
+from td3_robot.sweep.picture import PICTURE, axis_of, plot_settings
 from td3_robot.sweep.plan import Choice, Interval, Plan, Settings, Trial
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
@@ -206,6 +206,20 @@ def test_who_is_done_sooner_came_no_less_far():
     made = [Result(Trial(f"trial{i}", {}), options[i], *end) for i, end in enumerate(ends)]
     assert [setting.options["td3.tau"] for setting in ranked(made, "max")] == [0.01, 0.02, 0.03]
     assert [row[3] for row in rows_of(ranked(made, "max"), plan_of())][1:] == ["50000", "200000", "100000"]
+
+
+@pytest.mark.parametrize("goal", ["max", "min"])
+def test_what_is_no_number_is_worse_than_any(goal):
+    options = [{"td3.tau": tau, "schedule.lr": "linear"} for tau in (0.01, 0.02, 0.03)]
+    made = [Result(Trial(f"trial{i}", {}), options[i], "finished", 900, x) for i, x in enumerate((math.nan, 0.9, 0.5))]
+    for results in (made, made[::-1], made[1:] + made[:1]):
+        assert ranked(results, goal)[-1].options["td3.tau"] == 0.01
+
+
+def test_an_option_has_one_place_on_its_axis_however_it_was_written():
+    """As text in the plan, and as a list in the run's own file."""
+    axis = axis_of("td3.hidden", [[256, 256], [128, 128]], Choice(("128,128", "256,256")))
+    assert axis.shares == [1.0, 0.0] and [text for _, text in axis.ticks] == ["128,128", "256,256"]
 
 
 def test_the_best_options_are_a_file_that_train_takes(tmp_path, monkeypatch):

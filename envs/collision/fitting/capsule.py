@@ -66,7 +66,7 @@ def fit_capsule(centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: 
     ends = np.round(best.reshape(2, 3) / GRID) * GRID
     if np.linalg.norm(ends[1] - ends[0]) < 10 * GRID:
         ends[:] = np.round(ends.mean(0) / GRID) * GRID  # a sphere
-    return np.append(ends, np.ceil(reach(ends, centres, radii) / GRID) * GRID)
+    return np.append(ends, max(np.ceil(reach(ends, centres, radii) / GRID), 1.0) * GRID)
 
 
 def _outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.ndarray:

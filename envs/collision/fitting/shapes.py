@@ -19,8 +19,17 @@ def joined(meshes: list[trimesh.Trimesh]) -> trimesh.Trimesh:
 
 
 def drawn(link) -> list:
-    """What is to be enclosed of a link: what is drawn of it, or its collision shapes where nothing is."""
-    return list(link.geometry) or list(link.collision)
+    """What is to be enclosed of a link: what is drawn of it, or its collision shapes where nothing is.
+
+    Shapes without a surface, which some files have for want of others, are nothing.
+    """
+    return [*filter(_has_surface, link.geometry)] or [*filter(_has_surface, link.collision)]
+
+
+def _has_surface(shape) -> bool:
+    if shape.stype == "cuboid":
+        return int(np.count_nonzero(shape.scale)) >= 2
+    return shape.stype not in ("sphere", "cylinder") or shape.radius > 0
 
 
 def link_capsules(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:

@@ -85,10 +85,15 @@ class Trajectories:
 
 
 def join(rounds: Sequence[Trajectories], episodes: int) -> Trajectories:
-    """Several rounds of equally many steps as one; cut to the first `episodes`."""
-    first = rounds[0]
+    """Several rounds as one, cut to the first `episodes`; one of fewer steps is filled up with zeros and False."""
+    first, steps = rounds[0], max(len(part.alive) for part in rounds)
+
+    def side_by_side(parts: list[Tensor]) -> Tensor:
+        filled = [torch.cat((part, part.new_zeros(steps - len(part), *part.shape[1:]))) for part in parts]
+        return torch.cat(filled, 1)[:, :episodes]
+
     return Trajectories(
-        torch.cat([part.alive for part in rounds], 1)[:, :episodes],
-        {name: torch.cat([part.series[name] for part in rounds], 1)[:, :episodes] for name in first.series},
+        side_by_side([part.alive for part in rounds]),
+        {name: side_by_side([part.series[name] for part in rounds]) for name in first.series},
         {name: torch.cat([part.obstacles[name] for part in rounds])[:episodes] for name in first.obstacles},
     )

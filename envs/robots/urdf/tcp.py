@@ -6,7 +6,10 @@ from envs.robots.urdf.tree import Joint, Tree, listed
 from td3_robot.errors import ConfigError
 
 # What makers call the link that tools are mounted to or that a tool ends in, the most telling name first.
-TCP_NAMES = ("tcp", "tool0", "ee_gripper_link", "end_effector", "end_effector_link", "ee_link", "ee")
+TCP_NAMES = (
+    *("tcp", "tool_center_point", "tool0", "ee_gripper_link"),
+    *("end_effector", "end_effector_link", "ee_link", "ee"),
+)
 
 # What the joint of a gripper is called, or the link that it moves.
 _GRIPPING = re.compile("grip|jaw|finger|claw|thumb|knuckle", re.IGNORECASE)

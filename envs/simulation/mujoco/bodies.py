@@ -62,10 +62,15 @@ def links_of(robot: Robot) -> list[Any]:
     return [*robot.rtb.links, *(link for tool in robot.rtb.grippers for link in tool.links)]
 
 
+def body_name(link: str) -> str:
+    """Of a link's body: never that of MuJoCo's own `world`, which ROS's root links share, nor that of a cube."""
+    return f"robot/{link}"
+
+
 def _add_body(parent: MjsBody, link: Any) -> MjsBody:
     """At the place of a link whose joint is at zero."""
     T = link.A(0.0).A
-    return parent.add_body(name=link.name, pos=T[:3, 3], quat=quaternion(T[:3, :3]), gravcomp=1.0)
+    return parent.add_body(name=body_name(link.name), pos=T[:3, 3], quat=quaternion(T[:3, :3]), gravcomp=1.0)
 
 
 def _add_joint(body: MjsBody, link: Any, name: str, limits: np.ndarray | None, **values: float) -> None:

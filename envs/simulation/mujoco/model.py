@@ -14,7 +14,7 @@ from mujoco import MjModel, MjSpec, mjtObj
 from envs.collision.compiler import known_collision
 from envs.robots import Robot
 from envs.simulation.engine import OBJECT
-from envs.simulation.mujoco.bodies import Bodies, add_robot
+from envs.simulation.mujoco.bodies import Bodies, add_robot, body_name
 from envs.simulation.mujoco.contacts import Contacts
 from envs.simulation.mujoco.drives import Drives, add_drives, tune
 from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
@@ -90,7 +90,7 @@ def build(
     for name in cubes:
         add_cube(spec, contacts, need(cube), name)
     add_drives(spec, robot, bodies)
-    _add_sensors(spec, robot.rtb.links[0].name, cubes[:1])
+    _add_sensors(spec, body_name(robot.rtb.links[0].name), cubes[:1])
     try:
         model = spec.compile()
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -105,6 +106,12 @@ def test_shapes_without_a_capsule_are_refused():
         link_capsules([Ellipsoid([0.1, 0.2, 0.3])], 2)
 
 
+def test_shapes_without_a_surface_are_nothing_and_no_capsule_is_without_one():
+    link = SimpleNamespace(geometry=[Sphere(0.0), Cuboid([0.1, 0, 0]), Cylinder(0.0, 0.1)], collision=[Sphere(0.02)])
+    assert drawn(link) == link.collision
+    assert fit_capsule(np.array([[0.0, 0, 0], [0.1, 0, 0]]))[6] > 0
+
+
 def test_capsules_inside_others_go_and_like_ones_become_one():
     inner = np.array([0.15, 0, 0.22, 0.15, 0, 0.22, 0.02])
     away, beside = inner + [1, 1, 1, 1, 1, 1, 0], CAPSULE + [0.001, 0, 0, 0, 0.001, 0, 0]
@@ -168,8 +175,14 @@ def test_every_registered_robot_and_its_gripper_have_capsules():
 
 def test_a_file_is_read_as_it_was_written(tmp_path, monkeypatch):
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "new")
-    rows = {"a": [CAPSULE, CAPSULE[[3, 4, 5, 0, 1, 2, 6]]], "/b c": [np.array([-0.0, 1e-9, 0, 0, 0, 0, 0.1])]}
-    shapes = Shapes(rows, [("a", "/b c")], {"c": [CAPSULE]}, {"base": [CAPSULE[:3]], "c": [CAPSULE[3:6]] * 2})
+    odd = {name: [CAPSULE] for name in ("1", "01", "on", "null", "link: a", "b#c", "a, b", '"', "élan", "1e3")}
+    rows = odd | {"a": [CAPSULE, CAPSULE[[3, 4, 5, 0, 1, 2, 6]]], "/b c": [np.array([-0.0, 1e-9, 0, 0, 0, 0, 0.1])]}
+    shapes = Shapes(
+        rows,
+        [("a", "/b c"), ("01", "on"), ("a, b", "null")],
+        {"c": [CAPSULE]},
+        {"base": [CAPSULE[:3]], "c": [CAPSULE[3:6]] * 2},
+    )
     write_capsules(tmp_path / "new" / "arm.yaml", "arm", shapes)
     found = read_capsules("arm")
     assert found.apart == shapes.apart

@@ -196,6 +196,16 @@ def episode(env, steps: int = 4, **changed) -> Trajectories:
     return Trajectories(torch.ones(steps, 1, dtype=torch.bool), known, {})
 
 
+def test_rounds_of_different_lengths_stand_side_by_side(env):
+    """As where all episodes of a round end early."""
+    long, short = episode(env, position_error=[0.4, 0.3, 0.2, 0.1]), episode(env, 2, position_error=[0.6, 0.5])
+    both = join([short, long], 2)
+    assert both.alive.T.tolist() == [[True, True, False, False], [True] * 4]
+    torch.testing.assert_close(both.last("position_error"), torch.tensor([0.5, 0.1]))
+    for number, part in enumerate((short, long)):
+        torch.testing.assert_close(both.one(number).series["q"], part.series["q"])
+
+
 def test_reasons_of_failures(env):
     def why(task="reach", **changed):
         (failure,) = failures(make_task(task), env.model, episode(env, **changed), 10)

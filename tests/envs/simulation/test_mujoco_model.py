@@ -10,7 +10,7 @@ import torch
 from envs.kinematics import fkine
 from envs.robots import make_robot, shipped_robots
 from envs.simulation.mujoco import read_contacts
-from envs.simulation.mujoco.bodies import add_robot
+from envs.simulation.mujoco.bodies import add_robot, body_name
 from envs.simulation.mujoco.model import build
 from td3_robot.errors import ConfigError
 
@@ -35,7 +35,7 @@ def test_the_tcp_is_where_the_chain_has_it(name):
     for row in range(len(q)):
         data.qpos[place] = q[row]
         mujoco.mj_kinematics(model, data)
-        body, T = data.body(last.name), np.eye(4)
+        body, T = data.body(body_name(last.name)), np.eye(4)
         T[:3, :3], T[:3, 3] = body.xmat.reshape(3, 3), body.xpos
         np.testing.assert_allclose(T @ tool, T_be[row], atol=1e-5)
 
@@ -86,7 +86,7 @@ def test_what_is_not_known_of_a_urdf_is_told_in_one_line(tmp_path, capsys):
     model = build(make_robot(str(path)), read_contacts(), 0.05).model
     (line,) = capsys.readouterr().err.splitlines()
     assert "no inertia of arm" in line and "no torque limits" in line and "touches nothing" in line
-    assert model.body("arm").mass[0] == pytest.approx(12.0 * 0.3)
+    assert model.body("robot/arm").mass[0] == pytest.approx(12.0 * 0.3)
 
 
 @pytest.mark.parametrize("mass, ixx, told", [(-1, 1, "mass that is not positive"), (1, 9, "inertia")])
@@ -101,8 +101,14 @@ def test_the_weights_of_a_urdf_and_its_efforts_are_taken(tmp_path):
     path = tmp_path / "good.urdf"
     path.write_text(URDF.format(name="good", inertial=INERTIAL.format(2, 1), effort=7))
     p = build(make_robot(str(path)), read_contacts(), 0.05)
-    assert p.model.body("arm").mass[0] == 2.0 and p.drives.torque.tolist() == [7.0]
-    assert p.model.body("arm").inertia.tolist() == [1.0, 1.0, 1.0]
+    assert p.model.body("robot/arm").mass[0] == 2.0 and p.drives.torque.tolist() == [7.0]
+    assert p.model.body("robot/arm").inertia.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_root_link_may_be_called_as_mujoco_s_own(tmp_path):
+    path = tmp_path / "ros.urdf"
+    path.write_text(URDF.format(name="ros", inertial=INERTIAL.format(2, 1), effort=7).replace("'base'", "'world'"))
+    assert build(make_robot(str(path)), read_contacts(), 0.05).model.body("robot/arm").mass[0] == 2.0
 
 
 def touching(physics, q):

@@ -117,7 +117,9 @@ def test_a_camera_that_is_off_shows_the_cube_elsewhere_for_the_whole_episode():
 def test_what_is_given_by_itself_counts_in_place_of_the_file_s():
     named = read_randomization("lab")
     assert disturbances_of(EnvOptions(randomize="lab", noise=0.003)) == dataclasses.replace(named, noise=0.003)
+    assert disturbances_of(EnvOptions(randomize="lab", latency=0.0)) == dataclasses.replace(named, latency=0.0)
     assert disturbances_of(EnvOptions(noise=0.003)) == Disturbances(noise=0.003)
+    assert disturbances_of(EnvOptions(noise=0.0)) == Disturbances()
 
 
 def test_every_shipped_file_can_be_simulated_without_physics_too():
