@@ -78,7 +78,8 @@ class TD3(Kept):
         **options,
     ):
         for name in {"hidden", "critic_hidden"} & options.keys():
-            options[name] = tuple(options[name])
+            widths = options[name]
+            options[name] = (widths,) if isinstance(widths, int) else tuple(widths)
         self.config = config = TD3Config(**options)
         self.o_dim, self.a_dim = o_dim, a_dim
         self.device = torch.device(device)

@@ -39,8 +39,8 @@ class Collector:
         scaler: running statistics of the returns, None without `reward.normalize`.
 
     Raises:
-        ConfigError: hindsight where there are no goals, not enough memory, or n-step returns of another discount
-            than the agent's.
+        ConfigError: hindsight where there are no goals, not enough memory, n-step returns of another discount
+            than the agent's, or an agent whose actions are not in [-1, 1], as those of environments are.
     """
 
     def __init__(
@@ -51,6 +51,8 @@ class Collector:
         guide: Policy | None = None,
         make_replay: MakeReplay = make_replay,
     ):
+        if not bool((agent.a_max == 1).all()):
+            raise ConfigError(f"environments take actions in [-1, 1]: a_max must be 1, got {agent.a_max.tolist()}")
         self._agent, self._env, self._config = agent, env, config
         self.generator = torch.Generator(env.device).manual_seed(seed_of(config.seed, "exploration"))
         hindsight = config.replay.hindsight != "none"
@@ -215,8 +217,7 @@ class Collector:
                 part.load_state_dict(state[name])
         self._refill_until = state["refill_until"]
         if state["replay"] is None:
-            refill = min(self._config.exploration.start_steps, _REFILL_BATCHES * self._config.replay.batch_size)
-            self._refill_until = self.env_steps + refill
+            self._refill_until = self.env_steps + _REFILL_BATCHES * self._config.replay.batch_size
         else:
             self.replay.load_state_dict(state["replay"])
         self.observation = self._env.load_state_dict(state["env"])

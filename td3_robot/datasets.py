@@ -90,7 +90,12 @@ def collect(policy: Callable[[Tensor], Tensor], env: VecEnv, steps: int, seed: i
 
     Returns:
         `steps` transitions, one environment after the other, truncated where the next row does not go on.
+
+    Raises:
+        ConfigError: fewer than one step.
     """
+    if steps < 1:
+        raise ConfigError(f"steps must be at least 1, got {steps}")
     generator = torch.Generator(env.device).manual_seed(seed_of(seed, "noise of a dataset"))
     shape = (env.num_envs, env.a_dim)
     observation, rows, wanted = env.reset(seed), [], steps
@@ -221,7 +226,7 @@ def _shaped(name: str, array: np.ndarray) -> np.ndarray:
 
 def _shown(row: np.ndarray) -> str:
     """The entry that is the farthest out."""
-    return f"{row[np.abs(row).argmax()]:g}"
+    return f"{row[np.abs(row).argmax()]:.9g}"  # all digits that float32 has
 
 
 def _completed(arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:

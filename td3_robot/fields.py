@@ -13,6 +13,7 @@ import dataclasses
 import difflib
 import reprlib
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from td3_robot.errors import ConfigError
@@ -94,6 +95,8 @@ def check(part: Any) -> None:
         value = getattr(part, item.name)
         if value is None:
             continue
+        if item.type in (int, int | None) and not isinstance(value, Integral):
+            raise ConfigError(f"{item.name} must be a whole number, got {value!r}")
         if "range" in item.metadata:
             require(item.name, value, Range(*item.metadata["range"]))
         elif "choices" in item.metadata:

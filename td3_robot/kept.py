@@ -133,7 +133,8 @@ class Kept:
                 raise CheckpointError(f"checkpoint {name}: its actor corrects the action at {there}, not at {here}")
         states, acted = found.states, options.get("policy", "actor")
         if acted != self.config.policy and acted in states:
-            states = states | {"actor": states[acted], "actor_target": states[acted]}
+            policy = _with_counts(states[acted], states["actor"])
+            states = states | {"actor": policy, "actor_target": policy}
         self._take(name, states)
         if self.config.weight_norm and not options.get("weight_norm"):
             normalize_weights([part for part in self._parts().values() if isinstance(part, nn.Module)])
@@ -143,3 +144,9 @@ class Kept:
             self.load_state_dicts(states)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {name}: {error}") from None
+
+
+def _with_counts(state: dict[str, Any], online: dict[str, Any]) -> dict[str, Any]:
+    """A target's state with what an average leaves out: the batches that renormalisation has seen, and the like."""
+    whole = lambda value: isinstance(value, Tensor) and not value.is_floating_point()  # noqa: E731
+    return {name: online.get(name, value) if whole(value) else value for name, value in state.items()}

@@ -35,12 +35,19 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
     nn.Linear calls MKL, which on AMD processors does not use AVX-512 and stays at half the speed of oneDNN (Zen 5);
     with AVX2 MKL is the faster one (Zen 3: a whole update takes 0.77 of the time). Both sum in another order, so
     results differ by rounding. All that oneDNN is not for takes nn.Linear's way: other devices and types, layers
-    and batches that are small, and networks that are compiled or exported, whose file is for any machine.
+    and batches that are small, layers with hooks, such as those of torch.nn.utils.spectral_norm, and networks that are
+    compiled or exported, whose file is for any machine.
     """
-    if exporting() or layer.bias is None or not _suits(x, layer.weight):
-        y = F.linear(x, layer.weight, layer.bias)
+    if is_hooked(layer) or exporting() or layer.bias is None or not _suits(x, layer.weight):
+        y = layer(x) if is_hooked(layer) else F.linear(x, layer.weight, layer.bias)
         return F.relu(y) if relu else y
     return (_Linear.apply if torch.is_grad_enabled() else affine)(x, layer.weight, layer.bias, relu)
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether somebody has hung something on a module that its call has to run."""
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    return bool(hooks or module._backward_hooks or module._backward_pre_hooks)
 
 
 def exporting() -> bool:

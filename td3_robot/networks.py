@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from td3_robot.batch_renorm import BatchRenorm
 from td3_robot.errors import ConfigError
 from td3_robot.fields import NOT_NEGATIVE, require
-from td3_robot.linear import linear
+from td3_robot.linear import is_hooked, linear
 from td3_robot.memory import require_memory
 from td3_robot.residual import Residual
 from td3_robot.td3_config import BATCHED, INITS, NORMS, TD3Config
@@ -237,7 +237,7 @@ def is_renormed(net: Any) -> bool:
 
 def _untouched(module: nn.Module, kind: type) -> bool:
     """Whether a module does what its class does: nobody has subclassed, parametrised, hooked or replaced it."""
-    return type(module) is kind and not module._forward_hooks and "forward" not in vars(module)
+    return type(module) is kind and not is_hooked(module) and "forward" not in vars(module)
 
 
 def followed(net: nn.Module) -> Sequence[Tensor]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from envs.command_line import TrainFlags, listing
-from envs.options import EnvOptions
+from envs.options import DISTURBANCES, EnvOptions
 from td3_robot.arguments import config_of, parse_train
 from td3_robot.config import TD3Config
 from td3_robot.errors import ConfigError
@@ -78,7 +78,10 @@ def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = config_of(ROOT / "checkpoints" / run, EnvOptions)
     engine = "mujoco" if task == "push" else "kinematic"  # in which it was trained
     guard = task in ("reach_avoid", "track", "pick_place", "pick_turned", "push")
-    assert options == EnvOptions(task=task, guard=guard, engine=engine)
+    assert dataclasses.replace(options, **dict.fromkeys(DISTURBANCES)) == EnvOptions(
+        task=task, guard=guard, engine=engine
+    )
+    assert options.disturbances == {}
     again = parse_train(["--config", str(ROOT / "checkpoints" / run / "config.yaml")], EnvOptions, TrainFlags)
     assert (again.environment, again.config.td3, again.config.run) == (options, config.td3, None)
 

@@ -53,10 +53,15 @@ class GymnasiumEnv:
         name: how errors call it; by default its id.
         restorable: its copies are `Restorable`.
 
+    Attributes:
+        no_goals: why what it observes as goals are none that could have been others; "" where it observes none.
+
     Raises:
         ConfigError: spaces or an autoreset mode that cannot be learned with.
         NotFiniteError: the first observations or rewards are NaN or infinite.
     """
+
+    no_goals = ""
 
     def __init__(
         self,

@@ -88,9 +88,12 @@ def make_gymnasium(
         raise unknown("vector", vector, VECTORS)
     _find(env_id)
     copies = vectorized(functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector)
-    if is_goal_space(copies.single_observation_space) and (rules := _goal_rules(env_id)):
+    rules = _goal_rules(env_id) if is_goal_space(copies.single_observation_space) else ""
+    if isinstance(rules, GoalRules):
         return GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)
-    return GymnasiumEnv(copies, device, seed, env_id, restorable=True)
+    env = GymnasiumEnv(copies, device, seed, env_id, restorable=True)
+    env.no_goals = rules
+    return env
 
 
 def _find(env_id: str) -> None:
@@ -149,11 +152,11 @@ def _check_innermost(env: gym.Env, name: str) -> gym.Env:
     return env
 
 
-def _goal_rules(env_id: str) -> GoalRules | None:
-    """The reward and termination as functions of goals, or None where the environment has no such functions."""
+def _goal_rules(env_id: str) -> GoalRules | str:
+    """The reward and termination as functions of goals, or why there are no such functions."""
     env = _make_one(env_id)
     try:
         return GoalRules(env)
-    except Exception:  # no compute_reward, or one that needs what only a step knows
+    except Exception as error:  # no compute_reward, one that needs what only a step knows, or a mistake in it
         env.close()
-        return None
+        return f"compute_reward cannot be asked about other goals: {one_line(error)}"

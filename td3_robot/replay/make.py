@@ -48,7 +48,10 @@ def make_replay(
     reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
     if options.hindsight != "none":
         if not isinstance(env, GoalVecEnv):
-            raise ConfigError(f"replay.hindsight {options.hindsight} needs an environment with goals; this has none")
+            why = f": {told}" if (told := getattr(env, "no_goals", "")) else ""
+            raise ConfigError(
+                f"replay.hindsight {options.hindsight} needs an environment with goals; this has none{why}"
+            )
         reader = _hindsight(config, env)
         shape = (shape[0], env.memory_dim, shape[2])
     return ReplayBuffer(options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader)

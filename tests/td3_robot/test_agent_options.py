@@ -275,6 +275,7 @@ def test_distributional_critics_disagree_by_the_distance_of_their_means():
         ({"gamma": 2}, "gamma must be in"),
         ({"hidden": ()}, "hidden must name 1 to 64 layers"),
         ({"norm": "group"}, "norm must be one of"),
+        ({"policy_delay": 2.5}, "policy_delay must be a whole number, got 2.5"),
         ({"twin_critics": False, "actor_min_q": True}, "actor_min_q needs two critics"),
         ({"atoms": 5}, "atoms must be 0, or 2 and more with v_min below v_max"),
     ],
@@ -284,3 +285,7 @@ def test_the_constructor_refuses_what_the_command_line_does(options, message):
         TD3(3, 2, **options)
     with pytest.raises(TypeError, match="gama"):
         TD3(3, 2, gama=0.9)
+
+
+def test_one_width_is_one_layer_as_on_the_command_line():
+    assert TD3(3, 2, hidden=8).config == TD3(3, 2, hidden=(8,)).config

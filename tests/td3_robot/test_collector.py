@@ -291,6 +291,25 @@ def test_it_takes_a_replay_of_its_users_own(collect, point_env):
     assert collector.replay.drawn == 64 and len(collector.replay) == 4
 
 
+def test_actions_of_another_size_than_environments_take_are_refused(point_env):
+    agent = TD3(3, 2, 2.0, **dataclasses.asdict(CONFIG.td3))
+    with pytest.raises(ConfigError, match=r"take actions in \[-1, 1\]: a_max must be 1, got 2.0"):
+        Collector(agent, point_env(4, 0), CONFIG)
+
+
+@pytest.mark.parametrize("start_steps", [0, 5000])
+def test_without_its_replay_a_policy_collects_five_batches_first(collect, start_steps):
+    """Whatever there were of random actions when it began: a batch of a few rows is learnt by heart."""
+    exploration = dataclasses.replace(CONFIG.exploration, start_steps=start_steps)
+    collector = collect(10, exploration=exploration)
+    collector.load_state_dict(collector.state_dict(with_replay=False))
+    steps = 0
+    while not collector.ready:
+        collector.collect(1.0)
+        steps += CONFIG.envs
+    assert 5 * 64 < steps <= 5 * 64 + CONFIG.envs
+
+
 def test_an_agent_with_another_discount_than_the_n_step_returns_is_refused(point_env):
     n_step = dataclasses.replace(CONFIG, replay=dataclasses.replace(CONFIG.replay, n_step=3))
     agent = TD3(3, 2, hidden=(16,), gamma=0.9)

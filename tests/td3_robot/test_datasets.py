@@ -151,6 +151,7 @@ def at(name: str, row: int, value: float) -> dict[str, np.ndarray]:
         (at("next_observations", 2, np.inf), "next_observations has NaN or infinity, first in row 2"),
         (at("observations", 4, 1e39), "observations has NaN or infinity, first in row 4"),
         (at("actions", 1, -1.5), "actions must be in [-1, 1], got -1.5 in row 1"),
+        (at("actions", 1, 1 + 2**-23), "actions must be in [-1, 1], got 1.00000012 in row 1"),
         (at("rewards", 0, 0) | {"actions": np.zeros((5, 1))}, "actions has 5 rows, observations 6"),
         ({"timeouts": np.zeros(7)}, "timeouts has 7 rows, observations 6"),
         ({"actions": np.zeros(6)}, "actions must have shape (N, a_dim), got (6,)"),

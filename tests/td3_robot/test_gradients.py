@@ -119,6 +119,18 @@ def layer_hooked(net):
     net.layers[0].register_forward_hook(lambda module, given, output: 2 * output)
 
 
+def pre_hooked(net):
+    net.register_forward_pre_hook(lambda module, given: (2 * given[0],))
+
+
+def layer_pre_hooked(net):
+    net.layers[1].register_forward_pre_hook(lambda module, given: (2 * given[0],))
+
+
+def older_spectral_norm(net):
+    nn.utils.spectral_norm(net.layers[0])  # works by a hook
+
+
 def replaced(net):
     net.forward = lambda x: 2 * MLP.forward(net, x)
 
@@ -137,11 +149,15 @@ def other_activation(net):
 
 @pytest.mark.parametrize(
     "change",
-    [hooked, layer_hooked, replaced, parametrised, without_bias, other_activation, None],
+    [
+        *(hooked, layer_hooked, pre_hooked, layer_pre_hooked, older_spectral_norm),
+        *(replaced, parametrised, without_bias, other_activation, None),
+    ],
     ids=lambda change: getattr(change, "__name__", "none"),
 )
 def test_what_was_changed_goes_by_autograd(change):
     net, x = net_of(ACTOR), batch_x()
+    before = net(x)
     if change is None:
         net.__class__ = Doubled
     else:
@@ -151,6 +167,7 @@ def test_what_was_changed_goes_by_autograd(change):
     passed.backward(torch.ones_like(passed.output))
     weights = list(net.parameters())
     assert type(passed) is ByAutograd and torch.equal(passed.output, net(x))
+    assert not torch.allclose(passed.output, before)  # what was changed has its effect
     assert_close(gradients_of(net), torch.autograd.grad(net(x).sum(), weights))
     y = x.clone().requires_grad_()
     assert_close(torch.autograd.grad(held_still(net, y).sum(), y), torch.autograd.grad(net(y).sum(), y))

@@ -52,6 +52,16 @@ def test_what_is_learnt_is_the_same_whatever_acts(options):
         assert all(torch.equal(mine[key], theirs[key]) for key in mine)
 
 
+def test_the_count_of_batches_is_the_actor_s_whatever_acted(tmp_path):
+    """So that renormalisation does not warm up anew."""
+    agent = learnt(CROSSQ, policy="actor_target")
+    counts = [norm.batches.item() for norm in agent.actor.norms]
+    agent.save(tmp_path / "run")
+    plain = TD3(3, 2, 0.5, **CROSSQ)
+    plain.load(tmp_path / "run")
+    assert counts[0] > 0 and [norm.batches.item() for norm in plain.actor.norms] == counts
+
+
 @both
 def test_a_checkpoint_acts_and_learns_on_as_the_agent_did(options, tmp_path):
     agent, o = learnt(options, policy="actor_target"), torch.randn(5, 3)

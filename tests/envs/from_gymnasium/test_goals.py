@@ -9,6 +9,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envs.from_gymnasium import GoalGymnasiumEnv, GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.goals import GoalRules
+from td3_robot.config import Config, ReplayConfig
+from td3_robot.errors import ConfigError
+from td3_robot.replay.make import make_replay
 from td3_robot.vec_env import GoalVecEnv
 
 
@@ -160,3 +163,16 @@ def test_an_environment_without_usable_rules_is_still_an_environment(kind, o_dim
     del gym.registry["toys/Odd-v0"]
     assert type(env) is GymnasiumEnv and env.o_dim == o_dim and not isinstance(env, GoalVecEnv)
     assert env.step(torch.zeros(2, 1)).observation.shape == (2, o_dim)
+
+
+class Mistaken(Line):
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return -info["cost"]
+
+
+def test_why_goals_cannot_be_others_is_told_to_whoever_wants_them():
+    gym.register("toys/MistakenLine-v0", Mistaken)
+    env = make_gymnasium("toys/MistakenLine-v0", 2)
+    config = Config(replay=ReplayConfig(capacity=1000, hindsight="future"))
+    with pytest.raises(ConfigError, match="this has none: compute_reward cannot be asked .*: KeyError: 'cost'"):
+        make_replay((2, env.o_dim, env.a_dim), config, torch.Generator(), env)

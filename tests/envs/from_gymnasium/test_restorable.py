@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import DtypeObservation, FrameStackObservation, NormalizeObservation, RescaleAction, TimeLimit
 
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.processes import vectorized
@@ -42,9 +42,37 @@ class Strange(Wanderer):
         return {"place": np.array([self.place])}
 
 
-def toy(vector: str = "sync", seed: int = 0, kind: type[gym.Env] = Wanderer) -> GymnasiumEnv:
+class Mistaken(Wanderer):
+    def state_dict(self):
+        return {"place": self.plaice}
+
+
+class Doubling(gym.ObservationWrapper):
+    """Somebody's, which could keep anything."""
+
+    def observation(self, observation):
+        return 2 * observation
+
+
+class Summing(Doubling):
+    """The sum of all that was seen, and it tells where it stands."""
+
+    total = 0.0
+
+    def observation(self, observation):
+        self.total += float(observation[0])
+        return np.array([self.total])
+
+    def state_dict(self):
+        return {"total": self.total}
+
+    def load_state_dict(self, state):
+        self.total = state["total"]
+
+
+def toy(vector: str = "sync", seed: int = 0, kind: type[gym.Env] = Wanderer, around=lambda env: env) -> GymnasiumEnv:
     """Three wanderers, whose episodes are cut after seven steps."""
-    make_one = lambda: Restorable(TimeLimit(kind(), 7), "toy")  # noqa: E731
+    make_one = lambda: Restorable(around(TimeLimit(kind(), 7)), "toy")  # noqa: E731
     return GymnasiumEnv(vectorized(make_one, 3, vector), seed=seed, restorable=True)
 
 
@@ -69,10 +97,12 @@ def on_disk(state: dict) -> dict:
     [
         lambda seed: toy("sync", seed),
         lambda seed: toy("async", seed),
+        lambda seed: toy(seed=seed, around=Summing),
+        lambda seed: toy(seed=seed, around=lambda env: RescaleAction(DtypeObservation(env, np.float32), -2, 2)),
         lambda seed: make_gymnasium("td3_robot/PandaReach-v0", 3, seed=seed),
         lambda seed: make_gymnasium("td3_robot/Ur5eTrackGoal-v0", 3, seed=seed, time_limit=9),
     ],
-    ids=["sync", "async", "ours", "ours with goals"],
+    ids=["sync", "async", "wrapper with a state", "without", "ours", "ours with goals"],
 )
 def test_it_goes_on_where_it_stood(make):
     env, other = make(1), make(2)
@@ -89,6 +119,17 @@ def test_it_goes_on_where_it_stood(make):
 def test_one_that_cannot_tell_begins_new_episodes():
     env = make_gymnasium("Pendulum-v1", 3)
     assert env.state_dict().keys() == {"seed", "steps"}
+
+
+@pytest.mark.parametrize("around", [NormalizeObservation, lambda env: FrameStackObservation(env, 3), Doubling])
+def test_what_is_around_it_and_cannot_tell_begins_new_episodes(around):
+    """Or it would go on with other observations, and say that all is as it was."""
+    assert toy(around=around).state_dict().keys() == {"seed", "steps"}
+
+
+def test_a_mistake_in_its_state_dict_is_told():
+    with pytest.raises(EnvError, match="env 'toy': state_dict raised AttributeError.*plaice"):
+        toy(kind=Mistaken).state_dict()
 
 
 def test_what_no_checkpoint_can_hold_is_named():
