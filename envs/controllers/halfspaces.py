@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from envs.collision import Nearest
+from envs.kinematics import Chain
 from envs.simulation.kinematic import SimModel, stopping_speed
 
 Damper = tuple[float, float, float]  # stop [m or rad], influence [m or rad], gain [m/s or rad/s]
 Bounds = tuple[Tensor, Tensor]  # the lowest and the highest velocity of each joint, (B, n) each [rad/s or m/s]
 
 LEAST_RATE = 1e-6  # [m/s] a distance that the joints cannot change by more in a period is not theirs to brake
+_RAD_PER_METRE = 10.0  # of a joint that slides, for its damper
 _LEAST_EFFECT = 1e-9  # a distance that joint motion off the goal's directions changes by less is left alone
 
 
@@ -46,9 +48,14 @@ def damped(distance: Tensor, stop: float, influence: float, gain: float) -> Tens
     return torch.where(distance < influence, speed, torch.inf)
 
 
-def joint_dampers(q: Tensor, qlim: Tensor, qdlim: Tensor, damper: Damper) -> Bounds:
-    """The speed limits, and dampers to the position limits, of joints at q (B, n)."""
-    towards = lambda room: torch.minimum(damped(room, *damper), qdlim)  # noqa: E731
+def joint_dampers(q: Tensor, qlim: Tensor, qdlim: Tensor, damper: Damper, chain: Chain) -> Bounds:
+    """The speed limits, and dampers to the position limits, of a chain's joints at q (B, n).
+
+    The damper is for joints that turn. One that slides is held back over a tenth of that, in metres: 0.9 would be more
+    than most of them have.
+    """
+    units = torch.where(chain.slides, _RAD_PER_METRE, 1.0) if any(chain.prismatic) else 1.0
+    towards = lambda room: torch.minimum(damped(room * units, *damper), qdlim)  # noqa: E731
     return -towards(q - qlim[0]), towards(qlim[1] - q)
 
 

@@ -86,7 +86,8 @@ class Neo:
     def _bounds(self) -> Bounds:
         """The speed limits, and dampers to the position limits."""
         model, q = self._env.model, self._env.moment.state.q
-        return joint_dampers(_double(q), _double(model.qlim), _double(model.qdlim), self._constants.joint_damper)
+        damper, chain = self._constants.joint_damper, model.chain
+        return joint_dampers(_double(q), _double(model.qlim), _double(model.qdlim), damper, chain)
 
     def _dampers(self) -> HalfSpaces:
         """Dampers to what may be hit."""

@@ -29,7 +29,7 @@ class ReactiveConstants:
     Attributes:
         gain: TCP speed per distance [1/s].
         effort: cost of joint speed, lambda_q.
-        joint_damper: of each joint to its limits [rad or m, and rad/s or m/s].
+        joint_damper: of each joint to its limits [rad, rad/s], see `joint_dampers`.
         obstacle_damper: of each link to obstacles and the ground [m, m/s].
         self_damper: of the arm to itself [m, m/s].
     """
@@ -60,7 +60,7 @@ def reactive(
     error, velocity = pose_error(moment), wanted_velocity(moment, constants.gain)
     dampers = distance_dampers(near, constants.obstacle_damper, constants.self_damper)
     qd = behind_dampers(moment.J[:, : error.shape[1]], error, velocity, dampers, constants.effort, sweeps)
-    return qd.clamp(*joint_dampers(moment.state.q, model.qlim, model.qdlim, constants.joint_damper))
+    return qd.clamp(*joint_dampers(moment.state.q, model.qlim, model.qdlim, constants.joint_damper, model.chain))
 
 
 def behind_dampers(

@@ -12,6 +12,7 @@ from envs.collision import Nearest
 from envs.controllers import make_baseline
 from envs.controllers.halfspaces import damped, distance_dampers, joint_dampers
 from envs.controllers.reactive import DEFAULTS, behind_dampers, reactive
+from envs.kinematics import Chain
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +88,20 @@ def test_joint_speeds_stay_within_limits_and_slow_down_before_position_limits(en
     assert torch.isfinite(qd).all() and (qd.abs() <= env.model.qdlim).all()
     room = torch.where(qd > 0, env.model.qlim[1] - moment.state.q, moment.state.q - env.model.qlim[0])
     assert (qd.abs() <= (room - 0.05).clamp_min(0) / 0.85 + 1e-5)[room < 0.9].all()
-    lower, upper = joint_dampers(moment.state.q, env.model.qlim, env.model.qdlim, DEFAULTS.joint_damper)
+    model = env.model
+    lower, upper = joint_dampers(moment.state.q, model.qlim, model.qdlim, DEFAULTS.joint_damper, model.chain)
     assert ((qd == lower) | (qd == upper)).sum() > 20
+
+
+def test_a_joint_that_slides_is_held_back_near_its_ends_alone():
+    """5 mm from them it stands, from 90 mm on it is free; one that turns, from 0.05 and 0.9 rad."""
+    chain = Chain(torch.eye(4).repeat(3, 1, 1), (True, False))
+    qlim, qdlim = torch.tensor([[0.0, 0.0], [0.5, 2.0]]), torch.tensor([5.0, 5.0])
+    q = torch.tensor([[0.005, 0.05], [0.0475, 0.475], [0.091, 0.91], [0.495, 1.95]])
+    lower, upper = joint_dampers(q, qlim, qdlim, (0.05, 0.9, 1.0), chain)
+    for joint in (0, 1):
+        assert_close(lower[:, joint], torch.tensor([0.0, -0.5, -5.0, -5.0]), atol=1e-5, rtol=1e-5)
+        assert_close(upper[:, joint], torch.tensor([5.0, 5.0, 5.0, 0.0]), atol=1e-5, rtol=1e-5)
 
 
 def test_among_obstacles_and_behind_the_guard_it_finds_most_goals():
