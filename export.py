@@ -1,11 +1,13 @@
 """Make a policy ready for a robot: `python export.py --checkpoint checkpoints/run1`. See `python export.py --help`."""
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.options import EnvOptions
+from envs.command_line import import_plugins
+from envs.options import DISTURBANCES, NOTHING, EnvOptions
 from td3_robot.arguments import config_of
 from td3_robot.checkpoint import find
 from td3_robot.cli import cli
@@ -21,20 +23,24 @@ class Arguments:
 
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
-        onnx: File to write; by default policy.onnx in the checkpoint's folder.
+        onnx: File to write, or the folder for policy.onnx; by default policy.onnx in the checkpoint's folder.
         acceleration: Limit of every joint in rad/s2, for a robot whose own file has none, as URDFs do.
+        plugins: Modules to import first, separated by commas, as they register tasks of one's own; they are looked for
+            on PYTHONPATH.
         robot: Write this robot's description to td3_robot/deploy/robots/, in place of a policy.
     """
 
     checkpoint: Path | None = None
     onnx: Path | None = None
     acceleration: float | None = None
+    plugins: tuple[str, ...] = ()
     robot: str | None = None
 
 
 def main(argv: list[str]) -> int:
     """Parse, build, export. Returns the exit code."""
     asked = build(Arguments, schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv))
+    import_plugins(asked.plugins)
     if asked.robot is not None:
         return _describe(asked.robot, asked.acceleration)
     if asked.checkpoint is None:
@@ -54,9 +60,11 @@ def main(argv: list[str]) -> int:
     from td3_robot.deploy.policy import FILE, FORMAT, Policy
     from td3_robot.onnx_file import Commanded, origin, write_onnx
 
-    path = asked.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
+    path = asked.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)
+    path = path / FILE if path.is_dir() else path
     agent = TD3.from_checkpoint(checkpoint)
-    env: Any = envs.of_config(options, VECTORS, seed=0)
+    undisturbed = dataclasses.replace(options, randomize=NOTHING, **dict.fromkeys(DISTURBANCES))  # as it is measured
+    env: Any = envs.of_config(undisturbed, VECTORS, seed=0)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     grip = env.a_dim - env.robot.n  # 1 where the task moves the gripper: [-1, 1] becomes its opening in [0, 1]
     scale = torch.cat((env.model.qdlim, torch.full((grip,), 0.5)))

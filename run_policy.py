@@ -31,6 +31,7 @@ SIMULATED = "simulated"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
 MARGIN = 0.01  # [rad or m] kept before position limits, for an arm that lags behind
 FOLLOWS = 0.1  # [rad] by which an arm may be elsewhere than it was sent to
+PERIODS = 1.5  # of a policy, after which its next command is overdue
 MEANWHILE = 0.1  # [s] for which it is looked at once more, after the policy has thought
 BOOT = 60.0  # [s] that the simulated arm may take to be there
 
@@ -48,8 +49,8 @@ class Arguments:
         seconds: After which the arm is stopped.
         latency: Seconds from sending a velocity to a state that shows its effect, which the policy then foresees;
             by default what the arm says, and 0 where nobody has measured it.
-        limits: Robot whose joint limits the arm is kept in, where they are not those of the policy's: fr3, another name
-            or the path of a description (.json).
+        limits: Robot whose joint limits the arm is kept in, and whose joints' names it goes by, where they are not
+            those of the policy's: fr3, another name or the path of a description (.json).
         tcp_speed: Largest speed of the TCP in m/s.
         ground: Height of the ground in the base frame in m; by default nothing is known of one.
         obstacles: File (.json) with the spheres, boxes and walls around, which the filter keeps clear of and a policy
@@ -102,17 +103,17 @@ def main(argv: list[str]) -> int:
 
 
 def with_limits(robot: Robot, name: str | None) -> Robot:
-    """The policy's robot with the joint limits of another one.
+    """The policy's robot with the limits of another one's joints, and their names.
 
     Raises:
         DeployError: there is no such robot, or it has another number of joints.
     """
     if name is None:
         return robot
-    limits = Robot.load(name).limits
-    if limits.n != robot.limits.n:
-        raise DeployError(f"limits {name!r} are of {limits.n} joints, {robot.name} has {robot.limits.n}")
-    return dataclasses.replace(robot, limits=limits)
+    other = Robot.load(name)
+    if other.limits.n != robot.limits.n:
+        raise DeployError(f"limits {name!r} are of {other.limits.n} joints, {robot.name} has {robot.limits.n}")
+    return dataclasses.replace(robot, limits=other.limits, joints=other.joints)
 
 
 def _run(asked: Arguments) -> str:
@@ -125,20 +126,26 @@ def _run(asked: Arguments) -> str:
     policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()
-        log = Log(asked.log, policy.robot.joints)  # first: where none can be written nothing should move
+        log = Log(asked.log, kept.joints)  # first: where none can be written nothing should move
         cleanup.callback(log.close)
-        arm = _connect(asked, policy, cleanup)
+        arm = _connect(asked, policy, kept.joints, cleanup)
         limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed}
         limits["obstacles"] = around if known else None
         follows = FOLLOWS if not asked.dry_run else np.pi * 100.0  # an arm that is sent nothing stays where it is
-        watch = Watchdog(SafetyFilter(kept, arm.rate, policy.rate, **limits), following=follows)
-        region = policy.about["task"]["constants"]["start_spread"] + NEAR
-        mind = PolicyProcess(str(asked.policy))
-        cleanup.callback(mind.close)
-        start = calm_start(arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0)
-        mind.prepare(start, scene)
-        start = calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)  # it is still there
-        watch.reset(start.q, start.stamp)
+        try:
+            overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
+            safe = SafetyFilter(kept, arm.rate, policy.rate, **limits)
+            watch = Watchdog(safe, following=follows, command_age=overdue)
+            region = policy.about["task"]["constants"]["start_spread"] + NEAR
+            mind = PolicyProcess(str(asked.policy))
+            cleanup.callback(mind.close)
+            start = calm_start(arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0)
+            mind.prepare(start, scene)
+            start = calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)  # it is still there
+            watch.reset(start.q, start.stamp)
+        except BaseException:
+            arm.stop()  # gives it back to whoever moves it next
+            raise
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
         ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
         print(f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; Enter or Ctrl-C stops it")
@@ -146,10 +153,10 @@ def _run(asked: Arguments) -> str:
         return drive(arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run)
 
 
-def _connect(asked: Arguments, policy: Policy, cleanup: contextlib.ExitStack):
-    """The arm; a simulated one is started."""
+def _connect(asked: Arguments, policy: Policy, joints: tuple[str, ...], cleanup: contextlib.ExitStack):
+    """The arm, whose joints have these names; a simulated one is started."""
     if asked.arm != SIMULATED:
-        return connect(asked.arm, asked.host, policy.robot.joints)
+        return connect(asked.arm, asked.host, joints)
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0))
     faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)

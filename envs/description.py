@@ -23,8 +23,11 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
         acceleration: the limit of every joint of a robot whose file has none [rad/s2 or m/s2].
 
     Raises:
-        ConfigError: no acceleration limits are known, without which nothing can brake.
+        ConfigError: no acceleration limits are known, without which nothing can brake; or one is given to a robot that
+            has its own.
     """
+    if robot.qddlim is not None and acceleration is not None:
+        raise ConfigError(f"robot {robot.name!r} has acceleration limits of its own; --acceleration is for one without")
     if robot.qddlim is None and acceleration is None:
         wanted = "say one that its joints can hold with --acceleration, in rad/s2"
         raise ConfigError(f"robot {robot.name!r} has no acceleration limits, and a real arm has to brake: {wanted}")

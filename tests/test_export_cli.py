@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+import yaml
 
 import envs
 import export
@@ -45,6 +46,16 @@ def test_it_commands_what_the_checkpoint_does(policy):
     got = np.array([policy(q, qd, gripper, goal) for q, qd, gripper, goal in rows])
     assert np.abs(got - expected).max() < 1e-4
     assert (np.abs(got) <= policy.robot.limits.velocity + 1e-6).all()
+
+
+def test_a_policy_that_was_trained_under_disturbances_is_exported(policy, tmp_path):
+    """Its test vectors are of what is measured without them, or none would be met."""
+    folder = shutil.copytree("checkpoints/run1", tmp_path / "lab")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"randomize": "lab", "servo_lag": 0.05}))
+    assert export.main(["--checkpoint", str(folder), "--onnx", str(tmp_path)]) == 0
+    asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
+    assert np.array_equal(Policy.load(tmp_path / "policy.onnx")(*asked), policy(*asked))
 
 
 def test_an_averaged_policy_is_the_average(tmp_path):
@@ -229,7 +240,14 @@ def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(exported, tmp
 
 
 @pytest.mark.parametrize(
-    "change", [dict(q=np.zeros(6)), dict(qd=np.full(7, np.nan)), dict(goal=np.zeros(2)), dict(cube=np.zeros(3))]
+    "change",
+    [
+        dict(q=np.zeros(6)),
+        dict(qd=np.full(7, np.nan)),
+        dict(goal=np.zeros(2)),
+        dict(cube=np.zeros(3)),
+        dict(obstacles=Obstacles()),
+    ],
 )
 def test_what_it_cannot_be_asked_is_refused(policy, change):
     asked = dict(q=policy.robot.home, qd=np.zeros(7), gripper=0.04, goal=np.array([0.4, 0.0, 0.4])) | change
@@ -253,6 +271,8 @@ def test_a_step_takes_less_than_200_microseconds_and_keeps_nothing(policy):
     [
         ([], "--checkpoint is missing"),
         (["--checkpoint", "nothing"], "nothing"),
+        (["--checkpoint", "checkpoints/run1", "--onnx", "{tmp}", "--acceleration", "2"], "has acceleration limits"),
+        (["--checkpoint", "checkpoints/run1", "--onnx", "{tmp}", "--plugins", "nomod"], "cannot import 'nomod'"),
     ],
 )
 def test_one_line_for_what_cannot_be_exported(flags, message, tmp_path, capsys):

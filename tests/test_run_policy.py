@@ -102,7 +102,8 @@ def test_one_line_for_what_cannot_be(path, flags, message):
 def test_another_arm_of_the_same_shape_is_kept_in_its_own_limits(path):
     robot = Policy.load(path).robot
     kept = with_limits(robot, "fr3")
-    assert kept.limits is FR3 and dataclasses.replace(kept, limits=robot.limits) == robot
+    assert kept.limits is FR3 and kept.joints[6] == "fr3_joint7"  # as its own messages have them
+    assert dataclasses.replace(kept, limits=robot.limits, joints=robot.joints) == robot
     assert with_limits(robot, None) is robot
 
 

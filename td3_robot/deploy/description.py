@@ -65,25 +65,28 @@ class Robot:
                 gripper_speed=values["gripper"]["speed"],
                 capsules=_capsules(values["capsules"]),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise DeployError(f"not the description of a robot: {type(error).__name__} {error}") from None
 
     @classmethod
     def load(cls, name: str | Path) -> "Robot":
-        """By name, from the folder robots/ or the path of a JSON file; "fr3" is the Panda's shape with FR3's limits.
+        """By name, from the folder robots/ or the path of a JSON file; "fr3" is the Panda's shape with FR3's limits
+        and names.
 
         Raises:
             DeployError: there is no such robot, or its file is not one.
         """
         if name == "fr3":
-            return replace(cls.load("panda"), name="fr3", limits=FR3)
+            return replace(
+                cls.load("panda"), name="fr3", limits=FR3, joints=tuple(f"fr3_joint{i + 1}" for i in range(FR3.n))
+            )
         path = Path(name) if str(name).endswith(".json") else ROBOTS / f"{name}.json"
         if not path.is_file():
             known = sorted([*(file.stem for file in ROBOTS.glob("*.json")), "fr3"])
             raise DeployError(f"no robot {str(name)!r}; give a .json file or one of {', '.join(known)}")
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
-        except json.JSONDecodeError as error:
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise DeployError(f"{path} is no JSON: {error}") from None
 
 

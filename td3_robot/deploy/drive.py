@@ -145,7 +145,7 @@ def drive(
             if now - due > LATE:
                 watch.trip(f"the control loop was held up for {1e3 * (now - due):.0f} ms")
                 due = now - tick
-            if reading := arm.read():
+            if reading := _read(arm, watch):
                 watch.see(reading.q, reading.qd, reading.stamp)
                 newest, came = reading, now
             if newest is not None and now >= ask_at and not watch.reason:
@@ -170,9 +170,21 @@ def drive(
                 said = now
                 print("would send", np.array2string(qd, precision=4, suppress_small=True))
             time.sleep(max(0.0, due - time.monotonic()))
-    finally:
-        arm.stop()
+    except BaseException:
+        with contextlib.suppress(Exception):  # what went wrong first is what counts
+            arm.stop()
+        raise
+    arm.stop()
     return watch.reason
+
+
+def _read(arm: Arm, watch: Watchdog) -> Reading | None:
+    """What the arm has to say; one that cannot be read is braked, as one that is silent."""
+    try:
+        return arm.read()
+    except Exception as error:  # a maker's own code
+        watch.trip(f"the arm cannot be read: {' '.join(str(error).split()) or type(error).__name__}")
+        return None
 
 
 def _ahead(foresight: Foresight, reading: Reading, now: float, age: float) -> Reading:

@@ -42,6 +42,9 @@ class Obstacles:
             if (part <= 0.0).any():
                 raise DeployError(f"{name} need radii or half sides above 0, got {part.min():g}")
 
+        if self.ground is not None and not np.isfinite(self.ground):
+            raise DeployError(f"ground must be a finite height, got {self.ground}")
+
     @classmethod
     def load(cls, path: Path, ground: float | None = None) -> "Obstacles":
         """From a JSON object with any of `spheres`, `boxes` and `walls`.

@@ -168,7 +168,7 @@ class Policy:
     def _checked(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
         """What a call was given, as numbers of the right shapes."""
         known = self.observation.scene
-        if "obstacles" in scene:
+        if "obstacles" in scene and any(name in known for name in KINDS):
             around = scene.pop("obstacles")
             scene |= around.in_slots({name: known[name] for name in KINDS if name in known})
         told = [name for name in known if name not in self._found.names]  # worked out here, unless they are told

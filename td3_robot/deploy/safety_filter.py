@@ -58,21 +58,33 @@ class SafetyFilter:
             raise DeployError(f"rates must be 0 < command_rate <= rate, got {command_rate:g} and {rate:g}")
         if tcp_speed is not None and not 0 < tcp_speed < np.inf:
             raise DeployError(f"tcp_speed must be positive, got {tcp_speed:g}")
+        for name, value in (("margin", margin), ("clearance", clearance)):
+            if not 0 <= value < np.inf:
+                raise DeployError(f"{name} must be 0 or more, got {value:g}")
         self.robot, self.h, self.clearance, self.tcp_speed = robot, 1.0 / rate, clearance, tcp_speed
         self.limits = robot.limits.narrowed(speed, margin)
-        self.obstacles = obstacles or Obstacles()
+        self.obstacles = obstacles
         self.refused = ""
         self._spread = round(rate / command_rate)  # ticks over which a command is reached
         self._stroke = np.maximum(np.abs(self.limits.lower), np.abs(self.limits.upper))
         self._reach = None if robot.capsules is None else robot.capsules.reach(robot.chain, self._stroke)
-        if robot.capsules is None and obstacles is not None:
-            raise DeployError(f"robot {robot.name!r} has no capsules, so that obstacles cannot be kept clear of")
         self._course: Course | None = None
 
     @classmethod
     def for_robot(cls, name: str, rate: float = 1000.0, **options) -> "SafetyFilter":
         """For a robot by name, or by the path of its description; see `Robot.load` and the arguments of the class."""
         return cls(Robot.load(name), rate, **options)
+
+    @property
+    def obstacles(self) -> Obstacles:
+        """See the class."""
+        return self._obstacles
+
+    @obstacles.setter
+    def obstacles(self, obstacles: Obstacles | None) -> None:
+        if self.robot.capsules is None and obstacles is not None:
+            raise DeployError(f"robot {self.robot.name!r} has no capsules, so that obstacles cannot be kept clear of")
+        self._obstacles = obstacles or Obstacles()
 
     @property
     def state(self) -> State:

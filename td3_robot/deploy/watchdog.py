@@ -27,8 +27,10 @@ class Watchdog:
         reason: why it has tripped, in words; empty while all is well.
     """
 
+    COMMAND_AGE = 0.075  # [s] one and a half periods at 20 Hz
+
     def __init__(
-        self, safe: SafetyFilter, *, state_age: float = 0.05, command_age: float = 0.075, following: float = 0.1
+        self, safe: SafetyFilter, *, state_age: float = 0.05, command_age: float = COMMAND_AGE, following: float = 0.1
     ):
         for name, value in (("state_age", state_age), ("command_age", command_age), ("following", following)):
             if not 0 < value < np.inf:
@@ -69,36 +71,48 @@ class Watchdog:
         """What cannot be true of a state, in words."""
         limits, state = self.safe.robot.limits, self.safe.state
         for name, value in (("position", q), ("velocity", qd)):
-            if np.shape(value) != self._fastest.shape or not np.isfinite(value).all():
+            if not self._are_numbers(value):
                 return f"the arm reports a {name} that is no number for each of {limits.n} joints"
         outside = np.maximum(limits.lower - q, q - limits.upper)
         if (outside > BEYOND).any():
             joint = int(outside.argmax())
             return f"the arm reports joint {joint + 1} at {q[joint]:.3f}, outside its limits"
         if self._q is not None:
-            passed = np.abs(q - self._q) - FASTER * self._fastest * abs(stamp - self._seen) - RESOLUTION
-            if (passed > 0).any() or (np.abs(qd) > FASTER * self._fastest + RESOLUTION).any():
-                return f"the arm reports joint {int(passed.argmax()) + 1} moving faster than it can"
+            most = FASTER * self._fastest
+            passed = np.abs(q - self._q) - most * abs(stamp - self._seen) - RESOLUTION
+            for beyond in (passed, np.abs(qd) - most - RESOLUTION):
+                if (beyond > 0).any():
+                    return f"the arm reports joint {int(beyond.argmax()) + 1} moving faster than it can"
         apart = np.abs(q - state.q) - self.following - np.abs(state.v) * self.state_age
         if (apart > 0).any():
             return f"joint {int(apart.argmax()) + 1} is not where it was sent to, by more than {self.following:g}"
         return ""
 
+    def _are_numbers(self, value: object) -> bool:
+        """Whether there is a finite one for each joint."""
+        try:
+            numbers = np.asarray(value, float)
+        except (TypeError, ValueError):
+            return False
+        return numbers.shape == self._fastest.shape and bool(np.isfinite(numbers).all())
+
     def command(self, qd: np.ndarray, stamp: float) -> None:
         """A command (n,) of the policy [rad/s or m/s], made at a time."""
-        if np.shape(qd) != self._fastest.shape or not np.isfinite(qd).all():
+        if not self._are_numbers(qd):
             return self.trip(f"the policy's command is no number for each of {len(self._fastest)} joints")
         if stamp >= self._commanded:
             self._command, self._commanded = np.array(qd, float), stamp
 
     def __call__(self, now: float) -> np.ndarray:
         """A tick: the velocities to send (n,) [rad/s or m/s]; once it has tripped, those of a stop."""
-        for what, age, most in (
-            ("the arm has sent no state", now - self._seen, self.state_age),
-            ("the policy has sent no command", now - self._commanded, self.command_age),
+        for who, what, age, most in (
+            ("the arm", "state", now - self._seen, self.state_age),
+            ("the policy", "command", now - self._commanded, self.command_age),
         ):
             if age > most:
-                self.trip(f"{what} for more than {most * 1e3:.0f} ms")
+                self.trip(f"{who} has sent no {what} for more than {most * 1e3:.0f} ms")
+            if age < -most:  # it would pass for new for as long
+                self.trip(f"{who} has sent a {what} whose time is {-age:.3g} s ahead of the clock")
         return self.safe.brake() if self.reason or self._command is None else self.safe(self._command)
 
     @property

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import rclpy
+from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
@@ -33,16 +34,18 @@ class Ros2Arm:
     def __init__(self, controller: str, joints: tuple[str, ...], rate: float = 100.0):
         self.rate, self._joints, self._newest = rate, joints, None
         self._came, self._sending = 0, False
-        rclpy.init()
+        # Its own handlers would shut ROS down under Ctrl-C and SIGTERM, and with it the way to brake the arm.
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
         self._node = rclpy.create_node("td3_robot")
         self._node.create_subscription(JointState, "/joint_states", self._seen, QUEUE)
         self._publisher = self._node.create_publisher(Float64MultiArray, f"/{controller}/commands", QUEUE)
 
     def _seen(self, message) -> None:
-        """Keep a message that has all the joints, in whatever order."""
+        """Keep a message that has all the joints, in whatever order, with their positions and velocities."""
         self._came += 1
         place = {name: index for index, name in enumerate(message.name)}
-        if all(name in place for name in self._joints):
+        whole = len(message.position) == len(message.velocity) == len(place)
+        if whole and all(name in place for name in self._joints):
             order = [place[name] for name in self._joints]
             q, qd = np.array(message.position)[order], np.array(message.velocity)[order]
             self._newest = Reading(q, qd, None, time.monotonic())

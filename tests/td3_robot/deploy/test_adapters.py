@@ -147,15 +147,24 @@ def test_ros2_joints_are_found_by_name(stand_in):
         return types.SimpleNamespace(name=["b", "x", "a"], position=[2.0, 9.0, a], velocity=[0.2, 0.9, 0.1])
 
     hand = types.SimpleNamespace(name=["finger"], position=[0.0], velocity=[0.0])
+    cut = types.SimpleNamespace(name=["b", "x", "a"], position=[2.0, 9.0, 5.0], velocity=[])  # as a message may be
+    signals = []  # rclpy's own handlers would shut it down before the arm is braked
     waiting = [state(1.0)]
-    rclpy = module("rclpy", init=lambda: None, create_node=lambda name: Node(), shutdown=lambda: sent.append("shut"))
+    rclpy = module(
+        "rclpy",
+        init=lambda signal_handler_options: signals.append(signal_handler_options),
+        create_node=lambda name: Node(),
+        shutdown=lambda: sent.append("shut"),
+    )
     rclpy.spin_once = lambda node, timeout_sec: waiting and subscribed["/joint_states"](waiting.pop(0))
     sensor, std = module("sensor_msgs.msg", JointState=object), module("std_msgs.msg")
     std.Float64MultiArray = lambda data: types.SimpleNamespace(data=data)
-    stand_in("ros2_arm", rclpy, module("sensor_msgs"), sensor, module("std_msgs"), std)
+    options = module("rclpy.signals", SignalHandlerOptions=types.SimpleNamespace(NO="no", ALL="all"))
+    stand_in("ros2_arm", rclpy, options, module("sensor_msgs"), sensor, module("std_msgs"), std)
     arm = connect("ros2_control", "velocity_controller", ("a", "b"))
     assert arm.read().q.tolist() == [1.0, 2.0] and arm.read() is None
-    waiting += [state(3.0), hand, state(4.0), hand]  # what came while the loop was held up
+    assert signals == ["no"]
+    waiting += [state(3.0), hand, state(4.0), cut, hand]  # what came while the loop was held up
     assert arm.read().q.tolist() == [4.0, 2.0] and arm.read() is None
     arm.send(np.array([0.1, 0.2]))
     arm.stop()

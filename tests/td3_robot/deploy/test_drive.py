@@ -87,6 +87,36 @@ def test_a_command_that_is_no_number_ends_it():
     assert "the policy's command is no number" in ended(arm, Mind(np.nan), started(arm))
 
 
+def test_an_arm_that_cannot_be_read_is_braked():
+    arm = Arm()
+    watch, until = started(arm), time.monotonic() + 0.1
+
+    def read(plain=arm.read):
+        if time.monotonic() > until:
+            raise IndexError("index 0 is out of bounds")
+        return plain()
+
+    arm.read, sent = read, []
+    arm.send = lambda qd: sent.append(qd)
+    assert ended(arm, Mind(), watch) == "the arm cannot be read: index 0 is out of bounds"
+    steps = np.abs(np.diff(np.array(sent), axis=0))
+    assert arm.stopped and not sent[-1].any() and np.max(sent) > 0.02
+    assert (steps <= PANDA.limits.acceleration / arm.rate + 1e-9).all()
+
+
+def test_what_went_wrong_first_is_told_though_the_arm_cannot_be_stopped():
+    class Lost(Arm):
+        def send(self, qd):
+            raise OSError("the cable is out")
+
+        def stop(self):
+            raise RuntimeError("not connected")
+
+    arm = Lost()
+    with pytest.raises(OSError, match="the cable is out"):
+        ended(arm, Mind(), started(arm))
+
+
 def test_the_operator_is_heard():
     arm = Arm()
     assert ended(arm, Mind(), started(arm), pressed=lambda: arm.sent > 20) == "stopped by the operator"

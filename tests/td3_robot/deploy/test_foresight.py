@@ -315,6 +315,43 @@ def test_an_arm_is_as_late_as_it_is_measured_to_be(arms, monkeypatch, delay):
     assert measured == pytest.approx(delay + 1.5 * arm.period, abs=0.003) and not arm.there[-1][1].any()
 
 
+@pytest.mark.parametrize("seconds", [1.0, 0.5])
+def test_a_joint_that_does_not_follow_has_no_latency(arms, monkeypatch, seconds):
+    arm = Late(arms(count=1).robot, PANDA.home, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    monkeypatch.setattr(arm, "read", lambda: Reading(PANDA.home, np.zeros(7), None, arm.now))
+    with pytest.raises(DeployError, match="joint 4 was sent .* far and went 0.000: it does not follow"):
+        measured_latency(arm, replace(PANDA, capsules=None), joint=3, seconds=seconds)
+
+
+def test_a_joint_that_cannot_hold_the_speed_has_no_latency(arms, monkeypatch):
+    """Near its limit the filter slows it down, and what it was sent is not what was asked for."""
+    q = PANDA.home.copy()
+    q[3] = PANDA.limits.upper[3] - 0.05
+    arm = Late(arms(count=1).robot, q, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    with pytest.raises(DeployError, match="joint 4 is slowed down to"):
+        measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+
+
+def test_ctrl_c_brakes_an_arm_whose_latency_is_measured(arms, monkeypatch):
+    arm = Late(arms(count=1).robot, PANDA.home, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    left, sent, sleep, send = [60], [], arm.sleep, arm.send
+
+    def pressed(seconds):
+        sleep(seconds)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(arm, "sleep", pressed)
+    monkeypatch.setattr(arm, "send", lambda qd: (sent.append(np.array(qd)), send(qd)))
+    with pytest.raises(KeyboardInterrupt):
+        measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+    assert np.max(sent) > 0.05 and not sent[-1].any()
+
+
 def test_an_arm_that_says_nothing_is_told_of(arms, monkeypatch):
     arm = Late(arms(count=1).robot, PANDA.home, 0.0)
     monkeypatch.setattr(latency, "time", arm)

@@ -1,5 +1,7 @@
 """The whole filter: what is refused, and what holds where the arm's shape counts too."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,25 @@ def test_values_that_cannot_be_are_refused():
             SafetyFilter(PANDA, **options)
     with pytest.raises(DeployError, match="no robot 'pandaa'"):
         SafetyFilter.for_robot("pandaa")
+
+
+@pytest.mark.parametrize("name", ["margin", "clearance"])
+@pytest.mark.parametrize("value", [-0.5, np.nan, np.inf])
+def test_no_room_is_less_than_none(name, value):
+    with pytest.raises(DeployError, match=f"{name} must be 0 or more"):
+        SafetyFilter(PANDA, **{name: value})
+
+
+def test_a_ground_that_is_no_height_is_refused():
+    """Every distance to it would be no number, and none below what is kept."""
+    with pytest.raises(DeployError, match="ground must be a finite height"):
+        Obstacles(ground=float("nan"))
+
+
+def test_obstacles_that_cannot_be_kept_clear_of_are_refused_later_too():
+    safe = SafetyFilter(replace(PANDA, capsules=None))
+    with pytest.raises(DeployError, match="has no capsules, so that obstacles cannot be kept clear of"):
+        safe.obstacles = TABLE
 
 
 def slider() -> Robot:

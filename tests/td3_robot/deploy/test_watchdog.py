@@ -102,6 +102,34 @@ def test_it_stays_tripped_until_it_is_reset():
     assert arm.watch.reason == "" and np.allclose(arm.qd, SPEED)
 
 
+@pytest.mark.parametrize("what", ["state", "command"])
+def test_what_comes_from_the_future_stops_the_arm(what):
+    """All that is newer would pass for older: silence would never be noticed."""
+    arm = moving()
+    if what == "state":
+        arm.watch.see(arm.q, arm.qd, 1.7e9)
+    else:
+        arm.watch.command(SPEED, arm.now + 3600.0)
+    arm.run(0.002)
+    assert f"has sent a {what} whose time is" in arm.watch.reason and "ahead of the clock" in arm.watch.reason
+    arm.run(0.3)
+    assert arm.watch.at_rest
+
+
+@pytest.mark.parametrize("bad", [[None] * 7, "fast", [[0.0] * 7]])
+def test_what_is_no_vector_of_numbers_stops_the_arm(bad):
+    for tell in (lambda arm: arm.watch.see(bad, SPEED, arm.now), lambda arm: arm.watch.command(bad, arm.now)):
+        arm = moving()
+        tell(arm)
+        assert "no number for each of 7 joints" in arm.watch.reason
+
+
+def test_the_joint_that_is_too_fast_is_named():
+    arm = moving()
+    arm.watch.see(arm.q, np.array([0.2] * 6 + [9.0]), arm.now + 0.001)
+    assert "joint 7 moving faster than it can" in arm.watch.reason
+
+
 def test_what_is_late_or_twice_does_not_count():
     arm = moving()
     arm.watch.see(arm.q - 0.01, arm.qd, arm.now - 0.05)  # old news, plausible for its time
