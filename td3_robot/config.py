@@ -176,7 +176,7 @@ class EvaluationConfig:
     """
 
     every: int = option(50_000, STEPS)
-    episodes: int = option(1000, Range(0, *ENVS[1:]))
+    episodes: int = option(1000, Range(0, *ENVS[1:]), fixed=bool)  # none or some: what is best goes by it
     process: bool = False
     keep: int = option(0, Range(0, *STEPS[1:]))
 

@@ -60,7 +60,7 @@ def option(
     default: object,
     rule: Range | tuple[str, ...] | None = None,
     *,
-    fixed: bool = False,
+    fixed: bool | Callable[[Any], object] = False,
     needs: tuple[Need, ...] = (),
 ) -> Any:
     """A dataclass field with its default; `rule` is its range or its choices."""

@@ -96,7 +96,7 @@ class Resuming:
             "target_generator": self.agent.generator.get_state(),
             "source": source,
         }
-        about = {"agent": self.agent.about(), "trained_on": self.about}
+        about = {"agent": self.agent.about(), "trained_on": self.about, **self.source.about()}
         write_resume_point(self.folder, {**self.agent.state_dicts(), "trainer_state": state}, about)
         self.saved_steps = self.steps
 

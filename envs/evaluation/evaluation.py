@@ -232,6 +232,9 @@ class Evaluation:
             "guard": "on" if self.options.guard else "off",
         }
         about |= {"rewards": "sparse"} if self.options.sparse else {}
+        about |= {"engine": self.options.engine} if self.options.engine != KINEMATIC else {}
+        about |= {"randomize": self.options.randomize} if self.options.randomize != NOTHING else {}
+        about |= {name.replace("_", " "): f"{value:g}" for name, value in self.options.disturbances.items()}
         about |= {"success": f"{self.env.task.criterion}, and no contact before"}
         title = f"{self.options.robot}: {self.options.task}"
         shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness, run)

@@ -39,7 +39,7 @@ class _Seen:
     text: str = ""
     clearance: float = np.inf  # [m]
     speed: float = 0.0  # the fastest joint's, over its limit
-    success: bool = False
+    success: bool = False  # contact or not, which the clearance tells
 
 
 class _Arm:
@@ -58,7 +58,7 @@ class _Arm:
             env.moment = replace(env.arrived, steps=torch.zeros_like(env.arrived.steps))
         told = errors_told(env.task, step.info["position_error"], step.info)
         speed = (step.info["qd"].abs() / env.model.qdlim).max().item()
-        self.seen = _Seen(told, self._near().distance.min().item(), speed, bool(step.info["success"]))
+        self.seen = _Seen(told, self._near().distance.min().item(), speed, bool(step.info["success_with_contact"]))
 
     def put(self, name: str, T_bh: np.ndarray) -> None:
         """See `handles.put`."""
@@ -155,6 +155,11 @@ class Control:
     def compare(self, name: str | None) -> None:
         """Show another controller from here on, as a ghost, or none."""
         self._ghost = None if name is None else self._made(name, self._arm.env.arrived)
+
+    @property
+    def acting(self) -> str:
+        """The controller that moves the arm."""
+        return self._arm.name
 
     @property
     def latency(self) -> float:

@@ -1,11 +1,12 @@
 """Pictures as files: one of them, films, and folders of all."""
 
 import importlib.util
+import math
 import os
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from td3_robot.errors import ConfigError, ViewerError, unknown
 
 _CRF = 20  # constant quality of the H.264 video; 18 to 23 is the usual range
 _CRF_VP9 = 31  # that of VP9 as good, as its authors recommend for 1080p
+_SHORTEST = 0.02  # [s] that a picture of a GIF stands; browsers show shorter ones for 0.1 s
 _FOLDER = ""  # the ending of a folder's name
 
 
@@ -80,9 +82,14 @@ def _write_folder(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None
 
 
 def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    """Equal neighbours become one, for longer. All share a palette, for which some of each are looked at first."""
+    """Equal neighbours become one, for longer. All share a palette, for which some of each are looked at first.
+
+    The format counts in hundredths of a second, and browsers take less than two of them for ten.
+    """
     from PIL import Image  # imageio's own way to read and write pictures
 
+    every = max(1, math.ceil(_SHORTEST / dt - 1e-9))
+    pictures, dt = islice(pictures, 0, None, every), every * dt
     first = next(pictures)
     packed, sample = [], [first]
     for picture in chain([first], pictures):
@@ -91,7 +98,13 @@ def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
     palette = Image.fromarray(np.concatenate(sample)).quantize(256)
     unpacked = (np.frombuffer(zlib.decompress(one), np.uint8).reshape(first.shape) for one in packed)
     begin, *rest = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in unpacked]
-    begin.save(path, save_all=True, append_images=rest, duration=round(1000 * dt), loop=0)
+    begin.save(path, save_all=True, append_images=rest, duration=_hundredths(len(packed), dt), loop=0)
+
+
+def _hundredths(count: int, dt: float) -> list[int]:
+    """How long each picture stands [ms], in whole hundredths of a second that add up to the true time."""
+    ends = [round(100 * dt * number) for number in range(count + 1)]
+    return [10 * (end - begin) for begin, end in pairwise(ends)]
 
 
 def _vivid(picture: np.ndarray) -> np.ndarray:

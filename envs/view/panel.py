@@ -7,13 +7,14 @@ import numpy as np
 from spatialmath.base import q2r, rpy2r, tr2rpy
 
 from envs.evaluation import Evaluation
+from envs.simulation.disturbances import LONGEST
 from envs.view.control import Control
 from envs.view.controls import ROUNDING, Controls, number
 from envs.view.handles import GOAL
 from envs.view.swift import shown_by
 
 _NOBODY, _LATENCY = "nobody", "latency"
-_LONGEST = 200.0  # latency of the slider [ms]
+_LONGEST = 1000.0 * LONGEST  # latency of the slider [ms]
 _AXES, _ANGLES = ("x", "y", "z"), ("roll", "pitch", "yaw")  # about the base frame's x, y and z, in this order
 
 
@@ -51,7 +52,7 @@ class Panel(Controls):
                 self._slider(name, (least, most), 0.001, " m", self._aim)
             for name in _ANGLES if len(control.goal) == 7 else ():
                 self._slider(name, (-180.0, 180.0), 1.0, "°", self._aim)
-        self._choice("controller", control.names, control.choose)
+        self._choice("controller", control.names, control.choose, control.names.index(control.acting))
         others = [_NOBODY, *control.names]
         compare = lambda name: control.compare(None if name == _NOBODY else name)  # noqa: E731
         self._choice("compare", others, compare, others.index(control.compared or _NOBODY))

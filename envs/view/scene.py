@@ -81,6 +81,8 @@ class Drawing:
         while len(self._arms) < 1 + len(frame.ghosts):
             opacity = 1.0 if frame.ghosts[len(self._arms) - 1].solid else GHOST
             self._arms.append(_DrawnArm(self._swift, self._robot, opacity))
+        while len(self._arms) > 1 + len(frame.ghosts):
+            self._swift.remove(self._arms.pop().handle)
         for drawn, arm in zip(self._arms, (Arm(frame.q, frame.gripper), *frame.ghosts)):
             drawn.place(arm)
         self._place(frame.shapes)
@@ -137,7 +139,7 @@ class _DrawnArm:
         for part in parts:
             part.opacity = opacity
         try:
-            swift.add_assembly(self._poses, parts, readonly=True)
+            self.handle = swift.add_assembly(self._poses, parts, readonly=True)
         except RuntimeError as error:  # a mesh that is missing or cannot be read
             raise ViewerError(f"cannot show robot {robot.name!r}: {str(error).splitlines()[0]}") from None
 

@@ -14,7 +14,8 @@ from typing import Any, TextIO
 from td3_robot.arguments import CONFIG_NAME, TrainArguments, save_config
 from td3_robot.checkpoint import RUNS, claim_run, held, next_run, run_name
 from td3_robot.cli import STOPPED, UNWRITTEN, say
-from td3_robot.errors import need
+from td3_robot.errors import ConfigError, need
+from td3_robot.mlflow_log import open_store
 from td3_robot.parallel.outcome import finished, plot_band, spreads, table
 from td3_robot.parallel.sitting import next_sitting
 from td3_robot.signals import stopping
@@ -41,10 +42,14 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
         ConfigError, CheckpointError: the folder cannot be had.
     """
     config = arguments.config
+    if config.run is not None and "/" in config.run:
+        raise ConfigError(f"run {config.run!r} with seeds is a folder of runs: its name has no /")
     folder = arguments.resume or (claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS))
     at_once = min(max(1, cores() // config.threads), len(config.seeds))
     with held(folder):
         save_config(config, folder / CONFIG_NAME, arguments.environment)
+        if config.mlflow:
+            open_store()  # made by one: seeds that begin at once would all make it
         commands = [[sys.executable, str(script), *_own(words, folder, seed)] for seed in config.seeds]
         listed = ", ".join(map(str, config.seeds))
         say(f"seeds {listed} in {folder}, {at_once} at once, threads of each: {config.threads}")
@@ -54,7 +59,9 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
                 codes = dict(zip(config.seeds, pool.map(crew.run, config.seeds, commands)))
             finally:
                 crew.stop()  # a second signal asks again
-        done = finished(folder, config.seeds)
+        done = finished(
+            folder, [seed for seed, code in codes.items() if code in (0, UNWRITTEN)]
+        )  # not of a sitting before
         written = _report(folder, arguments, done)
     return _end(folder, codes, len(done) == len(codes)) or (0 if written else UNWRITTEN)
 

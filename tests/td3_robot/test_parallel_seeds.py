@@ -40,6 +40,8 @@ began = time.monotonic()
 seed = int(folder.name.removeprefix("seed"))
 print("heading", flush=True)
 print(f"begins {seed} {'again' if resumed else 'anew'}", flush=True)
+if seed == 1 and os.environ.get("AGAIN"):
+    os._exit(2)
 if seed == 1 and not resumed:
     match os.environ.get("SECOND"):
         case "fails":
@@ -100,6 +102,7 @@ def test_a_list_is_one_word_or_several(line):
     "line, words",
     [
         ("--seeds 1 2 1", r"seeds must differ from each other, got \(1, 2, 1\)"),
+        ("--seeds 0 1 --run group/two", "run 'group/two' with seeds is a folder of runs: its name has no /"),
         ("--seeds 1 --seed 2", "seed and seeds exclude each other"),
         ("--seeds 0 x", "seeds must be a list, each a whole number, got \\[0, 'x'\\]"),
         ("--seeds 0 -1", "cannot place '-1'"),
@@ -144,6 +147,18 @@ def test_a_seed_that_fails_costs_the_others_nothing(ends, code, told, run, monke
     ended, out, err = run("--resume three")
     assert (ended, err) == (0, "") and "seed 1: begins 1 anew" in out  # it had no resume point
     assert json.loads(Path("checkpoints/three/summary.json").read_text())["finished"] is True
+
+
+def test_what_a_seed_came_to_in_a_sitting_before_does_not_count(run, monkeypatch):
+    run("--seeds 0 1 2 --run three")
+    monkeypatch.setenv("AGAIN", "fails")
+    code, out, err = run("--resume three")
+    assert code == 2 and err == "error: 1 of 3 seeds failed: 1\n"
+    assert out.splitlines()[-1] == "go on with: python train.py --resume three"
+    summary = json.loads(Path("checkpoints/three/summary.json").read_text())
+    assert summary["finished"] is False
+    assert summary["success_rate"] == pytest.approx({"mean": 0.6, "std": 0.1 * 2**0.5, "min": 0.5, "max": 0.7})
+    assert not any(line.split()[:2] == ["1", "60.0%"] for line in out.splitlines())
 
 
 def test_ctrl_c_stops_all_and_resume_goes_on(run, monkeypatch):

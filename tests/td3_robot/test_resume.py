@@ -350,6 +350,7 @@ def test_a_run_that_begins_with_anothers_networks_takes_over_what_rewards_were_d
     first.run()
     rewards = checkpoint.load(tmp_path, names=()).about["rewards"]
     assert rewards == first.source.about()["rewards"] and rewards["count"] == 120
+    assert checkpoint.load(tmp_path / "last", names=()).about["rewards"] == rewards  # --start_from takes it, too
     second = train(tmp_path / "next", **normalize)
     second.source.take_reward_statistics(rewards)
     assert second.source.about()["rewards"] == rewards

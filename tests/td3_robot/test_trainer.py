@@ -314,5 +314,5 @@ def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best
     about = checkpoint.load(tmp_path, names=()).about
     assert about["trained_on"] == {"robot": "point"}
     assert about["score"] == {name: row[name] for name in ("success_rate", "episode_return")}
-    assert checkpoint.load(tmp_path / LAST, names=()).about.keys() == {"agent", "trained_on"}
+    assert checkpoint.load(tmp_path / LAST, names=()).about.keys() == {"agent", "trained_on", "rewards"}
     assert (summary["success_rate"], row["success_rate"]) == (0.8, 0.6)  # in every digit

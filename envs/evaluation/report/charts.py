@@ -33,16 +33,16 @@ _STYLE: Any = {
 }
 
 
-def learning_curve(rows: Sequence[dict[str, float]]) -> str:
+def learning_curve(rows: Sequence[dict[str, float]], name: str = "success_rate") -> str:
     """Success rate over env steps, or over gradient steps where the run learned from a dataset.
 
     Args:
-        rows: of a run's metrics.csv.
+        rows: of a run's metrics.csv; name: the column that is shown.
     """
     from matplotlib.ticker import EngFormatter
 
     with _chart("env steps" if rows[-1]["env_steps"] else "gradient steps", "success rate [%]") as chart:
-        points = [(row["env_steps"] or row["gradient_steps"], 100 * row["success_rate"]) for row in rows]
+        points = [(row["env_steps"] or row["gradient_steps"], 100 * row[name]) for row in rows]
         chart.axes.plot(*zip(*points), color=COLOURS[0], marker=".")
         chart.axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 400k
         chart.axes.locator_params(axis="x", nbins=6)

@@ -109,10 +109,18 @@ def _rows(rows: list[tuple[str, list[str]]], headings: list[str]) -> str:
     return f'<div class="wide numbers">{table}</div>'
 
 
+_CURVES = (  # columns of a run's metrics.csv: without evaluations there are the training's own episodes
+    ("success_rate", "on held-out episodes"),
+    ("train_success_rate", "of the training's episodes, noise included"),
+)
+
+
 def _figures(report: Report) -> Iterator[str]:
     env, played = report.env, report.played
-    if report.curve:
-        yield _figure("Learning curve: success on held-out episodes", charts.learning_curve(report.curve))
+    for name, which in _CURVES:
+        if report.curve and all(name in row for row in report.curve):
+            yield _figure(f"Learning curve: success {which}", charts.learning_curve(report.curve, name))
+            break
     for error in errors_of(env.task):
         over_time = charts.error_over_time(error, played, env.task.dt)
         yield _figure(f"{_sentence(error.name)} over time: median, and from the 10th to the 90th percentile", over_time)

@@ -274,6 +274,13 @@ def test_charts_take_the_colour_of_the_page_and_name_the_controllers(env, evalua
     assert charts.learning_curve(CURVE) == charts.learning_curve(CURVE)  # the same figures, the same file
 
 
+def test_a_run_without_evaluations_shows_the_success_of_its_own_episodes(evaluation):
+    own = [{"env_steps": row["env_steps"], "train_success_rate": row["success_rate"]} for row in CURVE]
+    assert "success of the training&#x27;s episodes" in page(dataclasses.replace(evaluation, curve=own))
+    none = [{"env_steps": row["env_steps"], "train_return": 1.0} for row in CURVE]
+    assert "Learning curve" not in page(dataclasses.replace(evaluation, curve=none))
+
+
 def test_errors_of_zero_do_not_break_a_logarithmic_axis(env):
     played = {"perfect": episode(env, position_error=[0.0] * 4)}
     (error,) = errors_of(env.task)

@@ -1,5 +1,7 @@
 """An arm that is led by hand, without drawing it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -174,6 +176,17 @@ def test_an_obstacle_in_the_arm_is_a_contact_and_the_arm_is_still_there():
     led.step()
     assert "contact" in led.frame.text
     assert np.abs(led.frame.q - before).max() < 0.2  # no new episode
+
+
+def test_after_a_contact_the_next_goal_is_met_as_any_other():
+    led = control()
+    steps(led, 3)
+    touched = led._arm.env.arrived.scene["touched"]
+    assert touched.shape == (1,)
+    led._arm.env.moment = replace(led._arm.env.arrived, scene={**led._arm.env.arrived.scene, "touched": touched | True})
+    led.put("goal", pose(0.5, 0.2, 0.4))
+    steps(led, 70)
+    assert np.linalg.norm(tcp(led) - (0.5, 0.2, 0.4)) < 0.01 and "at the goal after" in led.frame.text
 
 
 def test_another_way_is_looked_for_where_something_is_put_into_it():

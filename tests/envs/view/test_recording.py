@@ -1,5 +1,6 @@
 """Pictures and videos, drawn by a real Chromium."""
 
+import math
 import sys
 from itertools import product
 
@@ -7,6 +8,7 @@ import imageio
 import imageio.v3 as iio
 import numpy as np
 import pytest
+from PIL import Image
 
 from envs.robots import robot_names
 from envs.tasks.shapes import pose_shapes
@@ -98,6 +100,19 @@ def test_a_gif_has_the_colours_of_what_comes_late(tmp_path):
     write_pictures(tmp_path / "a.gif", [grey, grey, late], dt=0.05)
     *_, last = imageio.get_reader(tmp_path / "a.gif")
     assert np.abs(np.asarray(last)[12, 12, :3].astype(int) - (20, 60, 240)).max() < 30
+
+
+@pytest.mark.parametrize(("rate", "every"), [(20, 1), (30, 1), (67, 2), (125, 3), (500, 10)])
+def test_a_gif_is_at_true_speed_in_delays_that_browsers_keep(tmp_path, rate, every):
+    pictures = np.full((60, 48, 64, 3), 230, np.uint8)
+    for number, picture in enumerate(pictures):
+        picture[:, number] = (200, 30, 30)
+    write_pictures(tmp_path / "a.gif", list(pictures), dt=1 / rate)
+    with Image.open(tmp_path / "a.gif") as gif:
+        delays = [gif.seek(number) or gif.info["duration"] for number in range(gif.n_frames)]
+    shown = math.ceil(60 / every)
+    assert len(delays) == shown and min(delays) >= 20
+    assert sum(delays) == pytest.approx(1000 * shown * every / rate, abs=5.0)
 
 
 @pytest.mark.parametrize("ending", [".png", ".gif", ".mp4", ".webm", ""])

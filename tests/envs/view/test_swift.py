@@ -118,6 +118,10 @@ def test_ghosts_are_see_through_and_each_has_its_own_joints(viewer, page, robot)
         return [...found]; })"""
     )
     assert [1] in opacities and opacities[-1] == [GHOST]
+    viewer.show(robot.home, OPEN)  # as where nobody is to be compared with any more
+    assert len(positions(page)) == alone
+    viewer.show(robot.home, OPEN, ghosts=(Arm(ELSEWHERE, OPEN),))
+    assert len(positions(page)) == len(arm) + len(ghost)
 
 
 def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
