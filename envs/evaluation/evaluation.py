@@ -197,7 +197,7 @@ class Evaluation:
     def results(self) -> dict[str, object]:
         """What was measured and what came out, as plain values for JSON; docs/evaluation.md names them."""
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
-        about |= {} if self.episode is None else {"episode": self.episode}
+        about |= {} if self.episode is None else {"episode": self.episode, "of_episodes": self.episodes}
         about |= {name: True for name in ("sparse", "guard") if getattr(self.options, name)} | self.options.disturbances
         about |= {} if self.options.randomize == NOTHING else {"randomize": self.options.randomize}
         about |= {} if self.options.engine == KINEMATIC else {"engine": self.options.engine, "unstable": self.unstable}
