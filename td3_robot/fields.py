@@ -95,12 +95,12 @@ def check(part: Any) -> None:
         value = getattr(part, item.name)
         if value is None:
             continue
-        if item.type in (int, int | None) and not isinstance(value, Integral):
-            raise ConfigError(f"{item.name} must be a whole number, got {value!r}")
         if "range" in item.metadata:
             require(item.name, value, Range(*item.metadata["range"]))
         elif "choices" in item.metadata:
             require(item.name, value, item.metadata["choices"])
+        if item.type in (int, int | None) and not isinstance(value, Integral):
+            raise ConfigError(f"{item.name} must be a whole number, got {value!r}")
 
 
 def leaves(cls: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
