@@ -1,4 +1,4 @@
-"""Files that are complete or absent, whatever happens while they are written."""
+"""Files that are complete or absent, whatever happens while they are written, and folders locked meanwhile."""
 
 import contextlib
 import os
@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from td3_robot.errors import ConfigError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: no guard between a reader and a writer of the same moment
+    fcntl = None
 
 
 def remove_half_written(folder: Path) -> None:
@@ -27,6 +32,23 @@ def alive(process: int) -> bool:
     except OSError as error:
         return not isinstance(error, ProcessLookupError)
     return True
+
+
+@contextlib.contextmanager
+def locked(folder: Path, exclusive: bool) -> Iterator[None]:
+    """Keep other processes from writing in `folder`, and if exclusive from reading in it."""
+    if fcntl is None:
+        yield
+        return
+    handle = None
+    with contextlib.suppress(OSError):  # some network file systems cannot lock a folder
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)  # gives the lock back
 
 
 @contextlib.contextmanager

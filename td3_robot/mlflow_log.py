@@ -17,7 +17,7 @@ from pathlib import Path
 
 from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
 from td3_robot.errors import ConfigError
-from td3_robot.files import replacing
+from td3_robot.files import locked, replacing
 from td3_robot.summary import SUMMARY_NAME
 from td3_robot.tracking import CSV_NAME, CURVE_NAME, steps_of
 
@@ -126,26 +126,31 @@ def open_store():
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it tells of each table that it makes
     with _one_line():
         uri = mlflow.get_tracking_uri()
-        if uri.startswith("sqlite:"):
-            _require_database(uri)
-        return mlflow.MlflowClient(uri)
+        if not uri.startswith("sqlite:"):
+            return mlflow.MlflowClient(uri)
+        with locked(_require_database(uri).parent, exclusive=True):  # two that both made its tables would break it
+            return mlflow.MlflowClient(uri)
 
 
-def _require_database(uri: str) -> None:
+def _require_database(uri: str) -> Path:
     """Hold a SQLite URI to a file that is a database or can be made one; MLflow itself would retry for minutes.
+
+    Returns:
+        The file.
 
     Raises:
         ConfigError: it is not.
     """
     from sqlalchemy.engine import make_url
 
-    path = make_url(uri).database or ":memory:"
+    path = Path(make_url(uri).database or ":memory:")
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.closing(sqlite3.connect(path)) as database:
             database.execute("PRAGMA schema_version")
     except (OSError, sqlite3.Error) as error:
-        raise ConfigError(f"MLflow's store {path!r}: {getattr(error, 'strerror', None) or error}") from error
+        raise ConfigError(f"MLflow's store {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
+    return path
 
 
 def _begin(client, id_file: Path, run_name: str) -> str:

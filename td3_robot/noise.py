@@ -3,6 +3,7 @@
 The deviation is constant, one an environment, or (`UncertaintyScale`) larger where the critics are unsure.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from td3_robot.config import NOISES, PINK_STEPS
 from td3_robot.errors import CheckpointError
 from td3_robot.fields import PART, require
+from td3_robot.memory import require_memory
 
 
 class Noise:
@@ -149,7 +151,7 @@ class PinkNoise(Noise):
         horizon: steps of a sequence; best the length of an episode, over which the noise then is pink.
 
     Raises:
-        ConfigError: horizon is not positive.
+        ConfigError: horizon is not positive, or the sequences need more memory than there is.
     """
 
     _state = ("shares", "sequences", "steps_left", "position")
@@ -163,6 +165,7 @@ class PinkNoise(Noise):
         horizon: int = 1000,
     ):
         require("horizon", horizon, PINK_STEPS)
+        require_memory(f"pink noise of {horizon} steps", 4.0 * horizon * math.prod(shape), generator.device)
         super().__init__(shape, sigma, per_env, generator)
         self._horizon, self._gain = horizon, pink_gain(horizon).to(generator.device)
         self.sequences = self._draw_sequences(shape[0])  # (horizon, B, a_dim)

@@ -15,12 +15,7 @@ from typing import NamedTuple
 from td3_robot.checkpoint.about import ABOUT, read_about, write_about
 from td3_robot.checkpoint.files import check_plain, read_state, write_state
 from td3_robot.errors import CheckpointError
-from td3_robot.files import remove_half_written
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: no guard between a reader and a writer of the same moment
-    fcntl = None
+from td3_robot.files import locked, remove_half_written
 
 REQUIRED = ("Q1", "Q2", "actor", "Q1_optimizer", "Q2_optimizer", "actor_optimizer")
 OPTIONAL = ("Q1_target", "Q2_target", "actor_target", "normalizer", "trainer_state")
@@ -61,10 +56,10 @@ def write(folder: str | Path, states: dict[str, dict], about: dict | None = None
     folder = Path(os.path.abspath(folder))  # a name such as "." has no parent or name of its own
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.parent, exclusive=True):
+        with locked(folder.parent, exclusive=True):
             if not folder.exists():
                 return _create(folder, states, about or {})
-        with _locked(folder, exclusive=True):
+        with locked(folder, exclusive=True):
             _replace(folder, states, about or {})
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         reason = getattr(_cause(error), "strerror", None) or _first_line(error)
@@ -92,7 +87,7 @@ def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
     """
     path = Path(path)
     wanted = NAMES if names is None else tuple(names)
-    with _locked(path, exclusive=False) if os.path.isdir(path) else contextlib.nullcontext():
+    with locked(path, exclusive=False) if os.path.isdir(path) else contextlib.nullcontext():
         files = files_of(path)
         if not files:
             raise nothing_at(path)
@@ -109,7 +104,7 @@ def tidy(folder: Path) -> None:
     """Finish or remove what a process that died left in a run folder, which nobody else may be writing in."""
     inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".") and files_of(path)]
     for place in (folder, *inside):
-        with _locked(place, exclusive=True):
+        with locked(place, exclusive=True):
             _move_in(place)
             for stray in (place / _NEXT, *place.glob(".*.new")):
                 shutil.rmtree(stray, ignore_errors=True)
@@ -193,23 +188,6 @@ def listed(folder: Path) -> list[str]:
     with contextlib.suppress(OSError):
         return os.listdir(folder)
     return []
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, exclusive: bool) -> Iterator[None]:
-    """Keep other processes from writing in `folder`, and if exclusive from reading in it."""
-    if fcntl is None:
-        yield
-        return
-    handle = None
-    with contextlib.suppress(OSError):  # some network file systems cannot lock a folder
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)  # gives the lock back
 
 
 def sync(folder: Path) -> None:

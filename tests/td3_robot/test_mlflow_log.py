@@ -189,6 +189,20 @@ def test_a_store_that_cannot_be_used_is_one_line(folder, tmp_path, monkeypatch, 
     assert list(folder.iterdir()) == []
 
 
+def test_a_new_store_is_made_by_one_of_those_that_begin_at_once(tmp_path):
+    code = "from td3_robot.mlflow_log import open_store; print(len(open_store().search_experiments()))"
+    begin = lambda: subprocess.Popen(  # noqa: E731
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    ends = [process.communicate() for process in [begin() for _ in range(2)]]
+    assert ends == [("1\n", "")] * 2, ends
+
+
 def test_without_mlflow_the_message_says_how_to_get_it(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ConfigError, match=r"pip install 'td3-robot\[mlflow\]'") as error:

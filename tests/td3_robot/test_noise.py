@@ -289,3 +289,8 @@ def test_a_wrong_choice_is_named():
             make("ou", theta=theta)
     with pytest.raises(ConfigError, match="horizon must be in \\[1, 1_000_000\\], got 0"):
         make("pink", horizon=0)
+
+
+def test_pink_sequences_that_do_not_fit_are_refused_before_they_are_drawn():
+    with pytest.raises(ConfigError, match=r"pink noise of 1000000 steps needs 280,000.0 GB"):
+        make("pink", (10_000_000, 7), horizon=1_000_000)

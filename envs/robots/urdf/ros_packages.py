@@ -59,7 +59,7 @@ class RosPackages:
 
 def _is_package(folder: Path) -> bool:
     """Whether a folder looks like one package, rather than like the place where somebody keeps everything."""
-    home = Path.home()
+    home = Path(os.path.expanduser("~"))  # stays "~" for a user without one
     return folder not in (home, *home.parents) and any((folder / sign).exists() for sign in _SIGNS)
 
 
