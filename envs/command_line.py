@@ -83,7 +83,7 @@ class EvaluateFlags:
             policy may have, unless +guard is added to the name.
         report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
         log: File that `run_policy.py --log` has written, of a run of an arm that the report is to show.
-        robustness: Measure success against latency, noise and servo lag too: 16 more evaluations; robots only.
+        robustness: Measure success against latency, noise and servo lag too: 17 more evaluations; robots only.
         episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
             robots only.
         swift: Show the robot in the browser and lead it by hand: drag its goal; with episode, play that one.

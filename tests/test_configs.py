@@ -28,6 +28,20 @@ def test_td3_bc_is_td3_bc_on_whatever_preset(what):
     assert config.schedule.lr == "constant"
 
 
+LESS = ["ddpg", *(f"ablations/{path.stem}" for path in sorted((ROOT / "configs/ablations").glob("*.yaml")))]
+
+
+@pytest.mark.parametrize("less", LESS)
+@pytest.mark.parametrize("what", [*(f"--task {task}" for task in TASKS), "--env Hopper-v5"])
+def test_every_preset_can_do_without_any_of_the_three_ideas(what, less):
+    path = ROOT / f"configs/{less}.yaml"
+    plain, changed = (parse_train(f"{what}{file}".split(), EnvOptions, TrainFlags) for file in ("", f" --config {path}"))
+    taken = ("twin_critics", "actor_min_q", "policy_delay", "policy_noise")
+    same = dataclasses.replace(changed.config.td3, **{name: getattr(plain.config.td3, name) for name in taken})
+    assert same == plain.config.td3 != changed.config.td3
+    assert changed.config.td3.twin_critics or not changed.config.td3.actor_min_q
+
+
 GPU = sorted((ROOT / "configs/gpu").glob("*.yaml"))
 
 

@@ -1,7 +1,6 @@
 """Controllers that show a learner what can be done: the classical ones, and one that goes to the scene's solution.
 
-They act in some of the episodes that a policy learns from (`exploration.guide`); where the solution is what the scene
-was made of, as in `reach_avoid`, a policy is never compared with one that was told.
+They act in some of the episodes that a policy learns from (`exploration.guide`).
 """
 
 from collections.abc import Callable
