@@ -38,10 +38,11 @@ def main(argv: list[str]) -> int:
     from envs.view.of_evaluation import record, show
     from td3_robot import TD3
     from td3_robot.datasets import collect, save_dataset
+    from td3_robot.json_files import write_json
     from td3_robot.memory import keep_freed_memory
     from td3_robot.plots import plot_rollout
     from td3_robot.provenance import code, other_constants
-    from td3_robot.tracking import read_curve, write_json
+    from td3_robot.tracking import read_curve
 
     keep_freed_memory()
     torch.set_num_threads(config.threads)

@@ -24,7 +24,7 @@ from td3_robot.deploy.foresight import LONGEST
 from td3_robot.deploy.operator import emergency_stop
 from td3_robot.deploy.policy_process import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, need, unknown
-from td3_robot.fields import NOT_NEGATIVE, Range, check, option
+from td3_robot.fields import NOT_NEGATIVE, SHARE, Range, check, option
 from td3_robot.options import build, schema
 
 SIMULATED = "simulated"
@@ -79,9 +79,9 @@ class Arguments:
     log: Path | None = None
     delay: float = option(0.0, NOT_NEGATIVE)
     jitter: float = option(0.0, NOT_NEGATIVE)
-    drop: float = option(0.0, NOT_NEGATIVE)
-    duplicate: float = option(0.0, NOT_NEGATIVE)
-    corrupt: float = option(0.0, NOT_NEGATIVE)
+    drop: float = option(0.0, SHARE)
+    duplicate: float = option(0.0, SHARE)
+    corrupt: float = option(0.0, SHARE)
 
     def __post_init__(self):
         check(self)

@@ -38,8 +38,16 @@ CLASSICAL = {
 PHYSICS = {"mujoco": {}, "mujoco, servos alone": {"feed_forward": False}}  # options of engines
 ENGINES = ("kinematic", *PHYSICS)
 KEY = ("task", "controller", "engine")
-COLUMNS = (*KEY, "episodes", "success_rate", "success_rate_with_contact", "touched")
-COLUMNS = (*COLUMNS, "force_N_p95", "force_N_max", "unstable")
+_FIGURES = (
+    "episodes",
+    "success_rate",
+    "success_rate_with_contact",
+    "touched",
+    "force_N_p95",
+    "force_N_max",
+    "unstable",
+)
+COLUMNS = (*KEY, *_FIGURES)
 ROOT = Path(__file__).resolve().parent.parent
 
 

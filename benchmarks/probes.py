@@ -147,7 +147,7 @@ def _ready(name: str) -> tuple[Work | None, str]:
     try:
         return PROBES[name](), "ready"
     except Exception as error:  # of an older package anything may be missing
-        return None, f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        return None, f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _seconds(work: Work, count: int) -> float:

@@ -27,8 +27,8 @@ from envs.command_line import TrainFlags  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
 from td3_robot.arguments import parse_train  # noqa: E402
 from td3_robot.evaluation import evaluate  # noqa: E402
+from td3_robot.json_files import write_json  # noqa: E402
 from td3_robot.seeds import seed_of  # noqa: E402
-from td3_robot.tracking import write_json  # noqa: E402
 
 
 class ArmVecEnv(VecEnv):

@@ -125,6 +125,14 @@ class EnvOptions:
         return {name: value for name, value in named.items() if value or (value == 0 and name in zeros)}
 
     @property
+    def conditions(self) -> dict[str, bool | str | float]:
+        """What differs from undisturbed arms without a guard."""
+        flags = {name: True for name in ("guard", "sparse") if getattr(self, name)}
+        plain = {"engine": KINEMATIC, "randomize": NOTHING}
+        named = {name: getattr(self, name) for name in plain if getattr(self, name) != plain[name]}
+        return flags | named | self.disturbances
+
+    @property
     def bytes_each(self) -> int:
         """About what one environment takes of the memory: an arm among obstacles 13 kB, a small one of others 100."""
         return 100_000 if self.env is not None else 30_000 if self.engine == MUJOCO else 15_000

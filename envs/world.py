@@ -24,7 +24,7 @@ class World:
     Attributes:
         robot, model: the robot as it was registered, and as the simulator's tensors.
         workspace: (2, 3) lower and upper corner of the box that goals lie in, base frame [m].
-        collision: the robot's capsules; None where nothing needs them.
+        collision: the robot's capsules; None where they are not known.
     """
 
     robot: Robot

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from td3_robot.adam import joint_rule
 from td3_robot.agent import TD3, Due
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, first_line
 from td3_robot.replay import Batch
 
 WARM_UP = 3  # steps of each kind before it is recorded; PyTorch's notes take 3
@@ -93,8 +93,9 @@ class _Kind:
         try:
             replay, self._metrics = self._recorder.record(step, self._agent.generator)
         except RuntimeError as error:
-            why = str(error).splitlines()[0]
-            raise ConfigError(f"cuda_graph: the step cannot be recorded, leave cuda_graph out: {why}") from error
+            raise ConfigError(
+                f"cuda_graph: the step cannot be recorded, leave cuda_graph out: {first_line(error)}"
+            ) from error
         return replay
 
 

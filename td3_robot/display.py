@@ -1,5 +1,7 @@
 """A training at the terminal: a line an evaluation and a progress bar."""
 
+import math
+
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -14,10 +16,10 @@ def score_text(metrics: dict[str, float]) -> str:
     return f"return {metrics['episode_return']:.2f}" if "episode_return" in metrics else ""
 
 
-def _cell(pattern: str, value: float) -> str:
+def cell(pattern: str, value: float | None) -> str:
     """A figure as wide as its column; a dash for one that there is not."""
-    text = pattern.format(value)
-    return "-".rjust(len(text)) if value != value else text
+    known = value is not None and math.isfinite(value)
+    return pattern.format(value) if known else "-".rjust(len(pattern.format(0.0)))
 
 
 class _Console(Console):
@@ -78,7 +80,7 @@ class Display(Callback):
             self._progress.start()
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
             self._line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
-        self._line(" ".join(_cell(pattern, metrics[name]) for _, name, pattern in columns))
+        self._line(" ".join(cell(pattern, metrics[name]) for _, name, pattern in columns))
         self._progress.update(self._task, score=score_text(metrics))
 
     def _line(self, text: str) -> None:

@@ -65,6 +65,11 @@ def need(value: T | None) -> T:
     return value
 
 
+def first_line(error: BaseException) -> str:
+    """What somebody else's error says first; where it says nothing, what it is."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
     """The one way to say that a name is not among the valid ones.
 

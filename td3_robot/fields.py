@@ -12,7 +12,7 @@ The command line, --help, the checks and what a resume may change read it from t
 import dataclasses
 import difflib
 import reprlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -110,6 +110,15 @@ def leaves(cls: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]
             yield from leaves(item.type, f"{prefix}{item.name}.")
         else:
             yield prefix + item.name, item
+
+
+def flattened(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The same of options nested as in a file: each with its value."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def require_same(prefix: str, here: Any, there: Any) -> None:

@@ -5,7 +5,6 @@ https://mlflow.org/docs/latest/self-hosting/architecture/backend-store), unless 
 """
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -16,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, first_line
+from td3_robot.fields import flattened
 from td3_robot.files import locked, replacing
-from td3_robot.summary import SUMMARY_NAME
+from td3_robot.summary import SUMMARY_NAME, read_summary
 from td3_robot.tracking import CSV_NAME, CURVE_NAME, steps_of
 
 EXPERIMENT = "td3_robot"  # unless MLFLOW_EXPERIMENT_NAME names another
@@ -58,7 +58,7 @@ class MLflowLog:
         self._client = open_store()
         with _one_line():
             self._run_id = _begin(self._client, folder / ID_NAME, run_name)
-            self._log_options({name: str(value) for name, value in _flat(options)})
+            self._log_options({name: str(value) for name, value in flattened(options)})
 
     def _log_options(self, options: dict[str, str]) -> None:
         from mlflow.entities import Param
@@ -99,7 +99,7 @@ class MLflowLog:
         summary = self._folder / SUMMARY_NAME
         if _modified(summary) == self._summary_before:
             return "FAILED"
-        return "FINISHED" if json.loads(summary.read_text(encoding="utf-8")).get("finished") else "KILLED"
+        return "FINISHED" if (read_summary(self._folder) or {}).get("finished") else "KILLED"
 
     @contextlib.contextmanager
     def _tell_failure(self) -> Iterator[None]:
@@ -109,7 +109,7 @@ class MLflowLog:
         except Exception as error:
             if not self.failed:
                 self.failed = True
-                print(f"MLflow does not take the figures of {self._folder.name}: {_first_line(error)}", file=sys.stderr)
+                print(f"MLflow does not take the figures of {self._folder.name}: {first_line(error)}", file=sys.stderr)
 
 
 def open_store():
@@ -171,7 +171,7 @@ def _begin(client, id_file: Path, run_name: str) -> str:
         client.update_run(run_id, status="RUNNING")
     except MlflowException as error:
         raise ConfigError(
-            f"MLflow cannot continue run {run_id!r} ({_first_line(error)}); "
+            f"MLflow cannot continue run {run_id!r} ({first_line(error)}); "
             f"set MLFLOW_TRACKING_URI to the store that has it, or delete {str(id_file)!r} to begin a new one"
         ) from error
     return run_id
@@ -192,14 +192,6 @@ def _experiment(client) -> str:
         raise
 
 
-def _flat(options: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in options.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
 def _modified(path: Path) -> int | None:
     """When a file was written; None where there is none."""
     with contextlib.suppress(OSError):
@@ -215,8 +207,4 @@ def _one_line() -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as error:  # of MLflow, of the database below it, of the network
-        raise ConfigError(f"MLflow: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"MLflow: {first_line(error)}") from error

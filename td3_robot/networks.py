@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from td3_robot.batch_renorm import BatchRenorm
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, first_line
 from td3_robot.fields import NOT_NEGATIVE, require
 from td3_robot.linear import is_hooked, linear
 from td3_robot.memory import require_memory
@@ -162,7 +162,7 @@ def check_networks(networks: Networks, device: torch.device, o_dim: int, a_dim: 
             with torch.no_grad():  # lazy layers get their widths here
                 shape = tuple(network.to(device).eval()(torch.zeros(2, width, device=device)).shape)
         except Exception as error:  # of somebody else's code
-            raise ConfigError(f"networks: {name} does not take (B, {width}): {str(error).splitlines()[0]}") from error
+            raise ConfigError(f"networks: {name} does not take (B, {width}): {first_line(error)}") from error
         if shape != (2, out):
             raise ConfigError(f"networks: {name} must give (B, {out}) for (B, {width}), gave {shape} for B = 2")
     weights = [id(weight) for network in networks for weight in network.parameters()]

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from td3_robot.errors import CheckpointError
 from td3_robot.td3_config import TD3Config
 
+_EPSILON = 1e-8  # added to the variance of returns
+
 
 def precision(device: torch.device | str) -> torch.dtype:
     """That of running statistics: float64, where the device has it."""
@@ -113,15 +115,14 @@ class RewardScaler(nn.Module):
     Args:
         num_envs: B, environments that step together.
         gamma: discount a step.
-        epsilon: added to the variance.
     """
 
     returns: Tensor
     factor: Tensor
 
-    def __init__(self, num_envs: int, gamma: float, device: torch.device | str = "cpu", epsilon: float = 1e-8):
+    def __init__(self, num_envs: int, gamma: float, device: torch.device | str = "cpu"):
         super().__init__()
-        self._gamma, self._epsilon = gamma, epsilon
+        self._gamma = gamma
         self.moments = RunningMoments(1, device)
         self.register_buffer("returns", torch.zeros(num_envs, dtype=precision(device), device=device))
         self.register_buffer("factor", torch.ones((), dtype=precision(device), device=device))
@@ -139,7 +140,7 @@ class RewardScaler(nn.Module):
         if valid is not None:
             returns = torch.where(valid, returns, self.returns)
         self.moments.update(returns[:, None] if valid is None else returns[valid, None])
-        self.factor.copy_((self.moments.variance[0] + self._epsilon).rsqrt())
+        self.factor.copy_((self.moments.variance[0] + _EPSILON).rsqrt())
         self.returns.copy_(returns.masked_fill(done, 0.0))
 
     def begin(self) -> None:
@@ -161,7 +162,7 @@ class RewardScaler(nn.Module):
         if not plain or statistics.keys() != own.keys() or not all(0 <= statistics[x] for x in ("count", "variance")):
             raise CheckpointError(f"statistics of rewards must be the numbers {', '.join(own)}")
         self.moments.load_state_dict({name: torch.full_like(own[name], x) for name, x in statistics.items()})
-        self.factor.copy_((self.moments.variance[0] + self._epsilon).rsqrt())
+        self.factor.copy_((self.moments.variance[0] + _EPSILON).rsqrt())
 
     def scale(self, reward: Tensor) -> Tensor:
         """Rewards of any shape, scaled."""

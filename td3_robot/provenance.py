@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from td3_robot.errors import ConfigError
-from td3_robot.tracking import write_json
+from td3_robot.json_files import read_json, write_json
 
 PROVENANCE = "provenance.json"
 _PACKAGES = ("td3-robot", "torch", "numpy", "gymnasium", "mujoco")
-_MOST = 10_000_000  # bytes of the file
 _SHOWN = 4  # differences in a line
 
 
@@ -103,12 +102,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         ConfigError: it is damaged.
     """
     path = folder / PROVENANCE
-    try:
-        record = json.loads(path.read_bytes()[:_MOST]) if path.is_file() else {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{str(path)!r} is damaged: it is no JSON") from error
+    record = read_json(path, ConfigError) if path.is_file() else {}
     if record and not (_is_nested(record, ("constants", "sittings")) and isinstance(record["sittings"], list)):
         raise ConfigError(f"{str(path)!r} is damaged: it does not give constants and sittings")
     return record

@@ -116,5 +116,5 @@ def taking(folder: Path) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:100]
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise CheckpointError(f"{folder / LAST}: trainer_state does not fit this run: {reason}") from error

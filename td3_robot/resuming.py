@@ -14,7 +14,7 @@ from td3_robot.finite import Watch
 from td3_robot.interval import Interval
 from td3_robot.resume_point import take_up, taking, write_resume_point
 from td3_robot.source import Source
-from td3_robot.trackers import Trackers
+from td3_robot.tracking import Trackers
 from td3_robot.vec_env import restore_generator
 
 

@@ -1,11 +1,10 @@
 """The outcome of a run, `summary.json`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from td3_robot.errors import CheckpointError
-from td3_robot.tracking import write_json
+from td3_robot.json_files import read_json, write_json
 
 SUMMARY_NAME = "summary.json"
 
@@ -22,12 +21,7 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
         CheckpointError: it is damaged.
     """
     path = folder / SUMMARY_NAME
-    try:
-        told = json.loads(path.read_bytes()) if path.is_file() else None
-    except OSError as error:
-        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{str(path)!r} is damaged: it is no JSON") from error
+    told = read_json(path, CheckpointError) if path.is_file() else None
     if told is not None and not isinstance(told, dict):
         raise CheckpointError(f"{str(path)!r} is damaged: it is a {type(told).__name__}")
     return told

@@ -1,18 +1,19 @@
-"""Where the figures of a run go: CSV and JSON files, TensorBoard, a picture of the learning curve."""
+"""Where the figures of a run go: CSV, TensorBoard, a picture of the learning curve; what fails there ends no run."""
 
+import contextlib
 import csv
 import errno
 import io
-import json
 import math
 import os
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from td3_robot.errors import ConfigError
-from td3_robot.files import replacing, write_text
+from td3_robot.files import replacing
 
 CSV_NAME, CURVE_NAME = "metrics.csv", "learning_curve.png"
 
@@ -25,6 +26,49 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Finish what is open."""
+
+
+class Trackers(list[Tracker]):
+    """Trackers whose failures end nothing: the first of each is told on stderr, and all are tried again next time.
+
+    Attributes:
+        failed: whether anything could not be written, which the exit code of `train.py` says.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._told: set[str] = set()
+
+    @property
+    def failed(self) -> bool:
+        """See the class."""
+        return bool(self._told) or any(getattr(tracker, "failed", False) for tracker in self)
+
+    def log(self, metrics: dict[str, float]) -> None:
+        """One evaluation, to each."""
+        for tracker in self:
+            self.attempt(type(tracker).__name__, tracker.log, metrics)
+
+    def close(self) -> None:
+        """Finish what is open."""
+        for tracker in self:
+            self.attempt(type(tracker).__name__, tracker.close)
+
+    def attempt(self, name: str, write: Callable, *arguments) -> None:
+        """Call what writes something under that name."""
+        try:
+            write(*arguments)
+        except Exception as error:  # a full disk, a deleted folder, a bug in a tracker: none is worth a training
+            self.tell(name, error)
+
+    def tell(self, name: str, error: Exception) -> None:
+        """Say on stderr, the first time, that something cannot be written, and count it as failed."""
+        if name not in self._told:
+            self._told.add(name)
+            system = getattr(error.__cause__, "strerror", None)  # why, where an error of ours wraps the system's
+            reason = system or " ".join(str(error).split()) or type(error).__name__
+            with contextlib.suppress(OSError):  # stderr may be as full
+                print(f"warning: {name} cannot be written ({reason[:200]}); the run goes on", file=sys.stderr)
 
 
 def steps_of(metrics: dict[str, float]) -> int:
@@ -83,10 +127,13 @@ class CsvLog:
 def read_metrics(folder: Path) -> list[dict[str, float]]:
     """The rows of a run's `metrics.csv`, oldest first; a last one that was cut off while it was written is left out.
 
+    None where the run has no such file yet.
+
     Raises:
         ConfigError: the file cannot be read, or a row is not made of one number for each column.
     """
-    return [row for _, row in _read(folder / CSV_NAME)[1]]
+    path = folder / CSV_NAME
+    return [row for _, row in _read(path)[1]] if path.exists() else []
 
 
 def _read(path: Path) -> tuple[list[str], list[tuple[str, dict[str, float]]]]:
@@ -181,7 +228,7 @@ def plot_learning_curve(folder: Path) -> None:
     """
     from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
 
-    rows = [scored(row) for row in read_metrics(folder)] if (folder / CSV_NAME).exists() else []
+    rows = [scored(row) for row in read_metrics(folder)]
     if not rows or "episode_return" not in rows[0]:
         return
     steps = [steps_of(row) for row in rows]
@@ -209,21 +256,3 @@ def _seconds_of(rows: list[dict[str, float]]):
     steps, seconds = (np.array([of(row) for row in rows]) for of in (steps_of, lambda row: row["wall_s"]))
     forward, back = np.polyfit(steps, seconds, 1), np.polyfit(seconds, steps, 1)
     return (lambda x: np.polyval(forward, x), lambda x: np.polyval(back, x))
-
-
-def write_json(path: Path, results: dict[str, object]) -> None:
-    """Write results as JSON, complete or not at all; JSON knows no NaN and no infinity, so they become null.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    write_text(path, json.dumps(finite(results), indent=2, allow_nan=False) + "\n")
-
-
-def finite(value: Any) -> Any:
-    """Nested results with None for every number that is NaN or infinite."""
-    if isinstance(value, dict):
-        return {name: finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,14 +19,14 @@ from td3_robot.examiner import Examiner
 from td3_robot.fields import require_same
 from td3_robot.finite import Watch
 from td3_robot.interval import Interval
+from td3_robot.json_files import finite
 from td3_robot.memory import peak_memory
 from td3_robot.resuming import Resuming
 from td3_robot.schedules import schedule_factor
 from td3_robot.signals import Stopped, stopping
 from td3_robot.source import Source
 from td3_robot.summary import is_summarised, write_summary
-from td3_robot.trackers import Trackers
-from td3_robot.tracking import finite, scored
+from td3_robot.tracking import Trackers, scored
 from td3_robot.vec_env import VecEnv
 
 
@@ -216,7 +216,8 @@ class Trainer(Resuming):
         """Those of the best policy on episodes used for nothing else."""
         if self.evaluation_env is None:
             judged_by = dict(zip(("train_success_rate", "train_return"), self.best.score))
-            return {name: score for name, score in judged_by.items() if name in self.source.metrics()}
+            known = self.source.metrics()
+            return {name: score for name, score in judged_by.items() if name in known}
         return self._examination.scores(self.best.policy(self.agent), "final evaluation")
 
     @property

@@ -113,7 +113,7 @@ def _summary(path: Path) -> str:
     counts: list[Any] = [told.get("env_steps"), told.get("gradient_steps")]
     if not all(isinstance(count, int) and count >= 0 for count in counts):
         raise CheckpointError("summary.json does not count steps and updates")
-    rows = read_metrics(path) if (path / CSV_NAME).is_file() else []
+    rows = read_metrics(path)
     text = f"{'finished' if told.get('finished') else 'stopped'} after {counts[0]} env steps, {counts[1]} updates"
     if rows and steps_of(rows[-1]) > max(counts):
         raise _Other(f"of an earlier sitting: {text}")

@@ -35,7 +35,9 @@ LESS = ["ddpg", *(f"ablations/{path.stem}" for path in sorted((ROOT / "configs/a
 @pytest.mark.parametrize("what", [*(f"--task {task}" for task in TASKS), "--env Hopper-v5"])
 def test_every_preset_can_do_without_any_of_the_three_ideas(what, less):
     path = ROOT / f"configs/{less}.yaml"
-    plain, changed = (parse_train(f"{what}{file}".split(), EnvOptions, TrainFlags) for file in ("", f" --config {path}"))
+    plain, changed = (
+        parse_train(f"{what}{file}".split(), EnvOptions, TrainFlags) for file in ("", f" --config {path}")
+    )
     taken = ("twin_critics", "actor_min_q", "policy_delay", "policy_noise")
     same = dataclasses.replace(changed.config.td3, **{name: getattr(plain.config.td3, name) for name in taken})
     assert same == plain.config.td3 != changed.config.td3

@@ -9,16 +9,6 @@ from envs.simulation.engine import SimModel
 from envs.world import Moment, World
 
 
-class Assignment(Protocol):
-    """What is to be done.
-
-    Attributes:
-        controllers: names of those that can do it.
-    """
-
-    controllers: tuple[str, ...]
-
-
 class Controlled(Protocol):
     """B arms at one moment.
 

@@ -188,19 +188,15 @@ class Evaluation:
 
     def __str__(self) -> str:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
-        guard = (", guarded" if self.options.guard else "") + (", sparse" if self.options.sparse else "")
-        guard += "" if self.options.engine == KINEMATIC else f", engine {self.options.engine}"
-        guard += "" if self.options.randomize == NOTHING else f", randomize {self.options.randomize}"
-        disturbed = "".join(f", {name} {value:g}" for name, value in self.options.disturbances.items())
-        return f"{self.options.name}{guard}{disturbed}, {which}, seed {self.seed}"
+        words = {"guard": "guarded", "sparse": "sparse"}
+        under = (words.get(name) or f"{name} {_plain(value)}" for name, value in self.options.conditions.items())
+        return ", ".join((self.options.name, *under, which, f"seed {self.seed}"))
 
     def results(self) -> dict[str, object]:
         """What was measured and what came out, as plain values for JSON; docs/evaluation.md names them."""
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
         about |= {} if self.episode is None else {"episode": self.episode, "of_episodes": self.episodes}
-        about |= {name: True for name in ("sparse", "guard") if getattr(self.options, name)} | self.options.disturbances
-        about |= {} if self.options.randomize == NOTHING else {"randomize": self.options.randomize}
-        about |= {} if self.options.engine == KINEMATIC else {"engine": self.options.engine, "unstable": self.unstable}
+        about |= self.options.conditions | ({} if self.options.engine == KINEMATIC else {"unstable": self.unstable})
         first, *others = self.summaries
         about |= self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
         return about | ({} if self.robustness is None else {"robustness": self.robustness.results()})
@@ -229,13 +225,11 @@ class Evaluation:
         """
         about = {
             "episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}",
-            "guard": "on" if self.options.guard else "off",
+            "guard": "off",
         }
-        about |= {"rewards": "sparse"} if self.options.sparse else {}
-        about |= {"engine": self.options.engine} if self.options.engine != KINEMATIC else {}
-        about |= {"randomize": self.options.randomize} if self.options.randomize != NOTHING else {}
-        about |= {name.replace("_", " "): f"{value:g}" for name, value in self.options.disturbances.items()}
-        about |= {"success": f"{self.env.task.criterion}, and no contact before"}
+        about |= {name.replace("_", " "): _plain(value) for name, value in self.options.conditions.items()}
+        untouched = ", and no contact before" if self.env.world.collision is not None else ""
+        about |= {"success": f"{self.env.task.criterion}{untouched}"}
         title = f"{self.options.robot}: {self.options.task}"
         shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness, run)
         return page(shown)
@@ -294,3 +288,8 @@ class Evaluation:
             self.played[name] = join(kept, episodes)
         arm = summarise_arm(join_figures(figures, episodes), env.task.measures) if robots else {}
         return summarise(statistics, episodes) | arm
+
+
+def _plain(value: bool | str | float) -> str:
+    """A condition as a word."""
+    return "on" if value is True else value if isinstance(value, str) else f"{value:g}"

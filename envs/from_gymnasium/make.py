@@ -20,7 +20,7 @@ from envs.from_gymnasium.restorable import Restorable
 from envs.options import VECTORS
 from td3_robot.errors import ConfigError, unknown
 
-_MUJOCO = "'mujoco>=3.8,<3.12'"  # MuJoCo 4 breaks the Fetch environments
+_MUJOCO = "'mujoco>=3.8,<4'"  # MuJoCo 4 breaks the Fetch environments
 # Packages that register their ids when imported: how those ids begin, the module, what to install.
 _FAMILIES = (
     (

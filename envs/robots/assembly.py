@@ -16,7 +16,7 @@ from roboticstoolbox import Link
 from spatialmath import SE3
 
 from envs.robots.gripper import Gripper
-from td3_robot.errors import ConfigError, need
+from td3_robot.errors import ConfigError, first_line, need
 
 _PROBE_TIMEOUT = 5.0  # [s] for a git server to answer; git's own limit is minutes
 
@@ -55,8 +55,9 @@ def _rtb_model(owner: str, name: str, repository: str | None) -> rtb.Robot:
     try:
         return getattr(rtb.models, name)()
     except Exception as error:  # git's, xacro's and the parser's errors share no class
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"{owner}: roboticstoolbox could not load it from {repository}: {reason}") from None
+        raise ConfigError(
+            f"{owner}: roboticstoolbox could not load it from {repository}: {first_line(error)}"
+        ) from None
 
 
 def _check_repository(owner: str, repository: str) -> None:

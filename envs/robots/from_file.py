@@ -53,7 +53,7 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
         home=home_pose(chain, arm.qlim, box),
         qlim=arm.qlim,
         qdlim=arm.qdlim,
-        qddlim=arm.qddlim,
+        qddlim=None,  # the format has no acceleration limits
         workspace=box,
         _gripper=hand,
         physics=Physics(torque=arm.torque),

@@ -54,7 +54,7 @@ class Gripper:
         speed: largest rate of the driver coordinate [rad/s or m/s].
         links: the link of the model that each joint moves, in the order of `q`.
         root: the link of the model that is the gripper's base.
-        source: where its model comes from, see `models.load_model`; None where it is part of the arm's own.
+        source: where its model comes from, see `assembly.load_model`; None where it is part of the arm's own.
         tcp: (4, 4) pose of the TCP in the gripper's base.
         pads: what it grasps with; None where its file does not say.
         physics: servo of either driver, and inertias.

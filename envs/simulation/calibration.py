@@ -10,10 +10,8 @@ from torch import Tensor
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.simulation.engine import OBJECT, SUPPORT, Scene
 
-_POINTS, _VECTORS = (
-    ("goal", OBJECT, SUPPORT, "path", "spheres", "boxes"),
-    ("goal_velocity",),
-)  # what begins with a place
+_POINTS = ("goal", OBJECT, SUPPORT, "path", "spheres", "boxes")  # what begins with a place
+_VECTORS = ("goal_velocity",)
 
 
 def pose_error(offset: Tensor, turn: Tensor) -> Tensor:

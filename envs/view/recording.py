@@ -17,7 +17,7 @@ from envs.view.camera import CORNER, Camera
 from envs.view.files import check_pictures, need_packages, write_pictures
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
-from td3_robot.errors import ConfigError, ViewerError
+from td3_robot.errors import ConfigError, ViewerError, first_line
 
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
 _PATIENCE = 300_000  # [ms] for a picture, where many other things run
@@ -109,7 +109,7 @@ def headless_page(size: tuple[int, int]):
             yield page
             browser.close()
     except Error as error:
-        raise ViewerError(f"Chromium could not draw the page: {error.message.splitlines()[0]}") from None
+        raise ViewerError(f"Chromium could not draw the page: {first_line(error)}") from None
 
 
 def draw(page, viewer: SwiftViewer, frames: Iterable[Frame]) -> Iterator[np.ndarray]:

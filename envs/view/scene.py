@@ -15,7 +15,7 @@ from envs.tasks.shapes import Shape
 from envs.view.camera import CORNER, Camera, placed
 from envs.view.handles import Handle
 from envs.view.server import LocalSwift
-from td3_robot.errors import ViewerError, need
+from td3_robot.errors import ViewerError, first_line, need
 
 GHOST = 0.3  # opacity of all that is another controller's
 
@@ -141,7 +141,7 @@ class _DrawnArm:
         try:
             self.handle = swift.add_assembly(self._poses, parts, readonly=True)
         except RuntimeError as error:  # a mesh that is missing or cannot be read
-            raise ViewerError(f"cannot show robot {robot.name!r}: {str(error).splitlines()[0]}") from None
+            raise ViewerError(f"cannot show robot {robot.name!r}: {first_line(error)}") from None
 
     def place(self, arm: Arm) -> None:
         """Be there from the next picture on."""

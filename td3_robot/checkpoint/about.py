@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 from td3_robot.errors import CheckpointError
+from td3_robot.json_files import read_json
 
 ABOUT = "checkpoint.json"
 _FORMAT = 1
-_MOST = 1_000_000  # bytes of the file
 
 
 def write_about(path: Path, about: dict) -> None:
@@ -28,19 +28,9 @@ def read_about(path: Path | None) -> dict:
     """
     if path is None:
         return {}
-    try:
-        with open(path, "rb") as file:
-            about = json.loads(file.read(_MOST), parse_constant=_refuse)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{str(path)!r} is damaged: it is no JSON") from error
+    about = read_json(path, CheckpointError)
     if not isinstance(about, dict) or not isinstance(about.get("sha256"), dict):
         raise CheckpointError(f"{str(path)!r} is damaged: it does not give the SHA-256 of the files beside it")
     if about.pop("format", None) != _FORMAT:
         raise CheckpointError(f"{str(path)!r} is of another version of td3_robot; this one reads format {_FORMAT}")
     return about
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

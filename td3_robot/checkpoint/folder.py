@@ -8,13 +8,13 @@ the files still in it before those in the folder, and a writer finishes the move
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from td3_robot.checkpoint.about import ABOUT, read_about, write_about
 from td3_robot.checkpoint.files import check_plain, read_state, write_state
-from td3_robot.errors import CheckpointError
+from td3_robot.errors import CheckpointError, first_line
 from td3_robot.files import locked, remove_half_written
 
 REQUIRED = ("Q1", "Q2", "actor", "Q1_optimizer", "Q2_optimizer", "actor_optimizer")
@@ -62,7 +62,7 @@ def write(folder: str | Path, states: dict[str, dict], about: dict | None = None
         with locked(folder, exclusive=True):
             _replace(folder, states, about or {})
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        reason = getattr(_cause(error), "strerror", None) or _first_line(error)
+        reason = getattr(_cause(error), "strerror", None) or first_line(error)
         raise CheckpointError(f"cannot write checkpoint {folder.name!r}: {reason}") from error
 
 
@@ -206,7 +206,3 @@ def _cause(error: BaseException | None) -> OSError | None:
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
     return error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-OVERLAP, LEVEL, SOFTNESS = (
-    0.01,
-    0.5,
-    1e-3,
-)  # [m], sine, [m]: when a cube counts as grasped, see envs/simulation/grasp.py
+# When a cube counts as grasped, see envs/simulation/grasp.py.
+OVERLAP = 0.01  # [m]
+LEVEL = 0.5  # sine
+SOFTNESS = 1e-3  # [m]
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ class Policy:
         except KeyError:
             raise DeployError(f"{path} was not written by export.py: it does not say what it is of") from None
         except Exception as error:
-            raise DeployError(f"{path} is no policy: {str(error).splitlines()[0]}") from None
+            raise DeployError(
+                f"{path} is no policy: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            ) from None
         form = about.get("format") if isinstance(about, dict) else None
         if form != FORMAT:
             raise DeployError(f"{path} has format {form}, and this version reads {FORMAT}: export it anew")

@@ -84,7 +84,7 @@ class PolicyProcess:
         if not self.failure:
             try:
                 self._connection.send((time.monotonic(), reading.q, reading.qd, reading.gripper or 0.0, dict(scene)))
-            except (BrokenPipeError, OSError):
+            except OSError:
                 self.failure = "the policy's process has ended"
 
     def prepare(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:

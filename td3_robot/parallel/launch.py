@@ -19,6 +19,7 @@ from td3_robot.arguments import TrainArguments, as_dict
 from td3_robot.checkpoint import RUNS, claim_run, held, held_anew, next_run, run_name
 from td3_robot.config import Config
 from td3_robot.errors import ConfigError, RanksError
+from td3_robot.fields import flattened
 from td3_robot.parallel.ranks import PATIENCE, Ranks
 from td3_robot.parallel.shared import SharedTD3, SharedTrainer
 from td3_robot.resume_point import LAST
@@ -179,7 +180,7 @@ def team_of(arguments: TrainArguments, store: dist.Store | None) -> Team:
 def _require_same(ranks: Ranks, arguments: TrainArguments) -> None:
     """Hold the processes to one configuration, and to a GPU each."""
     config = dataclasses.replace(arguments.config, device=torch.device(arguments.config.device).type)
-    told = {name: str(value) for name, value in _flat(as_dict(arguments.environment, config))}
+    told = {name: str(value) for name, value in flattened(as_dict(arguments.environment, config))}
     place = f"{arguments.config.device} of {socket.gethostname()}"
     everywhere = ranks.gather([told, place])
     for rank, (other, _) in enumerate(everywhere):
@@ -190,14 +191,6 @@ def _require_same(ranks: Ranks, arguments: TrainArguments) -> None:
     if config.device == "cuda" and len(set(places)) < len(places):
         twice = next(place for place in places if places.count(place) > 1)
         raise ConfigError(f"two processes have {twice}; --device cuda gives each its own")
-
-
-def _flat(options: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in options.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def with_own(words: list[str], arguments: TrainArguments) -> list[str]:

@@ -1,14 +1,15 @@
 """What several trainings of one configuration came to: a table, mean and spread, a curve with a band."""
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from td3_robot.display import cell
+from td3_robot.errors import CheckpointError
 from td3_robot.files import replacing
-from td3_robot.summary import SUMMARY_NAME
+from td3_robot.summary import read_summary
 from td3_robot.tracking import CURVE_NAME, read_metrics, scored, steps_of
 
 _COLUMNS = (  # heading, key of the summary, format
@@ -25,10 +26,10 @@ Summaries = Mapping[int, dict[str, Any]]  # by seed
 def outcome_of(run: Path) -> dict[str, Any] | None:
     """The summary of a run that has finished; None of any other."""
     try:
-        summary = json.loads((run / SUMMARY_NAME).read_text(encoding="utf-8"))
-        return scored(summary) if summary["finished"] else None
-    except (OSError, ValueError, LookupError, TypeError):
+        summary = read_summary(run) or {}
+    except CheckpointError:
         return None
+    return scored(summary) if summary.get("finished") else None
 
 
 def finished(folder: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -60,17 +61,11 @@ def table(summaries: Summaries) -> Iterator[str]:
     spread = spreads(summaries)
     rows |= {what: {name: of[what] for name, of in spread.items()} for what in ("mean", "std")}
     for first, row in rows.items():
-        yield _line(first, (_cell(pattern, row.get(name)) for _, name, pattern in columns))
+        yield _line(first, (cell(pattern, row.get(name)) for _, name, pattern in columns))
 
 
 def _line(first: str, cells: Iterable[str]) -> str:
     return f"{first:>6} {' '.join(cells)}"
-
-
-def _cell(pattern: str, value: float | None) -> str:
-    """A figure as wide as its column; a dash for one that there is not."""
-    known = value is not None and math.isfinite(value)
-    return pattern.format(value) if known else "-".rjust(len(pattern.format(0.0)))
 
 
 def plot_band(folder: Path, seeds: list[int]) -> None:

@@ -20,7 +20,7 @@ from td3_robot.parallel.outcome import finished, plot_band, spreads, table
 from td3_robot.parallel.sitting import next_sitting
 from td3_robot.signals import stopping
 from td3_robot.summary import write_summary
-from td3_robot.trackers import Trackers
+from td3_robot.tracking import Trackers
 
 
 def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -> int:

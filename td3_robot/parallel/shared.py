@@ -26,7 +26,7 @@ from td3_robot.resume_point import LAST, read_resume_point
 from td3_robot.seeds import seed_of
 from td3_robot.signals import Stopped
 from td3_robot.source import Source
-from td3_robot.trackers import Trackers
+from td3_robot.tracking import Trackers
 from td3_robot.trainer import Trainer
 
 

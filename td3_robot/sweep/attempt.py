@@ -16,7 +16,7 @@ from td3_robot.cli import STOPPED
 from td3_robot.errors import ConfigError
 from td3_robot.parallel.outcome import outcome_of
 from td3_robot.parallel.sitting import next_sitting
-from td3_robot.tracking import CSV_NAME, read_metrics, scored, steps_of
+from td3_robot.tracking import read_metrics, scored, steps_of
 
 STOP = "stop"  # a file in the folder of the sweep: all trials are to save and end
 FINISHED, ENDED, STOPPED_EARLY, FAILED, UNKNOWN = "finished", "ended early", "stopped", "failed", "no metric"
@@ -100,8 +100,7 @@ class Attempt:
         return True
 
     def _unseen(self) -> Iterator[dict[str, float]]:
-        rows = read_metrics(self._folder) if (self._folder / CSV_NAME).exists() else []
-        return (row for row in rows if steps_of(row) > self._steps)
+        return (row for row in read_metrics(self._folder) if steps_of(row) > self._steps)
 
     def _told(self, row: dict[str, float]) -> dict[str, Any]:
         self._steps = steps_of(row)

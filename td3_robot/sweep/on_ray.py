@@ -14,7 +14,7 @@ from td3_robot.checkpoint import RUNS
 from td3_robot.sweep.attempt import ENDED, FAILED, STOP, UNKNOWN, Attempt, ended_early
 from td3_robot.sweep.board import Board
 from td3_robot.sweep.plan import Interval, Plan, Settings, Trial
-from td3_robot.tracking import CSV_NAME, read_metrics, steps_of
+from td3_robot.tracking import read_metrics, steps_of
 
 _MACHINES = 3  # times that a trial may lose the machine it is on
 
@@ -35,8 +35,7 @@ class Training(tune.Trainable):
         config, options = self.config, self.config["trial"]["options"]
         begin = Trial(self.trial_name, options).words
         change = Trial(self.trial_name, {name: options[name] for name in config["varied"]}).words
-        name = f"{config['sweep']}/{self.trial_name}"
-        self._attempt = Attempt(RUNS / name, Path(config["script"]), begin, change, config["metric"], steps)
+        self._attempt = Attempt(self._run, Path(config["script"]), begin, change, config["metric"], steps)
 
     def step(self) -> dict[str, Any]:
         """The next evaluation."""
@@ -63,9 +62,7 @@ class Training(tune.Trainable):
         if saved.name != self.trial_name:
             shutil.rmtree(self._run, ignore_errors=True)
             shutil.copytree(saved, self._run)
-            self._follow(
-                max(map(steps_of, read_metrics(self._run)), default=0) if (self._run / CSV_NAME).exists() else 0
-            )
+            self._follow(max(map(steps_of, read_metrics(self._run)), default=0))
 
 
 class Follow(tune.Callback):

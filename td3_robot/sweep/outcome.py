@@ -15,7 +15,7 @@ from td3_robot.files import replacing
 from td3_robot.parallel.outcome import outcome_of
 from td3_robot.sweep.attempt import ENDED, FINISHED, ended_early
 from td3_robot.sweep.plan import Plan, Trial
-from td3_robot.tracking import CSV_NAME, read_metrics, scored, steps_of
+from td3_robot.tracking import read_metrics, scored, steps_of
 from td3_robot.yaml_files import read_mapping, write_yaml
 
 BEST, TABLE = "best.yaml", "table.csv"
@@ -76,7 +76,7 @@ class Setting:
 def result_of(folder: Path, trial: Trial, plan: Plan) -> Result | None:
     """What the run folder of a trial says; None of one without an evaluation."""
     run, metric = folder / trial.name, plan.settings.metric
-    rows = read_metrics(run) if (run / CSV_NAME).exists() else []
+    rows = read_metrics(run)
     if not rows or metric not in scored(rows[-1]):
         return None
     summary = outcome_of(run)

@@ -31,7 +31,7 @@ from td3_robot.sweep.outcome import (
 )
 from td3_robot.sweep.picture import plot_settings
 from td3_robot.sweep.plan import Plan, Resources, Trial, read_plan
-from td3_robot.trackers import Trackers
+from td3_robot.tracking import Trackers
 
 PLAN = "sweep.yaml"  # in the folder of a sweep
 _QUIET = {  # what Ray would else print, send and write

@@ -230,9 +230,15 @@ def shares_a_layer(*arguments):
     return actor, Q1, Q2
 
 
+class Wordless(nn.Module):
+    def forward(self, x):
+        raise AssertionError
+
+
 @pytest.mark.parametrize(
     "networks, message",
     [
+        (lambda *a: (Wordless(), *mlps(*a)[1:]), r"actor does not take \(B, 4\): AssertionError"),
         (lambda *_: None, "must give a tuple of three modules: the actor, Q1 and Q2"),
         (lambda *a: mlps(*a)[:2], "must give a tuple of three modules"),
         (lambda o, a, m, v, c: mlps(o + 1, a, m, v, c), r"actor does not take \(B, 4\)"),

@@ -19,7 +19,7 @@ from runs import broken, line, warm_up
 import envs
 from td3_robot import TD3, checkpoint, tracking, trainer
 from td3_robot.examination import Examination
-from td3_robot.trackers import Trackers
+from td3_robot.tracking import Trackers
 from td3_robot.trainer import Trainer
 
 STEPS, SIGNALS = 960, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

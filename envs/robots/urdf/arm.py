@@ -33,10 +33,8 @@ class UrdfArm:
         joint_names: n names, from base to TCP.
         qlim: (2, n) [rad or m]; a continuous joint has ±2 pi.
         qdlim: (n,) [rad/s or m/s].
-        qddlim: None: the format has no acceleration limits.
         torque: (n,) [Nm or N]; None where a joint has none, or 0.
         tcp_link: the link whose frame is the TCP.
-        tree: the whole file.
     """
 
     model: Any
@@ -44,10 +42,8 @@ class UrdfArm:
     joint_names: tuple[str, ...]
     qlim: np.ndarray
     qdlim: np.ndarray
-    qddlim: None
     torque: np.ndarray | None
     tcp_link: str
-    tree: Tree
 
 
 def load_urdf(
@@ -80,10 +76,8 @@ def load_urdf(
         joint_names=names,
         qlim=position_limits(tree, joints),
         qdlim=velocity_limits(tree, joints, qdlim),
-        qddlim=None,
         torque=_torques(joints),
         tcp_link=tcp,
-        tree=tree,
     )
 
 

@@ -99,7 +99,7 @@ def _add_arm_link(spec: MjSpec, of: dict[str, MjsBody], robot: Robot, link: Any)
 
 
 def _add_gripper(of: dict[str, MjsBody], robot: Robot, links: list[Any]) -> tuple[str, ...]:
-    """All joints that the gripper knows move; those that follow its drivers are tied to them later, see `hands`."""
+    """All joints that the gripper knows move; `drives.add_drives` ties those that follow its drivers to them."""
     hand = need(robot._gripper)
     named = dict(zip(hand.links, hand.joints))
     for link in links:

@@ -55,4 +55,5 @@ def connect(name: str, host: str, joints: tuple[str, ...]) -> Arm:
     except DeployError:
         raise
     except Exception as error:  # vendors raise what they like
-        raise DeployError(f"arm {name!r} at {host!r} cannot be reached: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DeployError(f"arm {name!r} at {host!r} cannot be reached: {reason}") from None

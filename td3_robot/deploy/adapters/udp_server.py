@@ -109,8 +109,9 @@ def serve(
             arm.step(command if due - heard < SILENCE else None)
             due += PERIOD
             number += 1
-            watched(now, arm.reading())
-            back.put(packed(number, now, np.array(arm.reading())), now)
+            reading = arm.reading()
+            watched(now, reading)
+            back.put(packed(number, now, np.array(reading)), now)
         for packet in back.due(now):
             if peer is not None:
                 try:

@@ -57,7 +57,7 @@ def test_an_id_that_is_not_there_is_named_with_what_is_near(env_id, message):
 @pytest.mark.parametrize(
     ("env_id", "module", "message"),
     [
-        ("FetchReach-v4", "gymnasium_robotics", r"pip install gymnasium-robotics 'mujoco>=3.8,<3.12'"),
+        ("FetchReach-v4", "gymnasium_robotics", r"pip install gymnasium-robotics 'mujoco>=3.8,<4'"),
         ("PandaReach-v3", "panda_gym", "pip install panda-gym"),
     ],
 )
@@ -78,7 +78,7 @@ def test_without_mujoco_its_package_is_named(monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.mujoco", "mujoco"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(ConfigError, match=r"env 'HalfCheetah-v5' cannot be made: .*; pip install 'mujoco>=3.8,<3.12'"):
+    with pytest.raises(ConfigError, match=r"env 'HalfCheetah-v5' cannot be made: .*; pip install 'mujoco>=3.8,<4'"):
         make_gymnasium("HalfCheetah-v5")
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from td3_robot.trackers import Trackers
-from td3_robot.tracking import CsvLog, TensorBoardLog
+from td3_robot.tracking import CsvLog, TensorBoardLog, Trackers
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = Path("/dev/full")
