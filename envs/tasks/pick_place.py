@@ -15,88 +15,35 @@ from envs.kinematics.pointing_down import joints_pointing_down
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
 from envs.tasks.contact import free
+from envs.tasks.cube_task import CANDIDATES, CubeTask
 from envs.tasks.layout import Column, arm_columns, transposed
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
-from envs.tasks.shapes import Shape, cube_shape, goal_around
-from envs.tasks.task import Outcome, Task
+from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
 from td3_robot.errors import need
 
-CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
-
 
 @dataclass(frozen=True)
-class Picking(Task):
+class Picking(CubeTask):
     """What tasks have in common in which a cube is grasped and brought somewhere; each says where to in `places`.
 
-    The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be. The scene further holds
-    `object` (3,), where it is, and `held` (), whether the pads hold it.
+    The hand is led to the cube from above; `approach_weight` is lost while nothing is held.
 
     Attributes:
-        cube: side of the cube [m].
-        least_way: least distance between cube and goal at the start [m].
-        table_room: room under the finger tips when they grasp a cube that lies on the table [m].
-        hover: how far over its grasp the hand is led to the cube [m].
-        corridor: horizontal distance from the cube within which it is led straight down [m].
-        descent: slope of the way down to there.
-        approach_weight: reward lost per metre between the TCP and that way's next point, while nothing is held.
-        tilt_weight: reward lost with the approach direction level; in proportion to 1 - cos of the tilt.
         around_weight: height of the bonus for the pads around the cube, falling to 1/e at `around_scale` [m].
         gripper_weight: reward lost for a shut gripper on the way, and for an open one around the cube.
         held_weight: bonus for holding the cube.
-        distance_weight: reward lost per metre between cube and goal.
-        precision_weight: height of the bonus for the cube at the goal.
-        precision_scale: distance at which that has fallen to 1/e [m].
-        action_weight: reward lost for a full-speed command of all joints.
-        stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see `Reach` [-, m].
-        table_weight: reward lost per centimetre that a finger tip is below the table, up to 3 cm.
-        error_unit: length in which the observation gives distances [m].
     """
 
-    cube: float
-    least_way: float
-    table_room: float
-    hover: float
-    corridor: float
-    descent: float
-    approach_weight: float
-    tilt_weight: float
     around_weight: float
     around_scale: float
     gripper_weight: float
     held_weight: float
-    distance_weight: float
-    precision_weight: float
-    precision_scale: float
-    action_weight: float
-    stillness_weight: float
-    stillness_scale: float
-    table_weight: float
-    error_unit: float
 
-    moves_gripper = needs_hand = True
+    moves_gripper = True
     controllers = ("pick",)
-    measures = (
-        Measure("grasp_rate", "held", "any", "rate", "episodes with a grasp", "%"),
-        Measure("table_clearance_m", "table_clearance", "least", "least", "finger tips over the table", "mm"),
-    )
-    kept = ("goal", "object", "held")
-
-    @property
-    def criterion(self) -> str:
-        """See `Task.criterion`."""
-        return f"the cube within {1000 * self.tolerance:g} mm of the goal at the end of the episode"
-
-    @property
-    def cube_side(self) -> float:
-        """See `Task.cube_side`."""
-        return self.cube
-
-    def grasp_height(self, world: World) -> float:
-        """Of the TCP over the table where it grasps the cube that lies there [m]."""
-        hand = need(world.model.hand)
-        return max(hand.half, hand.tip + self.table_room)
+    measures = (Measure("grasp_rate", "held", "any", "rate", "episodes with a grasp", "%"), *CubeTask.measures)
 
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
@@ -128,7 +75,7 @@ class Picking(Task):
         cube, goal = self.places(draw, place)
         apart = torch.linalg.vector_norm(goal - cube, dim=1) >= self.least_way
         cube, goal = cube[apart], goal[apart]
-        over = self.grasp_height(world) - self.cube / 2.0  # the hand's height over the cube's
+        over = self.height(world) - self.cube / 2.0  # the hand's height over the cube's
         lift = cube.new_tensor([0.0, 0.0, over])
         home = world.home.expand(len(cube), -1)
         arm = (world.model.chain, world.model.qlim, need(world.model.hand).axes[:, 2])
@@ -155,18 +102,14 @@ class Picking(Task):
         scripted pick would do.
         """
         scene, state, model, hand = moment.scene, moment.state, world.model, need(world.model.hand)
-        R_bg = grasp.hand_axes(hand, moment.T_be)
-        approach, k = R_bg[:, :, 2], model.position_joints
-        in_hand = grasp.in_hand(R_bg, moment.tcp, scene["object"]) / self.error_unit
+        approach, closing, in_hand, joint_tilt = self.seen_of_hand(world, moment)
         way = self.way(world, moment) / self.error_unit
         error = (scene["goal"] - scene["object"]) / self.error_unit
-        J_v, J_w = moment.J[:, :3, :k], moment.J[:, 3:, :k]
-        joint_way = transposed(J_v, way)
-        tilt = J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2]  # J_w^T (approach x down)
+        joint_way = transposed(moment.J[:, :3, : model.position_joints], way)
         room = (grasp.gap_of(hand, state.gripper) - self.cube) / hand.room
-        directions = (moment.tcp, approach, R_bg[:, :, 1], scene["goal"], scene["object"], in_hand, error, way)
+        directions = (moment.tcp, approach, closing, scene["goal"], scene["object"], in_hand, error, way)
         told = scripted(self, world, moment)
-        last = (joint_way, tilt[:, 1:], room[:, None], scene["held"][:, None].to(way.dtype), told)
+        last = (joint_way, joint_tilt, room[:, None], scene["held"][:, None].to(way.dtype), told)
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
 
     def placed(self, scene: Scene) -> Tensor:
@@ -179,7 +122,7 @@ class Picking(Task):
         from_cube = moment.tcp - scene["object"]
         aside = torch.linalg.vector_norm(from_cube[:, :2], dim=1)
         over = (self.descent * (aside - self.corridor)).clamp(0.0, self.hover)
-        over = over + self.grasp_height(world) - self.cube / 2.0
+        over = over + self.height(world) - self.cube / 2.0
         to_grasp = torch.cat((-from_cube[:, :2], (over - from_cube[:, 2])[:, None]), 1)
         return torch.where(scene["held"][:, None], scene["goal"] - scene["object"], to_grasp)
 
@@ -200,15 +143,6 @@ class Picking(Task):
         )
         measures = {"object": scene["object"], "held": scene["held"], "table_clearance": clearance}
         return Outcome(distance < self.tolerance, distance, reward_terms(self, seen, action), measures)
-
-    def shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """The goal and the cube."""
-        scene = moment.scene
-        return [goal_around(scene["goal"][0], self.cube), cube_shape(scene, self.cube)]
-
-    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
-        """Where the cube is, (B, 3) [m]."""
-        return moment.scene["object"]
 
 
 @register_task("pick_place")

@@ -15,99 +15,47 @@ from envs.robots import Robot
 from envs.simulation import grasp
 from envs.simulation.engine import Command, batched_o
 from envs.tasks.contact import free
+from envs.tasks.cube_task import CANDIDATES, CubeTask
 from envs.tasks.layout import Column, arm_columns, transposed
-from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
-from envs.tasks.shapes import Shape, cube_shape, goal_around
-from envs.tasks.task import Outcome, Task
+from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
 from td3_robot.errors import need
-
-CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
 
 
 @register_task("push")
 @dataclass(frozen=True)
-class Push(Task):
+class Push(CubeTask):
     """The constants of the task; its values live in configs/tasks/push.yaml.
 
-    The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be, on the table too. The scene
-    further holds `object` (3,), where it is, `held` (), whether something holds it, and `contact_depth` (), how deep a
-    finger that came from above is in its top [m].
+    Goals are on the table. The scene further holds `contact_depth` (), how deep a finger that came from above is in the
+    top of the cube [m]. The hand comes down behind the cube and pushes as long as it is no further than `corridor`
+    beside the line from the goal through the cube.
 
     Attributes:
-        cube: side of the cube [m].
-        least_way, longest_way: between cube and goal at the start [m].
-        table_room: room under the finger tips while they push [m].
+        longest_way: between cube and goal at the start [m].
         behind: from the cube's centre to where the TCP comes down, on the far side from the goal [m].
-        hover: how far over that place the hand is led to it [m].
-        corridor: the hand is led straight down when it is this near to that place, and pushes as long as it is no
-            further than this beside the line from the goal through the cube [m].
-        descent: slope of the way down to there.
         stride: how far ahead of itself the TCP is led while it pushes, at most [m].
         near: the cube is pushed no more when it is this near to the goal [m].
-        approach_weight: reward lost per metre of `way`.
-        tilt_weight: reward lost with the approach direction level; in proportion to 1 - cos of the tilt.
         turn_weight: reward lost per radian of `turn`.
-        distance_weight: reward lost per metre between cube and goal.
-        precision_weight: height of the bonus for the cube at the goal.
-        precision_scale: distance at which that has fallen to 1/e [m].
-        action_weight: reward lost for a full-speed command of all joints.
-        stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see `Reach` [-, m].
-        table_weight: reward lost per centimetre that a finger tip is below the table, up to 3 cm.
-        error_unit: length in which the observation gives distances [m].
         gain, damping: of the scripted push, see `pointing_down` [1/s, m/rad].
     """
 
-    cube: float
-    least_way: float
     longest_way: float
-    table_room: float
     behind: float
-    hover: float
-    corridor: float
-    descent: float
     stride: float
     near: float
-    approach_weight: float
-    tilt_weight: float
     turn_weight: float
-    distance_weight: float
-    precision_weight: float
-    precision_scale: float
-    action_weight: float
-    stillness_weight: float
-    stillness_scale: float
-    table_weight: float
-    error_unit: float
     gain: float
     damping: float
 
-    needs_hand = True
     controllers = ("push",)
-    measures = (Measure("table_clearance_m", "table_clearance", "least", "least", "finger tips over the table", "mm"),)
-    kept = ("goal", "object", "held")
-
-    @property
-    def criterion(self) -> str:
-        """See `Task.criterion`."""
-        return f"the cube within {1000 * self.tolerance:g} mm of the goal at the end of the episode"
-
-    @property
-    def cube_side(self) -> float:
-        """See `Task.cube_side`."""
-        return self.cube
 
     def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:
         """See `Task.world`: here a cube that is pushed off its middle slips, as one that turns is lost."""
         made = super().world(robot, device, collision)
         hand = replace(need(made.model.hand), slips=True)
         return replace(made, model=replace(made.model, hand=hand))
-
-    def height(self, world: World) -> float:
-        """Of the TCP over the table while it pushes [m]."""
-        hand = need(world.model.hand)
-        return max(hand.half, hand.tip + self.table_room)
 
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
@@ -158,28 +106,15 @@ class Push(Task):
         fastest, the latter without the first joint, whose axis is vertical; turn, see `turn` [rad], and joint_turn,
         which turns the hand so; and scripted, what the scripted push would do.
         """
-        scene, state, model, hand = moment.scene, moment.state, world.model, need(world.model.hand)
-        R_bg = grasp.hand_axes(hand, moment.T_be)
-        approach, k = R_bg[:, :, 2], model.position_joints
-        in_hand = grasp.in_hand(R_bg, moment.tcp, scene["object"]) / self.error_unit
+        scene, state, model = moment.scene, moment.state, world.model
+        *hand, joint_tilt = self.seen_of_hand(world, moment)
         way = self.way(world, moment) / self.error_unit
         goal, cube = scene["goal"], scene["object"][:, :2]
-        J_v, J_w = moment.J[:, :3, :k], moment.J[:, 3:, :k]
-        tilt = J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2]  # J_w^T (approach x down)
-        directions = (
-            moment.tcp,
-            approach,
-            R_bg[:, :, 1],
-            in_hand,
-            way,
-            goal,
-            cube,
-            (goal[:, :2] - cube) / self.error_unit,
-        )
+        places = (moment.tcp, *hand, way, goal, cube, (goal[:, :2] - cube) / self.error_unit)
         turn = self.turn(world, moment)[:, None]
-        motions = (transposed(J_v, way), tilt[:, 1:], turn, moment.J[:, 5] * turn)
-        scripted = self.scripted(world, moment)
-        return torch.cat((batched_o(model, state), state.qd, *directions, *motions, scripted), 1)
+        joint_way = transposed(moment.J[:, :3, : model.position_joints], way)
+        motions = (joint_way, joint_tilt, turn, moment.J[:, 5] * turn, self.scripted(world, moment))
+        return torch.cat((batched_o(model, state), state.qd, *places, *motions), 1)
 
     def scripted(self, world: World, moment: Moment) -> Tensor:
         """(B, n) in [-1, 1]: along `way` and by `turn` at resolved rates, pointing down."""
@@ -234,18 +169,9 @@ class Push(Task):
         measures = {"object": scene["object"], "table_clearance": clearance}
         return Outcome(distance < self.tolerance, distance, reward_terms(self, seen, action), measures)
 
-    def shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """The goal and the cube."""
-        scene = moment.scene
-        return [goal_around(scene["goal"][0], self.cube), cube_shape(scene, self.cube)]
-
     def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.put_goal`; it stays on the table."""
         return self.with_goal(world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1))
-
-    def achieved_goal(self, world: World, moment: Moment) -> Tensor:
-        """Where the cube is, (B, 3) [m]."""
-        return moment.scene["object"]
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Stack(Picking):
         """(B, 3) see `Picking.way`; nowhere while the placed cube is let go, and then up [m]."""
         scene, hand = moment.scene, need(world.model.hand)
         apart = grasp.gap_of(hand, moment.state.gripper) > self.cube + self.clear
-        over = scene[OBJECT][:, 2] + self.grasp_height(world) - self.cube / 2.0 + self.hover
+        over = scene[OBJECT][:, 2] + self.height(world) - self.cube / 2.0 + self.hover
         rise = torch.where(apart & ~scene["held"], over - moment.tcp[:, 2], 0.0)
         up = torch.nn.functional.pad(rise[:, None], (2, 0))
         return torch.where(self.placed(scene)[:, None], up, super().way(world, moment))
