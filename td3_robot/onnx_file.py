@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from td3_robot.deploy.policy import KEY
 from td3_robot.errors import ConfigError
 from td3_robot.files import replacing
-
-KEY = "td3_robot"  # of the metadata, one JSON object
 
 
 class Commanded(nn.Module):

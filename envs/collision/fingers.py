@@ -5,7 +5,7 @@ import torch
 
 from envs.collision.capsules import Fingers
 from envs.collision.files import BASE, Shapes
-from envs.collision.links import link_pose, short_name
+from envs.collision.links import link_pose
 from envs.robots import Robot
 from td3_robot.errors import need
 
@@ -21,7 +21,7 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
         bearer: see `Fingers`.
     """
     model, hand = robot.rtb.grippers[0], need(robot._gripper)
-    links = {short_name(link, hand): link for link in model.links}
+    links = {hand.short_name(link): link for link in model.links}
     openings = [hand.model_q(model, driver) for driver in np.linspace(hand.closed, hand.opened, OPENINGS)]
     poses = np.array(
         [[base @ link_pose(links[name], q, model.links[0]) for name in shapes.moving] for q in openings]

@@ -4,7 +4,6 @@ import numpy as np
 import torch
 
 from envs.kinematics import Chain, link_frames
-from envs.robots.gripper import Gripper
 from td3_robot.errors import ConfigError
 
 _AGREE = 1e-4  # [m, and parts of 1 for axes] to which model and chain must place a link alike
@@ -46,11 +45,6 @@ def carrier(link, root):
     while link is not root and not link.isjoint:
         link = link.parent
     return link
-
-
-def short_name(link, gripper: Gripper) -> str:
-    """A gripper's link by the name that its own model has for it, see `robots.assembly.assemble`."""
-    return link.name.removeprefix(f"{gripper.name}/")
 
 
 def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.ndarray]:

@@ -40,6 +40,11 @@ class Pads:
     finger: float
     palm: np.ndarray
 
+    @property
+    def axes(self) -> np.ndarray:
+        """(3, 3) directions of the hand in the TCP frame: columns across, closing, approach."""
+        return np.stack((np.cross(self.closing, self.approach), self.closing, self.approach), 1)
+
 
 @dataclass
 class Gripper:
@@ -94,8 +99,12 @@ class Gripper:
         q = np.zeros(model.n)
         for link in model.links:
             if link.isjoint:
-                q[link.jindex] = position.get(link.name.removeprefix(f"{self.name}/"), 0.0)
+                q[link.jindex] = position.get(self.short_name(link), 0.0)
         return q
+
+    def short_name(self, link: Any) -> str:
+        """A link of the gripper on an arm by the name that its own model has for it, see `assembly.assemble`."""
+        return link.name.removeprefix(f"{self.name}/")
 
 
 def gripper_names() -> list[str]:

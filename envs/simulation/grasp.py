@@ -8,7 +8,6 @@ model and its limits are described in docs/pick_place.md.
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,9 +67,8 @@ def compile_hand(gripper: Gripper, cube: float, device: torch.device | str = "cp
     if not shut < cube < opened:
         limits = f"it opens from {shut:g} to {opened:g} m"
         raise ConfigError(f"gripper {gripper.name!r} cannot grasp a cube of {cube:g} m: {limits}")
-    axes = np.stack((np.cross(pads.closing, pads.approach), pads.closing, pads.approach), 1)
     return Hand(
-        axes=torch.as_tensor(axes, dtype=torch.float32, device=device),
+        axes=torch.as_tensor(pads.axes, dtype=torch.float32, device=device),
         stroke=(gripper.closed, gripper.opened),
         gap=tuple(pads.gap.tolist()),
         pad=pads.size[0].item() / 2.0,

@@ -17,8 +17,8 @@ from envs.view.recording import record
 from envs.view.replay import replay
 from envs.view.scene import Arm, Frame, elsewhere
 from envs.world import GROUND, Moment, World
+from td3_robot.evaluation import Policy
 
-Policy = Callable[[Tensor], Tensor]  # observation (1, o_dim) -> action (1, a_dim)
 Played = dict[str, tuple[Policy, ArmEnv]]  # controllers by name, each with an environment of one arm
 
 RECORDED_EPISODES = 3  # of a video

@@ -7,7 +7,7 @@ from envs.collision.files import BASE, FINGERS, Shapes
 from envs.collision.fingers import OPENINGS
 from envs.collision.fitting.capsule import directions, fit_capsule, fit_mesh
 from envs.collision.fitting.shapes import drawn, joined, link_capsules, shape_mesh
-from envs.collision.links import carrier, link_pose, short_name
+from envs.collision.links import carrier, link_pose
 from envs.robots import Robot
 from envs.robots.gripper import Gripper
 from td3_robot.errors import need
@@ -24,7 +24,7 @@ def gripper_shapes(robot: Robot, most: int) -> Shapes:
     for link in model.links:
         if drawn(link) and carrier(link, root) is root:
             T = link_pose(link, np.zeros(model.n), root)
-            links[short_name(link, hand)] = [_moved(capsule, T) for capsule in link_capsules(drawn(link), most)]
+            links[hand.short_name(link)] = [_moved(capsule, T) for capsule in link_capsules(drawn(link), most)]
             base += [shape_mesh(shape).apply_transform(T) for shape in drawn(link)]
     if swept := finger_meshes(model, hand):
         links[FINGERS] = fit_mesh(joined(swept), most)
@@ -45,7 +45,7 @@ def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
     for link in model.links:
         if drawn(link) and (moved := carrier(link, root)) is not root:
             T = link_pose(link, np.zeros(model.n), moved)
-            found.setdefault(short_name(moved, hand), []).extend(
+            found.setdefault(hand.short_name(moved), []).extend(
                 shape_mesh(shape).apply_transform(T) for shape in drawn(link)
             )
     return {name: joined(meshes) for name, meshes in found.items()}
@@ -58,7 +58,7 @@ def finger_meshes(model, hand: Gripper) -> list[trimesh.Trimesh]:
     Args:
         model: roboticstoolbox's gripper.
     """
-    links = {short_name(link, hand): link for link in model.links}
+    links = {hand.short_name(link): link for link in model.links}
     hulls = {name: mesh.convex_hull for name, mesh in moving_meshes(model, hand).items()}
     swept = []
     for driver in np.linspace(hand.opened, hand.closed, OPENINGS):

@@ -1,16 +1,16 @@
 """All that the report needs of the episodes of one controller."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from envs.arm_env import ArmEnv
+from envs.evaluation.motion import last
+from td3_robot.evaluation import Policy
 
 OBSTACLES = ("spheres", "boxes", "walls")
-
-Policy = Callable[[Tensor], Tensor]  # observation (B, o_dim) -> action (B, a_dim)
 
 
 class Watched:
@@ -71,7 +71,7 @@ class Trajectories:
 
     def last(self, name: str) -> Tensor:
         """(E, ...) a series after the last step of each episode."""
-        return self.series[name][self.alive.sum(0) - 1, torch.arange(self.alive.shape[1])]
+        return last(self.series[name], self.alive)
 
     @property
     def succeeded(self) -> Tensor:

@@ -104,7 +104,7 @@ def _add_gripper(of: dict[str, MjsBody], robot: Robot, links: list[Any]) -> tupl
     named = dict(zip(hand.links, hand.joints))
     for link in links:
         body = of[link.name] = _add_body(of[link.parent.name], link)
-        name = named.get(link.name.removeprefix(f"{hand.name}/"))
+        name = named.get(hand.short_name(link))
         if not link.isjoint or name is None:
             continue
         index = hand.joints.index(name)

@@ -53,7 +53,7 @@ class Mujoco:
         cubes: names in scenes of those that are around; the first is what is grasped.
 
     Attributes:
-        physics: the model, see `model.Physics`.
+        physics: the model, see `model.CompiledModel`.
         unstable: how often the physics failed, in all worlds together.
 
     Raises:

@@ -27,11 +27,11 @@ class Hulls:
 
     def __init__(self, robot: Robot):
         try:
-            from envs.collision.fitting import shapes
+            from envs.collision.fitting import capsule, shapes
         except ImportError as error:
             install = "pip install 'td3-robot[collision]'"
             raise ConfigError(f"arm_shapes: meshes needs {error.name}; install it with: {install}") from None
-        self._robot, self._shapes = robot, shapes
+        self._robot, self._capsule, self._shapes = robot, capsule, shapes
         self._links = {link.name: link for link in robot.rtb.links}
         self._points: dict[str, np.ndarray] = {}
 
@@ -53,7 +53,7 @@ class Hulls:
         if link not in self._points:
             self._points[link] = self._surface(link)
         points = self._points[link]
-        inside = points[_distance(points, axis) <= radius]
+        inside = points[self._capsule.distances(axis, points) <= radius]
         if len(inside) < 4 or np.linalg.matrix_rank(inside - inside[0], tol=1e-4) < 3:
             return False
         hull = trimesh.convex.convex_hull(inside)
@@ -73,10 +73,3 @@ class Hulls:
             raise ConfigError(f"{self._robot.owner}: the mesh of link {name!r} cannot be read: {error}") from None
         parts = [trimesh.remesh.subdivide_to_size(mesh.vertices, mesh.faces, _EDGE)[0] for mesh in meshes]
         return np.concatenate(parts) if parts else np.empty((0, 3))
-
-
-def _distance(points: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    """(P,) of points (P, 3) from a line segment (2, 3)."""
-    way = axis[1] - axis[0]
-    share = np.clip((points - axis[0]) @ way / max(way @ way, 1e-12), 0.0, 1.0)
-    return np.linalg.norm(points - axis[0] - share[:, None] * way, axis=1)

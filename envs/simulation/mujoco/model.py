@@ -25,8 +25,8 @@ _DEEPEST, _SUM = 1, 3  # how a sensor chooses among contacts: mindist, netforce
 
 
 @dataclass(frozen=True)
-class Physics:
-    """A compiled model.
+class CompiledModel:
+    """MuJoCo's model of a robot and its scene, and where in it is what.
 
     Attributes:
         model: MuJoCo's.
@@ -61,7 +61,7 @@ class Physics:
 
 def build(
     robot: Robot, contacts: Contacts, dt: float, cube: float | None = None, cubes: tuple[str, ...] = (OBJECT,)
-) -> Physics:
+) -> CompiledModel:
     """Make the model of a robot on its table.
 
     Args:
@@ -125,7 +125,7 @@ def _add_sensors(spec: MjSpec, root: str, grasped: tuple[str, ...]) -> None:
             add(pad, total, objtype=mjtObj.mjOBJ_GEOM, objname=pad, reftype=mjtObj.mjOBJ_GEOM, refname=cube)
 
 
-def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]) -> Physics:
+def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]) -> CompiledModel:
     hand = robot._gripper
     place = lambda names: np.array([model.joint(name).qposadr[0] for name in names], int)  # noqa: E731
     moving = {model.joint(i).name for i in range(model.njnt)}
@@ -136,7 +136,7 @@ def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes
     home = np.array(model.qpos0)
     home[q] = robot.home
     home[gripper] = multiple * need(hand).opened if hand else 0.0
-    return Physics(
+    return CompiledModel(
         model=model,
         substeps=substeps,
         drives=tune(model, robot, qd, home),

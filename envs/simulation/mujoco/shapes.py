@@ -88,11 +88,10 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
     """Fingers, each from the palm to its tip with the pad on the inside, and the palm; see `Pads`."""
     hand, tool = need(robot._gripper), robot.rtb.grippers[0]
     pads, root = need(hand.pads), tool.links[0]
-    axes = np.stack((np.cross(pads.closing, pads.approach), pads.closing, pads.approach), 1)
     T_bg = hand.tcp.copy()  # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
-    T_bg[:3, :3] = T_bg[:3, :3] @ axes
+    T_bg[:3, :3] = T_bg[:3, :3] @ pads.axes
     shut = hand.model_q(tool, hand.closed)
-    links = {link.name.removeprefix(f"{hand.name}/"): link for link in tool.links}
+    links = {hand.short_name(link): link for link in tool.links}
     behind, palm_x, palm_y = pads.palm
     half = np.array([pads.size[0], pads.finger, pads.tip + behind]) / 2.0
     for name, link, side in zip(PADS, pads.links, (1.0, -1.0)):

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from mujoco import MjData, MjModel
 
-from envs.simulation.mujoco.model import Physics
+from envs.simulation.mujoco.model import CompiledModel
 from envs.simulation.variation import Variation
 
 
@@ -36,7 +36,7 @@ class Varied:
         variation: what the columns of what is drawn mean.
     """
 
-    def __init__(self, physics: Physics, variation: Variation):
+    def __init__(self, physics: CompiledModel, variation: Variation):
         self._physics, self._columns = physics, tuple(variation.ranges)
         self._models: list[MjModel] = []
         self._written = np.empty((0, len(self._columns)))
