@@ -16,7 +16,7 @@ import functools  # noqa: E402
 import os  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any, cast  # noqa: E402
+from typing import TYPE_CHECKING, Any, cast  # noqa: E402
 
 from envs.command_line import TrainFlags, check_shown, elsewhere, import_plugins, listing  # noqa: E402
 from envs.options import EnvOptions  # noqa: E402
@@ -25,8 +25,13 @@ from td3_robot.arguments import TrainArguments, as_dict, parse_train, save_confi
 from td3_robot.checkpoint import load, run_name  # noqa: E402
 from td3_robot.cli import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
-from td3_robot.examiner import Examiner, wanted  # noqa: E402
+from td3_robot.evaluation_process import EvaluationProcess, wanted  # noqa: E402
 from td3_robot.parallel import launched  # noqa: E402
+
+if TYPE_CHECKING:  # they import torch
+    from td3_robot.config import Config
+    from td3_robot.tracking import Tracker
+    from td3_robot.trainer import Trainer
 
 
 def main(argv: list[str]) -> int:
@@ -57,12 +62,12 @@ def train(argv: list[str], store: Any = None) -> int:
         raise ConfigError("swift is for a training by one process: the view is of its policy")
     if config.seeds:
         return _train_seeds(argv, arguments)
-    with _examiner(arguments, store is not None) as examiner:
-        return _train(argv, arguments, store, examiner)
+    with _evaluation_process(arguments, store is not None) as process:
+        return _train(argv, arguments, store, process)
 
 
 @contextlib.contextmanager
-def _examiner(arguments: TrainArguments, shared: bool) -> Iterator[Examiner | None]:
+def _evaluation_process(arguments: TrainArguments, shared: bool) -> Iterator[EvaluationProcess | None]:
     """What plays the evaluations meanwhile, where that is wanted; started first of all, since it has to import, too."""
     config, options, flags = arguments.config, arguments.environment, arguments.flags
     bound = "several processes share them" if shared else options.bound
@@ -70,29 +75,28 @@ def _examiner(arguments: TrainArguments, shared: bool) -> Iterator[Examiner | No
         yield None
         return
     make_env = functools.partial(elsewhere, flags.plugins, options, config.seed, config.evaluation.episodes)
-    with contextlib.closing(Examiner(make_env, config.seed, config.threads, config.matmul_precision)) as examiner:
-        yield examiner
+    process = EvaluationProcess(make_env, config.seed, config.threads, config.matmul_precision)
+    with contextlib.closing(process):
+        yield process
 
 
-def _train(argv: list[str], arguments: TrainArguments, store: Any, examiner: Examiner | None) -> int:
+def _train(argv: list[str], arguments: TrainArguments, store: Any, process: EvaluationProcess | None) -> int:
     """Train one run. Returns the exit code."""
     config, options, flags = arguments.config, arguments.environment, arguments.flags
     in_browser = flags.swift and not flags.no_browser and have_browser()
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     import envs
-    from envs.constants import constants_of
     from envs.controllers.teachers import make_teacher
     from td3_robot.callbacks import StopAt, make_callbacks
     from td3_robot.collector import Collector
     from td3_robot.display import Display
     from td3_robot.memory import keep_freed_memory, require_memory
     from td3_robot.mixed import make_source
-    from td3_robot.mlflow_log import MLflowLog, open_store
+    from td3_robot.mlflow_log import open_store
     from td3_robot.parallel.launch import team_of
-    from td3_robot.provenance import told, write_provenance
     from td3_robot.residual import placed
-    from td3_robot.tracking import CsvLog, TensorBoardLog, plot_learning_curve
+    from td3_robot.tracking import plot_learning_curve
 
     if config.mlflow:
         open_store()  # takes seconds, and where it cannot be opened, nothing else happens
@@ -126,7 +130,7 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, examiner: Exa
         if isinstance(source, Collector) and config.start_from is not None and arguments.resume is None:
             source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
         learnt = (agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
-        trainer = team.trainer(*learnt, examiner)
+        trainer = team.trainer(*learnt, process)
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps and trainer.summarised:
@@ -139,11 +143,7 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, examiner: Exa
         cleanup.enter_context(stopping(trainer.stop))  # from here on there is something to resume
         trackers = trainer.trackers
         if team.first:
-            save_config(config, folder / "config.yaml", options)
-            warn(told(write_provenance(folder, "train.py", argv, constants_of(env, options.randomize))))
-            trackers += [display, CsvLog(folder, trainer.logged_steps), TensorBoardLog(folder, trainer.logged_steps)]
-        if team.first and config.mlflow:
-            trackers.append(MLflowLog(folder, as_dict(options, config), run_name(folder)))
+            trackers += [display, *_begin_records(argv, config, options, env, trainer)]
         cleanup.callback(trackers.close)
         cleanup.callback(trackers.attempt, "the curve", plot_learning_curve, folder)  # first: MLflow takes it along
         what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
@@ -154,10 +154,31 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, examiner: Exa
     if summary["finished"]:
         _report(summary, folder)
         return UNWRITTEN if trackers.failed else 0
+    return _stopped(trainer, flags, team.command)
+
+
+def _begin_records(
+    argv: list[str], config: "Config", options: EnvOptions, env: Any, trainer: "Trainer"
+) -> "list[Tracker]":
+    """Write into the run folder what the run is, and give what its evaluations are logged to there."""
+    from envs.constants import constants_of
+    from td3_robot.mlflow_log import MLflowLog
+    from td3_robot.provenance import told, write_provenance
+    from td3_robot.tracking import CsvLog, TensorBoardLog
+
+    folder = trainer.folder
+    save_config(config, folder / "config.yaml", options)
+    warn(told(write_provenance(folder, "train.py", argv, constants_of(env, options.randomize))))
+    trackers: list[Tracker] = [CsvLog(folder, trainer.logged_steps), TensorBoardLog(folder, trainer.logged_steps)]
+    return trackers + ([MLflowLog(folder, as_dict(options, config), run_name(folder))] if config.mlflow else [])
+
+
+def _stopped(trainer: "Trainer", flags: TrainFlags, command: str) -> int:
+    """Say how a run that was stopped goes on. Returns the exit code."""
     saved = trainer.saved_steps == trainer.steps
     lost = "" if saved else f", of which {trainer.saved_steps} are saved"
-    unit = "env steps" if config.dataset is None else "updates"
-    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: {team.command} --resume {run_name(folder)}")
+    unit = "env steps" if trainer.config.dataset is None else "updates"
+    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: {command} --resume {run_name(trainer.folder)}")
     asked = flags.stop_at is not None and trainer.steps >= flags.stop_at
     return UNWRITTEN if not saved else 0 if asked else STOPPED
 

@@ -26,7 +26,7 @@ PARTS = (  # what it is, and whose functions do it
     ("collecting: the rest", "td3_robot.collector", "Collector", ("collect",)),
     ("drawing batches", "td3_robot.collector", "Collector", ("sample",)),
     ("updating", "td3_robot.agent", "TD3", ("update", "scale_learning_rates")),
-    ("evaluating", "td3_robot.examination", "Examination", ("scores",)),
+    ("evaluating", "td3_robot.periodic_evaluation", "PeriodicEvaluation", ("scores",)),
     ("saving", "td3_robot.checkpoint", None, ("write",)),
     ("CSV", "td3_robot.tracking", "CsvLog", ("log",)),
     ("TensorBoard", "td3_robot.tracking", "TensorBoardLog", ("__init__", "log")),

@@ -7,7 +7,7 @@ from typing import Any
 
 from td3_robot.agent import TD3
 from td3_robot.callbacks import Run
-from td3_robot.examination import Exam, Examination
+from td3_robot.periodic_evaluation import PendingEvaluation, PeriodicEvaluation
 
 
 @dataclass(frozen=True)
@@ -15,14 +15,14 @@ class Evaluated:
     """What a row and a checkpoint say of that moment.
 
     Attributes:
-        exam: the evaluation.
+        pending: the evaluation.
         steps, env_steps: where the run was.
         since: its `steps` at the evaluation before.
         figures: what was measured besides, by name.
         about: what a checkpoint is to say of where the policy learned.
     """
 
-    exam: Exam
+    pending: PendingEvaluation
     steps: int
     env_steps: int
     since: int
@@ -35,8 +35,8 @@ class Evaluated:
         Raises:
             Stopped: the run is to end before they are there.
         """
-        counters = {"env_steps": self.env_steps, "gradient_steps": self.exam.agent.gradient_steps}
-        return {**counters, **self.exam.scores(), **self.figures}
+        counters = {"env_steps": self.env_steps, "gradient_steps": self.pending.agent.gradient_steps}
+        return {**counters, **self.pending.scores(), **self.figures}
 
     def seen(self, run: Run) -> Any:
         """The run as a callback is to see it, a `Run`: agent and counters are those of the evaluation."""
@@ -44,18 +44,18 @@ class Evaluated:
 
     def state_dict(self) -> dict[str, Any]:
         """All that `of` needs, as tensors and plain values."""
-        agent = self.exam.agent
+        agent = self.pending.agent
         counters = [self.steps, self.env_steps, self.since, agent.gradient_steps]
         return {"agent": agent.state_dicts(), "at": counters, "figures": self.figures, "about": self.about}
 
     @classmethod
-    def of(cls, state: dict[str, Any], agent: TD3, examination: Examination) -> "Evaluated":
+    def of(cls, state: dict[str, Any], agent: TD3, periodic: PeriodicEvaluation) -> "Evaluated":
         """What `state_dict` was of; it is evaluated anew.
 
         Args:
             state: what it gave.
             agent: a like of which is judged; itself it stays as it is.
-            examination: of the run.
+            periodic: of the run.
 
         Raises:
             CheckpointError, LookupError, TypeError, ValueError: it was not of an evaluation of such an agent.
@@ -65,12 +65,12 @@ class Evaluated:
         steps, env_steps, since, judged.gradient_steps = map(int, state["at"])
         figures = {str(name): float(figure) for name, figure in state["figures"].items()}
         about = json.loads(json.dumps(state["about"]))  # as a checkpoint will have it
-        return cls(examination.anew(judged), steps, env_steps, since, figures, about)
+        return cls(periodic.anew(judged), steps, env_steps, since, figures, about)
 
 
 class _Seen:
     def __init__(self, evaluated: Evaluated, run: Run):
-        self._run, self.agent = run, evaluated.exam.agent
+        self._run, self.agent = run, evaluated.pending.agent
         self.steps, self.env_steps = evaluated.steps, evaluated.env_steps
 
     def __getattr__(self, name: str) -> Any:

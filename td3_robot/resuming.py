@@ -9,9 +9,9 @@ from td3_robot.best import Best
 from td3_robot.config import Config
 from td3_robot.errors import CheckpointError
 from td3_robot.evaluated import Evaluated
-from td3_robot.examination import Examination
 from td3_robot.finite import Watch
 from td3_robot.interval import Interval
+from td3_robot.periodic_evaluation import PeriodicEvaluation
 from td3_robot.resume_point import take_up, taking, write_resume_point
 from td3_robot.source import Source
 from td3_robot.tracking import Trackers
@@ -32,7 +32,7 @@ class Resuming:
     solved_at_s: float | None
     saved_steps: int
     _watch: Watch
-    _examination: Examination
+    _periodic: PeriodicEvaluation
     _begun: Evaluated | None
     _interval: Interval
     _started: float
@@ -122,6 +122,6 @@ class Resuming:
             interval = state.get("interval")  # older resume points have none
             self._interval = Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
             if begun := state.get("begun"):
-                self._begun = Evaluated.of(begun, self.agent, self._examination)
+                self._begun = Evaluated.of(begun, self.agent, self._periodic)
         self.saved_steps = self.steps
         return lost

@@ -14,13 +14,13 @@ from td3_robot.captured import CapturedUpdates
 from td3_robot.config import Config
 from td3_robot.errors import Td3RobotError
 from td3_robot.evaluated import Evaluated
-from td3_robot.examination import Examination
-from td3_robot.examiner import Examiner
+from td3_robot.evaluation_process import EvaluationProcess
 from td3_robot.fields import require_same
 from td3_robot.finite import Watch
 from td3_robot.interval import Interval
 from td3_robot.json_files import finite
 from td3_robot.memory import peak_memory
+from td3_robot.periodic_evaluation import PeriodicEvaluation
 from td3_robot.resuming import Resuming
 from td3_robot.schedules import schedule_factor
 from td3_robot.signals import Stopped, stopping
@@ -49,7 +49,7 @@ class Trainer(Resuming):
         started: `time.perf_counter()` at process start; by default now.
         callbacks: what follows the run.
         about: what the summary says of where it learned.
-        examiner: plays the evaluations meanwhile; what is learnt and logged is the same.
+        evaluation_process: plays the evaluations meanwhile; what is learnt and logged is the same.
 
     Attributes:
         trackers: what takes the metrics; whatever they raise costs no training.
@@ -67,7 +67,7 @@ class Trainer(Resuming):
         started: float | None = None,
         callbacks: Sequence[Callback] = (),
         about: Mapping[str, object] | None = None,
-        examiner: Examiner | None = None,
+        evaluation_process: EvaluationProcess | None = None,
     ):
         require_same("td3.", config.td3, agent.config)
         self.agent, self.source, self.config = agent, source, config
@@ -77,7 +77,10 @@ class Trainer(Resuming):
         self.solved_at_s: float | None = None
         self.best, self._watch = Best(folder, self.about), Watch(agent, folder)
         self._captured = CapturedUpdates(agent) if config.cuda_graph else None
-        self._stop, self._examination = threading.Event(), Examination(evaluation_env, config.seed, examiner)
+        self._stop, self._periodic = (
+            threading.Event(),
+            PeriodicEvaluation(evaluation_env, config.seed, evaluation_process),
+        )
         self._begun: Evaluated | None = None  # its scores are to come
         self._complete = False  # stopped because it has what it was for
         self._saved_at, self.saved_steps = time.perf_counter(), 0
@@ -139,7 +142,7 @@ class Trainer(Resuming):
         self._complete |= finished
         self._stop.set()
         if at_once and not finished:
-            self._examination.asked.set()
+            self._periodic.asked.set()
 
     def _step(self) -> None:
         """One step of the environments and all that follows from it."""
@@ -193,21 +196,21 @@ class Trainer(Resuming):
     def _measure(self) -> Evaluated:
         """All that is known of an evaluation when it begins."""
         speeds = self._interval.speeds(*self._counters, self.config.steps)  # first: evaluations do not count
-        at = (self._examination.begin(self.agent), self.steps, self.env_steps, self._interval.steps)
+        at = (self._periodic.begin(self.agent), self.steps, self.env_steps, self._interval.steps)
         figures = {**self.source.metrics(), **self._interval.losses(), **speeds}
         return Evaluated(*at, figures, self.source.about())
 
     def _take_up(self, wait: bool = True) -> None:
         """Where an evaluation was begun and is over, keep its policy if it is the best so far, and log."""
-        if self._begun is None or not (wait or self._begun.exam.over()):
+        if self._begun is None or not (wait or self._begun.pending.over()):
             return
         metrics = {**self._begun.metrics(), "wall_s": self.wall_s}
         evaluated, self._begun = self._begun, None
-        scores, learnt = scored(metrics), evaluated.exam.agent.learnt
+        scores, learnt = scored(metrics), evaluated.pending.agent.learnt
         if learnt and scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
         if self.best.judge(scores, learnt):
-            self.keep("the best policy", self.best.save, evaluated.exam.agent, evaluated.about)
+            self.keep("the best policy", self.best.save, evaluated.pending.agent, evaluated.about)
         for callback in self.callbacks:
             callback.on_evaluation(evaluated.seen(self), metrics)
         self.trackers.log(metrics)
@@ -218,7 +221,7 @@ class Trainer(Resuming):
             judged_by = dict(zip(("train_success_rate", "train_return"), self.best.score))
             known = self.source.metrics()
             return {name: score for name, score in judged_by.items() if name in known}
-        return self._examination.scores(self.best.policy(self.agent), "final evaluation")
+        return self._periodic.scores(self.best.policy(self.agent), "final evaluation")
 
     @property
     def summarised(self) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from td3_robot import checkpoint, examiner
-from td3_robot.examiner import Examiner
+from td3_robot import checkpoint, evaluation_process
+from td3_robot.evaluation_process import EvaluationProcess
 from td3_robot.tracking import CsvLog, read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,13 +24,13 @@ GIVEN_UP = "warning: the process that plays the evaluations is given up ({}); th
 MAKES_NONE = functools.partial(time.sleep, 0)
 STARTS = """if True:
     import functools, signal, time
-    from td3_robot.examiner import Examiner
-    examiner = Examiner(functools.partial(time.sleep, 0), 0, 1)
+    from td3_robot.evaluation_process import EvaluationProcess
+    beside = EvaluationProcess(functools.partial(time.sleep, 0), 0, 1)
     for name in ("SIGINT", "SIGHUP"):
         signal.signal(getattr(signal, name), lambda *_: None)
-    print(examiner._process.pid, flush=True)
+    print(beside._process.pid, flush=True)
     input()
-    print(examiner._process.is_alive(), flush=True)
+    print(beside._process.is_alive(), flush=True)
     time.sleep(1000)
 """
 
@@ -45,7 +45,7 @@ def test_a_run_is_the_same_with_a_process_and_when_that_dies(tmp_path, in_proces
             multiprocessing.active_children()[0].kill()
 
     assert in_process(tmp_path, "train", *LINE.split(), "--run", "in_line")[::2] == (0, "")
-    monkeypatch.setattr(Examiner, "ready", lambda self, ready=Examiner.ready: ready(self, 60.0))
+    monkeypatch.setattr(EvaluationProcess, "ready", lambda self, ready=EvaluationProcess.ready: ready(self, 60.0))
     monkeypatch.setattr(CsvLog, "log", kill_at_the_third)
     code, out, err = in_process(tmp_path, "train", *LINE.split(), "--run", "beside", "--evaluation.process", "true")
     assert (code, err) == (0, GIVEN_UP.format("it has ended"))
@@ -60,8 +60,8 @@ def test_a_run_is_the_same_with_a_process_and_when_that_dies(tmp_path, in_proces
 
 
 def test_a_process_that_hangs_is_given_up(monkeypatch, capsys):
-    monkeypatch.setattr(examiner, "PATIENCE", 0.2)
-    beside = Examiner(MAKES_NONE, seed=0, threads=1)
+    monkeypatch.setattr(evaluation_process, "PATIENCE", 0.2)
+    beside = EvaluationProcess(MAKES_NONE, seed=0, threads=1)
     os.kill(multiprocessing.active_children()[0].pid, signal.SIGSTOP)
     answer = beside.begin(torch.nn.Linear(1000, 1000))  # more than a pipe holds
     assert beside.scores(answer, heed=lambda: None) is None
@@ -74,7 +74,7 @@ def test_a_process_that_cannot_be_started_is_given_up(monkeypatch, capsys):
         raise OSError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(multiprocessing.get_context("spawn").Process, "start", fails)
-    beside = Examiner(MAKES_NONE, seed=0, threads=1)
+    beside = EvaluationProcess(MAKES_NONE, seed=0, threads=1)
     assert beside.lost and capsys.readouterr().err == GIVEN_UP.format("Resource temporarily unavailable")
     beside.close()
 

@@ -17,10 +17,10 @@ from td3_robot.agent import TD3
 from td3_robot.best import Best
 from td3_robot.errors import RanksError
 from td3_robot.evaluated import Evaluated
-from td3_robot.examination import Examination
 from td3_robot.networks import trainable
 from td3_robot.normalizer import RunningMoments
 from td3_robot.parallel.ranks import Ranks
+from td3_robot.periodic_evaluation import PeriodicEvaluation
 from td3_robot.replay import Batch
 from td3_robot.resume_point import LAST, read_resume_point
 from td3_robot.seeds import seed_of
@@ -117,7 +117,7 @@ class SharedSource:
         return lost
 
 
-class SharedExamination(Examination):
+class SharedPeriodicEvaluation(PeriodicEvaluation):
     """Every process plays its part of the episodes; the scores are the means of all."""
 
     def __init__(self, env, seed: int, ranks: Ranks):
@@ -125,7 +125,7 @@ class SharedExamination(Examination):
         self._ranks = ranks
 
     def scores(self, agent: TD3, use: str) -> dict[str, float]:
-        """See `Examination.scores`."""
+        """See `PeriodicEvaluation.scores`."""
         try:
             mine, stopped = super().scores(agent, use), False
         except Stopped:
@@ -185,7 +185,7 @@ class SharedTrainer(Trainer):
         super().__init__(agent, self.shared, evaluation_env, *arguments)
         self._ranks, self.processes = ranks, ranks.count
         self._wish = (False, False)  # to stop, as it has what it was for
-        self._examination = SharedExamination(evaluation_env, seed, ranks)
+        self._periodic = SharedPeriodicEvaluation(evaluation_env, seed, ranks)
         self.best = SharedBest(self.folder, self.about, ranks)
         self.trackers = Unheard() if ranks.rank else self.trackers
 
@@ -193,7 +193,7 @@ class SharedTrainer(Trainer):
         """Wish for the end, which comes for all after the same step; see `Trainer.stop`."""
         self._wish = True, self._wish[1] or finished
         if at_once and not finished:
-            self._examination.asked.set()
+            self._periodic.asked.set()
 
     def _save_due(self) -> bool:
         """What the clock of process 0 says; here, after every step, all agree."""

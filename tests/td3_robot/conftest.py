@@ -69,7 +69,7 @@ def train(point_env):
         agent_seed=None,
         on_step=(),
         callbacks=(),
-        examiner=None,
+        evaluation_process=None,
         **changes,
     ):
         config = dataclasses.replace(CONFIG, **changes)
@@ -81,7 +81,7 @@ def train(point_env):
         source = make_source(agent, env, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
         started, about = time.perf_counter(), {"robot": "point"}
-        trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about, examiner)
+        trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about, evaluation_process)
         trainer.trackers.append(Log(agent))
         return trainer
 

@@ -24,7 +24,7 @@ from td3_robot.errors import ConfigError, RanksError
 from td3_robot.normalizer import RunningMoments
 from td3_robot.parallel.launch import _require_same, part_of, with_own
 from td3_robot.parallel.ranks import Ranks
-from td3_robot.parallel.shared import SharedExamination, SharedTD3, SharedTrainer
+from td3_robot.parallel.shared import SharedPeriodicEvaluation, SharedTD3, SharedTrainer
 from td3_robot.trainer import Trainer
 
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
@@ -195,8 +195,8 @@ def training(tmp_path, point_env):
             agent = SharedTD3(ranks, 3, 2, seed=CONFIG.seed, **dataclasses.asdict(CONFIG.td3))
             source = Collector(agent, point_env(part.envs, seed=part.seed), part)
             log = Log(stop(ranks.rank))
-            exam = point_env(part.evaluation.episodes)
-            trainer = SharedTrainer(ranks, agent, source, exam, CONFIG, folder, None, [log], seed=part.seed)
+            judged_in = point_env(part.evaluation.episodes)
+            trainer = SharedTrainer(ranks, agent, source, judged_in, CONFIG, folder, None, [log], seed=part.seed)
             trainer.trackers.append(log)
             if resume:
                 assert trainer.resume() == []
@@ -266,7 +266,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
     training, tmp_path, monkeypatch, capsys
 ):
     """It says what is missing once, and the job goes on to its end; in the end all play what is in its folder."""
-    judged, write, scores = [], checkpoint_folder.write_state, SharedExamination.scores
+    judged, write, scores = [], checkpoint_folder.write_state, SharedPeriodicEvaluation.scores
 
     def full(path, state):
         if judged and path.is_relative_to(tmp_path / "run"):
@@ -278,7 +278,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
         return scores(self, agent, use)
 
     monkeypatch.setattr(checkpoint_folder, "write_state", full)
-    monkeypatch.setattr(SharedExamination, "scores", look)
+    monkeypatch.setattr(SharedPeriodicEvaluation, "scores", look)
     monkeypatch.setattr(Best, "judge", lambda *_: True)
     (trainer, _, summary), (other, *_) = training("run", 2)
     assert summary["finished"] and trainer.trackers.failed and not other.trackers.failed

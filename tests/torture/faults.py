@@ -18,7 +18,7 @@ from runs import broken, line, warm_up
 
 import envs
 from td3_robot import TD3, checkpoint, tracking, trainer
-from td3_robot.examination import Examination
+from td3_robot.periodic_evaluation import PeriodicEvaluation
 from td3_robot.tracking import Trackers
 from td3_robot.trainer import Trainer
 
@@ -30,7 +30,7 @@ PHASES = {  # of a training, and the function that each begins with
     "the making of the agent": (TD3, "__init__"),
     "a step": (Trainer, "_step"),
     "an evaluation": (Trainer, "_evaluate"),
-    "an episode of it": (Examination, "scores"),
+    "an episode of it": (PeriodicEvaluation, "scores"),
     "a save": (Trainer, "_save"),
     "a checkpoint": (checkpoint, "write"),
     "the last evaluation": (Trainer, "_final_scores"),

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from td3_robot.agent import TD3
 from td3_robot.evaluation import evaluate
-from td3_robot.examiner import USE, Examiner
+from td3_robot.evaluation_process import USE, EvaluationProcess
 from td3_robot.seeds import seed_of
 from td3_robot.signals import Stopped
 from td3_robot.vec_env import VecEnv
 
 
 @dataclass(frozen=True)
-class Exam:
+class PendingEvaluation:
     """A periodic evaluation that was begun.
 
     Attributes:
@@ -29,42 +29,42 @@ class Exam:
     over: Callable[[], bool] = lambda: True
 
 
-class Examination:
+class PeriodicEvaluation:
     """Plays a policy; a stop does not wait for the end.
 
     Args:
         env: as many environments as there are episodes; None for none.
         seed: of the run.
-        examiner: plays the periodic evaluations while the training goes on; without one, each holds the training up.
+        process: plays the periodic evaluations while the training goes on; without one, each holds the training up.
 
     Attributes:
         asked: set, from whatever thread, to end it after the step it is at.
     """
 
-    def __init__(self, env: VecEnv | None, seed: int, examiner: Examiner | None = None):
-        self.env, self._seed, self._examiner = env, seed, examiner
+    def __init__(self, env: VecEnv | None, seed: int, process: EvaluationProcess | None = None):
+        self.env, self._seed, self._process = env, seed, process
         self.asked = threading.Event()
 
-    def begin(self, agent: TD3) -> Exam:
-        """The periodic evaluation of an agent as it is now; where no examiner is ready it is over when this returns.
+    def begin(self, agent: TD3) -> PendingEvaluation:
+        """The periodic evaluation of an agent as it is now; where no process is ready, it is over when this returns.
 
         Raises:
             Stopped: see `scores`.
         """
-        if self._examiner is None or not self._examiner.ready():
+        if self._process is None or not self._process.ready():
             scores = self.scores(agent, USE)
-            return Exam(agent, lambda: scores)
+            return PendingEvaluation(agent, lambda: scores)
         judged = copy.deepcopy(agent)
-        answer = self._examiner.begin(judged.policy)
-        return Exam(judged, lambda: self._told(judged, answer), answer.done)
+        answer = self._process.begin(judged.policy)
+        return PendingEvaluation(judged, lambda: self._told(judged, answer), answer.done)
 
-    def anew(self, agent: TD3) -> Exam:
+    def anew(self, agent: TD3) -> PendingEvaluation:
         """One that was cut off, of an agent that stays as it was then; it is played when its scores are asked for."""
-        return Exam(agent, lambda: self.scores(agent, USE))
+        return PendingEvaluation(agent, lambda: self.scores(agent, USE))
 
     def _told(self, agent: TD3, answer: Future) -> dict[str, float]:
-        """The examiner's scores, or where it is lost our own, which are the same."""
-        told = self._examiner.scores(answer, self._heed) if self._examiner else None
+        """The process's scores, or our own where it is lost, which are the same."""
+        told = self._process.scores(answer, self._heed) if self._process else None
         return self.scores(agent, USE) if told is None else told
 
     def scores(self, agent: TD3, use: str) -> dict[str, float]:

@@ -9,7 +9,7 @@ from td3_robot.callbacks import Callback, KeepCheckpoints
 from td3_robot.config import Config, EvaluationConfig
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation import evaluate
-from td3_robot.examiner import USE, wanted
+from td3_robot.evaluation_process import USE, wanted
 from td3_robot.resume_point import read_resume_point
 from td3_robot.seeds import seed_of
 from td3_robot.tracking import CsvLog, read_metrics
@@ -20,7 +20,7 @@ NEVER = 10**9
 
 
 class Later:
-    """An examiner in this process: scores are there after so many looks, or when they are waited for."""
+    """An evaluation process in this one: scores are there after so many looks, or when they are waited for."""
 
     def __init__(self, env, looks: int):
         self._env, self._looks = env, looks
@@ -90,7 +90,7 @@ def in_line(tmp_path_factory, train):
 def test_whenever_the_scores_come_all_is_as_in_line(tmp_path, train, later, in_line, assert_same, looks):
     whole, summary, folder, seen = in_line
     mine = Seen()
-    trainer = train(tmp_path, examiner=later(looks), callbacks=[mine, KeepCheckpoints(2)])
+    trainer = train(tmp_path, evaluation_process=later(looks), callbacks=[mine, KeepCheckpoints(2)])
     told = trainer.run()
     assert figures(trainer.trackers[0]) == figures(whole.trackers[0])
     assert {name: told[name] for name in told.keys() - CLOCKS} == {name: summary[name] for name in told.keys() - CLOCKS}
@@ -118,7 +118,9 @@ def test_stopped_or_killed_before_the_scores_come_it_goes_on_as_one_that_was_not
 ):
     for number, ends in enumerate([*sittings, {}]):
         played = None if looks is None else later(looks)
-        trainer = train(tmp_path, examiner=played, agent_seed=None if not number else 9, callbacks=[Ends(**ends)])
+        trainer = train(
+            tmp_path, evaluation_process=played, agent_seed=None if not number else 9, callbacks=[Ends(**ends)]
+        )
         if number:
             trainer.resume()
         trainer.trackers.append(CsvLog(tmp_path, trainer.logged_steps))
@@ -135,10 +137,10 @@ def test_stopped_or_killed_before_the_scores_come_it_goes_on_as_one_that_was_not
 
 
 def test_a_stop_does_not_wait_for_scores_and_a_later_one_at_the_end_does(tmp_path, train, later):
-    first = train(tmp_path, examiner=later(NEVER), callbacks=[Ends(stop=64)])
+    first = train(tmp_path, evaluation_process=later(NEVER), callbacks=[Ends(stop=64)])
     assert not first.run()["finished"] and first.trackers[0] == []
     assert read_resume_point(tmp_path)[1]["begun"]["at"] == [60, 60, 0, 5]  # learnt from steps 44 to 60
-    second = train(tmp_path, examiner=later(NEVER), agent_seed=9)
+    second = train(tmp_path, evaluation_process=later(NEVER), agent_seed=9)
     second.resume()
     assert second.run()["finished"] and second.trackers[0][0]["env_steps"] == 60
     assert read_resume_point(tmp_path)[1]["begun"] is None
@@ -153,7 +155,7 @@ def test_a_run_that_diverges_still_keeps_the_policy_whose_scores_are_awaited(
             return step._replace(reward=step.reward * math.nan) if self.calls > 40 else step
 
     for name, played in (("in line", None), ("beside", later(NEVER))):
-        trainer = train(tmp_path / name, make=Poisoned, examiner=played)
+        trainer = train(tmp_path / name, make=Poisoned, evaluation_process=played)
         with pytest.raises(NotFiniteError):
             trainer.run()
         assert [row["env_steps"] for row in trainer.trackers[0]] == [60, 120]

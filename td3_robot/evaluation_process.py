@@ -53,7 +53,7 @@ def wanted(config: Config, bound: str | None) -> bool:
     return config.evaluation.process
 
 
-class Examiner:
+class EvaluationProcess:
     """The training's side. Evaluations that are due before the process is ready are not for it: nobody waits for that.
 
     Args:
@@ -71,7 +71,7 @@ class Examiner:
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
         setting = (threads, matmul_precision)
-        self._process = context.Process(target=_examine, args=(other, make_env, seed, setting), daemon=True)
+        self._process = context.Process(target=_evaluate, args=(other, make_env, seed, setting), daemon=True)
         multiprocessing.resource_tracker.ensure_running()  # by the way it unblocks SIGINT
         try:
             with terminal_held():
@@ -143,7 +143,7 @@ class Examiner:
         self._connection.close()
 
 
-def _examine(connection, make_env: Callable[[], "VecEnv"], seed: int, setting: tuple[int, str]) -> None:
+def _evaluate(connection, make_env: Callable[[], "VecEnv"], seed: int, setting: tuple[int, str]) -> None:
     """The process: an empty answer when it is ready, then the scores of every policy that comes, or what went wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where the terminal's signals cannot be held
     with contextlib.suppress(EOFError, OSError):
