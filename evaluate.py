@@ -1,17 +1,19 @@
-"""Measure a trained policy: `python evaluate.py --checkpoint checkpoints/run1`. See `python evaluate.py --help`."""
+"""Measure a trained policy: `python evaluate.py --checkpoint checkpoints/run1`. See `python
+evaluate.py --help`.
+"""
 
 import datetime
 import shlex
 from pathlib import Path
 
 from envs.command_line import EvaluateFlags, check_shown, import_plugins, listing, with_asked
-from envs.options import CONDITIONS, EnvOptions
+from envs.config.env_options import CONDITIONS, EnvOptions
 from envs.view.browser import have_browser
 from envs.view.camera import check_camera
-from td3_robot.arguments import config_of, parse_evaluate
-from td3_robot.cli import cli, warn
-from td3_robot.errors import need
-from td3_robot.files import check_folder, check_writable, write_text
+from td3_robot.cli.arguments import config_of, parse_evaluate
+from td3_robot.errors import not_none
+from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
+from td3_robot.utils.console import cli, warn
 
 
 def main(argv: list[str]) -> int:
@@ -21,7 +23,7 @@ def main(argv: list[str]) -> int:
     if asked.list:
         print("\n".join(listing(asked.list)))
         return 0
-    checkpoint = need(asked.checkpoint)
+    checkpoint = not_none(asked.checkpoint)
     if asked.verify:
         return _verify(checkpoint, asked.env)
     config, options = config_of(checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
@@ -32,22 +34,22 @@ def main(argv: list[str]) -> int:
 
     import torch  # after parsing, so that a mistyped flag is answered at once
 
-    from envs.constants import constants_of
+    from envs.arm_env.fingerprint import env_fingerprint
     from envs.evaluation import Evaluation
     from envs.evaluation.report import read_log
     from envs.view.of_evaluation import record, show
     from td3_robot import TD3
-    from td3_robot.datasets import collect, save_dataset
-    from td3_robot.json_files import write_json
-    from td3_robot.memory import keep_freed_memory
-    from td3_robot.plots import plot_rollout
-    from td3_robot.provenance import code, other_constants
-    from td3_robot.tracking import read_curve
+    from td3_robot.checkpoint.provenance import code, other_constants
+    from td3_robot.data.dataset_file import collect, save_dataset
+    from td3_robot.loggers.base import read_curve
+    from td3_robot.loggers.rollout_plot import plot_rollout
+    from td3_robot.utils.json_file import write_json
+    from td3_robot.utils.memory import keep_freed_memory
 
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     evaluation = Evaluation(options, asked.count, asked.seed, asked.episode, asked.device)
-    others = other_constants(checkpoint, constants_of(evaluation.env, options.randomize))
+    others = other_constants(checkpoint, env_fingerprint(evaluation.env, options.randomize))
     warn(others)
     agent = TD3.from_checkpoint(checkpoint, asked.device)
     agent.require(evaluation.env.o_dim, evaluation.env.a_dim, f"checkpoint {str(checkpoint)!r}")
@@ -68,7 +70,9 @@ def main(argv: list[str]) -> int:
         about |= {"command": shlex.join(["python", "evaluate.py", *argv]), "code": code()}
         about["date"] = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         asked.report.mkdir(exist_ok=True)
-        page = evaluation.page(about, read_curve(checkpoint), lambda episode: _replay(asked, episode), run)
+        page = evaluation.page(
+            about, read_curve(checkpoint), lambda episode: _replay(asked, episode), run
+        )
         write_text(asked.report / "index.html", page)
     print(f"{checkpoint}: {evaluation}")
     evaluation.print_table()
@@ -91,13 +95,13 @@ def main(argv: list[str]) -> int:
 def _verify(checkpoint: Path, env: str | None) -> int:
     """Look at everything in the folder."""
     import envs
-    from envs.constants import constants_of
-    from td3_robot.verify import WRONG, print_findings, verify
+    from envs.arm_env.fingerprint import env_fingerprint
+    from td3_robot.training.verify import WRONG, print_findings, verify
 
     def environment():
         _, options = config_of(checkpoint, EnvOptions, {"env": env} if env else {})
         made = envs.of_config(options)
-        return made.o_dim, made.a_dim, constants_of(made, options.randomize)
+        return made.o_dim, made.a_dim, env_fingerprint(made, options.randomize)
 
     findings = verify(checkpoint, environment)
     print_findings(checkpoint, findings)
@@ -115,11 +119,20 @@ def _check(asked: EvaluateFlags, options: EnvOptions) -> None:
 
 def _replay(asked: EvaluateFlags, episode: int) -> str:
     """The command that shows an episode."""
-    words = ["python", "evaluate.py", "--checkpoint", str(asked.checkpoint), "--seed", str(asked.seed)]
+    words = [
+        "python",
+        "evaluate.py",
+        "--checkpoint",
+        str(asked.checkpoint),
+        "--seed",
+        str(asked.seed),
+    ]
     words += ["--episodes", str(asked.count)] + ["--device", asked.device] * (asked.device != "cpu")
     words += ["--plugins", ",".join(asked.plugins)] if asked.plugins else []
     for name in ("guard", "sparse"):
-        words += [] if (switch := getattr(asked, name)) is None else [f"--{name}", str(switch).lower()]
+        words += (
+            [] if (switch := getattr(asked, name)) is None else [f"--{name}", str(switch).lower()]
+        )
     given = {name: value for name in CONDITIONS if (value := getattr(asked, name)) is not None}
     words += [word for name, value in given.items() for word in (f"--{name}", str(value))]
     return shlex.join([*words, "--episode", str(episode), "--swift"])

@@ -1,4 +1,5 @@
-"""Drive an arm with a policy: `python run_policy.py --policy policy.onnx --goal 0.4,0.1,0.4`. See docs/deploy.md first.
+"""Drive an arm with a policy: `python run_policy.py --policy policy.onnx --goal 0.4,0.1,0.4`. See
+docs/deploy.md first.
 
 `--arm simulated`, the default, is the native engine in a process of its own, over loopback.
 """
@@ -14,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from td3_robot.cli import cli
+from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
+from td3_robot.config.schema import build, schema
 from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
-from td3_robot.deploy.drive import Log, calm_start, drive
-from td3_robot.deploy.foresight import LONGEST
-from td3_robot.deploy.operator import emergency_stop
-from td3_robot.deploy.policy_process import TERMINAL, PolicyProcess
-from td3_robot.errors import ConfigError, need, unknown
-from td3_robot.fields import NOT_NEGATIVE, SHARE, Range, check, option
-from td3_robot.options import build, schema
+from td3_robot.deploy.observation.latency_compensation import LONGEST
+from td3_robot.deploy.runtime.control_loop import Log, calm_start, drive
+from td3_robot.deploy.runtime.emergency_stop import emergency_stop
+from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
+from td3_robot.errors import ConfigError, not_none, unknown
+from td3_robot.utils.console import cli
 
 SIMULATED = "simulated"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
@@ -42,19 +43,21 @@ class Arguments:
 
     Attributes:
         policy: Required: a file that export.py wrote, or a run's folder that has one.
-        goal: Required: what is wanted in the base frame, with commas: x,y,z, or x,y,z and a quaternion w,x,y,z.
+        goal: Required: what is wanted in the base frame, with commas: x,y,z, or x,y,z and a
+            quaternion w,x,y,z.
         arm: simulated, ur_rtde, franky or ros2_control; docs/deploy.md.
         host: Address of the arm, or the name of its ros2_control controller.
         speed: Share of the policy's velocities and of the arm's limits.
         seconds: After which the arm is stopped.
-        latency: Seconds from sending a velocity to a state that shows its effect, which the policy then foresees;
-            by default what the arm says, and 0 where nobody has measured it.
-        limits: Robot whose joint limits the arm is kept in, and whose joints' names it goes by, where they are not
-            those of the policy's: fr3, another name or the path of a description (.json).
+        latency: Seconds from sending a velocity to a state that shows its effect, which the policy
+            then foresees; by default what the arm says, and 0 where nobody has measured it.
+        limits: Robot whose joint limits the arm is kept in, and whose joints' names it goes by,
+            where they are not those of the policy's: fr3, another name or the path of a description
+            (.json).
         tcp_speed: Largest speed of the TCP in m/s.
         ground: Height of the ground in the base frame in m; by default nothing is known of one.
-        obstacles: File (.json) with the spheres, boxes and walls around, which the filter keeps clear of and a policy
-            of reach_avoid is told; docs/deploy.md.
+        obstacles: File (.json) with the spheres, boxes and walls around, which the filter keeps
+            clear of and a policy of reach_avoid is told; docs/deploy.md.
         dry_run: Connect, read and compute, but send nothing; prints what would be sent.
         log: File (.csv) for every step.
         delay: Seconds by which the simulated network delays every packet.
@@ -92,8 +95,13 @@ class Arguments:
 
 
 def main(argv: list[str]) -> int:
-    """Parse, connect, run. Returns the exit code: 0 where the time was up, 130 where it was stopped, else 1."""
-    asked = build(Arguments, schema("run_policy.py", "Drive an arm with a policy.", Arguments).read_flags(argv))
+    """Parse, connect, run. Returns the exit code: 0 where the time was up, 130 where it was
+    stopped, else 1.
+    """
+    asked = build(
+        Arguments,
+        schema("run_policy.py", "Drive an arm with a policy.", Arguments).read_flags(argv),
+    )
     try:
         reason = _run(asked)
     except DeployError as error:
@@ -112,18 +120,26 @@ def with_limits(robot: Robot, name: str | None) -> Robot:
         return robot
     other = Robot.load(name)
     if other.limits.n != robot.limits.n:
-        raise DeployError(f"limits {name!r} are of {other.limits.n} joints, {robot.name} has {robot.limits.n}")
+        raise DeployError(
+            f"limits {name!r} are of {other.limits.n} joints, {robot.name} has {robot.limits.n}"
+        )
     return dataclasses.replace(robot, limits=other.limits, joints=other.joints)
 
 
 def _run(asked: Arguments) -> str:
-    policy = Policy.load(need(asked.policy))
+    policy = Policy.load(not_none(asked.policy))
     kept = with_limits(policy.robot, asked.limits)
     known = asked.ground is not None or asked.obstacles is not None
-    around = Obstacles.load(asked.obstacles, asked.ground) if asked.obstacles else Obstacles(ground=asked.ground)
+    around = (
+        Obstacles.load(asked.obstacles, asked.ground)
+        if asked.obstacles
+        else Obstacles(ground=asked.ground)
+    )
     scene: dict[str, Any] = {"goal": np.array(asked.goal)}
     scene |= {"obstacles": around} if "spheres" in policy.observation.scene else {}
-    policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)  # a goal of another shape is told of here
+    policy(
+        policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene
+    )  # a goal of another shape is told of here
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()
         log = Log(asked.log, kept.joints)  # first: where none can be written nothing should move
@@ -131,7 +147,9 @@ def _run(asked: Arguments) -> str:
         arm = _connect(asked, policy, kept.joints, cleanup)
         limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed}
         limits["obstacles"] = around if known else None
-        follows = FOLLOWS if not asked.dry_run else np.pi * 100.0  # an arm that is sent nothing stays where it is
+        follows = (
+            FOLLOWS if not asked.dry_run else np.pi * 100.0
+        )  # an arm that is sent nothing stays where it is
         try:
             overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
             safe = SafetyFilter(kept, arm.rate, policy.rate, **limits)
@@ -139,21 +157,36 @@ def _run(asked: Arguments) -> str:
             region = policy.about["task"]["constants"]["start_spread"] + NEAR
             mind = PolicyProcess(str(asked.policy))
             cleanup.callback(mind.close)
-            start = calm_start(arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0)
+            start = calm_start(
+                arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0
+            )
             mind.prepare(start, scene)
-            start = calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)  # it is still there
+            start = calm_start(
+                arm, watch, policy.robot.home, region, calm=MEANWHILE
+            )  # it is still there
             watch.reset(start.q, start.stamp)
         except BaseException:
             arm.stop()  # gives it back to whoever moves it next
             raise
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
         ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
-        print(f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; Enter or Ctrl-C stops it")
-        how = {"latency": latency, "policy_rate": policy.rate, "speed": asked.speed, "seconds": asked.seconds}
-        return drive(arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run)
+        print(
+            f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; Enter or Ctrl-C stops it"
+        )
+        how = {
+            "latency": latency,
+            "policy_rate": policy.rate,
+            "speed": asked.speed,
+            "seconds": asked.seconds,
+        }
+        return drive(
+            arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run
+        )
 
 
-def _connect(asked: Arguments, policy: Policy, joints: tuple[str, ...], cleanup: contextlib.ExitStack):
+def _connect(
+    asked: Arguments, policy: Policy, joints: tuple[str, ...], cleanup: contextlib.ExitStack
+):
     """The arm, whose joints have these names; a simulated one is started."""
     if asked.arm != SIMULATED:
         return connect(asked.arm, asked.host, joints)
@@ -161,7 +194,9 @@ def _connect(asked: Arguments, policy: Policy, joints: tuple[str, ...], cleanup:
     sock.bind(("127.0.0.1", 0))
     faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)
     process = multiprocessing.get_context("spawn").Process(
-        target=simulate, args=(policy.about.get("simulator", {"robot": policy.robot.name}), sock, faults), daemon=True
+        target=simulate,
+        args=(policy.about.get("simulator", {"robot": policy.robot.name}), sock, faults),
+        daemon=True,
     )
     process.start()
     cleanup.callback(process.kill)
@@ -173,7 +208,7 @@ def _connect(asked: Arguments, policy: Policy, joints: tuple[str, ...], cleanup:
 def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
     """The simulated arm's process; `named` is what its robot is made from."""
     import envs
-    from envs.simulated_arm import SimulatedArm
+    from envs.export.simulated_arm import SimulatedArm
 
     for name in TERMINAL:
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes

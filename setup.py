@@ -4,17 +4,45 @@ from setuptools import find_namespace_packages, setup
 
 EXTRAS = {
     "record": ["playwright>=1.40", "imageio>=2.34", "imageio-ffmpeg>=0.5"],  # evaluate.py --record
-    "mujoco": ["mujoco>=3.8,<4", "gymnasium-robotics>=1.4"],  # --engine mujoco, --env FetchReach-v4, which 4.x breaks
+    "mujoco": [
+        "mujoco>=3.8,<4",
+        "gymnasium-robotics>=1.4",
+    ],  # --engine mujoco, --env FetchReach-v4, which 4.x breaks
     "mlflow": ["mlflow>=3.7,<4"],  # train.py --mlflow
-    "collision": ["coal>=3", "trimesh>=4", "pycollada>=0.8"],  # python -m envs.fit_collision; arm_shapes: meshes
+    "collision": [
+        "coal>=3",
+        "trimesh>=4",
+        "pycollada>=0.8",
+    ],  # python -m envs.collision.fitting.command; arm_shapes: meshes
     "neo": ["qpsolvers>=4.3", "quadprog>=0.1.11"],  # evaluate.py --baseline neo
-    "deploy": ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"],  # export.py, td3_robot.deploy.Policy
+    "deploy": [
+        "onnx>=1.17",
+        "onnxscript>=0.5",
+        "onnxruntime>=1.20",
+    ],  # export.py, td3_robot.deploy.Policy
     "sweep": ["ray[tune]>=2.51,<3"],  # sweep.py
-    "dev": ["ruff>=0.5", "pyright[nodejs]>=1.1.400", "griffelib>=2", "pre-commit>=4", "pre-commit-hooks>=5"],
+    "dev": [
+        "ruff>=0.5",
+        "pyright[nodejs]>=1.1.400",
+        "griffelib>=2",
+        "pre-commit>=4",
+        "pre-commit-hooks>=5",
+    ],
 }
-EXTRAS["bench"] = ["stable-baselines3>=2.3", "panda-gym>=3.0.7", "coal>=3", *EXTRAS["mujoco"]]  # benchmarks/
+EXTRAS["bench"] = [
+    "stable-baselines3>=2.3",
+    "panda-gym>=3.0.7",
+    "coal>=3",
+    *EXTRAS["mujoco"],
+]  # benchmarks/
 EXTRAS["test"] = [
-    *("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "stable-baselines3>=2.3", "panda-gym>=3.0.7"),
+    *(
+        "pytest>=8",
+        "pytest-xdist>=3.6",
+        "hypothesis>=6.100",
+        "stable-baselines3>=2.3",
+        "panda-gym>=3.0.7",
+    ),
     *(
         package
         for name in ("record", "mujoco", "mlflow", "collision", "neo", "deploy", "sweep")

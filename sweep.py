@@ -1,6 +1,8 @@
-"""Search the options of trainings: `python sweep.py --plan FILE`, or `--resume NAME`. See docs/sweeps.md."""
+"""Search the options of trainings: `python sweep.py --plan FILE`, or `--resume NAME`. See
+docs/sweeps.md.
+"""
 
-from td3_robot.signals import end_quietly
+from td3_robot.utils.signals import end_quietly
 
 if __name__ == "__main__":
     end_quietly()  # until `cli` takes over
@@ -9,12 +11,12 @@ from dataclasses import dataclass  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from envs.command_line import TrainFlags, import_plugins  # noqa: E402
-from envs.options import EnvOptions  # noqa: E402
-from td3_robot.arguments import TrainArguments, parse_train  # noqa: E402
-from td3_robot.cli import cli  # noqa: E402
+from envs.config.env_options import EnvOptions  # noqa: E402
+from td3_robot.cli.arguments import TrainArguments, parse_train  # noqa: E402
+from td3_robot.config.schema import build, schema  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
-from td3_robot.options import build, schema  # noqa: E402
-from td3_robot.sweep import run  # noqa: E402
+from td3_robot.sweep import runner as run  # noqa: E402
+from td3_robot.utils.console import cli  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class SweepFlags:
     """What to search.
 
     Attributes:
-        plan: YAML file of the options of train.py with their ranges, the metric, the scheduler and a trial's resources.
+        plan: YAML file of the options of train.py with their ranges, the metric, the scheduler and
+            a trial's resources.
         run: Name of the sweep's folder in checkpoints/; by default the next free runN.
         resume: Name of a sweep to go on with.
     """
@@ -34,13 +37,18 @@ class SweepFlags:
 
 def main(argv: list[str]) -> int:
     """Parse, build, search. Returns the exit code."""
-    flags = build(SweepFlags, schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv))
+    flags = build(
+        SweepFlags,
+        schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv),
+    )
     script = Path(__file__).resolve().with_name("train.py")
     if flags.plan is not None and flags.resume is None:
         return run.begin(flags.plan, flags.run, _parse, script)
     if flags.resume is not None and flags.plan is None and flags.run is None:
         return run.go_on(flags.resume, _parse, script)
-    raise ConfigError("sweep.py needs --plan FILE, and maybe --run NAME, for a new sweep, or else --resume NAME")
+    raise ConfigError(
+        "sweep.py needs --plan FILE, and maybe --run NAME, for a new sweep, or else --resume NAME"
+    )
 
 
 def _parse(words: list[str]) -> TrainArguments:

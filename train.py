@@ -1,10 +1,12 @@
-"""Train a policy: `python train.py --robot panda`, or `--env HalfCheetah-v5`. See `python train.py --help`."""
+"""Train a policy: `python train.py --robot panda`, or `--env HalfCheetah-v5`. See `python train.py
+--help`.
+"""
 
 import time
 
 STARTED = time.perf_counter()  # before the imports, which are part of what the user waits for
 
-from td3_robot.signals import end_quietly, stopping  # noqa: E402
+from td3_robot.utils.signals import end_quietly, stopping  # noqa: E402
 
 if __name__ == "__main__":
     end_quietly()  # until `cli` takes over
@@ -19,29 +21,31 @@ from pathlib import Path  # noqa: E402
 from typing import TYPE_CHECKING, Any, cast  # noqa: E402
 
 from envs.command_line import TrainFlags, check_shown, elsewhere, import_plugins, listing  # noqa: E402
-from envs.options import EnvOptions  # noqa: E402
+from envs.config.env_options import EnvOptions  # noqa: E402
 from envs.view.browser import have_browser, how_to_open  # noqa: E402
-from td3_robot.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
 from td3_robot.checkpoint import load, run_name  # noqa: E402
-from td3_robot.cli import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
+from td3_robot.cli.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
+from td3_robot.distributed import launched  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
-from td3_robot.evaluation_process import EvaluationProcess, wanted  # noqa: E402
-from td3_robot.parallel import launched  # noqa: E402
+from td3_robot.evaluation.process import EvaluationProcess, wanted  # noqa: E402
+from td3_robot.utils.console import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
 
 if TYPE_CHECKING:  # they import torch
-    from td3_robot.config import Config
-    from td3_robot.tracking import Tracker
-    from td3_robot.trainer import Trainer
+    from td3_robot.config.run import Config
+    from td3_robot.loggers.base import Tracker
+    from td3_robot.training.trainer import Trainer
 
 
 def main(argv: list[str]) -> int:
     """Train, alone or with the other processes that torchrun has started. Returns the exit code."""
     if not launched():
         return train(argv)
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # who was lost we say in a line, PyTorch would in pages
-    from td3_robot.parallel.launch import with_one_voice
+    os.environ.setdefault(
+        "TORCH_CPP_LOG_LEVEL", "ERROR"
+    )  # who was lost we say in a line, PyTorch would in pages
+    from td3_robot.distributed.launch import error_relay
 
-    with with_one_voice() as store:
+    with error_relay() as store:
         return train(argv, store)
 
 
@@ -49,7 +53,7 @@ def train(argv: list[str], store: Any = None) -> int:
     """Parse, build, train. Returns the exit code."""
     arguments = parse_train(argv, EnvOptions, TrainFlags)
     if store is not None:
-        from td3_robot.parallel.launch import with_own
+        from td3_robot.distributed.launch import with_own
 
         arguments = parse_train(with_own(argv, arguments), EnvOptions, TrainFlags)
     config, options, flags = arguments.config, arguments.environment, arguments.flags
@@ -67,20 +71,28 @@ def train(argv: list[str], store: Any = None) -> int:
 
 
 @contextlib.contextmanager
-def _evaluation_process(arguments: TrainArguments, shared: bool) -> Iterator[EvaluationProcess | None]:
-    """What plays the evaluations meanwhile, where that is wanted; started first of all, since it has to import, too."""
+def _evaluation_process(
+    arguments: TrainArguments, shared: bool
+) -> Iterator[EvaluationProcess | None]:
+    """What plays the evaluations meanwhile, where that is wanted; started first of all, since it
+    has to import, too.
+    """
     config, options, flags = arguments.config, arguments.environment, arguments.flags
     bound = "several processes share them" if shared else options.bound
     if not wanted(config, bound):
         yield None
         return
-    make_env = functools.partial(elsewhere, flags.plugins, options, config.seed, config.evaluation.episodes)
+    make_env = functools.partial(
+        elsewhere, flags.plugins, options, config.seed, config.evaluation.episodes
+    )
     process = EvaluationProcess(make_env, config.seed, config.threads, config.matmul_precision)
     with contextlib.closing(process):
         yield process
 
 
-def _train(argv: list[str], arguments: TrainArguments, store: Any, process: EvaluationProcess | None) -> int:
+def _train(
+    argv: list[str], arguments: TrainArguments, store: Any, process: EvaluationProcess | None
+) -> int:
     """Train one run. Returns the exit code."""
     config, options, flags = arguments.config, arguments.environment, arguments.flags
     in_browser = flags.swift and not flags.no_browser and have_browser()
@@ -88,15 +100,15 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, process: Eval
 
     import envs
     from envs.controllers.teachers import make_teacher
-    from td3_robot.callbacks import StopAt, make_callbacks
-    from td3_robot.collector import Collector
-    from td3_robot.display import Display
-    from td3_robot.memory import keep_freed_memory, require_memory
-    from td3_robot.mixed import make_source
-    from td3_robot.mlflow_log import open_store
-    from td3_robot.parallel.launch import team_of
-    from td3_robot.residual import placed
-    from td3_robot.tracking import plot_learning_curve
+    from td3_robot.cli.progress import Display
+    from td3_robot.data.collector import Collector
+    from td3_robot.data.mixed import make_source
+    from td3_robot.distributed.launch import team_of
+    from td3_robot.loggers.base import plot_learning_curve
+    from td3_robot.loggers.mlflow import open_store
+    from td3_robot.networks.residual import placed
+    from td3_robot.training.callbacks import StopAt, make_callbacks
+    from td3_robot.utils.memory import keep_freed_memory, require_memory
 
     if config.mlflow:
         open_store()  # takes seconds, and where it cannot be opened, nothing else happens
@@ -114,7 +126,13 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, process: Eval
         print(note)
     guide = make_teacher(part.exploration.guide, env) if part.exploration.guide else None
     config = dataclasses.replace(config, td3=placed(config.td3, env))
-    agent = team.agent(env.o_dim, env.a_dim, device=config.device, seed=config.seed, **dataclasses.asdict(config.td3))
+    agent = team.agent(
+        env.o_dim,
+        env.a_dim,
+        device=config.device,
+        seed=config.seed,
+        **dataclasses.asdict(config.td3),
+    )
     if config.start_from is not None and arguments.resume is None:
         agent.load(config.start_from)
 
@@ -123,18 +141,28 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, process: Eval
             cleanup.callback(getattr(environments, "close", lambda: None))
         display = Display(config.steps)
         callbacks = [display, *make_callbacks(config)]
-        if flags.swift:  # before the run folder is made: where there is no browser, nothing else happens
-            callbacks.append(_live_view(flags, options, config.seed, agent.policy, cleanup, in_browser))
+        if (
+            flags.swift
+        ):  # before the run folder is made: where there is no browser, nothing else happens
+            callbacks.append(
+                _live_view(flags, options, config.seed, agent.policy, cleanup, in_browser)
+            )
         folder = cleanup.enter_context(team.folder(arguments))
         source = make_source(agent, env, part, guide)
-        if isinstance(source, Collector) and config.start_from is not None and arguments.resume is None:
+        if (
+            isinstance(source, Collector)
+            and config.start_from is not None
+            and arguments.resume is None
+        ):
             source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
         learnt = (agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
         trainer = team.trainer(*learnt, process)
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps and trainer.summarised:
-                say(f"{run_name(folder)} is finished after {trainer.steps} steps; raise --steps to train on")
+                say(
+                    f"{run_name(folder)} is finished after {trainer.steps} steps; raise --steps to train on"
+                )
                 return 0
             for sentence in lost:
                 say(sentence)
@@ -145,11 +173,19 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, process: Eval
         if team.first:
             trackers += [display, *_begin_records(argv, config, options, env, trainer)]
         cleanup.callback(trackers.close)
-        cleanup.callback(trackers.attempt, "the curve", plot_learning_curve, folder)  # first: MLflow takes it along
-        what = f"{options.robot} learns {options.task}" if options.env is None else f"learning {options.env}"
+        cleanup.callback(
+            trackers.attempt, "the curve", plot_learning_curve, folder
+        )  # first: MLflow takes it along
+        what = (
+            f"{options.robot} learns {options.task}"
+            if options.env is None
+            else f"learning {options.env}"
+        )
         say(f"{what} (seed {config.seed}) in {folder}{team.told}")
         summary = trainer.run()
-    if unstable := sum(getattr(getattr(one, "engine", None), "unstable", 0) for one in (env, evaluation_env)):
+    if unstable := sum(
+        getattr(getattr(one, "engine", None), "unstable", 0) for one in (env, evaluation_env)
+    ):
         say(f"the physics failed {unstable} times: those arms were stopped where they were")
     if summary["finished"]:
         _report(summary, folder)
@@ -160,17 +196,24 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any, process: Eval
 def _begin_records(
     argv: list[str], config: "Config", options: EnvOptions, env: Any, trainer: "Trainer"
 ) -> "list[Tracker]":
-    """Write into the run folder what the run is, and give what its evaluations are logged to there."""
-    from envs.constants import constants_of
-    from td3_robot.mlflow_log import MLflowLog
-    from td3_robot.provenance import told, write_provenance
-    from td3_robot.tracking import CsvLog, TensorBoardLog
+    """Write into the run folder what the run is, and give what its evaluations are logged to
+    there.
+    """
+    from envs.arm_env.fingerprint import env_fingerprint
+    from td3_robot.checkpoint.provenance import told, write_provenance
+    from td3_robot.loggers.base import CsvLog, TensorBoardLog
+    from td3_robot.loggers.mlflow import MLflowLog
 
     folder = trainer.folder
     save_config(config, folder / "config.yaml", options)
-    warn(told(write_provenance(folder, "train.py", argv, constants_of(env, options.randomize))))
-    trackers: list[Tracker] = [CsvLog(folder, trainer.logged_steps), TensorBoardLog(folder, trainer.logged_steps)]
-    return trackers + ([MLflowLog(folder, as_dict(options, config), run_name(folder))] if config.mlflow else [])
+    warn(told(write_provenance(folder, "train.py", argv, env_fingerprint(env, options.randomize))))
+    trackers: list[Tracker] = [
+        CsvLog(folder, trainer.logged_steps),
+        TensorBoardLog(folder, trainer.logged_steps),
+    ]
+    return trackers + (
+        [MLflowLog(folder, as_dict(options, config), run_name(folder))] if config.mlflow else []
+    )
 
 
 def _stopped(trainer: "Trainer", flags: TrainFlags, command: str) -> int:
@@ -178,26 +221,30 @@ def _stopped(trainer: "Trainer", flags: TrainFlags, command: str) -> int:
     saved = trainer.saved_steps == trainer.steps
     lost = "" if saved else f", of which {trainer.saved_steps} are saved"
     unit = "env steps" if trainer.config.dataset is None else "updates"
-    say(f"stopped at {trainer.steps} {unit}{lost}; go on with: {command} --resume {run_name(trainer.folder)}")
+    say(
+        f"stopped at {trainer.steps} {unit}{lost}; go on with: {command} --resume {run_name(trainer.folder)}"
+    )
     asked = flags.stop_at is not None and trainer.steps >= flags.stop_at
     return UNWRITTEN if not saved else 0 if asked else STOPPED
 
 
 def _train_seeds(argv: list[str], arguments: TrainArguments) -> int:
     """Train one run a seed, each in a process of its own."""
-    from td3_robot.parallel.seeds import train_seeds
+    from td3_robot.sweep.multi_seed import train_seeds
 
     for note in arguments.notes:
         print(note)
     return train_seeds(Path(__file__), argv, arguments)
 
 
-def _live_view(flags: TrainFlags, options: EnvOptions, seed: int, policy, cleanup, in_browser: bool):
+def _live_view(
+    flags: TrainFlags, options: EnvOptions, seed: int, policy, cleanup, in_browser: bool
+):
     """Open the browser view; returns the callback that feeds it."""
     import envs
     from envs.view.live import LiveView
     from envs.view.playback import live_episodes
-    from td3_robot.callbacks import Callback
+    from td3_robot.training.callbacks import Callback
 
     class Publish(Callback):
         def on_step(self, run) -> None:
@@ -208,18 +255,26 @@ def _live_view(flags: TrainFlags, options: EnvOptions, seed: int, policy, cleanu
     make_env = functools.partial(elsewhere, flags.plugins, options, seed)
     episodes = functools.partial(live_episodes, cast(Any, make_env), seed, shown)
     opened = {} if in_browser else {"on_url": lambda url: say(how_to_open(url))}
-    view = cleanup.enter_context(LiveView(make_robot, episodes, policy, in_browser, port=flags.port, **opened))
+    view = cleanup.enter_context(
+        LiveView(make_robot, episodes, policy, in_browser, port=flags.port, **opened)
+    )
     return Publish()
 
 
 def _report(summary: dict, folder: Path) -> None:
     """Say how good the policy is and what to do next."""
-    from td3_robot.tracking import scored
+    from td3_robot.loggers.base import scored
 
     scores = scored(summary)
     success = f"success rate {scores['success_rate']:.1%}, " if "success_rate" in scores else ""
-    outcome = f"{success}return {scores['episode_return']:.2f}" if scores.get("episode_return") is not None else "done"
-    memory = f", {summary['peak_memory_gb']:.1f} GB of memory" if "peak_memory_gb" in summary else ""
+    outcome = (
+        f"{success}return {scores['episode_return']:.2f}"
+        if scores.get("episode_return") is not None
+        else "done"
+    )
+    memory = (
+        f", {summary['peak_memory_gb']:.1f} GB of memory" if "peak_memory_gb" in summary else ""
+    )
     say(f"{outcome} after {summary['wall_s']:.1f} s{memory}; the curve is in {folder}")
     say(f"see how good it is: python evaluate.py --checkpoint {folder}")
 

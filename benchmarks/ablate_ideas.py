@@ -1,12 +1,15 @@
-"""What each of TD3's three ideas is worth: clipped double-Q learning, delayed updates, target smoothing.
+"""What each of TD3's three ideas is worth: clipped double-Q learning, delayed updates, target
+smoothing.
 
-    python benchmarks/ablate_ideas.py --seeds 3 --env Hopper-v5 --steps 50000 --exploration.start_steps 1000
-    python benchmarks/ablate_ideas.py --variants TD3 "no twin critics" --robot panda --td3.gamma 0.95
+    python benchmarks/ablate_ideas.py --seeds 3 --env Hopper-v5 --steps 50000
+    --exploration.start_steps 1000 python benchmarks/ablate_ideas.py --variants TD3 "no twin
+    critics" --robot panda --td3.gamma 0.95
 
-Trains TD3, DDPG and what lies between them (configs/ablations) with the same flags, which go to train.py, and prints
-the score at the end, the mean over the last three evaluations: the success rate where the environment knows it,
-else the return. Beside it the value that Q1 gives the replay's transitions there, whose excess is overestimation.
-A row a variant: mean over the seeds, lowest and highest in brackets. docs/benchmarks.md keeps the table.
+Trains TD3, DDPG and what lies between them (configs/ablations) with the same flags, which go to
+train.py, and prints the score at the end, the mean over the last three evaluations: the success
+rate where the environment knows it, else the return. Beside it the value that Q1 gives the replay's
+transitions there, whose excess is overestimation. A row a variant: mean over the seeds, lowest and
+highest in brackets. docs/benchmarks.md keeps the table.
 """
 
 import argparse
@@ -19,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from td3_robot.tracking import read_metrics  # noqa: E402
+from td3_robot.loggers.base import read_metrics  # noqa: E402
 
 VARIANTS = {
     "TD3": "",
@@ -36,8 +39,19 @@ LAST = 3  # evaluations that make the score
 
 def outcome(variant: str, seed: int, flags: list[str]) -> dict[str, float]:
     """Train once; mean of each metric over the last evaluations."""
-    chosen = ["--config", str(ROOT / f"configs/{VARIANTS[variant]}.yaml")] if VARIANTS[variant] else []
-    command = [sys.executable, str(ROOT / "train.py"), *flags, *chosen, "--seed", str(seed), "--run", "run"]
+    chosen = (
+        ["--config", str(ROOT / f"configs/{VARIANTS[variant]}.yaml")] if VARIANTS[variant] else []
+    )
+    command = [
+        sys.executable,
+        str(ROOT / "train.py"),
+        *flags,
+        *chosen,
+        "--seed",
+        str(seed),
+        "--run",
+        "run",
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
@@ -60,7 +74,9 @@ def main() -> None:
         cells = []
         for name in (score, "Q1"):
             values = [run[name] for run in runs]
-            cells.append(f"{sum(values) / len(values):,.3g} ({min(values):,.3g} to {max(values):,.3g})")
+            cells.append(
+                f"{sum(values) / len(values):,.3g} ({min(values):,.3g} to {max(values):,.3g})"
+            )
         print(f"| {variant} | " + " | ".join(cells) + " |", flush=True)
 
 

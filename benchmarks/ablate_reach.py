@@ -2,8 +2,8 @@
 
     python benchmarks/ablate_reach.py [--seeds 3]
 
-Prints the success rate on 1,000 held-out goals after a quarter, half and all of the preset's env steps: the
-mean over the seeds, and the worst seed in brackets. docs/reach.md keeps the table.
+Prints the success rate on 1,000 held-out goals after a quarter, half and all of the preset's env
+steps: the mean over the seeds, and the worst seed in brackets. docs/reach.md keeps the table.
 """
 
 import argparse
@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from envs.command_line import TrainFlags
-from envs.options import EnvOptions
-from td3_robot.arguments import parse_train
-from td3_robot.tracking import read_metrics
+from envs.config.env_options import EnvOptions
+from td3_robot.cli.arguments import parse_train
+from td3_robot.loggers.base import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = {
@@ -37,7 +37,11 @@ def curve(flags: list[str], folder: Path) -> list[dict[str, float]]:
     """Train once; the rows of its metrics.csv."""
     command = [sys.executable, str(ROOT / "train.py"), "--robot", "panda", "--run", "run", *flags]
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -51,7 +55,11 @@ def main() -> None:
     seeds = range(parser.parse_args().seeds)
     steps = parse_train(["--task", "reach"], EnvOptions, TrainFlags).config.steps
     marks = [steps // 4, steps // 2, steps]
-    print("| change | " + " | ".join(f"{mark:,} env steps" for mark in marks) + " |\n| --- | --- | --- | --- |")
+    print(
+        "| change | "
+        + " | ".join(f"{mark:,} env steps" for mark in marks)
+        + " |\n| --- | --- | --- | --- |"
+    )
     for name, flags in VARIANTS.items():
         curves = []
         for seed in seeds:
@@ -59,7 +67,10 @@ def main() -> None:
                 curves.append(curve([*flags.split(), "--seed", str(seed)], Path(scratch)))
         cells = []
         for mark in marks:
-            rates = [[row["success_rate"] for row in rows if row["env_steps"] <= mark][-1] for rows in curves]
+            rates = [
+                [row["success_rate"] for row in rows if row["env_steps"] <= mark][-1]
+                for rows in curves
+            ]
             cells.append(f"{sum(rates) / len(rates):.1%} ({min(rates):.1%})")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 

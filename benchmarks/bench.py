@@ -1,13 +1,14 @@
 """What is fast and what became slower: `make bench`, three minutes, this tree in turns with others.
 
-    python benchmarks/bench.py                               # beside Stable-Baselines3
-    python benchmarks/bench.py --against HEAD~5              # and beside an older commit of this repository
-    python benchmarks/bench.py --only "time to 99%" --turns 5 --against v0.1
+    python benchmarks/bench.py                               # beside Stable-Baselines3 python
+    benchmarks/bench.py --against HEAD~5              # and beside an older commit of this
+    repository python benchmarks/bench.py --only "time to 99%" --turns 5 --against v0.1
 
-Each tree has a process that does its parts, a fraction of a second in turns with the others, so that a busy machine
-slows all alike; ratios are of neighbouring turns, above 1 where this tree is the faster one. Trainings are whole
-commands, cold, of the same seed in a turn. One thread. Writes benchmarks/results/bench.csv, img/bench.png and the
-tables of docs/performance.md; ends with 1 where a part has become slower than 0.9 of the older commit.
+Each tree has a process that does its parts, a fraction of a second in turns with the others, so
+that a busy machine slows all alike; ratios are of neighbouring turns, above 1 where this tree is
+the faster one. Trainings are whole commands, cold, of the same seed in a turn. One thread. Writes
+benchmarks/results/bench.csv, img/bench.png and the tables of docs/performance.md; ends with 1 where
+a part has become slower than 0.9 of the older commit.
 """
 
 import argparse
@@ -43,7 +44,8 @@ class Part:
     Attributes:
         name: as it is shown; of a probe, or a key of COMMANDS.
         unit: of its figure.
-        each: units that a repetition of its probe does; None: the figure is the seconds of a command.
+        each: units that a repetition of its probe does; None: the figure is the seconds of a
+            command.
         sb3: Stable-Baselines3 does it, too.
         turns: of every tree.
     """
@@ -75,7 +77,9 @@ class Probes:
         environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, str(ROOT / "benchmarks/probes.py")]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, cwd=tree, env=environment, stdin=pipe, stdout=pipe)
+        self._process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdin=pipe, stdout=pipe
+        )
 
     def begin(self, name: str) -> None:
         """Make ready for another part, and forget the one before.
@@ -108,20 +112,36 @@ def cold_start(tree: Path, turn: int) -> float:
 
 
 def time_to_99(tree: Path, turn: int) -> float:
-    """Seconds from the start of the process to the first evaluation at 99% or more; infinite where there is none."""
+    """Seconds from the start of the process to the first evaluation at 99% or more; infinite where
+    there is none.
+    """
     return _train(tree, turn).get("solved_at_s") or float("inf")
 
 
 def _train(tree: Path, seed: int, *flags: str) -> dict:
     """The summary of a training of `reach` with its preset."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(tree / "train.py"), "--robot", "panda", "--run", "run", "--seed", str(seed)]
+        command = [
+            sys.executable,
+            str(tree / "train.py"),
+            "--robot",
+            "panda",
+            "--run",
+            "run",
+            "--seed",
+            str(seed),
+        ]
         environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-        subprocess.run([*command, *flags], cwd=folder, env=environment, check=True, capture_output=True)
+        subprocess.run(
+            [*command, *flags], cwd=folder, env=environment, check=True, capture_output=True
+        )
         return json.loads(Path(folder, "checkpoints", "run", "summary.json").read_text())
 
 
-COMMANDS: dict[str, Callable[[Path, int], float]] = {"cold start": cold_start, "time to 99%": time_to_99}
+COMMANDS: dict[str, Callable[[Path, int], float]] = {
+    "cold start": cold_start,
+    "time to 99%": time_to_99,
+}
 
 
 def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dict[str, list[float]]:
@@ -134,15 +154,22 @@ def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dic
         except RuntimeError as error:
             print(f"{part.name}: nothing of {name}: {error}", file=sys.stderr)
     counts = {name: max(1, round(TURN_S / worker.seconds(1))) for name, worker in workers.items()}
-    counts = {name: max(1, round(TURN_S * count / workers[name].seconds(count))) for name, count in counts.items()}
+    counts = {
+        name: max(1, round(TURN_S * count / workers[name].seconds(count)))
+        for name, count in counts.items()
+    }
     rates: dict[str, list[float]] = {name: [] for name in workers}
     for turn in range(turns):
-        for name in list(workers)[:: 1 if turn % 2 else -1]:  # whoever is first in one turn is last in the next
+        for name in list(workers)[
+            :: 1 if turn % 2 else -1
+        ]:  # whoever is first in one turn is last in the next
             rates[name].append(part.each * counts[name] / workers[name].seconds(counts[name]))
     return rates
 
 
-def measured(part: Part, trees: dict[str, Path], probes_of: dict[str, Probes], turns: int) -> list[dict]:
+def measured(
+    part: Part, trees: dict[str, Path], probes_of: dict[str, Probes], turns: int
+) -> list[dict]:
     """A row for each of the others, or one where there are none."""
     if part.each is None:
         work = COMMANDS[part.name]
@@ -155,12 +182,21 @@ def measured(part: Part, trees: dict[str, Path], probes_of: dict[str, Probes], t
         values = rates_of_probes(part, known, turns)
     here = values.pop("here")
     middle, load = statistics.median, round(os.getloadavg()[0], 1)
-    base = {"part": part.name, "unit": part.unit, "here": middle(here), "turns": len(here), "load": load}
+    base = {
+        "part": part.name,
+        "unit": part.unit,
+        "here": middle(here),
+        "turns": len(here),
+        "load": load,
+    }
     rows = []
     for name, others in values.items():
         pairs = [mine / other if part.each else other / mine for mine, other in zip(here, others)]
         low, ratio, high = statistics.quantiles(pairs, n=4) if len(pairs) > 1 else pairs * 3
-        rows.append(base | {"other": name, "theirs": middle(others), "ratio": ratio, "low": low, "high": high})
+        rows.append(
+            base
+            | {"other": name, "theirs": middle(others), "ratio": ratio, "low": low, "high": high}
+        )
     return rows or [base]
 
 
@@ -178,7 +214,11 @@ def machine() -> str:
     """What this was measured on."""
     import torch
 
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    names = [
+        line
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     processor = names[0].partition(": ")[2] if names else platform.processor()
     return f"{os.cpu_count()} cores of {processor}, {platform.system()}, torch {torch.__version__}, one thread"
 
@@ -203,10 +243,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", help="an older commit of this repository")
     parser.add_argument("--only", nargs="+", metavar="PART", default=[part.name for part in PARTS])
-    parser.add_argument("--turns", type=int, help="of every part; by default 1 to 24, as long as they take")
+    parser.add_argument(
+        "--turns", type=int, help="of every part; by default 1 to 24, as long as they take"
+    )
     options = parser.parse_args()
     if unknown := set(options.only) - {part.name for part in PARTS}:
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in PARTS)}")
+        parser.error(
+            f"no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in PARTS)}"
+        )
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         trees = {"here": ROOT}
@@ -214,7 +258,9 @@ def main() -> int:
             trees[options.against] = unpacked(options.against, Path(scratch))
         parts = [part for part in PARTS if part.name in options.only]
         probed = trees | ({SB3: ROOT} if any(part.sb3 for part in parts) else {})
-        probes_of = {name: Probes(tree) for name, tree in probed.items() if any(part.each for part in parts)}
+        probes_of = {
+            name: Probes(tree) for name, tree in probed.items() if any(part.each for part in parts)
+        }
         for part in parts:
             for row in measured(part, trees, probes_of, options.turns or part.turns):
                 rows.append(row)
@@ -230,7 +276,18 @@ def main() -> int:
 def write(rows: list[dict]) -> None:
     """The CSV, the picture, the page."""
     with RESULT.open("w", newline="") as file:
-        columns = ("part", "unit", "here", "other", "theirs", "ratio", "low", "high", "turns", "load")
+        columns = (
+            "part",
+            "unit",
+            "here",
+            "other",
+            "theirs",
+            "ratio",
+            "low",
+            "high",
+            "turns",
+            "load",
+        )
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)

@@ -18,12 +18,16 @@ Runs = dict[int, list[dict[str, float]]]  # seed -> its evaluations, oldest firs
 
 
 def read(path: Path) -> list[dict[str, float]]:
-    """The rows of a CSV of numbers, without cells that are empty or nan; no rows where there is no file."""
+    """The rows of a CSV of numbers, without cells that are empty or nan; no rows where there is no
+    file.
+    """
     if not path.exists():
         return []
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    return [{name: float(cell) for name, cell in row.items() if cell not in ("", "nan")} for row in rows]
+    return [
+        {name: float(cell) for name, cell in row.items() if cell not in ("", "nan")} for row in rows
+    ]
 
 
 def learning_runs() -> dict[str, dict[str, Runs]]:
@@ -51,7 +55,9 @@ def write_learning(marks: list[int], goal_marks: list[int]) -> None:
     text = _table(returns, marks, "episode_return", "{:,.0f}".format)
     if goals:
         text += "\nSuccess rate, where the environment defines success:\n\n"
-        text += _table({env: found[env] for env in goals}, goal_marks, "success_rate", "{:.0%}".format)
+        text += _table(
+            {env: found[env] for env in goals}, goal_marks, "success_rate", "{:.0%}".format
+        )
     replace_section("learning", text)
     plot(found, goals)
 
@@ -60,8 +66,12 @@ def _knows_success(libraries: dict[str, Runs]) -> bool:
     return any("success_rate" in rows[-1] for runs in libraries.values() for rows in runs.values())
 
 
-def _table(found: dict[str, dict[str, Runs]], marks: list[int], column: str, shown: Callable[[float], str]) -> str:
-    lines = ["| environment | library | " + " | ".join(f"{mark:,} env steps" for mark in marks) + " |"]
+def _table(
+    found: dict[str, dict[str, Runs]], marks: list[int], column: str, shown: Callable[[float], str]
+) -> str:
+    lines = [
+        "| environment | library | " + " | ".join(f"{mark:,} env steps" for mark in marks) + " |"
+    ]
     lines.append("| --- " * (2 + len(marks)) + "|")
     for env, libraries in found.items():
         for library in sorted(libraries, key=list(NAMES).index):
@@ -72,8 +82,12 @@ def _table(found: dict[str, dict[str, Runs]], marks: list[int], column: str, sho
 
 
 def _cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> str:
-    """Mean over the seeds that were evaluated at `mark`, their standard deviation, their range, and the seeds."""
-    at = {seed: row[column] for seed, rows in runs.items() for row in rows if row["env_steps"] == mark}
+    """Mean over the seeds that were evaluated at `mark`, their standard deviation, their range, and
+    the seeds.
+    """
+    at = {
+        seed: row[column] for seed, rows in runs.items() for row in rows if row["env_steps"] == mark
+    }
     if not at:
         return ""
     values, seeds = list(at.values()), ", ".join(map(str, sorted(at)))
@@ -84,7 +98,9 @@ def _cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> 
 
 
 def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
-    """One picture an environment: the mean over the seeds, the range between lowest and highest, and longer runs."""
+    """One picture an environment: the mean over the seeds, the range between lowest and highest,
+    and longer runs.
+    """
     from matplotlib.figure import Figure
 
     columns = min(3, len(found))
@@ -108,28 +124,53 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
 
 def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
     """Mean and band as far as every seed went; thin lines for those that went on alone."""
-    curves = [{row["env_steps"]: row[column] for row in rows if column in row} for rows in runs.values()]
+    curves = [
+        {row["env_steps"]: row[column] for row in rows if column in row} for rows in runs.values()
+    ]
     common = sorted(set.intersection(*map(set, curves)))
     band = [[curve[step] for curve in curves] for step in common]
     seeds = f"{len(runs)} seed{'s' if len(runs) > 1 else ''}"
     thousands = [step / 1000 for step in common]
-    axis.plot(thousands, [statistics.mean(values) for values in band], color=color, label=f"{name}, {seeds}")
-    axis.fill_between(thousands, [min(v) for v in band], [max(v) for v in band], color=color, alpha=0.2, linewidth=0)
+    axis.plot(
+        thousands,
+        [statistics.mean(values) for values in band],
+        color=color,
+        label=f"{name}, {seeds}",
+    )
+    axis.fill_between(
+        thousands,
+        [min(v) for v in band],
+        [max(v) for v in band],
+        color=color,
+        alpha=0.2,
+        linewidth=0,
+    )
     for curve in curves:
         alone = sorted(step for step in curve if step >= max(common, default=0))
-        axis.plot([step / 1000 for step in alone], [curve[step] for step in alone], color=color, linewidth=0.8)
+        axis.plot(
+            [step / 1000 for step in alone],
+            [curve[step] for step in alone],
+            color=color,
+            linewidth=0.8,
+        )
 
 
 def write_speed(rows: list[dict], machine: str) -> None:
     """The rows of benchmarks/bench.py, as tables on the page of performance and as a picture."""
-    lines = [f"On {machine}.", "", "| | here | ratio to the other, median (quartiles) | turns | load |"]
+    lines = [
+        f"On {machine}.",
+        "",
+        "| | here | ratio to the other, median (quartiles) | turns | load |",
+    ]
     lines.append("| --- " * 5 + "|")
     for row in rows:
         ratio = ""
         if "other" in row:
             ratio = f"**{row['ratio']:.2f}** ({row['low']:.2f} to {row['high']:.2f})"
             ratio += f" {row['other']}, {_figure(row, 'theirs')}"
-        lines.append(f"| {row['part']} | {_figure(row, 'here')} | {ratio} | {row['turns']} | {row['load']} |")
+        lines.append(
+            f"| {row['part']} | {_figure(row, 'here')} | {ratio} | {row['turns']} | {row['load']} |"
+        )
     replace_section("bench", "\n".join(lines) + "\n", PERFORMANCE)
     replace_section("roofline", _roofline({row["part"]: row["here"] for row in rows}), PERFORMANCE)
     _plot_speed([row for row in rows if "other" in row])
@@ -141,10 +182,17 @@ def _figure(row: dict, column: str) -> str:
 
 
 def gflop_of_update(width: int, o_dim: int, a_dim: int, batch: int) -> float:
-    """Of the matrix products of a mean update of two layers: every second one has the actor's part, too."""
+    """Of the matrix products of a mean update of two layers: every second one has the actor's part,
+    too.
+    """
     first = {"critic": (o_dim + a_dim) * width, "actor": o_dim * width}
-    whole = {"critic": first["critic"] + width * width + width, "actor": first["actor"] + width * width + width * a_dim}
-    learnt = {net: 3 * whole[net] - first[net] for net in whole}  # there, to the weights, and back but to the input
+    whole = {
+        "critic": first["critic"] + width * width + width,
+        "actor": first["actor"] + width * width + width * a_dim,
+    }
+    learnt = {
+        net: 3 * whole[net] - first[net] for net in whole
+    }  # there, to the weights, and back but to the input
     critics = whole["actor"] + 2 * whole["critic"] + 2 * learnt["critic"]
     actor = learnt["actor"] + 2 * whole["critic"]
     return 2 * batch * (critics + actor / 2) / 1e9
@@ -154,10 +202,21 @@ def _roofline(here: dict[str, float]) -> str:
     """How far updates are from what their matrix products alone would take."""
     lines = ["| | GFLOP | updates/s | GFLOP/s | of a large product's |", "| --- " * 5 + "|"]
     for width in (128, 256):
-        each, rate = gflop_of_update(width, probes.O_DIM, probes.A_DIM, probes.BATCH), here[f"update 2x{width}"]
+        each, rate = (
+            gflop_of_update(width, probes.O_DIM, probes.A_DIM, probes.BATCH),
+            here[f"update 2x{width}"],
+        )
         share = each * rate / here["product"]
         lines.append(f"| 2x{width} | {each:.3f} | {rate:,.0f} | {each * rate:.0f} | {share:.0%} |")
-    return "\n".join([*lines, f"| 1024 x 1024 x 1024 | {2 * 1.024**3:.3f} | | {here['product']:.0f} | 100% |"]) + "\n"
+    return (
+        "\n".join(
+            [
+                *lines,
+                f"| 1024 x 1024 x 1024 | {2 * 1.024**3:.3f} | | {here['product']:.0f} | 100% |",
+            ]
+        )
+        + "\n"
+    )
 
 
 def _plot_speed(rows: list[dict]) -> None:
@@ -166,9 +225,15 @@ def _plot_speed(rows: list[dict]) -> None:
     figure = Figure(figsize=(7, 0.6 + 0.28 * len(rows)), layout="constrained")
     axis = figure.subplots()
     colors = ["tab:orange" if row["other"] == NAMES["sb3"] else "tab:blue" for row in rows]
-    spread = [[row["ratio"] - row["low"] for row in rows], [row["high"] - row["ratio"] for row in rows]]
+    spread = [
+        [row["ratio"] - row["low"] for row in rows],
+        [row["high"] - row["ratio"] for row in rows],
+    ]
     axis.barh(
-        [f"{row['part']}, {row['other']}" for row in rows], [row["ratio"] for row in rows], xerr=spread, color=colors
+        [f"{row['part']}, {row['other']}" for row in rows],
+        [row["ratio"] for row in rows],
+        xerr=spread,
+        color=colors,
     )
     axis.axvline(1.0, color="black", linewidth=0.8)
     axis.invert_yaxis()

@@ -3,9 +3,9 @@
     python benchmarks/collision.py                 # the Panda with its hand
     python benchmarks/collision.py --robot ur5e
 
-One thread. A query is one configuration: forward kinematics and the distance of every checked pair. The load
-printed with the figures tells whether the machine was doing anything else; then the best is nearer to the truth than
-the median.
+One thread. A query is one configuration: forward kinematics and the distance of every checked pair.
+The load printed with the figures tells whether the machine was doing anything else; then the best
+is nearer to the truth than the median.
 """
 
 import argparse
@@ -35,24 +35,30 @@ def ours(robot, batch: int, repeats: int) -> dict[str, tuple[float, float]]:
     import torch
 
     from envs.collision import Obstacles, clearance, compile_collision, self_distance
-    from td3_robot.memory import keep_freed_memory
+    from td3_robot.utils.memory import keep_freed_memory
 
     keep_freed_memory()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = compile_collision(robot)
-    print(f"{robot.name}: {len(model.radius)} capsules, {len(model.pairs)} pairs of them checked, batches of {batch}")
+    print(
+        f"{robot.name}: {len(model.radius)} capsules, {len(model.pairs)} pairs of them checked, batches of {batch}"
+    )
     lower, upper = torch.tensor(robot.qlim, dtype=torch.float32)
     q = lower + (upper - lower) * torch.rand(batch, robot.n)
     spheres = torch.rand(batch, 5, 4) * torch.tensor([1.0, 1, 1, 0.1])
-    boxes = torch.cat((torch.rand(batch, 5, 6) * 0.5, torch.tensor([1.0, 0, 0, 0]).expand(batch, 5, 4)), 2)
+    boxes = torch.cat(
+        (torch.rand(batch, 5, 6) * 0.5, torch.tensor([1.0, 0, 0, 0]).expand(batch, 5, 4)), 2
+    )
     wall = torch.tensor([[[0.0, 1, 0, -0.6]]])
     return {
         "self": rates(lambda: self_distance(model, q), batch, repeats),
         "self, ground, 5 spheres, wall": rates(
             lambda: clearance(model, q, Obstacles(spheres, walls=wall), 0.0), batch, repeats
         ),
-        "and 5 boxes": rates(lambda: clearance(model, q, Obstacles(spheres, boxes, wall), 0.0), batch, repeats),
+        "and 5 boxes": rates(
+            lambda: clearance(model, q, Obstacles(spheres, boxes, wall), 0.0), batch, repeats
+        ),
     }
 
 

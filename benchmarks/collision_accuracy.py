@@ -1,11 +1,13 @@
-"""How often the capsules of a robot miss a collision of its drawn meshes, and how often they see one that is none.
+"""How often the capsules of a robot miss a collision of its drawn meshes, and how often they see
+one that is none.
 
-    python benchmarks/collision_accuracy.py                        # every robot whose model is installed
-    python benchmarks/collision_accuracy.py panda --count 20000 --seed 1
+    python benchmarks/collision_accuracy.py                        # every robot whose model is
+    installed python benchmarks/collision_accuracy.py panda --count 20000 --seed 1
 
-Random configurations inside the joint limits, the gripper at random openings; the meshes by coal. A configuration is
-in collision where the meshes of two links touch that have more than one joint between them. `missed` counts those
-that the capsules take for free, `false alarms` those that are free and that the capsules take for a collision.
+Random configurations inside the joint limits, the gripper at random openings; the meshes by coal. A
+configuration is in collision where the meshes of two links touch that have more than one joint
+between them. `missed` counts those that the capsules take for free, `false alarms` those that are
+free and that the capsules take for a collision.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from envs.collision import compile_collision, self_distance  # noqa: E402
 from envs.collision.fitting.meshes import Meshes, touch  # noqa: E402
 from envs.robots import make_robot  # noqa: E402
 from envs.robots.make import shipped_robots  # noqa: E402
-from td3_robot.memory import keep_freed_memory  # noqa: E402
+from td3_robot.utils.memory import keep_freed_memory  # noqa: E402
 
 
 def measure(name: str, count: int, seed: int) -> str:
@@ -43,9 +45,14 @@ def measure(name: str, count: int, seed: int) -> str:
     cells = [name, f"{len(jointed.radius)}, {len(jointed.first)}", f"{touching.mean():.1%}"]
     for gripper in (drivers_, None):
         alarm = (self_distance(model, q_, gripper) <= 0).numpy()
-        cells += [f"{(touching & ~alarm).sum()}", f"{(alarm & ~touching).sum() / (~touching).sum():.1%}"]
+        cells += [
+            f"{(touching & ~alarm).sum()}",
+            f"{(alarm & ~touching).sum() / (~touching).sum():.1%}",
+        ]
     some, theirs = q_[:4096], drivers_[:4096]
-    speeds = [rates(partial(self_distance, model, some, at), len(some), 50)[0] for at in (theirs, None)]
+    speeds = [
+        rates(partial(self_distance, model, some, at), len(some), 50)[0] for at in (theirs, None)
+    ]
     return "| " + " | ".join([*cells, *(f"{speed / 1e6:.2f} M" for speed in speeds)]) + " |"
 
 
@@ -61,7 +68,9 @@ def main() -> None:
     print(
         f"{options.count} configurations, seed {options.seed}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
-    print("| robot | capsules, pairs | in collision | missed | false alarms | swept: missed | false alarms | /s | /s |")
+    print(
+        "| robot | capsules, pairs | in collision | missed | false alarms | swept: missed | false alarms | /s | /s |"
+    )
     print("| --- " * 9 + "|")
     for name in options.robots:
         print(measure(name, options.count, options.seed), flush=True)

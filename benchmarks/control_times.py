@@ -1,9 +1,10 @@
-"""How long a step of exported policies and a tick of the safety filter take: median and 99th percentile of 10,000.
+"""How long a step of exported policies and a tick of the safety filter take: median and 99th
+percentile of 10,000.
 
     python benchmarks/control_times.py policy.onnx ...          # as root, before it: chrt -r 5
 
-Wall time on one core; `chrt` keeps the machine's other programs out of it. The filter is the one of the first policy's
-robot at 1 kHz, its commands random at full speed and new 20 times a second.
+Wall time on one core; `chrt` keeps the machine's other programs out of it. The filter is the one of
+the first policy's robot at 1 kHz, its commands random at full speed and new 20 times a second.
 """
 
 import sys
@@ -40,9 +41,15 @@ def steps(policy: Policy) -> Iterator[Callable[[], object]]:
     for number in range(COUNT + WARM):
         moment = vectors[number % len(vectors)]
         q, qd = (np.array(moment[name]) for name in ("q", "qd"))
-        q = np.clip(q + chance.normal(0.0, 0.01, len(q)), policy.robot.limits.lower, policy.robot.limits.upper)
+        q = np.clip(
+            q + chance.normal(0.0, 0.01, len(q)),
+            policy.robot.limits.lower,
+            policy.robot.limits.upper,
+        )
         scene = {name: np.array(value) for name, value in moment["scene"].items()}
-        yield lambda q=q, qd=qd, moment=moment, scene=scene: policy(q, qd, moment["gripper"], **scene)
+        yield lambda q=q, qd=qd, moment=moment, scene=scene: policy(
+            q, qd, moment["gripper"], **scene
+        )
 
 
 def ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:

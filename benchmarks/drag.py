@@ -1,14 +1,16 @@
 """How long after the mouse has moved the goal the arm is seen to move (docs/evaluation.md).
 
-    python benchmarks/drag.py                                 # the Panda of checkpoints/run1, 20 drags
-    python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40
-    python benchmarks/drag.py --blind                         # nothing is drawn: what is left where a GPU does it
-    python benchmarks/drag.py --parts                         # what it is made of, on a machine with other work, too
+    python benchmarks/drag.py                                 # the Panda of checkpoints/run1, 20
+    drags python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40 python
+    benchmarks/drag.py --blind                         # nothing is drawn: what is left where a GPU
+    does it python benchmarks/drag.py --parts                         # what it is made of, on a
+    machine with other work, too
 
-`evaluate.py --swift --no-browser` runs as a process of its own; its page lies in a Chromium without a window, whose
-mouse drags the goal once the hand is at rest (an arm with a joint too many may go on moving behind it). All times are
-the page's: of the pointer's event, of the message that first brings the hand 3 mm further than it would have been by
-now at the pace it had, and of the picture drawn with it, of which a machine without a GPU draws few a second.
+`evaluate.py --swift --no-browser` runs as a process of its own; its page lies in a Chromium without
+a window, whose mouse drags the goal once the hand is at rest (an arm with a joint too many may go
+on moving behind it). All times are the page's: of the pointer's event, of the message that first
+brings the hand 3 mm further than it would have been by now at the pace it had, and of the picture
+drawn with it, of which a machine without a GPU draws few a second.
 """
 
 import argparse
@@ -20,14 +22,14 @@ import sys
 import time
 from pathlib import Path
 
+from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
-from envs.options import EnvOptions
 from envs.view.control import Control
 from envs.view.panel import Panel
 from envs.view.recording import headless_page
 from envs.view.swift import SwiftViewer
 from td3_robot import TD3
-from td3_robot.arguments import config_of
+from td3_robot.cli.arguments import config_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = {"width": 900, "height": 560}  # so that the controls do not lie over the goal
@@ -35,7 +37,8 @@ STILL = 0.4  # [s] in which a hand at rest moves by less than 2 mm from message 
 PATIENCE = 120.0  # [s]
 ROUNDS = 300  # of `parts`
 
-# The arm is the first object of the scene; its poses, the last finger's at the end, come with every step.
+# The arm is the first object of the scene; its poses, the last finger's at the end, come with every
+# step.
 WATCH = """
 const watch = (window.watch = { hand: null, pace: [0, 0, 0], since: 0, event: null, heard: null, drawn: null });
 const apart = (a, b) => Math.hypot(...a.map((x, i) => x - b[i]));
@@ -101,7 +104,9 @@ def wait_for(tab, condition: str) -> None:
 
 
 def drag(tab, across: float, what: list[str]) -> list[float]:
-    """Drag the goal of an arm at rest by so many pixels: milliseconds until its motion is heard of, or drawn."""
+    """Drag the goal of an arm at rest by so many pixels: milliseconds until its motion is heard of,
+    or drawn.
+    """
     tab.evaluate(
         "Object.assign(watch, { event: null, heard: null, drawn: null, fence: null, since: performance.now() })"
     )
@@ -119,8 +124,13 @@ def drag(tab, across: float, what: list[str]) -> list[float]:
 
 
 def parts(checkpoint: Path) -> None:
-    """What passes between a drag that is heard and the motion that is told, the least of many times each."""
-    agent, evaluation = TD3.from_checkpoint(checkpoint), Evaluation(config_of(checkpoint, EnvOptions)[1], 1)
+    """What passes between a drag that is heard and the motion that is told, the least of many times
+    each.
+    """
+    agent, evaluation = (
+        TD3.from_checkpoint(checkpoint),
+        Evaluation(config_of(checkpoint, EnvOptions)[1], 1),
+    )
     evaluation.add("policy", lambda env: agent.select_action)
     control = Control(evaluation)
     panel, times = Panel(control), []
@@ -137,7 +147,9 @@ def parts(checkpoint: Path) -> None:
             times.append((stepped - began, time.perf_counter() - stepped))
     step, tell = (1000 * min(column) for column in zip(*times))
     load = os.getloadavg()[0]
-    print(f"the least of {ROUNDS}, load {load:.1f}: a control step {step:.1f} ms, telling the page {tell:.1f} ms")
+    print(
+        f"the least of {ROUNDS}, load {load:.1f}: a control step {step:.1f} ms, telling the page {tell:.1f} ms"
+    )
 
 
 def main() -> None:
@@ -152,13 +164,25 @@ def main() -> None:
         parts(Path(arguments.checkpoint))
         return
     what = ["heard"] if arguments.blind else ["heard", "drawn"]
-    command = [sys.executable, str(ROOT / "evaluate.py"), "--checkpoint", arguments.checkpoint, "--swift"]
+    command = [
+        sys.executable,
+        str(ROOT / "evaluate.py"),
+        "--checkpoint",
+        arguments.checkpoint,
+        "--swift",
+    ]
     command += ["--no-browser", "--episodes", "1", "--baseline="]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as shown:
         try:
-            url = next(found[1] for line in shown.stdout or () if (found := re.match(r"open (http\S+)", line)))
+            url = next(
+                found[1]
+                for line in shown.stdout or ()
+                if (found := re.match(r"open (http\S+)", line))
+            )
             with headless_page((SIZE["width"], SIZE["height"])) as page:
-                tab = page if arguments.blind else page.context.browser.new_page(viewport=SIZE)  # this one draws
+                tab = (
+                    page if arguments.blind else page.context.browser.new_page(viewport=SIZE)
+                )  # this one draws
                 tab.set_default_timeout(1000 * PATIENCE)
                 tab.add_init_script(WATCH)
                 tab.goto(url)
@@ -167,17 +191,27 @@ def main() -> None:
                 tab.evaluate(DRAWN)
                 clock = "[performance.now(), watch.pictures]"
                 began = tab.evaluate(clock)
-                times = [drag(tab, 30 if number % 2 else -30, what) for number in range(arguments.drags)]
+                times = [
+                    drag(tab, 30 if number % 2 else -30, what) for number in range(arguments.drags)
+                ]
                 ended = tab.evaluate(clock)
         finally:
             shown.terminate()
     rate = 1000 * (ended[1] - began[1]) / (ended[0] - began[0])
     pictures = "nothing drawn" if arguments.blind else f"{rate:.1f} pictures/s"
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {pictures}, {arguments.drags} drags")
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {pictures}, {arguments.drags} drags"
+    )
     print("| from the drag to | median | 90% | longest |\n|---|---|---|---|")
     for name, values in zip(("motion told to the page", "motion in the picture"), zip(*times)):
-        ninth = statistics.quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]
-        print(f"| {name} | {statistics.median(values):.0f} ms | {ninth:.0f} ms | {max(values):.0f} ms |")
+        ninth = (
+            statistics.quantiles(values, n=10, method="inclusive")[-1]
+            if len(values) > 1
+            else values[0]
+        )
+        print(
+            f"| {name} | {statistics.median(values):.0f} ms | {ninth:.0f} ms | {max(values):.0f} ms |"
+        )
 
 
 if __name__ == "__main__":

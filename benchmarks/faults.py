@@ -1,9 +1,11 @@
-"""What goes wrong on purpose: `python benchmarks/faults.py --policy policy.onnx --runs 1000 --jobs 4`.
+"""What goes wrong on purpose: `python benchmarks/faults.py --policy policy.onnx --runs 1000 --jobs
+4`.
 
-Every run is three processes: the simulated arm, the loop with filter and watchdog, and the policy. One of eleven things
-happens to them or to the packets between them. Held to account are the velocities that were sent (every limit, by their
-differences), where the arm was (its position limits), how long it took to come to rest, and that the loop said why it
-ended, in one line. Times are counted in the arm's own steps, so that a machine with other things to do does not count.
+Every run is three processes: the simulated arm, the loop with filter and watchdog, and the policy.
+One of eleven things happens to them or to the packets between them. Held to account are the
+velocities that were sent (every limit, by their differences), where the arm was (its position
+limits), how long it took to come to rest, and that the loop said why it ended, in one line. Times
+are counted in the arm's own steps, so that a machine with other things to do does not count.
 """
 
 import argparse
@@ -27,8 +29,8 @@ import numpy as np
 from td3_robot.deploy import DeployError, Policy, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
-from td3_robot.deploy.drive import Log, calm_start, drive
-from td3_robot.deploy.policy_process import PolicyProcess
+from td3_robot.deploy.runtime.control_loop import Log, calm_start, drive
+from td3_robot.deploy.runtime.policy_worker import PolicyProcess
 
 NETWORK = {
     "nothing": Faults(),
@@ -53,7 +55,9 @@ FORK = multiprocessing.get_context("fork")
 
 @dataclass
 class Run:
-    """What came of one: the fault, what was wrong (empty where all was well), the time to rest [s], the last line."""
+    """What came of one: the fault, what was wrong (empty where all was well), the time to rest [s],
+    the last line.
+    """
 
     fault: str
     wrong: str
@@ -63,7 +67,7 @@ class Run:
 
 def robot_process(robot, sock: socket.socket, faults: Faults, seed: int, count, rows) -> None:
     """The arm; every step is a row of shared memory, which outlives it."""
-    from envs.simulated_arm import SimulatedArm
+    from envs.export.simulated_arm import SimulatedArm
 
     table = np.frombuffer(rows).reshape(ROWS, -1)
 
@@ -77,7 +81,9 @@ def robot_process(robot, sock: socket.socket, faults: Faults, seed: int, count, 
 
 
 def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path, told) -> None:
-    """The loop, as in run_policy.py; tells which process the policy is, and in the end why it ended."""
+    """The loop, as in run_policy.py; tells which process the policy is, and in the end why it
+    ended.
+    """
     arm = UdpArm(address, policy.robot.limits.n)
     arm.send(np.zeros(policy.robot.limits.n))
     watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, speed=SPEED))
@@ -108,7 +114,9 @@ def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
         faults = NETWORK.get(fault, Faults())
         arm = FORK.Process(target=robot_process, args=(robot, sock, faults, seed, count, rows))
         arm.start()
-        loop = FORK.Process(target=loop_process, args=(path, policy, sock.getsockname(), goal, log, there))
+        loop = FORK.Process(
+            target=loop_process, args=(path, policy, sock.getsockname(), goal, log, there)
+        )
         loop.start()
         there.close()
         mind, line, hit = None, "", 0
@@ -155,7 +163,9 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _sent(log: Path) -> np.ndarray:
-    """(T, n) the velocities that left the filter, tick by tick; without a last line that was cut off."""
+    """(T, n) the velocities that left the filter, tick by tick; without a last line that was cut
+    off.
+    """
     if not log.is_file():
         return np.zeros((0, 0))
     lines = [line.split(",") for line in log.read_text().splitlines()[1:]]
@@ -164,7 +174,9 @@ def _sent(log: Path) -> np.ndarray:
     return np.array([line[1 + n : 1 + 2 * n] for line in lines[:-1]], float).reshape(-1, n)
 
 
-def _judged(fault: str, policy: Policy, steps: np.ndarray, sent: np.ndarray, hit: int, line: str) -> Run:
+def _judged(
+    fault: str, policy: Policy, steps: np.ndarray, sent: np.ndarray, hit: int, line: str
+) -> Run:
     limits, wrong = policy.robot.limits, []
     q, qd = steps[:, 0], np.abs(steps[:, 1]).max(1)
     if (q < limits.lower).any() or (q > limits.upper).any():
@@ -189,8 +201,8 @@ def _judged(fault: str, policy: Policy, steps: np.ndarray, sent: np.ndarray, hit
 
 
 def torture(path: str, runs: int, seed: int = 0, jobs: int = 1) -> Iterator[Run]:
-    """Runs with each fault in turn, some at a time: they sleep for the most part, since what is killed has to be real
-    and so is the time.
+    """Runs with each fault in turn, some at a time: they sleep for the most part, since what is
+    killed has to be real and so is the time.
     """
     import envs
 
@@ -198,7 +210,9 @@ def torture(path: str, runs: int, seed: int = 0, jobs: int = 1) -> Iterator[Run]
     given = path, policy, envs.make_robot(policy.robot.name)
     faults, numbers = [*NETWORK, *VICTIMS], range(runs)
     with ProcessPoolExecutor(jobs, FORK, _GIVEN.extend, (given,)) as pool:
-        yield from pool.map(_one, [faults[number % len(faults)] for number in numbers], [seed + n for n in numbers])
+        yield from pool.map(
+            _one, [faults[number % len(faults)] for number in numbers], [seed + n for n in numbers]
+        )
 
 
 _GIVEN: list = []  # to a process of the pool, which cannot be sent it
@@ -226,7 +240,9 @@ def main() -> int:
         of = [run for run in done if run.fault == fault]
         bad = [run.wrong for run in of if run.wrong]
         said = collections.Counter(run.line for run in of).most_common(1)[0][0]
-        print(f"{fault:16} {len(of):4} runs, {len(bad)} wrong, rest within {max(run.rest for run in of):.3f} s: {said}")
+        print(
+            f"{fault:16} {len(of):4} runs, {len(bad)} wrong, rest within {max(run.rest for run in of):.3f} s: {said}"
+        )
         for wrong in dict.fromkeys(bad):
             print(f"{'':16} {wrong}")
     return int(any(run.wrong for run in done))

@@ -1,9 +1,11 @@
-"""How near a policy of FetchReach is to going straight to the goal at full speed, on the same episodes.
+"""How near a policy of FetchReach is to going straight to the goal at full speed, on the same
+episodes.
 
     python benchmarks/fetch_reach.py --checkpoint checkpoints/f0
 
-Rewards are -1 short of the goal and 0 at it, so a return is the steps until the gripper is within 5 cm. Nothing can be
-much quicker than a controller whose action, 5 cm a step along each axis, is the way to the goal times a high gain.
+Rewards are -1 short of the goal and 0 at it, so a return is the steps until the gripper is within 5
+cm. Nothing can be much quicker than a controller whose action, 5 cm a step along each axis, is the
+way to the goal times a high gain.
 """
 
 import argparse
@@ -25,14 +27,18 @@ Policy = Callable[[dict], np.ndarray]
 
 def straight(observed: dict) -> np.ndarray:
     """(4,) the action to the goal; the gripper's is last."""
-    return np.append(np.clip(GAIN * (observed["desired_goal"] - observed["achieved_goal"]), -1.0, 1.0), 0.0)
+    return np.append(
+        np.clip(GAIN * (observed["desired_goal"] - observed["achieved_goal"]), -1.0, 1.0), 0.0
+    )
 
 
 def learnt(checkpoint: Path) -> Policy:
     """The policy of a checkpoint."""
     agent = TD3.from_checkpoint(find(checkpoint))
     parts = ("observation", "achieved_goal", "desired_goal")
-    return lambda observed: agent.select_action(np.concatenate([observed[name] for name in parts])).numpy()
+    return lambda observed: agent.select_action(
+        np.concatenate([observed[name] for name in parts])
+    ).numpy()
 
 
 def returns(policy: Policy, episodes: int) -> np.ndarray:
@@ -59,7 +65,9 @@ def main() -> None:
     measured["straight"] = returns(straight, options.episodes)
     measured["difference"] = measured["policy"] - measured["straight"]
     for name, values in measured.items():
-        print(f"{name:12}{values.mean():8.3f}  standard error {values.std() / len(values) ** 0.5:.3f}")
+        print(
+            f"{name:12}{values.mean():8.3f}  standard error {values.std() / len(values) ** 0.5:.3f}"
+        )
 
 
 if __name__ == "__main__":

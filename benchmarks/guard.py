@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 import envs
-from envs import arm_env
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv, arm_env
 from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.teachers import make_teacher
 from td3_robot import TD3
-from td3_robot.evaluation import Policy, episode_statistics, rollout
-from td3_robot.memory import keep_freed_memory
+from td3_robot.evaluation.rollout import Policy, episode_statistics, rollout
+from td3_robot.utils.memory import keep_freed_memory
 
 SEED = 12345
 CONSTANTS = (
@@ -62,7 +61,9 @@ def controllers(checkpoint: Path) -> dict[str, Callable[[ArmEnv], Policy]]:
     return {"full speed one way": full_speed, **named, "policy": policy}
 
 
-def print_controllers(makers: dict[str, Callable[[ArmEnv], Policy]], bare: ArmEnv, safe: ArmEnv) -> None:
+def print_controllers(
+    makers: dict[str, Callable[[ArmEnv], Policy]], bare: ArmEnv, safe: ArmEnv
+) -> None:
     """Each with and without the guard."""
     print("| controller | contact [%] | success [%] | guarded: contact [%] | success [%] |")
     print("| --- | --- | --- | --- | --- |")
@@ -74,12 +75,20 @@ def print_controllers(makers: dict[str, Callable[[ArmEnv], Policy]], bare: ArmEn
 def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv) -> None:
     """What other constants do to a policy that was trained with the default ones."""
     names = [field.name for field in dataclasses.fields(GuardConstants)]
-    print(f"\n| {' | '.join(names)} | full speed: contact [%] | policy: contact [%] | success [%] |")
+    print(
+        f"\n| {' | '.join(names)} | full speed: contact [%] | policy: contact [%] | success [%] |"
+    )
     print("| --- " * (len(names) + 3) + "|")
     for constants in CONSTANTS:
         arm_env.guarded = functools.partial(guarded, constants=constants)
-        figures = (outcome(makers["full speed one way"](safe), safe)[0], *outcome(makers["policy"](safe), safe))
-        values = (*(f"{value:g}" for value in dataclasses.astuple(constants)), *(f"{figure:.1f}" for figure in figures))
+        figures = (
+            outcome(makers["full speed one way"](safe), safe)[0],
+            *outcome(makers["policy"](safe), safe),
+        )
+        values = (
+            *(f"{value:g}" for value in dataclasses.astuple(constants)),
+            *(f"{figure:.1f}" for figure in figures),
+        )
         print(f"| {' | '.join(values)} |", flush=True)
     arm_env.guarded = guarded
 
@@ -98,7 +107,9 @@ def print_cost(count: int = 256, steps: int = 50, rounds: int = 5) -> None:
                 env.moment = env._advance(action)
             seconds.append((time.perf_counter() - start) / steps)
         taken[guard] = 1000 * min(seconds)
-    print(f"\nmoving {count} arms and looking around: {taken[False]:.1f} ms, guarded {taken[True]:.1f} ms, one thread")
+    print(
+        f"\nmoving {count} arms and looking around: {taken[False]:.1f} ms, guarded {taken[True]:.1f} ms, one thread"
+    )
 
 
 def main() -> None:
@@ -110,7 +121,8 @@ def main() -> None:
     keep_freed_memory()
     torch.set_num_threads(1)
     bare, safe = (
-        envs.make("panda", "reach_avoid", arguments.episodes, seed=SEED, guard=guard) for guard in (False, True)
+        envs.make("panda", "reach_avoid", arguments.episodes, seed=SEED, guard=guard)
+        for guard in (False, True)
     )
     makers = controllers(arguments.checkpoint)
     print_controllers(makers, bare, safe)

@@ -1,19 +1,22 @@
-"""This package and Stable-Baselines3's TD3 on Gymnasium environments: same settings, seeds and evaluations.
+"""This package and Stable-Baselines3's TD3 on Gymnasium environments: same settings, seeds and
+evaluations.
 
     python benchmarks/gymnasium_envs.py --envs HalfCheetah-v5 Hopper-v5 --seeds 0 1 2 --steps 100000
-    python benchmarks/gymnasium_envs.py --libraries crossq --envs Ant-v5 --seeds 0 1 2 --steps 100000
-    python benchmarks/gymnasium_envs.py --table
+    python benchmarks/gymnasium_envs.py --libraries crossq --envs Ant-v5 --seeds 0 1 2 --steps
+    100000 python benchmarks/gymnasium_envs.py --table
 
-Runs follow each other, seed by seed, each in a process of its own on `--threads` threads. A run's evaluations are
-the rows of benchmarks/results/ENV/LIBRARY-seedN.csv. Started again, the script leaves out what is finished, goes on
-with what was stopped, and trains finished runs on where `--steps` is larger. What that needs lies in
-checkpoints/bench-*; without it a run that was stopped begins anew.
+Runs follow each other, seed by seed, each in a process of its own on `--threads` threads. A run's
+evaluations are the rows of benchmarks/results/ENV/LIBRARY-seedN.csv. Started again, the script
+leaves out what is finished, goes on with what was stopped, and trains finished runs on where
+`--steps` is larger. What that needs lies in checkpoints/bench-*; without it a run that was stopped
+begins anew.
 
 `--table` writes the tables of docs/benchmarks.md and img/benchmarks.png from the CSV files alone.
 
-The settings are those of the authors' code (https://github.com/sfujim/TD3, main.py), but for `crossq`, which is this
-package with configs/gymnasium/crossq.yaml. CleanRL publishes the same ones
-(https://github.com/vwxyzjn/cleanrl, cleanrl/td3_continuous_action.py, class Args), so they have no run of their own.
+The settings are those of the authors' code (https://github.com/sfujim/TD3, main.py), but for
+`crossq`, which is this package with configs/gymnasium/crossq.yaml. CleanRL publishes the same ones
+(https://github.com/vwxyzjn/cleanrl, cleanrl/td3_continuous_action.py, class Args), so they have no
+run of their own.
 """
 
 import argparse
@@ -64,7 +67,10 @@ def train_flags(settings: dict) -> list[str]:
         "td3.hidden": ",".join(map(str, settings["hidden"])),
         "td3.actor_lr": settings["learning_rate"],
         "td3.critic_lr": settings["learning_rate"],
-        **{f"td3.{name}": settings[name] for name in ("gamma", "tau", "policy_noise", "noise_clip", "policy_delay")},
+        **{
+            f"td3.{name}": settings[name]
+            for name in ("gamma", "tau", "policy_noise", "noise_clip", "policy_delay")
+        },
         "replay.capacity": settings["buffer"],
         "replay.batch_size": settings["batch_size"],
         "td3.normalize_observations": str(settings["normalize_observations"]).lower(),
@@ -88,13 +94,27 @@ def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path
     if (folder / "last").exists():
         arguments = ["--resume", run]
     else:
-        arguments = ["--env", env, "--seed", str(seed), "--run", run, "--threads", str(options.threads)]
+        arguments = [
+            "--env",
+            env,
+            "--seed",
+            str(seed),
+            "--run",
+            run,
+            "--threads",
+            str(options.threads),
+        ]
         arguments += ["--config", str(CROSSQ)] if crossq else train_flags(settings_of(env))
-        arguments += _words({"evaluation.every": options.every, "evaluation.episodes": options.episodes})
+        arguments += _words(
+            {"evaluation.every": options.every, "evaluation.episodes": options.episodes}
+        )
     command = [sys.executable, str(ROOT / "train.py"), *arguments, "--steps", str(options.steps)]
     code = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode
     if (folder / "metrics.csv").exists():
-        with (folder / "metrics.csv").open(newline="") as source, result.open("w", newline="") as target:
+        with (
+            (folder / "metrics.csv").open(newline="") as source,
+            result.open("w", newline="") as target,
+        ):
             writer = csv.DictWriter(target, COLUMNS, restval="", extrasaction="ignore")
             writer.writeheader()
             writer.writerows(csv.DictReader(source))
@@ -102,7 +122,9 @@ def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path
 
 
 def run_sb3(options: argparse.Namespace, env: str, seed: int, result: Path) -> int:
-    """Train with benchmarks/sb3_gymnasium.py, which writes `result` itself; returns the exit code."""
+    """Train with benchmarks/sb3_gymnasium.py, which writes `result` itself; returns the exit
+    code.
+    """
     job = {
         "env": env,
         "seed": seed,
@@ -123,7 +145,9 @@ def run(options: argparse.Namespace) -> int:
     for seed in options.seeds:
         for env in options.envs:
             for library in options.libraries:
-                result = benchmark_pages.RESULTS / env.replace("/", "-") / f"{library}-seed{seed}.csv"
+                result = (
+                    benchmark_pages.RESULTS / env.replace("/", "-") / f"{library}-seed{seed}.csv"
+                )
                 result.parent.mkdir(parents=True, exist_ok=True)
                 rows = benchmark_pages.read(result)
                 if rows and rows[-1]["env_steps"] >= options.steps:
@@ -132,7 +156,11 @@ def run(options: argparse.Namespace) -> int:
                 train = run_sb3 if library == "sb3" else run_td3_robot
                 code = train(options, env, seed, result)
                 rows = benchmark_pages.read(result)
-                outcome = f"return {rows[-1]['episode_return']:,.1f}, {rows[-1]['wall_s']:,.0f} s" if rows else "no row"
+                outcome = (
+                    f"return {rows[-1]['episode_return']:,.1f}, {rows[-1]['wall_s']:,.0f} s"
+                    if rows
+                    else "no row"
+                )
                 print(f"{env} seed {seed} {library}: exit {code}, {outcome}", flush=True)
                 if code == 130:
                     raise KeyboardInterrupt
@@ -143,19 +171,29 @@ def run(options: argparse.Namespace) -> int:
 def main() -> int:
     """Run, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--envs", nargs="+", default=["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"], metavar="ID")
+    parser.add_argument(
+        "--envs", nargs="+", default=["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"], metavar="ID"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=100_000, help="env steps of each run")
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES[:2])
     parser.add_argument("--every", type=int, default=5000, help="env steps between evaluations")
     parser.add_argument("--episodes", type=int, default=10, help="episodes of an evaluation")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of torch")
-    parser.add_argument("--table", action="store_true", help="write docs and plot in place of running")
     parser.add_argument(
-        "--marks", nargs="+", type=int, default=[100_000, 300_000], help="env steps of the table of returns"
+        "--table", action="store_true", help="write docs and plot in place of running"
+    )
+    parser.add_argument(
+        "--marks",
+        nargs="+",
+        type=int,
+        default=[100_000, 300_000],
+        help="env steps of the table of returns",
     )
     goal_marks = [2_000, 10_000, 20_000]
-    parser.add_argument("--goal-marks", nargs="+", type=int, default=goal_marks, help="... of success rates")
+    parser.add_argument(
+        "--goal-marks", nargs="+", type=int, default=goal_marks, help="... of success rates"
+    )
     options = parser.parse_args()
     if options.table:
         benchmark_pages.write_learning(options.marks, options.goal_marks)

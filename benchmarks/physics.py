@@ -1,11 +1,11 @@
 """What contact physics costs the shipped policies, and the simulator.
 
     python benchmarks/physics.py                               # all tasks, 1,000 episodes each
-    python benchmarks/physics.py --tasks reach --episodes 200
-    python benchmarks/physics.py --speed                       # control steps a second, beside other packages
+    python benchmarks/physics.py --tasks reach --episodes 200 python benchmarks/physics.py --speed
+    # control steps a second, beside other packages
 
-Episodes are those of `evaluate.py`. The results go to benchmarks/results/physics.csv, in place of those of the same
-task, controller and engine.
+Episodes are those of `evaluate.py`. The results go to benchmarks/results/physics.csv, in place of
+those of the same task, controller and engine.
 """
 
 import argparse
@@ -17,15 +17,15 @@ import rows
 import torch
 from torch import Tensor
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
+from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
-from envs.options import EnvOptions
 from envs.robots import make_robot
 from envs.simulation.mujoco import Mujoco
 from envs.tasks.registry import make_task
 from td3_robot import TD3
-from td3_robot.arguments import config_of
-from td3_robot.evaluation import round_seeds
+from td3_robot.cli.arguments import config_of
+from td3_robot.evaluation.rollout import round_seeds
 
 TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "pick_turned", "push")
 CLASSICAL = {
@@ -51,12 +51,16 @@ COLUMNS = (*KEY, *_FIGURES)
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def make(task_name: str, engine: str, arms: int, seed: int, guard: bool = False, threads: int = 1) -> ArmEnv:
+def make(
+    task_name: str, engine: str, arms: int, seed: int, guard: bool = False, threads: int = 1
+) -> ArmEnv:
     """The Panda at a task."""
     robot, task = make_robot("panda"), make_task(task_name)
     moved_by = None
     if engine in PHYSICS:
-        moved_by = Mujoco(robot, task.dt, task.cube_side, threads=threads, cubes=task.cubes, **PHYSICS[engine])
+        moved_by = Mujoco(
+            robot, task.dt, task.cube_side, threads=threads, cubes=task.cubes, **PHYSICS[engine]
+        )
     return ArmEnv(robot, task, arms, "cpu", seed, guard=guard, engine=moved_by)
 
 
@@ -65,7 +69,9 @@ def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[s
     """One episode of every arm: successes, and what the arm touched that it was not to grasp."""
     observation = env.reset(round_seeds(env, env.num_envs, seed)[0])
     force = torch.zeros(env.num_envs)
-    touched, success, with_contact, over = (torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(4))
+    touched, success, with_contact, over = (
+        torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(4)
+    )
     for _ in range(env.task.horizon):
         step = env.step(policy(observation))
         observation, scene = step.observation, env.arrived.scene
@@ -74,12 +80,22 @@ def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[s
         with_contact = now(with_contact, step.info["success_with_contact"])
         force = now(force, torch.maximum(force, scene.get("contact_force", force)))
         over |= step.terminated | step.truncated
-    shares = {"success_rate": success, "success_rate_with_contact": with_contact, "touched": touched}
-    row: dict[str, object] = {name: round(share.double().mean().item(), 4) for name, share in shares.items()}
+    shares = {
+        "success_rate": success,
+        "success_rate_with_contact": with_contact,
+        "touched": touched,
+    }
+    row: dict[str, object] = {
+        name: round(share.double().mean().item(), 4) for name, share in shares.items()
+    }
     if env.engine is None:
         return row
     forces = {"force_N_p95": force.quantile(0.95), "force_N_max": force.max()}
-    return row | {name: round(newton.item(), 1) for name, newton in forces.items()} | {"unstable": env.engine.unstable}
+    return (
+        row
+        | {name: round(newton.item(), 1) for name, newton in forces.items()}
+        | {"unstable": env.engine.unstable}
+    )
 
 
 def transfer(asked: argparse.Namespace) -> None:
@@ -89,9 +105,24 @@ def transfer(asked: argparse.Namespace) -> None:
         guarded, agent = config_of(folder, EnvOptions)[1].guard, TD3.from_checkpoint(folder)
         for engine in asked.engines:
             for name in ("policy", CLASSICAL.get(task, "rrmc")):
-                env = make(task, engine, asked.episodes, asked.seed, guarded if name == "policy" else "+" in name)
-                policy = agent.select_action if name == "policy" else make_baseline(name.removesuffix("+guard"), env)
-                row: rows.Row = {"task": task, "controller": name, "engine": engine, "episodes": asked.episodes}
+                env = make(
+                    task,
+                    engine,
+                    asked.episodes,
+                    asked.seed,
+                    guarded if name == "policy" else "+" in name,
+                )
+                policy = (
+                    agent.select_action
+                    if name == "policy"
+                    else make_baseline(name.removesuffix("+guard"), env)
+                )
+                row: rows.Row = {
+                    "task": task,
+                    "controller": name,
+                    "engine": engine,
+                    "episodes": asked.episodes,
+                }
                 row |= played(env, policy, asked.seed)
                 rows.store(asked.out, COLUMNS, KEY, [row])
                 print(row, flush=True)
@@ -110,12 +141,19 @@ def _arms(task: str, arms: int, threads: int, steps: int) -> None:
     """Free arms that move slowly, or arms that have a cube in the hand."""
     env = make(task, "mujoco", arms, 0, threads=threads)
     if task == "reach":
-        return _tell(f"free, {arms} arms, {threads} threads", arms, steps, lambda: env.step(_slow(env)))
+        return _tell(
+            f"free, {arms} arms, {threads} threads", arms, steps, lambda: env.step(_slow(env))
+        )
     pick = make_baseline("pick", env)
     observation = env.reset(0)
     for _ in range(50):  # until the cubes are in the hands
         observation = env.step(pick(observation)).observation
-    _tell(f"grasping, {arms} arms, {threads} threads", arms, steps, lambda: env.step(pick(observation)))
+    _tell(
+        f"grasping, {arms} arms, {threads} threads",
+        arms,
+        steps,
+        lambda: env.step(pick(observation)),
+    )
 
 
 def _slow(env: ArmEnv) -> Tensor:
@@ -141,7 +179,10 @@ def _tell(name: str, arms: int, steps: int, step: Callable[[], object]) -> None:
     for _ in range(steps):
         step()
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
-    print(f"{name}: {arms * steps / wall:,.0f} a second, {arms * steps / processor:,.0f} a CPU-second", flush=True)
+    print(
+        f"{name}: {arms * steps / wall:,.0f} a second, {arms * steps / processor:,.0f} a CPU-second",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
-"""The work that benchmarks/bench.py times: `python benchmarks/probes.py` does as much of it as it is told.
+"""The work that benchmarks/bench.py times: `python benchmarks/probes.py` does as much of it as it
+is told.
 
-A line of standard input is the name of one of PROBES, which is made ready, or a count; the line that answers that has
-the seconds which so many repetitions took. Where there is nothing to be made ready, the answer says why. The package is
-the one on PYTHONPATH, so that an older commit is timed by these same functions. One thread.
+A line of standard input is the name of one of PROBES, which is made ready, or a count; the line
+that answers that has the seconds which so many repetitions took. Where there is nothing to be made
+ready, the answer says why. The package is the one on PYTHONPATH, so that an older commit is timed
+by these same functions. One thread.
 """
 
 import sys
@@ -38,7 +40,9 @@ def update(width: int) -> Work:
 
 
 def crossq_update(precision: str) -> Work:
-    """The same with what configs/gymnasium/crossq.yaml makes of the networks, products of that precision."""
+    """The same with what configs/gymnasium/crossq.yaml makes of the networks, products of that
+    precision.
+    """
     networks = {"hidden": (256, 256), "critic_hidden": (512, 512), "norm": "renorm"}
     step = _update(critic="crossq", actor_min_q=True, policy_delay=3, **networks)
 
@@ -51,12 +55,14 @@ def crossq_update(precision: str) -> Work:
 
 
 def _update(**options: Any) -> Work:
-    from td3_robot.agent import TD3
     from td3_robot.replay import ReplayBuffer
+    from td3_robot.td3.agent import TD3
 
     agent = TD3(O_DIM, A_DIM, **options)
     # all transitions in one step of as many environments
-    replay = ReplayBuffer(TRANSITIONS, TRANSITIONS, O_DIM, A_DIM, "cpu", torch.Generator().manual_seed(0))
+    replay = ReplayBuffer(
+        TRANSITIONS, TRANSITIONS, O_DIM, A_DIM, "cpu", torch.Generator().manual_seed(0)
+    )
     tensors = {name: torch.from_numpy(array) for name, array in _transitions().items()}
     replay.add(*tensors.values(), torch.zeros(TRANSITIONS, dtype=torch.bool))
     return lambda: agent.update(replay.sample(BATCH))
@@ -72,11 +78,20 @@ def sb3_update(width: int) -> Work:
         observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (O_DIM,), np.float32)
         action_space = gymnasium.spaces.Box(-1.0, 1.0, (A_DIM,), np.float32)
 
-    settings = {"learning_rate": 3e-4, "buffer_size": TRANSITIONS, "policy_kwargs": {"net_arch": [width, width]}}
+    settings = {
+        "learning_rate": 3e-4,
+        "buffer_size": TRANSITIONS,
+        "policy_kwargs": {"net_arch": [width, width]},
+    }
     model = stable_baselines3.TD3("MlpPolicy", Spaces(), **settings, seed=0, device="cpu")
     model.set_logger(Logger(None, []))
     data = _transitions()
-    names = {"observations": "state", "actions": "action", "rewards": "reward", "dones": "terminated"}
+    names = {
+        "observations": "state",
+        "actions": "action",
+        "rewards": "reward",
+        "dones": "terminated",
+    }
     for theirs, ours in (names | {"next_observations": "next_state"}).items():
         array = getattr(model.replay_buffer, theirs)
         array[:] = data[ours].reshape(array.shape)
@@ -85,7 +100,9 @@ def sb3_update(width: int) -> Work:
 
 
 def simulator(task: str) -> Work:
-    """A control step of so many Pandas, with reward, observation and the episodes that begin anew."""
+    """A control step of so many Pandas, with reward, observation and the episodes that begin
+    anew.
+    """
     import envs
 
     env = envs.make("panda", task, ARMS)
@@ -103,13 +120,15 @@ def collision() -> Work:
     robot = make_robot("panda")
     model = compile_collision(robot)
     lower, upper = torch.tensor(robot.qlim, dtype=torch.float32)
-    q = lower + (upper - lower) * torch.rand(ARMS, robot.n, generator=torch.Generator().manual_seed(0))
+    q = lower + (upper - lower) * torch.rand(
+        ARMS, robot.n, generator=torch.Generator().manual_seed(0)
+    )
     return lambda: self_distance(model, q)
 
 
 def product() -> Work:
     """A matrix product of 2 GFLOP, by what is the faster library for it."""
-    from td3_robot.linear import matmul
+    from td3_robot.networks.linear import matmul
 
     a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
     return lambda: matmul(a, b)
@@ -129,7 +148,7 @@ PROBES: dict[str, Callable[[], Work]] = {
 
 def main() -> None:
     """Answer lines until there are none."""
-    from td3_robot.memory import keep_freed_memory
+    from td3_robot.utils.memory import keep_freed_memory
 
     keep_freed_memory()  # as train.py does
     torch.set_num_threads(1)

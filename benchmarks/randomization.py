@@ -1,7 +1,9 @@
-"""What each randomisation costs policies in contact physics, alone and all together, and the scripted pick.
+"""What each randomisation costs policies in contact physics, alone and all together, and the
+scripted pick.
 
-    python benchmarks/randomization.py                                      # pick_place: some 15 minutes of a core
-    python benchmarks/randomization.py --checkpoints checkpoints/a checkpoints/b --episodes 1000
+    python benchmarks/randomization.py                                      # pick_place: some 15
+    minutes of a core python benchmarks/randomization.py --checkpoints checkpoints/a checkpoints/b
+    --episodes 1000
 
 A row for each controller and every key of configs/randomization/lab.yaml; the results go to
 benchmarks/results/randomization.csv, in place of those of the same.
@@ -16,14 +18,14 @@ import rows
 import torch
 
 import envs
+from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
-from envs.options import EnvOptions
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.randomization import read_randomization
 from envs.simulation.variation import Variation
 from td3_robot import TD3
-from td3_robot.arguments import config_of
-from td3_robot.evaluation import evaluate, round_seeds
+from td3_robot.cli.arguments import config_of
+from td3_robot.evaluation.rollout import evaluate, round_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = ("task", "controller", "randomized")
@@ -48,12 +50,16 @@ def conditions(named: Disturbances) -> Iterator[tuple[str, Disturbances]]:
 def main() -> None:
     """Parse, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoints", nargs="*", type=Path, default=[ROOT / "checkpoints" / "pick_place"])
+    parser.add_argument(
+        "--checkpoints", nargs="*", type=Path, default=[ROOT / "checkpoints" / "pick_place"]
+    )
     parser.add_argument("--task", default="pick_place", help="that all of them do")
     parser.add_argument("--randomize", default="lab")
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--seed", type=int, default=12345)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "randomization.csv")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "benchmarks" / "results" / "randomization.csv"
+    )
     asked = parser.parse_args()
     torch.set_num_threads(1)
     guards = {path.name: config_of(path, EnvOptions)[1].guard for path in asked.checkpoints}
@@ -61,10 +67,24 @@ def main() -> None:
     for name, given in conditions(read_randomization(asked.randomize)):
         for who in (*agents, "pick"):
             guard = guards.get(who, False)
-            env = envs.make("panda", asked.task, asked.episodes, engine="mujoco", guard=guard, disturbances=given)
+            env = envs.make(
+                "panda",
+                asked.task,
+                asked.episodes,
+                engine="mujoco",
+                guard=guard,
+                disturbances=given,
+            )
             policy = agents[who].select_action if who in agents else make_baseline(who, env)
-            success = evaluate(policy, env, round_seeds(env, asked.episodes, asked.seed)[0])["success_rate"]
-            row: rows.Row = {"task": asked.task, "controller": who, "randomized": name, "episodes": asked.episodes}
+            success = evaluate(policy, env, round_seeds(env, asked.episodes, asked.seed)[0])[
+                "success_rate"
+            ]
+            row: rows.Row = {
+                "task": asked.task,
+                "controller": who,
+                "randomized": name,
+                "episodes": asked.episodes,
+            }
             row |= {"success_rate": round(success, 4)}
             rows.store(asked.out, tuple(row), KEY, [row])
             print(row, flush=True)

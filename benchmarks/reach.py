@@ -1,10 +1,12 @@
-"""How fast this package simulates and learns `reach`, beside Stable-Baselines3's TD3 on the same task.
+"""How fast this package simulates and learns `reach`, beside Stable-Baselines3's TD3 on the same
+task.
 
-    python benchmarks/reach.py                    # the simulator, then five cold trainings
-    python benchmarks/reach.py --sb3              # and Stable-Baselines3 (pip install -e ".[bench]")
+    python benchmarks/reach.py                    # the simulator, then five cold trainings python
+    benchmarks/reach.py --sb3              # and Stable-Baselines3 (pip install -e ".[bench]")
 
-Every training is a process of its own, so its times include starting Python and importing torch. Nothing
-else should run meanwhile; the load printed at the start and end tells whether something did.
+Every training is a process of its own, so its times include starting Python and importing torch.
+Nothing else should run meanwhile; the load printed at the start and end tells whether something
+did.
 """
 
 import argparse
@@ -23,11 +25,13 @@ TARGETS = (0.95, 0.99)
 
 
 def simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
-    """Env steps/s on one core: dynamics, observation, reward and automatic resets (ten episodes' worth)."""
+    """Env steps/s on one core: dynamics, observation, reward and automatic resets (ten episodes'
+    worth).
+    """
     import torch
 
     import envs
-    from td3_robot.memory import keep_freed_memory
+    from td3_robot.utils.memory import keep_freed_memory
 
     keep_freed_memory()
     torch.set_num_threads(1)
@@ -43,14 +47,18 @@ def simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
 
 def first_time(rows: list[dict], target: float) -> float | None:
     """Seconds from process start to the first evaluation at or above a success rate."""
-    return next((float(row["wall_s"]) for row in rows if float(row["success_rate"]) >= target), None)
+    return next(
+        (float(row["wall_s"]) for row in rows if float(row["success_rate"]) >= target), None
+    )
 
 
 def measure(name: str, command: list[str], folder: Path) -> dict:
     """Run a training that writes `folder/metrics.csv`, and read its times off that file."""
     began = time.perf_counter()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder.parent.parent, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder.parent.parent, env=environment, capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
     with (folder / "metrics.csv").open() as file:
@@ -80,8 +88,12 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N-1 are trained")
-    parser.add_argument("--threads", type=int, help="torch threads of every training; default: the preset's")
-    parser.add_argument("--sb3", action="store_true", help="train Stable-Baselines3 too, by the same settings")
+    parser.add_argument(
+        "--threads", type=int, help="torch threads of every training; default: the preset's"
+    )
+    parser.add_argument(
+        "--sb3", action="store_true", help="train Stable-Baselines3 too, by the same settings"
+    )
     arguments = parser.parse_args()
     threads = ["--threads", str(arguments.threads)] if arguments.threads else []
 
@@ -93,8 +105,23 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as scratch:
         for seed in range(arguments.seeds):
-            run = [sys.executable, str(ROOT / "train.py"), "--robot", "panda", "--run", f"s{seed}", "--seed", str(seed)]
-            show(measure(f"td3_robot seed {seed}", [*run, *threads], Path(scratch, "checkpoints", f"s{seed}")))
+            run = [
+                sys.executable,
+                str(ROOT / "train.py"),
+                "--robot",
+                "panda",
+                "--run",
+                f"s{seed}",
+                "--seed",
+                str(seed),
+            ]
+            show(
+                measure(
+                    f"td3_robot seed {seed}",
+                    [*run, *threads],
+                    Path(scratch, "checkpoints", f"s{seed}"),
+                )
+            )
         for seed in range(arguments.seeds if arguments.sb3 else 0):
             folder = Path(scratch, "checkpoints", f"sb3_{seed}")
             folder.mkdir(parents=True)

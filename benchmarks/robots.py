@@ -3,8 +3,9 @@
     python benchmarks/robots.py                      # all that need no network, seed 0
     python benchmarks/robots.py lbr wx250s --seeds 3
 
-Each training is a cold `train.py --robot R --task reach`, its policy then measured by evaluate.py on 1,000 episodes
-that it never trained on (seed 12345). The target: 98% within 1 cm, after 60 s of training on two cores.
+Each training is a cold `train.py --robot R --task reach`, its policy then measured by evaluate.py
+on 1,000 episodes that it never trained on (seed 12345). The target: 98% within 1 cm, after 60 s of
+training on two cores.
 """
 
 import argparse
@@ -36,7 +37,14 @@ def measure(robot: str, seed: int, options: list[str], folder: Path) -> dict:
     name, result = f"{robot}_{seed}", folder / "result.json"
     train = ["--robot", robot, "--task", "reach", "--seed", str(seed), "--run", name, *options]
     seconds = run("train.py", *train, folder=folder)
-    evaluate = ["--checkpoint", f"checkpoints/{name}", "--episodes", str(EPISODES), "--seed", str(UNSEEN_SEED)]
+    evaluate = [
+        "--checkpoint",
+        f"checkpoints/{name}",
+        "--episodes",
+        str(EPISODES),
+        "--seed",
+        str(UNSEEN_SEED),
+    ]
     run("evaluate.py", *evaluate, "--json", str(result), folder=folder)
     return json.loads(result.read_text()) | {"seconds": seconds}
 
@@ -51,13 +59,25 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N-1 are trained")
     arguments, options = parser.parse_known_args()  # what it does not know goes to train.py
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
-    head = ("robot", "seed", "success", "median [mm]", "p95 [mm]", "to goal [s]", "training [s]", "violations")
+    head = (
+        "robot",
+        "seed",
+        "success",
+        "median [mm]",
+        "p95 [mm]",
+        "to goal [s]",
+        "training [s]",
+        "violations",
+    )
     print("{:<12} {:>4} {:>8} {:>12} {:>9} {:>12} {:>13} {:>11}".format(*head))
     with tempfile.TemporaryDirectory() as scratch:
         for robot in arguments.robots or shipped_robots():
             for seed in range(arguments.seeds):
                 row = measure(robot, seed, options, Path(scratch))
-                error, to_goal = row["final_position_error_m"], row["time_to_goal_s"]["median"] or float("nan")
+                error, to_goal = (
+                    row["final_position_error_m"],
+                    row["time_to_goal_s"]["median"] or float("nan"),
+                )
                 violations = sum(count or 0 for count in row["limit_violations"].values())
                 print(
                     f"{robot:<12} {seed:>4} {row['success_rate']:>8.1%} {1000 * error['median']:>12.2f} "

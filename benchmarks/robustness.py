@@ -1,12 +1,14 @@
-"""What delay, lag and noise cost the shipped policies and the classical controllers, with foresight and without.
+"""What delay, lag and noise cost the shipped policies and the classical controllers, with foresight
+and without.
 
-    python benchmarks/robustness.py                          # all tasks, 1,000 episodes each: about 20 minutes
-    python benchmarks/robustness.py --tasks reach --episodes 200
-    python benchmarks/robustness.py --speed                  # what it costs the simulator
-    python benchmarks/robustness.py --seeds 1 2              # of the trainings that benchmarks/tasks.py has made
+    python benchmarks/robustness.py                          # all tasks, 1,000 episodes each: about
+    20 minutes python benchmarks/robustness.py --tasks reach --episodes 200 python
+    benchmarks/robustness.py --speed                  # what it costs the simulator python
+    benchmarks/robustness.py --seeds 1 2              # of the trainings that benchmarks/tasks.py
+    has made
 
-The results go to benchmarks/results/robustness.csv, those of seeds to robustness_seeds.csv beside it, in place of those
-of the same task and disturbances or seed.
+The results go to benchmarks/results/robustness.csv, those of seeds to robustness_seeds.csv beside
+it, in place of those of the same task and disturbances or seed.
 """
 
 import argparse
@@ -17,13 +19,16 @@ import rows
 import torch
 
 import envs
+from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
-from envs.options import EnvOptions
 from envs.simulation.disturbances import Disturbances
 from td3_robot import TD3
-from td3_robot.arguments import config_of
+from td3_robot.cli.arguments import config_of
 
-SHIPPED = {"reach": "run1", **{task: task for task in ("reach_pose", "reach_avoid", "track", "pick_place")}}
+SHIPPED = {
+    "reach": "run1",
+    **{task: task for task in ("reach_pose", "reach_avoid", "track", "pick_place")},
+}
 CLASSICAL = {"reach_avoid": "neo+guard", "pick_place": "pick"}  # of other tasks rrmc
 CONDITIONS = {
     "none": {},
@@ -36,7 +41,13 @@ CONDITIONS = {
     "50 ms taken for 75": {"latency": 0.05, "assumed_latency": 0.075},
     "50 ms taken for none": {"latency": 0.05, "assumed_latency": 0.0},
 }
-OF_SEEDS = ("none", "25 ms", "50 ms", "50 ms, 1 mrad, 20 ms lag", "25 to 75 ms, one for each episode")
+OF_SEEDS = (
+    "none",
+    "25 ms",
+    "50 ms",
+    "50 ms, 1 mrad, 20 ms lag",
+    "25 to 75 ms, one for each episode",
+)
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -44,7 +55,10 @@ RESULTS = ROOT / "benchmarks" / "results"
 def evaluation_of(run: str, episodes: int) -> Evaluation:
     """A policy."""
     folder = ROOT / "checkpoints" / run
-    evaluation, agent = Evaluation(config_of(folder, EnvOptions)[1], episodes), TD3.from_checkpoint(folder)
+    evaluation, agent = (
+        Evaluation(config_of(folder, EnvOptions)[1], episodes),
+        TD3.from_checkpoint(folder),
+    )
     evaluation.add("policy", lambda env: agent.select_action)
     return evaluation
 
@@ -54,7 +68,10 @@ def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
     for task, seed in ((task, seed) for task in tasks for seed in numbers):
         if (ROOT / "checkpoints" / f"bench-{task}-{seed}" / "summary.json").is_file():
             evaluation = evaluation_of(f"bench-{task}-{seed}", episodes)
-            behind = {name: evaluation.success_behind(CONDITIONS[name], episodes)["policy"] for name in OF_SEEDS}
+            behind = {
+                name: evaluation.success_behind(CONDITIONS[name], episodes)["policy"]
+                for name in OF_SEEDS
+            }
             row: rows.Row = {"task": task, "seed": seed, "episodes": episodes}
             row |= {name: round(success, 4) for name, success in behind.items()}
             rows.store(RESULTS / "robustness_seeds.csv", tuple(row), ("task", "seed"), [row])
@@ -63,7 +80,9 @@ def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
 
 def speed(arms: int = 256, steps: int = 300) -> None:
     """Milliseconds of a control step, in turns."""
-    conditions = {name: CONDITIONS[name] for name in ("none", "25 ms", "50 ms", "50 ms, 1 mrad, 20 ms lag")}
+    conditions = {
+        name: CONDITIONS[name] for name in ("none", "25 ms", "50 ms", "50 ms, 1 mrad, 20 ms lag")
+    }
     for task in SHIPPED:
         made = {
             name: envs.make("panda", task, arms, disturbances=Disturbances(**given))
@@ -75,7 +94,11 @@ def speed(arms: int = 256, steps: int = 300) -> None:
                 began = time.perf_counter()
                 env.step(action)
                 spent[name] += time.perf_counter() - began
-        print(task, {name: f"{1000 * seconds / steps:.2f} ms" for name, seconds in spent.items()}, flush=True)
+        print(
+            task,
+            {name: f"{1000 * seconds / steps:.2f} ms" for name, seconds in spent.items()},
+            flush=True,
+        )
 
 
 def main() -> None:

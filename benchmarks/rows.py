@@ -1,4 +1,6 @@
-"""Files of results: what is measured anew takes the place of what was there of the same, and all else stays."""
+"""Files of results: what is measured anew takes the place of what was there of the same, and all
+else stays.
+"""
 
 import csv
 from collections.abc import Iterable, Sequence
@@ -16,13 +18,18 @@ def stored(path: Path) -> list[dict[str, str]]:
 
 
 def store(path: Path, columns: Sequence[str], key: Sequence[str], rows: Iterable[Row]) -> None:
-    """Put rows in place of those of the same key; one of a new key comes last of those with the same first part of it.
+    """Put rows in place of those of the same key; one of a new key comes last of those with the
+    same first part of it.
 
     Args:
-        columns: of the file, in their order; where a row that was there has none of them, it stays empty.
+        columns: of the file, in their order; where a row that was there has none of them, it stays
+            empty.
         key: names of the columns that tell rows apart.
     """
-    of = lambda row: tuple(str(row[name]) for name in key)  # noqa: E731
+
+    def of(row):
+        return tuple(str(row[name]) for name in key)
+
     merged: dict[tuple[str, ...], Row] = {of(row): dict(row) for row in stored(path)}
     merged |= {of(row): row for row in rows}
     groups = list(dict.fromkeys(first for first, *_ in merged))

@@ -1,9 +1,11 @@
-"""Stable-Baselines3's TD3 on a Gymnasium id; run by benchmarks/gymnasium_envs.py, which knows the settings.
+"""Stable-Baselines3's TD3 on a Gymnasium id; run by benchmarks/gymnasium_envs.py, which knows the
+settings.
 
     python benchmarks/sb3_gymnasium.py JSON
 
-JSON is an object with the keys of `Job`. A row goes into `csv` after every evaluation, and the learner into
-`state`, so that a run that was stopped goes on from its last evaluation (with a new episode), also to more steps.
+JSON is an object with the keys of `Job`. A row goes into `csv` after every evaluation, and the
+learner into `state`, so that a run that was stopped goes on from its last evaluation (with a new
+episode), also to more steps.
 """
 
 import contextlib
@@ -23,13 +25,22 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
-COLUMNS = ("env_steps", "gradient_steps", "episode_return", "episode_return_std", "success_rate", "wall_s")
+COLUMNS = (
+    "env_steps",
+    "gradient_steps",
+    "episode_return",
+    "episode_return_std",
+    "success_rate",
+    "wall_s",
+)
 BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What to train: `settings` are those of benchmarks/gymnasium_envs.py; `csv` and `state` are paths."""
+    """What to train: `settings` are those of benchmarks/gymnasium_envs.py; `csv` and `state` are
+    paths.
+    """
 
     env: str
     seed: int
@@ -42,7 +53,8 @@ class Job:
 
 
 class Evaluation(BaseCallback):
-    """Every `every` env steps: one episode in each of `episodes` environments, a row in the CSV, the learner saved.
+    """Every `every` env steps: one episode in each of `episodes` environments, a row in the CSV,
+    the learner saved.
 
     The episodes are the same at every evaluation.
     """
@@ -85,7 +97,9 @@ class Evaluation(BaseCallback):
 
 
 def environment(job: Job) -> VecEnv:
-    """What is learnt in, one copy; observations are normalised where the settings say so, rewards are not."""
+    """What is learnt in, one copy; observations are normalised where the settings say so, rewards
+    are not.
+    """
     env = DummyVecEnv([lambda: gymnasium.make(job.env)])
     return VecNormalize(env, norm_reward=False) if job.settings["normalize_observations"] else env
 
@@ -120,7 +134,9 @@ def build(job: Job) -> TD3:
 
 
 def save(model: TD3, folder: Path) -> None:
-    """Write the learner and what its buffer holds; an older state is replaced when all is written."""
+    """Write the learner and what its buffer holds; an older state is replaced when all is
+    written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / "new.zip")
     buffer = model.replay_buffer
@@ -169,7 +185,9 @@ def main(job: Job) -> None:
     if (Path(job.state) / "model.zip").exists() and Path(job.csv).exists():
         model = restore(job)
         with open(job.csv, newline="") as file:
-            rows = [row for row in csv.DictReader(file) if int(row["env_steps"]) <= model.num_timesteps]
+            rows = [
+                row for row in csv.DictReader(file) if int(row["env_steps"]) <= model.num_timesteps
+            ]
     else:
         model, rows = build(job), []
     with open(job.csv, "w", newline="") as file:

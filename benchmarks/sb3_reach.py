@@ -2,8 +2,9 @@
 
     python benchmarks/sb3_reach.py FOLDER SEED [THREADS]
 
-Writes metrics.csv and summary.json into FOLDER as train.py does. Called by benchmarks/reach.py. What SB3 has
-no option for is left out: noise that decays and differs from environment to environment.
+Writes metrics.csv and summary.json into FOLDER as train.py does. Called by benchmarks/reach.py.
+What SB3 has no option for is left out: noise that decays and differs from environment to
+environment.
 """
 
 import time
@@ -24,11 +25,11 @@ from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
 
 import envs  # noqa: E402
 from envs.command_line import TrainFlags  # noqa: E402
-from envs.options import EnvOptions  # noqa: E402
-from td3_robot.arguments import parse_train  # noqa: E402
-from td3_robot.evaluation import evaluate  # noqa: E402
-from td3_robot.json_files import write_json  # noqa: E402
-from td3_robot.seeds import seed_of  # noqa: E402
+from envs.config.env_options import EnvOptions  # noqa: E402
+from td3_robot.cli.arguments import parse_train  # noqa: E402
+from td3_robot.evaluation.rollout import evaluate  # noqa: E402
+from td3_robot.utils.json_file import write_json  # noqa: E402
+from td3_robot.utils.seeding import seed_of  # noqa: E402
 
 
 class ArmVecEnv(VecEnv):
@@ -36,7 +37,10 @@ class ArmVecEnv(VecEnv):
 
     def __init__(self, env):
         self.env = env
-        box = lambda bound, size: gymnasium.spaces.Box(-bound, bound, (size,), np.float32)  # noqa: E731
+
+        def box(bound, size):
+            return gymnasium.spaces.Box(-bound, bound, (size,), np.float32)
+
         super().__init__(env.num_envs, box(np.inf, env.o_dim), box(1.0, env.a_dim))
 
     def reset(self):
@@ -52,7 +56,8 @@ class ArmVecEnv(VecEnv):
         step = self.env.step(self._actions)
         done, last = (step.terminated | step.truncated).numpy(), step.next_observation.numpy()
         infos = [
-            {"terminal_observation": last[i], "TimeLimit.truncated": True} if done[i] else {} for i in range(len(done))
+            {"terminal_observation": last[i], "TimeLimit.truncated": True} if done[i] else {}
+            for i in range(len(done))
         ]
         return step.observation.numpy(), step.reward.numpy(), done, infos
 
@@ -82,7 +87,9 @@ class Evaluation(BaseCallback):
     def __init__(self, evaluation_env, config, file):
         super().__init__()
         self.evaluation_env, self.config = evaluation_env, config
-        self.writer = csv.DictWriter(file, ("env_steps", "gradient_steps", "success_rate", "episode_return", "wall_s"))
+        self.writer = csv.DictWriter(
+            file, ("env_steps", "gradient_steps", "success_rate", "episode_return", "wall_s")
+        )
         self.writer.writeheader()
         self.scores = {}
 
@@ -93,7 +100,9 @@ class Evaluation(BaseCallback):
 
     def measure(self):
         """Evaluate and write a row."""
-        self.scores = evaluate(self.model.policy.actor, self.evaluation_env, seed_of(self.config.seed, "evaluation"))
+        self.scores = evaluate(
+            self.model.policy.actor, self.evaluation_env, seed_of(self.config.seed, "evaluation")
+        )
         counts = {"env_steps": self.num_timesteps, "gradient_steps": self.model._n_updates}
         self.writer.writerow({**counts, **self.scores, "wall_s": time.perf_counter() - STARTED})
 
@@ -116,7 +125,9 @@ def main(folder: Path, arguments) -> None:
         gamma=td3.gamma,
         train_freq=1,
         gradient_steps=config.updates_per_step,
-        action_noise=VectorizedActionNoise(NormalActionNoise(np.zeros(env.a_dim), noise), env.num_envs),
+        action_noise=VectorizedActionNoise(
+            NormalActionNoise(np.zeros(env.a_dim), noise), env.num_envs
+        ),
         policy_delay=td3.policy_delay,
         target_policy_noise=td3.policy_noise,
         target_noise_clip=td3.noise_clip,

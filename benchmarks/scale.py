@@ -1,8 +1,9 @@
-"""What a training by N processes would take, from times and bytes that are measured here (docs/scale.md).
+"""What a training by N processes would take, from times and bytes that are measured here
+(docs/scale.md).
 
-`python benchmarks/scale.py --task reach`: the parts of a step are timed at two sizes each, an all-reduce over loopback
-at as many ranks as there are cores; a straight line through each gives the table. Times are the mean of the fastest
-tenth, so that other programs on the machine count little.
+`python benchmarks/scale.py --task reach`: the parts of a step are timed at two sizes each, an
+all-reduce over loopback at as many ranks as there are cores; a straight line through each gives the
+table. Times are the mean of the fastest tenth, so that other programs on the machine count little.
 """
 
 import argparse
@@ -18,15 +19,18 @@ import torch.distributed as dist
 
 import envs
 from envs.command_line import TrainFlags
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from td3_robot import TD3
-from td3_robot.arguments import parse_train
-from td3_robot.collector import Collector
-from td3_robot.config import Config
-from td3_robot.residual import placed
+from td3_robot.cli.arguments import parse_train
+from td3_robot.config.run import Config
+from td3_robot.data.collector import Collector
+from td3_robot.networks.residual import placed
 
 RANKS = (1, 2, 4, 8, 64, 1000)
-LINKS = {"one machine (loopback, measured)": None, "25 Gb/s, 20 us between machines (assumed)": (20e-6, 25e9 / 8)}
+LINKS = {
+    "one machine (loopback, measured)": None,
+    "25 Gb/s, 20 us between machines (assumed)": (20e-6, 25e9 / 8),
+}
 
 
 def fastest(call: Callable[[], object], count: int = 60) -> float:
@@ -46,7 +50,9 @@ def line(small: float, large: float, at_small: float, at_large: float) -> tuple[
 
 
 def parts(config: Config, options: EnvOptions) -> dict:
-    """Lines of the times of a step of the environments and of an update, and the bytes that matter."""
+    """Lines of the times of a step of the environments and of an update, and the bytes that
+    matter.
+    """
     times: dict[str, list[float]] = {"collect": [], "update": []}
     for share in (8, 1):
         replay = dataclasses.replace(config.replay, batch_size=config.replay.batch_size // share)
@@ -55,8 +61,12 @@ def parts(config: Config, options: EnvOptions) -> dict:
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(placed(config.td3, env)))
         source = Collector(agent, env, part)
         times["collect"].append(fastest(lambda source=source: source.collect(0.0)))
-        times["update"].append(fastest(lambda source=source, agent=agent: agent.update(source.sample(0.0))))
-    weights = [sum(p.numel() for p in net.parameters()) for net in (agent.Q1, agent.Q2, agent.actor)]
+        times["update"].append(
+            fastest(lambda source=source, agent=agent: agent.update(source.sample(0.0)))
+        )
+    weights = [
+        sum(p.numel() for p in net.parameters()) for net in (agent.Q1, agent.Q2, agent.actor)
+    ]
     rows = source.replay.state_dict()["rows"]
     return {
         "collect": line(config.envs // 8, config.envs, *times["collect"]),
@@ -67,7 +77,9 @@ def parts(config: Config, options: EnvOptions) -> dict:
 
 
 def all_reduce(count: int, size: float) -> float:
-    """Seconds of an all-reduce of so many bytes, over loopback, of ranks that are threads of this process."""
+    """Seconds of an all-reduce of so many bytes, over loopback, of ranks that are threads of this
+    process.
+    """
     store, results = dist.HashStore(), []
 
     def work(rank: int) -> None:
@@ -96,28 +108,51 @@ def main() -> None:
     config, options = arguments.config, arguments.environment
     torch.set_num_threads(1)
     found = parts(config, options)
-    size, batch, arms, updates = found["gradients"], config.replay.batch_size, config.envs, config.updates_per_step
-    time_of = lambda name, x: found[name][0] + found[name][1] * x  # noqa: E731
+    size, batch, arms, updates = (
+        found["gradients"],
+        config.replay.batch_size,
+        config.envs,
+        config.updates_per_step,
+    )
+
+    def time_of(name, x):
+        return found[name][0] + found[name][1] * x
+
     print(f"{options.task}: {arms} arms, batch {batch}, {updates} updates a step")
     for name, whole in (("collect", arms), ("update", batch)):
-        print(f"{name}: {1e3 * time_of(name, whole):.2f} ms, of which {1e3 * found[name][0]:.2f} ms for any size")
+        print(
+            f"{name}: {1e3 * time_of(name, whole):.2f} ms, of which {1e3 * found[name][0]:.2f} ms for any size"
+        )
     print(f"gradients {1e-3 * size:.0f} kB an update, a transition {found['transition']} B")
-    here = [count for count in RANKS[1:] if count <= max(2, os.cpu_count() or 1)]  # more would wait for a core
+    here = [
+        count for count in RANKS[1:] if count <= max(2, os.cpu_count() or 1)
+    ]  # more would wait for a core
     measured = {count: all_reduce(count, size) for count in here}
     tiny = {count: all_reduce(count, 16) for count in here}
     for count in measured:
-        print(f"all-reduce, {count} ranks: {1e3 * measured[count]:.2f} ms, of 16 bytes {1e3 * tiny[count]:.2f} ms")
+        print(
+            f"all-reduce, {count} ranks: {1e3 * measured[count]:.2f} ms, of 16 bytes {1e3 * tiny[count]:.2f} ms"
+        )
     for name, link in LINKS.items():
-        print(f"\n{name}\n| processes | divided: env steps/s | gain | all-reduce | each as one: env steps/s |")
+        print(
+            f"\n{name}\n| processes | divided: env steps/s | gain | all-reduce | each as one: env steps/s |"
+        )
         print("|---|---|---|---|---|")
         one = time_of("collect", arms) + updates * time_of("update", batch)
         for count in RANKS if link else here:
             large, small = (
-                ring(count, x, *link) if link else known[count] for x, known in ((size, measured), (16, tiny))
+                ring(count, x, *link) if link else known[count]
+                for x, known in ((size, measured), (16, tiny))
             )
             talk = updates * large + small  # gradients, and the wishes of each step
-            part = time_of("collect", arms / count) + updates * time_of("update", batch / count) + talk
-            divided = f"{arms / part:,.0f} | {one / part:.2f} | {talk / part:.0%}" if count <= arms else "- | - | -"
+            part = (
+                time_of("collect", arms / count) + updates * time_of("update", batch / count) + talk
+            )
+            divided = (
+                f"{arms / part:,.0f} | {one / part:.2f} | {talk / part:.0%}"
+                if count <= arms
+                else "- | - | -"
+            )
             print(f"| {count} | {divided} | {count * arms / (one + talk):,.0f} |")
 
 

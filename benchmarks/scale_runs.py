@@ -1,10 +1,12 @@
-"""What a second core gains (docs/scale.md): processes against threads against seeds, one after the other, in turns.
+"""What a second core gains (docs/scale.md): processes against threads against seeds, one after the
+other, in turns.
 
     python benchmarks/scale_runs.py                                  # reach, three turns
     python benchmarks/scale_runs.py --task reach_pose --target 0.9 --stop_at 2_000_000 --turns 1
 
-Each turn trains the same seed in every way there is, from a cold start; the order changes from turn to turn. A ratio is
-of two trainings of one turn. Nothing else should run meanwhile; the load that each row has tells whether it did.
+Each turn trains the same seed in every way there is, from a cold start; the order changes from turn
+to turn. A ratio is of two trainings of one turn. Nothing else should run meanwhile; the load that
+each row has tells whether it did.
 """
 
 import argparse
@@ -31,9 +33,18 @@ def train(way: str, turn: int, arguments: argparse.Namespace) -> list[Curve]:
     """The curves of the trainings that one command makes, one a seed."""
     before, after = WAYS[way]
     words = ("--task", arguments.task, "--stop_at", str(arguments.stop_at), "--run", "r", *after)
-    command = [sys.executable, *before, str(ROOT / "train.py"), *(w.format(turn, turn + 1000) for w in words)]
+    command = [
+        sys.executable,
+        *before,
+        str(ROOT / "train.py"),
+        *(w.format(turn, turn + 1000) for w in words),
+    ]
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2" if "--threads" in words else "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "2" if "--threads" in words else "1",
+        }
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{way} failed:\n{done.stdout}\n{done.stderr}")
@@ -46,18 +57,28 @@ def train(way: str, turn: int, arguments: argparse.Namespace) -> list[Curve]:
 def read(path: Path) -> Curve:
     """The rows of a metrics.csv."""
     with path.open() as file:
-        return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+        return [
+            {name: float(value) for name, value in row.items() if value}
+            for row in csv.DictReader(file)
+        ]
 
 
 def speed(curves: list[Curve]) -> float:
     """Env steps/s of all trainings together, from the first evaluation to the last."""
-    return sum((c[-1]["env_steps"] - c[0]["env_steps"]) / (c[-1]["wall_s"] - c[0]["wall_s"]) for c in curves)
+    return sum(
+        (c[-1]["env_steps"] - c[0]["env_steps"]) / (c[-1]["wall_s"] - c[0]["wall_s"])
+        for c in curves
+    )
 
 
 def first(curves: list[Curve], target: float) -> str:
     """When each training first had the target: seconds from its start, and steps."""
-    reached = [next((row for row in curve if row["success_rate"] >= target), None) for curve in curves]
-    return ", ".join(f"{row['wall_s']:.0f} s at {row['env_steps']:,.0f}" if row else "never" for row in reached)
+    reached = [
+        next((row for row in curve if row["success_rate"] >= target), None) for curve in curves
+    ]
+    return ", ".join(
+        f"{row['wall_s']:.0f} s at {row['env_steps']:,.0f}" if row else "never" for row in reached
+    )
 
 
 def main() -> None:
@@ -65,10 +86,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="reach")
     parser.add_argument("--target", type=float, default=0.95, help="success rate")
-    parser.add_argument("--stop_at", type=int, default=128_000, help="env steps of a training, as train.py has it")
+    parser.add_argument(
+        "--stop_at", type=int, default=128_000, help="env steps of a training, as train.py has it"
+    )
     parser.add_argument("--turns", type=int, default=3, help="with seeds 0 to N-1")
     arguments = parser.parse_args()
-    print(f"{os.cpu_count()} cores, {arguments.task}\n| turn | | env steps/s | {arguments.target:.0%} | load |")
+    print(
+        f"{os.cpu_count()} cores, {arguments.task}\n| turn | | env steps/s | {arguments.target:.0%} | load |"
+    )
     print("|---|---|---|---|---|")
     speeds: dict[str, list[float]] = {way: [] for way in WAYS}
     for turn in range(arguments.turns):
@@ -77,8 +102,13 @@ def main() -> None:
             curves = train(way, turn, arguments)
             speeds[way].append(speed(curves))
             reached = first(curves, arguments.target)
-            print(f"| {turn} | {way} | {speeds[way][-1]:,.0f} | {reached} | {os.getloadavg()[0]:.1f} |", flush=True)
-    print("\n| | env steps/s, median | by that of one process, median (least to most) |\n|---|---|---|")
+            print(
+                f"| {turn} | {way} | {speeds[way][-1]:,.0f} | {reached} | {os.getloadavg()[0]:.1f} |",
+                flush=True,
+            )
+    print(
+        "\n| | env steps/s, median | by that of one process, median (least to most) |\n|---|---|---|"
+    )
     for way, found in speeds.items():
         ratios = [one / alone for one, alone in zip(found, speeds["one process"])]
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"

@@ -1,12 +1,14 @@
-"""How well the Panda learns every task with its shipped configuration, beside the classical controllers.
+"""How well the Panda learns every task with its shipped configuration, beside the classical
+controllers.
 
-    python benchmarks/tasks.py                                # all tasks, seeds 0 to 2: some two hours on two cores
-    python benchmarks/tasks.py track pick_place --seeds 0
-    python benchmarks/tasks.py --table                        # only what is there
+    python benchmarks/tasks.py                                # all tasks, seeds 0 to 2: some two
+    hours on two cores python benchmarks/tasks.py track pick_place --seeds 0 python
+    benchmarks/tasks.py --table                        # only what is there
 
-A training is a cold `train.py --robot panda --task T --seed N` into checkpoints/bench-T-N; one that is finished is not
-repeated, one that was stopped goes on. Its policy and the baselines are then measured on the same 1,000 episodes that
-it never trained on (`--episodes`, seed 12345), and benchmarks/results/tasks.csv gets a row for each.
+A training is a cold `train.py --robot panda --task T --seed N` into checkpoints/bench-T-N; one that
+is finished is not repeated, one that was stopped goes on. Its policy and the baselines are then
+measured on the same 1,000 episodes that it never trained on (`--episodes`, seed 12345), and
+benchmarks/results/tasks.csv gets a row for each.
 """
 
 import argparse
@@ -19,11 +21,11 @@ from pathlib import Path
 import rows
 import torch
 
+from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
-from envs.options import EnvOptions
 from td3_robot import TD3
-from td3_robot.arguments import config_of
-from td3_robot.memory import keep_freed_memory
+from td3_robot.cli.arguments import config_of
+from td3_robot.utils.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
@@ -59,7 +61,11 @@ def train(task: str, seed: int) -> Path:
     summary = folder / "summary.json"
     if not summary.is_file():
         start = ("--resume", folder.name) if (folder / "last").is_dir() else ("--run", folder.name)
-        named = () if start[0] == "--resume" else ("--robot", "panda", "--task", task, "--seed", str(seed))
+        named = (
+            ()
+            if start[0] == "--resume"
+            else ("--robot", "panda", "--task", task, "--seed", str(seed))
+        )
         command = [sys.executable, "train.py", *named, *start]
         subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     return folder
@@ -75,7 +81,11 @@ def measure(task: str, seed: int, folder: Path, episodes: int) -> list[rows.Row]
     measured = []
     for name, values in evaluation.play().items():
         error = values.get("tracking_error_m") or values["final_position_error_m"]
-        seconds = json.loads((folder / "summary.json").read_text())["wall_s"] if name == "policy" else None
+        seconds = (
+            json.loads((folder / "summary.json").read_text())["wall_s"]
+            if name == "policy"
+            else None
+        )
         measured.append(
             {
                 "task": task,

@@ -2,9 +2,10 @@
 
     python benchmarks/where_time_goes.py [FLAGS OF train.py]
 
-Trains as `python train.py FLAGS` does (by default `--robot panda`), in this process, and counts the seconds that are
-spent in each part and not in a part inside it: by the clock, and of the processor alone, which a busy machine leaves
-nearly as they are. What is left over is the loop itself, and Python's own start.
+Trains as `python train.py FLAGS` does (by default `--robot panda`), in this process, and counts the
+seconds that are spent in each part and not in a part inside it: by the clock, and of the processor
+alone, which a busy machine leaves nearly as they are. What is left over is the loop itself, and
+Python's own start.
 """
 
 import time
@@ -21,16 +22,16 @@ from pathlib import Path  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = (  # what it is, and whose functions do it
     ("making robot and environments", "envs", None, ("of_config",)),
-    ("making the agent", "td3_robot.agent", "TD3", ("__init__",)),
-    ("collecting: the simulator", "envs.arm_env", "ArmEnv", ("reset", "step")),
-    ("collecting: the rest", "td3_robot.collector", "Collector", ("collect",)),
-    ("drawing batches", "td3_robot.collector", "Collector", ("sample",)),
-    ("updating", "td3_robot.agent", "TD3", ("update", "scale_learning_rates")),
-    ("evaluating", "td3_robot.periodic_evaluation", "PeriodicEvaluation", ("scores",)),
+    ("making the agent", "td3_robot.td3.agent", "TD3", ("__init__",)),
+    ("collecting: the simulator", "envs.arm_env.arm_env", "ArmEnv", ("reset", "step")),
+    ("collecting: the rest", "td3_robot.data.collector", "Collector", ("collect",)),
+    ("drawing batches", "td3_robot.data.collector", "Collector", ("sample",)),
+    ("updating", "td3_robot.td3.agent", "TD3", ("update", "scale_learning_rates")),
+    ("evaluating", "td3_robot.evaluation.periodic", "PeriodicEvaluation", ("scores",)),
     ("saving", "td3_robot.checkpoint", None, ("write",)),
-    ("CSV", "td3_robot.tracking", "CsvLog", ("log",)),
-    ("TensorBoard", "td3_robot.tracking", "TensorBoardLog", ("__init__", "log")),
-    ("the picture of the curve", "td3_robot.tracking", None, ("plot_learning_curve",)),
+    ("CSV", "td3_robot.loggers.base", "CsvLog", ("log",)),
+    ("TensorBoard", "td3_robot.loggers.base", "TensorBoardLog", ("__init__", "log")),
+    ("the picture of the curve", "td3_robot.loggers.base", None, ("plot_learning_curve",)),
 )
 
 
@@ -39,7 +40,9 @@ class Clock:
 
     def __init__(self):
         self.spent: dict[str, list[float]] = {}  # wall, processor, calls
-        self._inner: list[list[float]] = []  # of the parts that are open: what parts inside them took
+        self._inner: list[
+            list[float]
+        ] = []  # of the parts that are open: what parts inside them took
 
     def timed(self, part: str, function: Callable) -> Callable:
         """The function, whose time counts as that of `part`."""

@@ -1,6 +1,8 @@
-"""Write docs/api.md: the public names, their signatures and the first words on each, as griffe reads them.
+"""Write docs/api.md: the public names, their signatures and the first words on each, as griffe
+reads them.
 
-`make api` runs it; tests/test_docs.py holds the page to what it makes. The source is read, not imported.
+`make api` runs it; tests/test_docs.py holds the page to what it makes. The source is read, not
+imported.
 """
 
 import inspect
@@ -19,19 +21,25 @@ What other code may count on; the rest may move. `make api` writes this page fro
 PUBLIC = {  # by module; where no names are given, those of its `__all__`
     "td3_robot": None,
     "td3_robot.vec_env": ("VecEnv", "GoalVecEnv", "Step"),
-    "td3_robot.config": ("Config", "TD3Config", "ExplorationConfig", "ReplayConfig", "EvaluationConfig"),
-    "td3_robot.trainer": ("Trainer",),
-    "td3_robot.source": ("Source",),
-    "td3_robot.collector": ("Collector",),
-    "td3_robot.offline": ("Dataset",),
-    "td3_robot.callbacks": ("Callback", "Run", "StopWhenSolved", "KeepCheckpoints"),
-    "td3_robot.tracking": ("Tracker",),
+    "td3_robot.config.run": (
+        "Config",
+        "TD3Config",
+        "ExplorationConfig",
+        "ReplayConfig",
+        "EvaluationConfig",
+    ),
+    "td3_robot.training.trainer": ("Trainer",),
+    "td3_robot.data.batch_source": ("Source",),
+    "td3_robot.data.collector": ("Collector",),
+    "td3_robot.data.offline": ("Dataset",),
+    "td3_robot.training.callbacks": ("Callback", "Run", "StopWhenSolved", "KeepCheckpoints"),
+    "td3_robot.loggers.base": ("Tracker",),
     "td3_robot.replay": None,
     "td3_robot.errors": ("Td3RobotError", "ConfigError", "CheckpointError", "EnvError"),
     "td3_robot.deploy": None,
     "envs": None,
-    "envs.arm_env": ("ArmEnv",),
-    "envs.options": ("EnvOptions",),
+    "envs.arm_env.arm_env": ("ArmEnv",),
+    "envs.config.env_options": ("EnvOptions",),
     "envs.robots": None,
     "envs.tasks.task": ("Task", "Outcome"),
     "envs.tasks.registry": ("register_task", "make_task", "task_names"),
@@ -56,7 +64,8 @@ def page() -> str:
     loader.resolve_aliases()
     modules = {name: loader.modules_collection[name] for name in PUBLIC}
     things = {
-        name: [target(module[key]) for key in PUBLIC[name] or exports(module)] for name, module in modules.items()
+        name: [target(module[key]) for key in PUBLIC[name] or exports(module)]
+        for name, module in modules.items()
     }
     known = {thing.path for listed in things.values() for thing in listed}
     return HEAD + "".join(section(module, things[name], known) for name, module in modules.items())
@@ -64,7 +73,9 @@ def page() -> str:
 
 def exports(module: griffe.Module) -> list[str]:
     """The functions and classes of `__all__`."""
-    return [str(name) for name in module.exports or () if not target(module[str(name)]).is_attribute]
+    return [
+        str(name) for name in module.exports or () if not target(module[str(name)]).is_attribute
+    ]
 
 
 def target(thing: griffe.Object | griffe.Alias) -> griffe.Object:
@@ -79,27 +90,48 @@ def section(module: griffe.Module, things: list[griffe.Object], known: set[str])
 
 
 def entry(thing: griffe.Object, known: set[str]) -> Iterator[str]:
-    """A line for a function; for a class one more for each method and property that no `known` class gave it."""
+    """A line for a function; for a class one more for each method and property that no `known`
+    class gave it.
+    """
     yield f"- {'class ' * thing.is_class}**`{signature(thing)}`** {first_sentence(thing)}".rstrip()
-    members = [target(member) for _, member in sorted(thing.all_members.items())] if thing.is_class else []
+    members = (
+        [target(member) for _, member in sorted(thing.all_members.items())]
+        if thing.is_class
+        else []
+    )
     for member in members:
-        public = member.docstring and not member.name.startswith("_") and not member.docstring.value.startswith("See `")
+        public = (
+            member.docstring
+            and not member.name.startswith("_")
+            and not member.docstring.value.startswith("See `")
+        )
         own = member.parent is thing or member.parent.path not in known
         if public and own and (member.is_function or "property" in member.labels):
             yield f"  - `{signature(member)}` {first_sentence(member)}"
 
 
 def signature(thing: griffe.Object) -> str:
-    """A name with its arguments, their types and defaults. Options have a page of their own: docs/configuration.md."""
+    """A name with its arguments, their types and defaults. Options have a page of their own:
+    docs/configuration.md.
+    """
     if isinstance(thing, griffe.Class) and any("NamedTuple" in str(base) for base in thing.bases):
         fields = [member for member in thing.attributes.values() if member.annotation is not None]
         given = [
-            f"{field.name}: {field.annotation}" + f" = {field.value}" * (field.value is not None) for field in fields
+            f"{field.name}: {field.annotation}" + f" = {field.value}" * (field.value is not None)
+            for field in fields
         ]
         return f"{thing.name}({', '.join(given)})"
     if isinstance(thing, griffe.Function | griffe.Class):
-        words = str(thing.signature()) if "__init__" in thing.all_members or thing.is_function else thing.name
-        return re.sub(r"\((self|cls)(, )?", "(", words) if "option(" not in words else f"{thing.name}(...)"
+        words = (
+            str(thing.signature())
+            if "__init__" in thing.all_members or thing.is_function
+            else thing.name
+        )
+        return (
+            re.sub(r"\((self|cls)(, )?", "(", words)
+            if "option(" not in words
+            else f"{thing.name}(...)"
+        )
     return thing.name
 
 

@@ -1,7 +1,9 @@
-"""Write docs/gallery.md with its pictures, or the film that README.md opens with: `make gallery`, `make film`.
+"""Write docs/gallery.md with its pictures, or the film that README.md opens with: `make gallery`,
+`make film`.
 
-The pictures are drawn by a Chromium without a window, one after the other in a single page. What is named after
-`gallery`, robots and tasks, is drawn anew alone; robots whose model cannot be had keep the pictures that they have.
+The pictures are drawn by a Chromium without a window, one after the other in a single page. What is
+named after `gallery`, robots and tasks, is drawn anew alone; robots whose model cannot be had keep
+the pictures that they have.
 """
 
 import sys
@@ -13,20 +15,20 @@ import numpy as np
 import torch
 
 from envs import make
+from envs.config.env_options import EnvOptions
+from envs.config.yaml_values import CONFIGS
 from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
-from envs.options import EnvOptions
 from envs.robots import make_robot, robot_names
 from envs.robots.robot import Robot
 from envs.tasks.registry import task_class, task_names
-from envs.values import CONFIGS
 from envs.view.files import write_pictures
 from envs.view.playback import episodes
 from envs.view.recording import draw, headless_page
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot import TD3
-from td3_robot.arguments import config_of
+from td3_robot.cli.arguments import config_of
 from td3_robot.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,10 +55,14 @@ class Row(NamedTuple):
 
 
 def gallery(*named: str) -> None:
-    """Draw the robots and tasks that are named, or all, then write the page of whatever pictures there are."""
+    """Draw the robots and tasks that are named, or all, then write the page of whatever pictures
+    there are.
+    """
     if wrong := sorted({*named} - {*robot_names(), *task_names()}):
         sys.exit(f"{wrong[0]} is neither a robot nor a task")
-    robots, tasks = ([one for one in all_ if one in named] or all_ for all_ in (robot_names(), task_names()))
+    robots, tasks = (
+        [one for one in all_ if one in named] or all_ for all_ in (robot_names(), task_names())
+    )
     PICTURES.mkdir(exist_ok=True)
     with headless_page(SIZE) as page:
         for name in robots:
@@ -118,10 +124,15 @@ def table(robot: str) -> str:
     """The pictures of a robot, a row for each gripper and a column for each task."""
     drawn = {tuple(path.stem.split("-")[:2]) for path in PICTURES.glob(f"{robot}-*.jpg")}
     tasks = [task for task in task_names() if list(PICTURES.glob(f"{robot}-*-{task}.jpg"))]
-    lines = [f"| | {' | '.join(f'`{task}`' for task in tasks)} |", "| --- |" + " --- |" * len(tasks)]
+    lines = [
+        f"| | {' | '.join(f'`{task}`' for task in tasks)} |",
+        "| --- |" + " --- |" * len(tasks),
+    ]
     for row in (Row(*names) for names in sorted(drawn)):
         cells = [cell(row, task) for task in tasks]
-        lines.append(f"| {'no gripper' if row.gripper == 'none' else f'`{row.gripper}`'} | {' | '.join(cells)} |")
+        lines.append(
+            f"| {'no gripper' if row.gripper == 'none' else f'`{row.gripper}`'} | {' | '.join(cells)} |"
+        )
     return "\n".join([f"## {robot}", *lines, ""]) if drawn else f"## {robot}\nNot drawn yet.\n"
 
 
@@ -133,7 +144,9 @@ def cell(row: Row, task: str) -> str:
 
 
 def film() -> None:
-    """A Panda among obstacles, led by a shipped policy, then a UR5e that picks; ten pictures a second."""
+    """A Panda among obstacles, led by a shipped policy, then a UR5e that picks; ten pictures a
+    second.
+    """
     with headless_page(FILM_SIZE) as page:
         pictures: list[np.ndarray] = []
         for frames, robot in (avoids(), picks()):
@@ -156,7 +169,9 @@ def avoids() -> tuple[list[Frame], Robot]:
 def picks() -> tuple[list[Frame], Robot]:
     """The first episode of the scripted pick that ends well."""
     env = make("ur5e", "pick_place", seed=SEED)
-    *_, frames = until_success(episodes(make_baseline("pick", cast(Any, env)), env, SEED, name="scripted pick"))
+    *_, frames = until_success(
+        episodes(make_baseline("pick", cast(Any, env)), env, SEED, name="scripted pick")
+    )
     return frames, env.robot
 
 

@@ -8,11 +8,18 @@ if TYPE_CHECKING:
     from envs.robots.observation import o
 
 __all__ = ["make", "make_robot", "o", "of_config"]
-_HOMES = {"o": "robots.observation", "make": "registry", "make_robot": "robots", "of_config": "registry"}
+_HOMES = {
+    "o": "robots.observation",
+    "make": "registry",
+    "make_robot": "robots",
+    "of_config": "registry",
+}
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use, as td3_robot does: a missing browser is told of before torch is there."""
+    """Import on first use, as td3_robot does: a missing browser is told of before torch is
+    there.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,6 +1,7 @@
-"""What train.py and evaluate.py are told about robots and their figures, beside the learner's own options.
+"""What train.py and evaluate.py are told about robots and their figures, beside the learner's own
+options.
 
-The keys of a field's metadata are those of td3_robot/fields.py.
+The keys of a field's metadata are those of td3_robot/config/field.py.
 """
 
 import dataclasses
@@ -10,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from envs.options import CONDITIONS, DISTURBANCES, ENGINES, EnvOptions
-from envs.values import CONFIGS
+from envs.config.env_options import CONDITIONS, DISTURBANCES, ENGINES, EnvOptions
+from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
 
 _PORT = {"range": (0, 65535, "there are no others")}
@@ -26,13 +27,14 @@ class TrainFlags:
 
     Attributes:
         swift: Show the robot in the browser while it learns.
-        no_browser: Open no browser for swift: only serve the page and print its address, as without a desktop.
+        no_browser: Open no browser for swift: only serve the page and print its address, as without
+            a desktop.
         port: To serve swift's page on, on this machine alone; 0 takes a free one.
         list: Print the robots, tasks, grippers or baselines that there are, and end.
-        plugins: Modules to import first, separated by commas, as they register tasks of one's own; they are looked for
-            on PYTHONPATH, and no checkpoint names any.
-        stop_at: Steps after which to stop and save, to be resumed; schedules go by steps, so that the run is in the
-            end as in one go.
+        plugins: Modules to import first, separated by commas, as they register tasks of one's own;
+            they are looked for on PYTHONPATH, and no checkpoint names any.
+        stop_at: Steps after which to stop and save, to be resumed; schedules go by steps, so that
+            the run is in the end as in one go.
     """
 
     swift: bool = False
@@ -51,56 +53,75 @@ class EvaluateFlags:
     """What to measure, and how to show it.
 
     Attributes:
-        checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint files.
-        verify: Measure nothing; check everything in the folder, print a table, and end with exit code 2 where something
-            is wrong.
-        env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a module is never taken
-            from the checkpoint itself.
-        sparse: Whether rewards are -1 a step and 0 in success, those of a dataset for one, in place of what it was
-            trained with; robots only.
-        guard: Whether the guard acts on the policy, in place of what it was trained with; robots only.
-        engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained with; robots only.
-        latency: Seconds from the choice of a command to its effect, sensing included; robots only, as the next ten.
+        checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint
+            files.
+        verify: Measure nothing; check everything in the folder, print a table, and end with exit
+            code 2 where something is wrong.
+        env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a
+            module is never taken from the checkpoint itself.
+        sparse: Whether rewards are -1 a step and 0 in success, those of a dataset for one, in place
+            of what it was trained with; robots only.
+        guard: Whether the guard acts on the policy, in place of what it was trained with; robots
+            only.
+        engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained
+            with; robots only.
+        latency: Seconds from the choice of a command to its effect, sensing included; robots only,
+            as the next ten.
         latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
         servo_lag: Time constant with which joints follow their commands, in seconds.
         noise: Standard deviation of measured joint positions, in rad or m.
         joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
-        tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in metres.
-        object_offset: Standard deviation over episodes of where a cube is seen, each axis, in metres.
-        base_offset: Standard deviation over episodes of where the base is taken to be, each axis, in metres.
-        base_turn: Standard deviation over episodes of how the base is taken to be turned, about each axis, in rad.
-        assumed_latency: Latency that the controllers are prepared for, in seconds, in place of what it was
-            trained with; 0 is none.
-        randomize: What differs from episode to episode, in place of what it was trained with: a name in
-            configs/randomization, the path of such a file, or none; options above that are given, zeros too, count in
-            place of its own.
-        episodes: Episodes to roll out, by default 1,000; with robustness also behind each disturbance, by default 200.
+        tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in
+            metres.
+        object_offset: Standard deviation over episodes of where a cube is seen, each axis, in
+            metres.
+        base_offset: Standard deviation over episodes of where the base is taken to be, each axis,
+            in metres.
+        base_turn: Standard deviation over episodes of how the base is taken to be turned, about
+            each axis, in rad.
+        assumed_latency: Latency that the controllers are prepared for, in seconds, in place of what
+            it was trained with; 0 is none.
+        randomize: What differs from episode to episode, in place of what it was trained with: a
+            name in configs/randomization, the path of such a file, or none; options above that are
+            given, zeros too, count in place of its own.
+        episodes: Episodes to roll out, by default 1,000; with robustness also behind each
+            disturbance, by default 200.
         seed: Seed of the starts and goals.
-        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the fastest there is.
+        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the
+            fastest there is.
         json: File for the results; by default they are only printed.
-        baseline: Controllers to measure on the same starts and goals, separated by commas: random (uniformly random
-            actions) and, for robots, those of --list baselines; empty for none. They act without the guard that the
-            policy may have, unless +guard is added to the name.
-        report: Folder for a page, index.html, with the table, charts, paths and every failure; robots only.
-        log: File that `run_policy.py --log` has written, of a run of an arm that the report is to show.
-        robustness: Measure success against latency, noise and servo lag too: 17 more evaluations; robots only.
-        episode: Number, from 0, of the one of these episodes to measure, and to show with swift, record or plot;
+        baseline: Controllers to measure on the same starts and goals, separated by commas: random
+            (uniformly random actions) and, for robots, those of --list baselines; empty for none.
+            They act without the guard that the policy may have, unless +guard is added to the name.
+        report: Folder for a page, index.html, with the table, charts, paths and every failure;
             robots only.
-        swift: Show the robot in the browser and lead it by hand: drag its goal; with episode, play that one.
-        no_browser: Open no browser for swift: only serve the page and print its address, as without a desktop.
+        log: File that `run_policy.py --log` has written, of a run of an arm that the report is to
+            show.
+        robustness: Measure success against latency, noise and servo lag too: 17 more evaluations;
+            robots only.
+        episode: Number, from 0, of the one of these episodes to measure, and to show with swift,
+            record or plot; robots only.
+        swift: Show the robot in the browser and lead it by hand: drag its goal; with episode, play
+            that one.
+        no_browser: Open no browser for swift: only serve the page and print its address, as without
+            a desktop.
         port: To serve swift's page on, on this machine alone; 0 takes a free one.
-        grid: Show this many arms beside each other, with goals of their own, in place of one; with swift or record.
-        camera: Where swift or record looks from: corner, front, side, top, or the camera's place and what it looks at,
-            x,y,z,x,y,z in metres.
-        record: File for a recording of the browser view: .png (end of the first episode), .gif, .mp4 or .webm (three),
-            or a folder for all pictures of three. A Gymnasium environment draws them itself.
-        plot: File for a picture (.png) of reward and actions over one episode, beside random actions.
+        grid: Show this many arms beside each other, with goals of their own, in place of one; with
+            swift or record.
+        camera: Where swift or record looks from: corner, front, side, top, or the camera's place
+            and what it looks at, x,y,z,x,y,z in metres.
+        record: File for a recording of the browser view: .png (end of the first episode), .gif,
+            .mp4 or .webm (three), or a folder for all pictures of three. A Gymnasium environment
+            draws them itself.
+        plot: File for a picture (.png) of reward and actions over one episode, beside random
+            actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
         transitions: Transitions of the dataset.
-        dataset_noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a fraction of a_max.
+        dataset_noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a
+            fraction of a_max.
         list: Print the robots, tasks, grippers or baselines that there are, and end.
-        plugins: Modules to import first, separated by commas, as they register tasks of one's own; they are looked for
-            on PYTHONPATH, and no checkpoint names any.
+        plugins: Modules to import first, separated by commas, as they register tasks of one's own;
+            they are looked for on PYTHONPATH, and no checkpoint names any.
     """
 
     checkpoint: Path | None = None
@@ -120,7 +141,9 @@ class EvaluateFlags:
     base_turn: float | None = None
     assumed_latency: float | None = None
     randomize: str | None = None
-    episodes: int | None = field(default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")})
+    episodes: int | None = field(
+        default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")}
+    )
     seed: int = field(default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits")})
     device: str = "cpu"
     json: Path | None = None
@@ -128,7 +151,9 @@ class EvaluateFlags:
     report: Path | None = None
     log: Path | None = None
     robustness: bool = False
-    episode: int | None = field(default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes")})
+    episode: int | None = field(
+        default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes")}
+    )
     swift: bool = False
     no_browser: bool = False
     port: int = field(default=0, metadata=_PORT)
@@ -137,7 +162,9 @@ class EvaluateFlags:
     record: Path | None = None
     plot: Path | None = None
     dataset: Path | None = None
-    transitions: int = field(default=100_000, metadata={"range": (1, 10**9, "all are kept in memory")})
+    transitions: int = field(
+        default=100_000, metadata={"range": (1, 10**9, "all are kept in memory")}
+    )
     dataset_noise: float = field(default=0.0, metadata={"range": (0, 1e38, "float32 ends there")})
     list: str | None = field(default=None, metadata=_LISTS)
     plugins: tuple[str, ...] = ()
@@ -159,15 +186,24 @@ class EvaluateFlags:
                 raise ConfigError(f"{name} has no effect without dataset, the file to write")
         if self.verify:
             self._check_verify()
-        outputs = [path for name in ("json", "report", "record", "plot", "dataset") if (path := getattr(self, name))]
+        outputs = [
+            path
+            for name in ("json", "report", "record", "plot", "dataset")
+            if (path := getattr(self, name))
+        ]
         if len({path.absolute() for path in outputs}) < len(outputs):
             raise ConfigError(f"two outputs have one name: {', '.join(map(str, outputs))}")
 
     def _check_verify(self) -> None:
         """Refuse what a verification would not do."""
         for item in fields(self):
-            if item.name not in ("checkpoint", "verify", "env", "plugins") and getattr(self, item.name) != item.default:
-                raise ConfigError(f"verify and {item.name} exclude each other: verify measures nothing")
+            if (
+                item.name not in ("checkpoint", "verify", "env", "plugins")
+                and getattr(self, item.name) != item.default
+            ):
+                raise ConfigError(
+                    f"verify and {item.name} exclude each other: verify measures nothing"
+                )
 
     @property
     def count(self) -> int:
@@ -182,10 +218,14 @@ class EvaluateFlags:
     def _check_episode(self, episode: int) -> None:
         """Refuse a number that is none of the episodes, and what is about all of them."""
         if not 0 <= episode < self.count:
-            raise ConfigError(f"episode must be from 0 to {self.count - 1}, one of the episodes, got {episode}")
+            raise ConfigError(
+                f"episode must be from 0 to {self.count - 1}, one of the episodes, got {episode}"
+            )
         for name in ("report", "robustness", "dataset"):
             if getattr(self, name):
-                raise ConfigError(f"episode and {name} exclude each other: {name} is about all episodes")
+                raise ConfigError(
+                    f"episode and {name} exclude each other: {name} is about all episodes"
+                )
 
 
 def _check_page(flags: TrainFlags | EvaluateFlags) -> None:
@@ -223,8 +263,14 @@ def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
     Raises:
         ConfigError: a disturbance is out of its range.
     """
-    asked = {name: value for name in ("guard", "sparse", *CONDITIONS) if (value := getattr(flags, name)) is not None}
-    if flags.randomize is not None:  # what the training had none of is not thereby asked for: the file says it
+    asked = {
+        name: value
+        for name in ("guard", "sparse", *CONDITIONS)
+        if (value := getattr(flags, name)) is not None
+    }
+    if (
+        flags.randomize is not None
+    ):  # what the training had none of is not thereby asked for: the file says it
         asked = {name: None for name in DISTURBANCES if not getattr(options, name)} | asked
     return dataclasses.replace(options, **asked)
 
@@ -239,15 +285,22 @@ def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
         value = getattr(flags, name, None)
         if value is not None and (value is not False or name in ("guard", "sparse")):
             raise ConfigError(f"{name} is for our own robots; a Gymnasium environment has none")
-    if options.env is not None and getattr(flags, "camera", EvaluateFlags.camera) != EvaluateFlags.camera:
-        raise ConfigError("camera is for our own robots; a Gymnasium environment draws its own pictures")
+    if (
+        options.env is not None
+        and getattr(flags, "camera", EvaluateFlags.camera) != EvaluateFlags.camera
+    ):
+        raise ConfigError(
+            "camera is for our own robots; a Gymnasium environment draws its own pictures"
+        )
 
 
 def listing(what: str) -> Iterator[str]:
     """A line for each of the robots, tasks, grippers or baselines: its name, and what it is."""
     if what in ("robots", "grippers"):
         for path in sorted((CONFIGS / what).glob("*.yaml")):
-            yield _line(path.stem, path.read_text(encoding="utf-8").removeprefix("# ").split(". ")[0])
+            yield _line(
+                path.stem, path.read_text(encoding="utf-8").removeprefix("# ").split(". ")[0]
+            )
         return
     from envs.controllers import BASELINES  # here: these take seconds
     from envs.tasks.registry import task_class, task_names
@@ -257,7 +310,9 @@ def listing(what: str) -> Iterator[str]:
         yield from (_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items())
     else:
         for name in task_names():
-            yield _line(name, (sys.modules[task_class(name).__module__].__doc__ or "").splitlines()[0])
+            yield _line(
+                name, (sys.modules[task_class(name).__module__].__doc__ or "").splitlines()[0]
+            )
 
 
 def _line(name: str, text: str) -> str:

@@ -1,7 +1,7 @@
 """Robots and tasks by name."""
 
-from envs.arm_env import ArmEnv
-from envs.options import KINEMATIC, EnvOptions
+from envs.arm_env.arm_env import ArmEnv
+from envs.config.env_options import KINEMATIC, EnvOptions
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Engine
@@ -32,28 +32,35 @@ def make(
     """Build B environments of a robot and a task.
 
     Args:
-        robot: name of a registered robot, path of a URDF or xacro file, or what `make_robot` made of one.
+        robot: name of a registered robot, path of a URDF or xacro file, or what `make_robot` made
+            of one.
         task: name of a registered task.
         num_envs: B.
         device: where they are simulated.
         seed: of starts and goals.
-        gripper: of a robot by name: a registered gripper in place of its own, or "none"; None keeps its own.
+        gripper: of a robot by name: a registered gripper in place of its own, or "none"; None keeps
+            its own.
         tcp: of a robot by name: link of the robot's file to control; None lets the file decide.
-        sparse: pay -1 for every step that is no success and 0 for one that is, in place of the task's dense terms.
-        guard: change actions under which the arm would run into something, see `envs.controllers.guard`.
+        sparse: pay -1 for every step that is no success and 0 for one that is, in place of the
+            task's dense terms.
+        guard: change actions under which the arm would run into something, see
+            `envs.controllers.guard`.
         training: it is to be learnt in, see `ArmEnv`.
         engine: "kinematic", or "mujoco" for contact physics.
         disturbances: delay, lag and noise between the arm and its controller.
 
     Raises:
-        ConfigError: no such robot, task or engine, values in their files that cannot be right, or num_envs below 1.
+        ConfigError: no such robot, task or engine, values in their files that cannot be right, or
+            num_envs below 1.
     """
     chosen = make_task(task)  # first: a mistyped task is answered at once
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
     varied = disturbances.physics if disturbances else None
     moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied, chosen.cubes)
     how = (sparse, guard, training)
-    return ArmEnv(made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances)
+    return ArmEnv(
+        made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances
+    )
 
 
 def of_config(
@@ -78,7 +85,9 @@ def of_config(
         ConfigError: what they name cannot be built.
     """
     if options.env is None:
-        named = {name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard", "engine")}
+        named = {
+            name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard", "engine")
+        }
         named |= {"training": training, "disturbances": disturbances_of(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
@@ -96,12 +105,17 @@ def beginning_with(
     task: Task | None = None,
     engine: Engine | None = None,
 ) -> ArmEnv:
-    """An environment of one arm that is otherwise like another, all of whose episodes begin with the same moment.
+    """An environment of one arm that is otherwise like another, all of whose episodes begin with
+    the same moment.
 
     Args:
         moment, row: which of its arms.
         env: what it is to be like.
         guard, disturbances, task, engine: as of `ArmEnv`, in place of the other's; None: its own.
     """
-    named = {"episodes": OneEpisode(moment, row), "engine": engine or env.engine, "disturbances": disturbances}
+    named = {
+        "episodes": OneEpisode(moment, row),
+        "engine": engine or env.engine,
+        "disturbances": disturbances,
+    }
     return ArmEnv(env.robot, task or env.task, 1, str(env.device), 0, env.sparse, guard, **named)

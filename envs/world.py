@@ -1,4 +1,6 @@
-"""What a task and a controller are given: the world that stays, and the moment that B arms are in."""
+"""What a task and a controller are given: the world that stays, and the moment that B arms are
+in.
+"""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from envs.collision import CollisionModel, Obstacles
 from envs.kinematics.rotations import rotation_error, to_matrix
 from envs.robots import Robot
 from envs.simulation.engine import Scene, SimModel, SimState
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 GROUND = 0.0  # height of the ground in the base frame [m]
 
@@ -35,7 +37,7 @@ class World:
     @property
     def capsules(self) -> CollisionModel:
         """`collision`, where the task has asked for it."""
-        return need(self.collision)
+        return not_none(self.collision)
 
     @property
     def device(self) -> torch.device:
@@ -48,7 +50,9 @@ class World:
         return torch.as_tensor(self.robot.home, dtype=torch.float32, device=self.device)
 
     def index(self, *places: int) -> Tensor:
-        """These places as a tensor on the device, copied there once: a list would be at every use, and waited for."""
+        """These places as a tensor on the device, copied there once: a list would be at every use,
+        and waited for.
+        """
         if places not in self._indices:
             self._indices[places] = torch.tensor(places, device=self.device)
         return self._indices[places]
@@ -60,10 +64,14 @@ class World:
     def random_q(self, count: int, generator: torch.Generator) -> Tensor:
         """(count, n) joint positions, uniform inside qlim [rad or m]."""
         lower, upper = self.model.qlim
-        return lower + torch.rand(count, len(lower), generator=generator, device=self.device) * (upper - lower)
+        return lower + torch.rand(count, len(lower), generator=generator, device=self.device) * (
+            upper - lower
+        )
 
     def in_workspace(self, position: Tensor) -> Tensor:
-        """Whether positions (..., 3) in the base frame [m] lie in the box that goals are drawn in; (...) bool."""
+        """Whether positions (..., 3) in the base frame [m] lie in the box that goals are drawn in;
+        (...) bool.
+        """
         return ((position > self.workspace[0]) & (position < self.workspace[1])).all(-1)
 
 
@@ -77,7 +85,8 @@ class Moment:
         J: (B, 6, n) geometric Jacobians in the base frame.
         scene: what is around them.
         steps: (B,) control steps since the episode began.
-        frames: `kinematics.link_frames` of the arms, where they are at hand: for whoever asks next, and not kept.
+        frames: `kinematics.link_frames` of the arms, where they are at hand: for whoever asks next,
+            and not kept.
     """
 
     state: SimState
@@ -93,17 +102,33 @@ class Moment:
         return self.T_be[:, :3, 3]
 
     def each(self, change: Callable[..., Tensor], *others: "Moment") -> "Moment":
-        """With every tensor x replaced by change(x, y, ...), where y, ... are those of other moments at its place."""
-        both = lambda *parts: {name: change(*(part[name] for part in parts)) for name in parts[0]}  # noqa: E731
+        """With every tensor x replaced by change(x, y, ...), where y, ... are those of other
+        moments at its place.
+        """
+
+        def both(*parts):
+            return {name: change(*(part[name] for part in parts)) for name in parts[0]}
+
         moments = (self, *others)
-        plain = both(*({name: getattr(moment, name) for name in ("T_be", "J", "steps")} for moment in moments))
+        plain = both(
+            *(
+                {name: getattr(moment, name) for name in ("T_be", "J", "steps")}
+                for moment in moments
+            )
+        )
         state = SimState(**both(*(vars(moment.state) for moment in moments)))
         scene = both(*(moment.scene for moment in moments))
         return Moment(state, plain["T_be"], plain["J"], scene, plain["steps"])
 
     def tensors(self) -> dict:
         """All of it by name, the scene in a dictionary of its own."""
-        return {**vars(self.state), "T_be": self.T_be, "J": self.J, "steps": self.steps, "scene": dict(self.scene)}
+        return {
+            **vars(self.state),
+            "T_be": self.T_be,
+            "J": self.J,
+            "steps": self.steps,
+            "scene": dict(self.scene),
+        }
 
     @staticmethod
     def of_tensors(tensors: dict) -> "Moment":
@@ -118,12 +143,16 @@ class Moment:
 
     @functools.cached_property
     def R_goal(self) -> Tensor:
-        """(B, 3, 3) wanted orientation of the TCP, where goals are poses: position and quaternion."""
+        """(B, 3, 3) wanted orientation of the TCP, where goals are poses: position and
+        quaternion.
+        """
         return to_matrix(self.scene["goal"][:, 3:])
 
     @functools.cached_property
     def rotation_error(self) -> Tensor:
-        """(B, 3) rotation vector in the base frame from the TCP's orientation to the wanted one [rad]."""
+        """(B, 3) rotation vector in the base frame from the TCP's orientation to the wanted one
+        [rad].
+        """
         return rotation_error(self.T_be[:, :3, :3], self.R_goal)
 
 

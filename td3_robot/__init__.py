@@ -3,16 +3,18 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from td3_robot.agent import TD3
-    from td3_robot.networks import MLP
+    from td3_robot.networks.mlp import MLP
     from td3_robot.replay import Batch
+    from td3_robot.td3.agent import TD3
 
 __all__ = ["MLP", "TD3", "Batch"]
-_HOMES = {"MLP": "networks", "TD3": "agent", "Batch": "replay"}
+_HOMES = {"MLP": "networks", "TD3": "td3.agent", "Batch": "replay"}
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use: torch takes over a second, and a mistyped flag is answered without it."""
+    """Import on first use: torch takes over a second, and a mistyped flag is answered without
+    it.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -59,7 +59,7 @@ class RanksError(Td3RobotError):
     exit_code = 1
 
 
-def need(value: T | None) -> T:
+def not_none(value: T | None) -> T:
     """A value that may be missing elsewhere, and is there by what has been checked before."""
     assert value is not None
     return value

@@ -12,9 +12,9 @@ class Step(NamedTuple):
 
     `observation` is what to act on next: where an episode ended it is already the first observation
     of the next one. `next_observation` is the true successor of the action, before any automatic
-    reset; it is the one to learn from. Bootstrapping stops at `terminated`, never at `truncated`.
-    A row of `valid` is False where the environment ignored the action, as Gymnasium's vector environments
-    with NEXT_STEP autoreset do in the step after an episode's end.
+    reset; it is the one to learn from. Bootstrapping stops at `terminated`, never at `truncated`. A
+    row of `valid` is False where the environment ignored the action, as Gymnasium's vector
+    environments with NEXT_STEP autoreset do in the step after an episode's end.
     """
 
     observation: Tensor  # (B, o_dim)
@@ -23,7 +23,9 @@ class Step(NamedTuple):
     truncated: Tensor  # (B,) bool: a time limit cut the episode; the future still has value
     next_observation: Tensor  # (B, o_dim)
     info: dict[str, Tensor]  # per-env measurements, each (B, ...), of the step just made
-    valid: Tensor | None = None  # (B,) bool: False where the row is no transition to learn from; None: all are
+    valid: Tensor | None = (
+        None  # (B,) bool: False where the row is no transition to learn from; None: all are
+    )
 
 
 @runtime_checkable
@@ -46,7 +48,8 @@ class VecEnv(Protocol):
         """Apply actions (B, a_dim) in [-1, 1] for one control period.
 
         Raises:
-            NotFiniteError: an action is NaN or infinite; not on a device that this would have to wait for.
+            NotFiniteError: an action is NaN or infinite; not on a device that this would have to
+                wait for.
         """
         ...
 
@@ -58,22 +61,24 @@ class VecEnv(Protocol):
         """Take back what `state_dict` gave.
 
         Returns:
-            The observation to act on (B, o_dim). An environment that cannot restore itself starts new episodes
-            and gives their first observations.
+            The observation to act on (B, o_dim). An environment that cannot restore itself starts
+            new episodes and gives their first observations.
         """
         ...
 
 
 def waits(device: torch.device) -> bool:
-    """Whether to read a tensor of the device on the host is to wait for all that was asked of it before."""
+    """Whether to read a tensor of the device on the host is to wait for all that was asked of it
+    before.
+    """
     return device.type != "cpu"
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> None:
     """Take back the state of a generator.
 
-    One of another kind of device has other states, as when a run of a CPU goes on with CUDA; it then begins a stream of
-    its own, which the state fixes.
+    One of another kind of device has other states, as when a run of a CPU goes on with CUDA; it
+    then begins a stream of its own, which the state fixes.
     """
     if state.shape == generator.get_state().shape:
         generator.set_state(state)
@@ -85,8 +90,8 @@ def restore_generator(generator: torch.Generator, state: Tensor) -> None:
 class GoalVecEnv(VecEnv, Protocol):
     """Environments with a goal that could have been another one, for hindsight replay.
 
-    A memory (B, memory_dim) is what has to be kept of a moment to observe it and to pay for it again, whatever its
-    goal. It may be the observation itself.
+    A memory (B, memory_dim) is what has to be kept of a moment to observe it and to pay for it
+    again, whatever its goal. It may be the observation itself.
     """
 
     memory_dim: int
@@ -100,7 +105,9 @@ class GoalVecEnv(VecEnv, Protocol):
         ...
 
     def achieved_goal(self, memory: Tensor) -> Tensor:
-        """The goal (N, g) that each memory (N, memory_dim) would have reached, in the units of the goal."""
+        """The goal (N, g) that each memory (N, memory_dim) would have reached, in the units of the
+        goal.
+        """
         ...
 
     def relabel(
@@ -114,7 +121,7 @@ class GoalVecEnv(VecEnv, Protocol):
             goal: (N, g).
 
         Returns:
-            state, next_state (N, o_dim), observations that hold the goal, reward (N,) and terminated (N,) bool,
-            computed anew.
+            state, next_state (N, o_dim), observations that hold the goal, reward (N,) and
+            terminated (N,) bool, computed anew.
         """
         ...

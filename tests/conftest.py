@@ -1,4 +1,6 @@
-"""Shared by all tests: one thread, repeatable examples, and an environment to learn in that is no robot."""
+"""Shared by all tests: one thread, repeatable examples, and an environment to learn in that is no
+robot.
+"""
 
 import importlib.util
 import signal
@@ -8,13 +10,15 @@ import hypothesis
 import pytest
 import torch
 
-from td3_robot.cli import exit_code
 from td3_robot.errors import NotFiniteError
+from td3_robot.utils.console import exit_code
 from td3_robot.vec_env import Step
 
 torch.set_num_threads(1)
 if hasattr(signal, "SIGHUP"):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that were started by nohup, and their processes, heed it too
+    signal.signal(
+        signal.SIGHUP, signal.SIG_DFL
+    )  # tests that were started by nohup, and their processes, heed it too
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
 
@@ -22,8 +26,9 @@ hypothesis.settings.load_profile("repeatable")
 class PointEnv:
     """Points in the plane that are to come to the origin; B of them, each with its own age.
 
-    The observation is (x, y, age). An action moves the point by a tenth of itself. An episode terminates
-    where the point leaves the unit square, and is truncated at `horizon` steps; both may happen at once.
+    The observation is (x, y, age). An action moves the point by a tenth of itself. An episode
+    terminates where the point leaves the unit square, and is truncated at `horizon` steps; both may
+    happen at once.
     """
 
     o_dim, a_dim = 3, 2
@@ -55,7 +60,14 @@ class PointEnv:
         truncated = successor[:, 2] >= self.horizon
         done = (terminated | truncated)[:, None]
         self.observation = torch.where(done, self._fresh(), successor) if done.any() else successor
-        return Step(self.observation, -distance, terminated, truncated, successor, {"success": distance < 0.3})
+        return Step(
+            self.observation,
+            -distance,
+            terminated,
+            truncated,
+            successor,
+            {"success": distance < 0.3},
+        )
 
     def state_dict(self):
         return {"observation": self.observation, "generator": self.generator.get_state()}
@@ -80,14 +92,18 @@ def point_env():
 
 @pytest.fixture
 def in_process(monkeypatch, capsys):
-    """A script in this process, which saves its imports: `in_process(folder, "train", *words)`, run in the folder.
+    """A script in this process, which saves its imports: `in_process(folder, "train", *words)`, run
+    in the folder.
 
-    Returns its exit code, stdout and stderr. That a process of its own ends like that is held in test_train_cli.py.
+    Returns its exit code, stdout and stderr. That a process of its own ends like that is held in
+    test_train_cli.py.
     """
 
     def run(folder: Path, name: str, *words: str) -> tuple[int, str, str]:
         monkeypatch.chdir(folder)
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).resolve().parent.parent / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            name, Path(__file__).resolve().parent.parent / f"{name}.py"
+        )
         script = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(script)
         capsys.readouterr()

@@ -1,8 +1,9 @@
 """A device that is not there: PyTorch's `meta`, whose tensors have shapes and no numbers.
 
-What needs a number on the host, or a shape that depends on numbers, has nowhere to get it from and raises. `Watched`
-beside it refuses what meta lets pass and what on a real device would be waited for as well: copies between host and
-device, masks as indices, and the check of what a solver returned.
+What needs a number on the host, or a shape that depends on numbers, has nowhere to get it from and
+raises. `Watched` beside it refuses what meta lets pass and what on a real device would be waited
+for as well: copies between host and device, masks as indices, and the check of what a solver
+returned.
 """
 
 import copy
@@ -49,14 +50,21 @@ class Watched(TorchDispatchMode):
         found = operation(*args, **kwargs)
         made = [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
         if len({x.device.type for x in (*given, *made) if x.ndim or "copy" in name}) > 1:
-            raise Waits(f"{name} from {[x.device.type for x in given]} to {[x.device.type for x in made]}")
+            raise Waits(
+                f"{name} from {[x.device.type for x in given]} to {[x.device.type for x in made]}"
+            )
         return found
 
 
 @contextmanager
 def moved(*things):
-    """Inside, copies of these objects, all of whose tensors are on the device, and nothing may wait for that."""
-    atomic = {torch.device: lambda device, memo: DEVICE, torch.Generator: lambda generator, memo: Generator()}
+    """Inside, copies of these objects, all of whose tensors are on the device, and nothing may wait
+    for that.
+    """
+    atomic = {
+        torch.device: lambda device, memo: DEVICE,
+        torch.Generator: lambda generator, memo: Generator(),
+    }
     with ExitStack() as patched:
         for patch in (
             mock.patch.object(torch.Tensor, "__deepcopy__", _moved),
@@ -65,7 +73,11 @@ def moved(*things):
         ):
             patched.enter_context(patch)
         copies = copy.deepcopy(things)
-    with Watched(), mock.patch("torch.tensor", _copied), mock.patch("torch.Tensor.new_tensor", _copied):
+    with (
+        Watched(),
+        mock.patch("torch.tensor", _copied),
+        mock.patch("torch.Tensor.new_tensor", _copied),
+    ):
         yield copies
 
 

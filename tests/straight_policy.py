@@ -1,4 +1,6 @@
-"""An exported policy without training: along the simulator's joint_error, by one matrix; made in a moment."""
+"""An exported policy without training: along the simulator's joint_error, by one matrix; made in a
+moment.
+"""
 
 import json
 from pathlib import Path
@@ -8,9 +10,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import envs
-from envs.description import describe, describe_task
+from envs.export.robot_description import describe, describe_task
 from td3_robot.deploy import Policy, Robot
-from td3_robot.deploy.observation import Observation
+from td3_robot.deploy.observation.observation import Observation
 from td3_robot.deploy.policy import FORMAT, KEY
 
 GAIN = 2.0  # [rad/s] for each unit of joint_error
@@ -28,7 +30,10 @@ def write(path: Path, name: str = "panda") -> Path:
     seen = see(q, np.zeros(n), 0.0, {"goal": goal})
     commanded = np.clip(seen @ gains, -env.robot.qdlim, env.robot.qdlim)
     vector = {"q": q, "qd": np.zeros(n), "observation": seen, "qd_commanded": commanded}
-    vector = {key: value.tolist() for key, value in vector.items()} | {"gripper": 0.0, "scene": {"goal": goal.tolist()}}
+    vector = {key: value.tolist() for key, value in vector.items()} | {
+        "gripper": 0.0,
+        "scene": {"goal": goal.tolist()},
+    }
 
     limit = env.robot.qdlim.astype(np.float32)
     weights = {"gains": gains, "limit": limit, "lower": -limit}
@@ -37,9 +42,14 @@ def write(path: Path, name: str = "panda") -> Path:
         helper.make_node("Min", ["wanted", "limit"], ["less"]),
         helper.make_node("Max", ["less", "lower"], ["command"]),
     ]
-    value = lambda name, width: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])  # noqa: E731
+
+    def value(name, width):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+
     tensors = [numpy_helper.from_array(value, key) for key, value in weights.items()]
-    graph = helper.make_graph(nodes, "straight", [value("observation", see.size)], [value("command", n)], tensors)
+    graph = helper.make_graph(
+        nodes, "straight", [value("observation", see.size)], [value("command", n)], tensors
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     helper.set_model_props(model, {KEY: json.dumps(about | {"test_vectors": [vector]})})
     onnx.save(model, str(path))

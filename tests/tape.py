@@ -1,8 +1,10 @@
-"""A CUDA graph's stand-in on a CPU: the operations of a step, with the very tensors that they were given.
+"""A CUDA graph's stand-in on a CPU: the operations of a step, with the very tensors that they were
+given.
 
-As in a capture nothing is computed while it is recorded: what comes out is NaN, what was there is as it was, generators
-included. A replay does the same operations on the same tensors, and leaves results where they were left before. What
-the step takes from the host in any other way stays as it was when it was recorded, as in a graph.
+As in a capture nothing is computed while it is recorded: what comes out is NaN, what was there is
+as it was, generators included. A replay does the same operations on the same tensors, and leaves
+results where they were left before. What the step takes from the host in any other way stays as it
+was when it was recorded, as in a graph.
 """
 
 from contextlib import contextmanager
@@ -59,7 +61,11 @@ def _as_it_was(given):
 
 def _results(made, given):
     """What an operation has made, without what it was given to write to."""
-    return [x for x in tree_leaves(made) if isinstance(x, torch.Tensor) and not any(x is y for y in given)]
+    return [
+        x
+        for x in tree_leaves(made)
+        if isinstance(x, torch.Tensor) and not any(x is y for y in given)
+    ]
 
 
 class Tapes:

@@ -11,28 +11,71 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envs.command_line import EvaluateFlags, TrainFlags
-from envs.options import EnvOptions
-from td3_robot.arguments import TrainArguments, config_of, load_config, parse_evaluate, parse_train
-from td3_robot.config import Config, TD3Config
+from envs.config.env_options import EnvOptions
+from td3_robot.cli.arguments import (
+    TrainArguments,
+    config_of,
+    load_config,
+    parse_evaluate,
+    parse_train,
+)
+from td3_robot.config.field import leaves
+from td3_robot.config.run import Config, TD3Config
 from td3_robot.errors import Td3RobotError
-from td3_robot.fields import leaves
 
 NAMES = [name for cls in (Config, EnvOptions, TrainFlags, EvaluateFlags) for name, _ in leaves(cls)]
-NASTY = ["!!bool x", "!!int ''", "!!float ''", "!!timestamp abc", "!!map [1]", "!!python/name:os.system", "&a [*a]"]
+NASTY = [
+    "!!bool x",
+    "!!int ''",
+    "!!float ''",
+    "!!timestamp abc",
+    "!!map [1]",
+    "!!python/name:os.system",
+    "&a [*a]",
+]
 NASTY += "*a << {} [] [[1]] 1e30 1e309 -1 0 -0.0 .nan null ~ true 100000,100000 2147483648 1e18 0x10 1:30".split()
-NASTY += ["2024-01-01", "'", '"', "#", "%", "../..", "/", "-h", "a\0b", "\udcff", "\x85", "9" * 4000, "9" * 5000]
+NASTY += [
+    "2024-01-01",
+    "'",
+    '"',
+    "#",
+    "%",
+    "../..",
+    "/",
+    "-h",
+    "a\0b",
+    "\udcff",
+    "\x85",
+    "9" * 4000,
+    "9" * 5000,
+]
 NASTY += ["a" * 256, "a/" * 3000, "[" * 2000, "é" * 300, "-" + "9" * 40]
 words = st.sampled_from([f"--{name}" for name in NAMES] + NASTY) | st.text(max_size=9)
 lines = st.lists(words, max_size=6) | st.builds(
-    lambda name, value: [f"--{name}={value}"], st.sampled_from(NAMES), st.sampled_from(NASTY) | st.text(max_size=5)
+    lambda name, value: [f"--{name}={value}"],
+    st.sampled_from(NAMES),
+    st.sampled_from(NASTY) | st.text(max_size=5),
 )
-plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from(NASTY)
-values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(plain, inner, max_size=3))
-keys = st.sampled_from([*(name.split(".")[0] for name in NAMES), "gamma", "hidden"]) | st.text(max_size=5)
-texts = st.dictionaries(keys, values | st.dictionaries(st.sampled_from(["gamma", "hidden", "norm"]), values)).map(
-    yaml.dump
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.sampled_from(NASTY)
 )
-texts |= st.text(max_size=40) | st.builds("{}: {}".format, st.sampled_from(NAMES), st.sampled_from(NASTY))
+values = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(plain, inner, max_size=3)
+)
+keys = st.sampled_from([*(name.split(".")[0] for name in NAMES), "gamma", "hidden"]) | st.text(
+    max_size=5
+)
+texts = st.dictionaries(
+    keys, values | st.dictionaries(st.sampled_from(["gamma", "hidden", "norm"]), values)
+).map(yaml.dump)
+texts |= st.text(max_size=40) | st.builds(
+    "{}: {}".format, st.sampled_from(NAMES), st.sampled_from(NASTY)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +84,9 @@ def workplace(tmp_path, monkeypatch):
 
 
 def outcome(call, *arguments) -> object:
-    """What a call gives; an error made on purpose is held to being one short line, any other goes on."""
+    """What a call gives; an error made on purpose is held to being one short line, any other goes
+    on.
+    """
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return call(*arguments)
@@ -97,7 +142,10 @@ def test_networks_that_fit_no_memory_are_refused_before_they_are_made():
     from td3_robot import TD3
 
     width = TD3Config.__dataclass_fields__["hidden"].metadata["range"][1]
-    with pytest.raises(Td3RobotError, match=r"^hidden \[65536, 65536, .* needs .* GB, more than the .* GB there are$"):
+    with pytest.raises(
+        Td3RobotError,
+        match=r"^hidden \[65536, 65536, .* needs .* GB, more than the .* GB there are$",
+    ):
         TD3(3, 1, hidden=(width,) * 64)
 
 
@@ -105,13 +153,17 @@ def test_networks_that_fit_no_memory_are_refused_before_they_are_made():
 def test_environments_that_fit_no_memory_are_refused_before_they_are_made(monkeypatch, name):
     import train
 
-    monkeypatch.setattr("td3_robot.memory.memory_of", lambda device: 1e9)
-    with pytest.raises(Td3RobotError, match=rf"^{name} 1000000 needs 15.0 GB, more than the 1.0 GB there are$"):
+    monkeypatch.setattr("td3_robot.utils.memory.memory_of", lambda device: 1e9)
+    with pytest.raises(
+        Td3RobotError, match=rf"^{name} 1000000 needs 15.0 GB, more than the 1.0 GB there are$"
+    ):
         train.main([f"--{name}", "1000000", "--replay.capacity", "1e6"])
     assert list(Path().iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["a" * 300 + ".urdf", "a/" * 3000 + "b.xacro", "\0.urdf", "\udcff" * 99 + ".urdf"])
+@pytest.mark.parametrize(
+    "name", ["a" * 300 + ".urdf", "a/" * 3000 + "b.xacro", "\0.urdf", "\udcff" * 99 + ".urdf"]
+)
 def test_any_name_of_a_file(name):
     import envs
     from envs.view.recording import check

@@ -33,7 +33,9 @@ def imports_of(path: Path) -> set[str]:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 found.add(full if full in NAMES else node.module)
-    return {name for name in found if name.split(".")[0] in ("td3_robot", "envs", "train", "evaluate")}
+    return {
+        name for name in found if name.split(".")[0] in ("td3_robot", "envs", "train", "evaluate")
+    }
 
 
 GRAPH = {name_of(path): imports_of(path) for path in SOURCES}
@@ -51,8 +53,11 @@ def reached_from(name: str) -> set[str]:
 
 
 def test_the_parser_sees_imports():
-    assert {"td3_robot.networks", "td3_robot.losses"} <= GRAPH["td3_robot.agent"]
-    assert "envs.simulation.kinematic" in GRAPH["envs.arm_env"] and "td3_robot.vec_env" in GRAPH["envs.arm_env"]
+    assert {"td3_robot.networks.mlp", "td3_robot.td3.losses"} <= GRAPH["td3_robot.td3.agent"]
+    assert (
+        "envs.simulation.kinematic" in GRAPH["envs.arm_env.arm_env"]
+        and "td3_robot.vec_env" in GRAPH["envs.arm_env.arm_env"]
+    )
 
 
 def test_every_import_of_ours_exists():
@@ -61,45 +66,81 @@ def test_every_import_of_ours_exists():
 
 def test_the_learning_half_never_heard_of_a_robot():
     learning = [path for path in SOURCES if name_of(path).startswith("td3_robot")]
-    assert [path.name for path in learning if any(name.startswith("envs") for name in imports_of(path))] == []
+    assert [
+        path.name for path in learning if any(name.startswith("envs") for name in imports_of(path))
+    ] == []
     texts = {
         path.name: re.sub(r"td3[_-]?robot", "", path.read_text(), flags=re.IGNORECASE)
         for path in learning
-        if "deploy" not in path.parts  # a room of its own, for robots, which knows nothing of the learner
+        if "deploy"
+        not in path.parts  # a room of its own, for robots, which knows nothing of the learner
     }
     robotics = re.compile("robot|gripper|urdf|swift|spatialmath|panda", re.IGNORECASE)
-    assert {name: found[0] for name, text in texts.items() if (found := robotics.search(text))} == {}
+    assert {
+        name: found[0] for name, text in texts.items() if (found := robotics.search(text))
+    } == {}
+
+
+SEAM = {
+    "td3_robot.vec_env",
+    "td3_robot.evaluation",
+    "td3_robot.evaluation.rollout",
+    "td3_robot.errors",
+}
 
 
 def test_the_simulating_half_knows_the_seam_alone():
-    seam = {"td3_robot.vec_env", "td3_robot.evaluation", "td3_robot.errors"}
     strangers = {
         name: others
         for name in GRAPH
-        if name.startswith("envs") and (others := {i for i in GRAPH[name] if i.startswith("td3_robot")} - seam)
+        if name.startswith("envs")
+        and (others := {i for i in GRAPH[name] if i.startswith("td3_robot")} - SEAM)
     }
     assert strangers == {}
     assert reached_from("td3_robot.vec_env") == reached_from("td3_robot.errors") == set()
-    assert reached_from("td3_robot.evaluation") <= seam | {"td3_robot.seeds"}  # both halves measure
+    # Both halves measure; whoever does is not to load the agent.
+    assert reached_from("td3_robot.evaluation") <= SEAM | {"td3_robot.utils.seeding"}
 
 
 DEPLOYED = [path for path in SOURCES if name_of(path).startswith("td3_robot.deploy")]
-VENDORS = {"rtde_control", "rtde_receive", "franky", "rclpy", "std_msgs", "sensor_msgs"}  # each in its adapter alone
+VENDORS = {
+    "rtde_control",
+    "rtde_receive",
+    "franky",
+    "rclpy",
+    "std_msgs",
+    "sensor_msgs",
+}  # each in its adapter alone
 
 
 def test_what_is_deployed_imports_nothing_else():
-    """So that it can be copied onto a robot's computer: the standard library, numpy and onnxruntime."""
+    """So that it can be copied onto a robot's computer: the standard library, numpy and
+    onnxruntime.
+    """
     allowed = set(sys.stdlib_module_names) | {"numpy", "onnxruntime", "td3_robot"}
     for path in DEPLOYED:
         assert all(name.startswith("td3_robot.deploy") for name in imports_of(path)), path.name
-        modules = {n.module for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)}
-        modules |= {a.name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import) for a in n.names}
+        modules = {
+            n.module for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)
+        }
+        modules |= {
+            a.name
+            for n in ast.walk(ast.parse(path.read_text()))
+            if isinstance(n, ast.Import)
+            for a in n.names
+        }
         strangers = {module.split(".")[0] for module in modules} - allowed
-        assert strangers <= (VENDORS if "adapters" in path.parts else set()), f"{path.name} imports {strangers}"
+        assert strangers <= (VENDORS if "adapters" in path.parts else set()), (
+            f"{path.name} imports {strangers}"
+        )
 
 
 def test_what_is_deployed_is_imported_without_the_rest():
-    names = [name_of(path) for path in DEPLOYED if path.stem not in ("ur_rtde_arm", "franky_arm", "ros2_arm")]
+    names = [
+        name_of(path)
+        for path in DEPLOYED
+        if path.stem not in ("ur_rtde_arm", "franky_arm", "ros2_arm")
+    ]
     script = (
         "import sys, importlib\n"
         "for name in ('torch', 'roboticstoolbox', 'spatialmath', 'yaml', 'envs', 'td3_robot.errors', 'gymnasium'):\n"
@@ -120,44 +161,24 @@ def test_imports_run_one_way():
     graphlib.TopologicalSorter(GRAPH).prepare()  # raises CycleError where they go round
 
 
-LAYERS = [["errors"], ["config", "vec_env"], ["networks", "losses", "replay"], ["agent"], ["trainer"]]
-
-
-def test_no_lower_layer_of_the_learner_reaches_up():
-    layers = [{f"td3_robot.{name}" for name in layer} for layer in LAYERS]
-    assert set().union(*layers) <= NAMES, "a layer is gone"
-    for height, layer in enumerate(layers):
-        above = set().union(*layers[height:])
-        for name in layer:
-            assert not reached_from(name) & above, f"{name} reaches {reached_from(name) & above}"
-
-
-FLOORS = (  # of envs, from the ground up: a room imports from itself and from floors below it, nothing else
-    *(
-        "values",
-        "options",
-        "kinematics",
-        "robots",
-        "collision",
-        "simulation",
-        "world",
-        "controllers",
-        "tasks",
-        "constants",
-        "foresight",
-        "beginnings",
-        "endings",
-        "arm_env",
+# From the ground up: a room imports from itself and from rooms before it, nothing else.
+FLOORS = {
+    "td3_robot": (
+        *("errors", "vec_env", "utils", "config", "checkpoint", "networks", "replay", "td3"),
+        *("evaluation", "data", "loggers", "training", "cli", "distributed", "sweep"),
     ),
-    *("registry", "evaluation", "view", "gymnasium_ids", "command_line"),
-)
-BESIDE = {  # rooms that stand on the floors without being one, and all of ours that they may know
-    "from_gymnasium": {"options"},
-    "fit_collision": {"robots", "collision"},
-    "urdf": {"robots"},
-    "description": {"robots", "collision"},
-    "simulated_arm": {"robots", "simulation"},
+    "envs": (
+        *("config", "kinematics", "robots", "collision", "simulation", "world", "planning"),
+        *("controllers", "tasks", "arm_env", "from_gymnasium", "registry", "evaluation", "view"),
+        *("gymnasium_ids", "command_line"),
+    ),
 }
+BESIDE = {  # rooms that no floor stands on, and all of ours that they may know
+    "td3_robot": {"deploy": set()},
+    "envs": {"export": {"robots", "collision", "simulation"}},
+}
+KNOWS_LESS = {("envs", "from_gymnasium"): {"config"}}  # than its floor would allow
+KNOWS_MORE = {("td3_robot", "td3"): {"deploy"}}
 
 
 def room_of(name: str) -> str:
@@ -165,33 +186,45 @@ def room_of(name: str) -> str:
     return (name.split(".") + [""])[1]
 
 
-def test_every_room_of_envs_has_its_floor():
-    assert {room_of(name) for name in GRAPH if name.startswith("envs.")} == set(FLOORS) | set(BESIDE)
+@pytest.mark.parametrize("half", FLOORS)
+def test_every_room_has_its_floor(half):
+    rooms = {room_of(name) for name in GRAPH if name.startswith(f"{half}.")}
+    assert rooms == set(FLOORS[half]) | set(BESIDE[half])
 
 
-@pytest.mark.parametrize("room", [*FLOORS, *BESIDE])
-def test_rooms_of_envs_import_downwards_alone(room):
-    allowed = {room} | (BESIDE[room] if room in BESIDE else set(FLOORS[: FLOORS.index(room)]))
-    if room == "registry":
-        allowed |= {"from_gymnasium"}
+ROOMS = [(half, room) for half in FLOORS for room in (*FLOORS[half], *BESIDE[half])]
+
+
+@pytest.mark.parametrize(("half", "room"), ROOMS)
+def test_rooms_import_downwards_alone(half, room):
+    floors = FLOORS[half]
+    below = set(floors[: floors.index(room)]) if room in floors else BESIDE[half][room]
+    allowed = KNOWS_LESS.get((half, room), below) | KNOWS_MORE.get((half, room), set()) | {room}
     for name in GRAPH:
-        if name.startswith("envs.") and room_of(name) == room:
-            seen = {room_of(other) for other in GRAPH[name] if other.startswith("envs.")}
+        if name.startswith(f"{half}.") and room_of(name) == room:
+            seen = {room_of(other) for other in GRAPH[name] if other.startswith(f"{half}.")}
             assert seen <= allowed, f"{name} imports from {seen - allowed}"
 
 
 def written_files(*suffixes: str) -> list[Path]:
     """What people write here, in folders and at the root."""
     folders = ("td3_robot", "envs", "configs", "tests", "benchmarks", "docs")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")] + list(ROOT.iterdir())
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")] + list(
+        ROOT.iterdir()
+    )
     return [path for path in paths if path.suffix in suffixes]
 
 
 def test_no_file_of_code_is_long():
-    """300 lines at most, of tests 400."""
+    """400 lines at most, of tests 500."""
     lengths = {path: len(path.read_text().splitlines()) for path in written_files(".py")}
-    most = lambda path: 400 if "tests" in path.parts else 300  # noqa: E731
-    assert {path.name: count for path, count in lengths.items() if count > most(path.relative_to(ROOT))} == {}
+
+    def most(path):
+        return 500 if "tests" in path.parts else 400
+
+    assert {
+        path.name: count for path, count in lengths.items() if count > most(path.relative_to(ROOT))
+    } == {}
 
 
 def test_nothing_is_left_to_do():

@@ -30,7 +30,10 @@ def test_a_part_is_measured_by_a_process_of_its_own():
 
 @pytest.mark.parametrize(
     ("flags", "words"),
-    [(["--only", "nothing"], "no part nothing; there are update 2x128"), (["--against", "no-such"], "no-such")],
+    [
+        (["--only", "nothing"], "no part nothing; there are update 2x128"),
+        (["--against", "no-such"], "no-such"),
+    ],
 )
 def test_what_there_is_not_is_named(flags, words):
     done = asked(*flags, "--turns", "1")
@@ -38,15 +41,23 @@ def test_what_there_is_not_is_named(flags, words):
 
 
 def test_the_gflop_of_an_update_are_those_of_its_products(bench):
-    """One observation, one action, one unit a layer, a batch of one: critics have 4 weights and the actor 3."""
+    """One observation, one action, one unit a layer, a batch of one: critics have 4 weights and the
+    actor 3.
+    """
     forward = {"critic": 2 + 1 + 1, "actor": 1 + 1 + 1}
     learning = {
         "critic": 4 + (1 + 1),
         "actor": 3 + (1 + 1),
     }  # to each weight, and back through all layers but the first
-    critics = forward["actor"] + 2 * forward["critic"] + 2 * (forward["critic"] + learning["critic"])
-    actor = forward["actor"] + learning["actor"] + 2 * forward["critic"]  # there through Q1, and back to the action
-    assert bench.benchmark_pages.gflop_of_update(1, 1, 1, 1) == pytest.approx(2 * (critics + actor / 2) / 1e9)
+    critics = (
+        forward["actor"] + 2 * forward["critic"] + 2 * (forward["critic"] + learning["critic"])
+    )
+    actor = (
+        forward["actor"] + learning["actor"] + 2 * forward["critic"]
+    )  # there through Q1, and back to the action
+    assert bench.benchmark_pages.gflop_of_update(1, 1, 1, 1) == pytest.approx(
+        2 * (critics + actor / 2) / 1e9
+    )
 
 
 def test_slower_is_less_than_nine_tenths_of_the_older_commit(bench):
@@ -58,21 +69,35 @@ def test_slower_is_less_than_nine_tenths_of_the_older_commit(bench):
 def test_rows_of_other_tasks_stay_and_those_of_the_same_are_replaced(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     rows, path, key = __import__("rows"), tmp_path / "results.csv", ("task", "seed")
-    row = lambda task, seed, success: {"task": task, "seed": seed, "success": success}  # noqa: E731
+
+    def row(task, seed, success):
+        return {"task": task, "seed": seed, "success": success}
+
     rows.store(path, (*key, "success"), key, [row("reach", 0, 0.9), row("track", 0, 0.8)])
     rows.store(path, (*key, "success"), key, [row("reach", 1, 0.7)])
     rows.store(path, (*key, "success", "newer"), key, [row("track", 0, 0.6) | {"newer": 1}])
-    assert path.read_text().split() == ["task,seed,success,newer", "reach,0,0.9,", "reach,1,0.7,", "track,0,0.6,1"]
+    assert path.read_text().split() == [
+        "task,seed,success,newer",
+        "reach,0,0.9,",
+        "reach,1,0.7,",
+        "track,0,0.6,1",
+    ]
 
 
 def test_a_task_that_is_measured_alone_leaves_those_of_others(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     robustness, path = __import__("robustness"), tmp_path / "results.csv"
-    path.write_text("task,disturbances,episodes,policy,classical\nreach,none,9,0,0\ntrack,none,9,0.5,0.5\n")
+    path.write_text(
+        "task,disturbances,episodes,policy,classical\nreach,none,9,0,0\ntrack,none,9,0.5,0.5\n"
+    )
     monkeypatch.setattr(robustness, "CONDITIONS", {"none": {}})
-    measured = SimpleNamespace(add_baseline=print, success_behind=lambda *_: {"policy": 1.0, "rrmc": 0.75})
+    measured = SimpleNamespace(
+        add_baseline=print, success_behind=lambda *_: {"policy": 1.0, "rrmc": 0.75}
+    )
     monkeypatch.setattr(robustness, "evaluation_of", lambda *_: measured)
     monkeypatch.setattr(robustness.torch, "set_num_threads", print)
-    monkeypatch.setattr(sys, "argv", ["robustness.py", "--tasks", "reach", "--episodes", "2", "--out", str(path)])
+    monkeypatch.setattr(
+        sys, "argv", ["robustness.py", "--tasks", "reach", "--episodes", "2", "--out", str(path)]
+    )
     robustness.main()
     assert path.read_text().split()[1:] == ["reach,none,2,1.0,0.75", "track,none,9,0.5,0.5"]

@@ -7,16 +7,18 @@ import pytest
 import torch
 
 from envs.command_line import TrainFlags, listing
-from envs.options import DISTURBANCES, EnvOptions
-from td3_robot.arguments import config_of, parse_train
-from td3_robot.config import TD3Config
+from envs.config.env_options import DISTURBANCES, EnvOptions
+from td3_robot.cli.arguments import config_of, parse_train
+from td3_robot.config.run import TD3Config
 from td3_robot.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = sorted(path.stem for path in (ROOT / "configs/tasks").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("what", [*(f"--task {task}" for task in TASKS), "--env Hopper-v5", "--env FetchReach-v4"])
+@pytest.mark.parametrize(
+    "what", [*(f"--task {task}" for task in TASKS), "--env Hopper-v5", "--env FetchReach-v4"]
+)
 def test_td3_bc_is_td3_bc_on_whatever_preset(what):
     """Fujimoto & Gu, NeurIPS 2021, appendix A; the discount is the task's."""
     line = f"{what} --dataset f.npz --config {ROOT / 'configs/td3_bc.yaml'}"
@@ -24,11 +26,19 @@ def test_td3_bc_is_td3_bc_on_whatever_preset(what):
     expected = TD3Config(bc_alpha=2.5, normalize_observations=True)
     assert dataclasses.replace(config.td3, gamma=0.99) == expected
     replay = config.replay
-    assert (replay.batch_size, replay.n_step, replay.prioritized, replay.hindsight) == (256, 1, False, "none")
+    assert (replay.batch_size, replay.n_step, replay.prioritized, replay.hindsight) == (
+        256,
+        1,
+        False,
+        "none",
+    )
     assert config.schedule.lr == "constant"
 
 
-LESS = ["ddpg", *(f"ablations/{path.stem}" for path in sorted((ROOT / "configs/ablations").glob("*.yaml")))]
+LESS = [
+    "ddpg",
+    *(f"ablations/{path.stem}" for path in sorted((ROOT / "configs/ablations").glob("*.yaml"))),
+]
 
 
 @pytest.mark.parametrize("less", LESS)
@@ -36,10 +46,13 @@ LESS = ["ddpg", *(f"ablations/{path.stem}" for path in sorted((ROOT / "configs/a
 def test_every_preset_can_do_without_any_of_the_three_ideas(what, less):
     path = ROOT / f"configs/{less}.yaml"
     plain, changed = (
-        parse_train(f"{what}{file}".split(), EnvOptions, TrainFlags) for file in ("", f" --config {path}")
+        parse_train(f"{what}{file}".split(), EnvOptions, TrainFlags)
+        for file in ("", f" --config {path}")
     )
     taken = ("twin_critics", "actor_min_q", "policy_delay", "policy_noise")
-    same = dataclasses.replace(changed.config.td3, **{name: getattr(plain.config.td3, name) for name in taken})
+    same = dataclasses.replace(
+        changed.config.td3, **{name: getattr(plain.config.td3, name) for name in taken}
+    )
     assert same == plain.config.td3 != changed.config.td3
     assert changed.config.td3.twin_critics or not changed.config.td3.actor_min_q
 
@@ -57,12 +70,17 @@ def test_a_preset_for_gpus_is_that_of_its_task_with_more_arms_and_larger_batches
     ours, plain = gpu.config, cpu.config
     assert (ours.device, ours.cuda_graph) == ("cuda", True)
     assert 1_024 <= ours.envs <= 16_384 and 4_096 <= ours.replay.batch_size <= ours.replay.capacity
-    updates = lambda config: config.steps // config.envs * config.updates_per_step  # noqa: E731
+
+    def updates(config):
+        return config.steps // config.envs * config.updates_per_step
+
     assert updates(plain) * 0.99 < updates(ours) < updates(plain) * 1.3
     assert ours.exploration.start_steps // ours.envs >= plain.exploration.start_steps // plain.envs
     differ = ("device", "cuda_graph", "envs", "steps", "updates_per_step", "evaluation")
     same = dataclasses.replace(ours, **{name: getattr(plain, name) for name in differ})
-    replay = dataclasses.replace(ours.replay, capacity=plain.replay.capacity, batch_size=plain.replay.batch_size)
+    replay = dataclasses.replace(
+        ours.replay, capacity=plain.replay.capacity, batch_size=plain.replay.batch_size
+    )
     exploration = dataclasses.replace(ours.exploration, start_steps=plain.exploration.start_steps)
     assert dataclasses.replace(same, replay=replay, exploration=exploration) == plain
 
@@ -70,25 +88,34 @@ def test_a_preset_for_gpus_is_that_of_its_task_with_more_arms_and_larger_batches
 @pytest.mark.parametrize("path", GPU, ids=lambda path: path.stem)
 def test_a_preset_for_gpus_says_what_it_was_run_on_and_can_be_tried_without(path):
     assert path.stem in TASKS and "# It has not been run on a GPU" in path.read_text()
-    with pytest.raises(ConfigError, match="^cuda_graph needs device cuda or cuda:N, got 'cpu': set it false"):
+    with pytest.raises(
+        ConfigError, match="^cuda_graph needs device cuda or cuda:N, got 'cpu': set it false"
+    ):
         parse_train(f"--config {path} --device cpu".split(), EnvOptions, TrainFlags)
     parse_train(f"--config {path} --device cpu --cuda_graph false".split(), EnvOptions, TrainFlags)
 
 
 def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
-    parse = lambda line: parse_train(line.split(), EnvOptions, TrainFlags).config  # noqa: E731
+    def parse(line):
+        return parse_train(line.split(), EnvOptions, TrainFlags).config
+
     push, reach = parse("--env FetchPush-v4"), parse("--env FetchReach-v4")
     assert (push.td3.r_min, push.td3.r_max, push.exploration.random_share) == (-1.0, 0.0, 0.3)
     assert (reach.td3.r_min, reach.td3.gamma) == (None, 0.95)
     crossq = parse(f"--env Hopper-v5 --config {ROOT / 'configs/gymnasium/crossq.yaml'}")
-    assert (crossq.td3.critic, crossq.td3.critic_layers, crossq.td3.hidden) == ("crossq", (512, 512), (256, 256))
+    assert (crossq.td3.critic, crossq.td3.critic_layers, crossq.td3.hidden) == (
+        "crossq",
+        (512, 512),
+        (256, 256),
+    )
     assert (crossq.td3.norm, crossq.td3.actor_min_q) == ("renorm", True)
     assert (crossq.replay.n_step, crossq.td3.policy, crossq.td3.tau) == (2, "actor_target", 1e-3)
     assert (crossq.exploration.noise, crossq.matmul_precision) == (0.2, "medium")
 
 
 @pytest.mark.parametrize(
-    "run, task", [("run1", "reach"), *((task, task) for task in TASKS if task not in ("reach", "stack"))]
+    "run, task",
+    [("run1", "reach"), *((task, task) for task in TASKS if task not in ("reach", "stack"))],
 )
 def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = config_of(ROOT / "checkpoints" / run, EnvOptions)
@@ -98,7 +125,9 @@ def test_the_shipped_runs_say_what_they_are_of(run, task):
         task=task, guard=guard, engine=engine
     )
     assert options.disturbances == {}
-    again = parse_train(["--config", str(ROOT / "checkpoints" / run / "config.yaml")], EnvOptions, TrainFlags)
+    again = parse_train(
+        ["--config", str(ROOT / "checkpoints" / run / "config.yaml")], EnvOptions, TrainFlags
+    )
     assert (again.environment, again.config.td3, again.config.run) == (options, config.td3, None)
 
 
@@ -107,7 +136,14 @@ def test_what_there_is_to_name_is_listed_with_a_word_on_each():
     from envs.robots.gripper import gripper_names
     from envs.robots.make import robot_names
 
-    there = {"robots": robot_names(), "tasks": TASKS, "grippers": gripper_names(), "baselines": ["random", *BASELINES]}
+    there = {
+        "robots": robot_names(),
+        "tasks": TASKS,
+        "grippers": gripper_names(),
+        "baselines": ["random", *BASELINES],
+    }
     for what, names in there.items():
         lines = [line.split(maxsplit=1) for line in listing(what)]
-        assert sorted(name for name, _ in lines) == sorted(names) and all(len(text) > 9 for _, text in lines)
+        assert sorted(name for name, _ in lines) == sorted(names) and all(
+            len(text) > 9 for _, text in lines
+        )

@@ -1,4 +1,6 @@
-"""The pages: each link leads somewhere, each file they name is there, and the page of public names is of today."""
+"""The pages: each link leads somewhere, each file they name is there, and the page of public names
+is of today.
+"""
 
 import importlib.util
 import re
@@ -9,9 +11,14 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 TEXTS = [
-    path for folder in ("configs", "envs", "td3_robot", "docs", "benchmarks") for path in (ROOT / folder).rglob("*.*")
+    path
+    for folder in ("configs", "envs", "td3_robot", "docs", "benchmarks")
+    for path in (ROOT / folder).rglob("*.*")
 ]
-TEXTS = [path for path in TEXTS if path.suffix in (".py", ".yaml", ".md")] + [*ROOT.glob("*.py"), *ROOT.glob("*.md")]
+TEXTS = [path for path in TEXTS if path.suffix in (".py", ".yaml", ".md")] + [
+    *ROOT.glob("*.py"),
+    *ROOT.glob("*.md"),
+]
 NAMED = re.compile(
     r"(?<![\w./-])(?:benchmarks|configs|docs|envs|img|td3_robot|tests)/[a-z0-9_/]+(?:\.[a-z]+)?(?![\w<*{/-])"
 )

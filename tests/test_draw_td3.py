@@ -19,11 +19,22 @@ def words(sheet) -> list[str]:
 
 def test_layers_are_those_of_the_networks():
     agent = TD3(5, 2, hidden=(16, 8), norm="layer")
-    layers = [("Linear", 16), ("LayerNorm", 16), ("ReLU", 16), ("Linear", 8), ("LayerNorm", 8), ("ReLU", 8)]
+    layers = [
+        ("Linear", 16),
+        ("LayerNorm", 16),
+        ("ReLU", 16),
+        ("Linear", 8),
+        ("LayerNorm", 8),
+        ("ReLU", 8),
+    ]
     assert draw_td3.stages(agent.Q1) == [*layers, ("Linear", 1)]
     assert draw_td3.stages(agent.actor) == [*layers, ("Linear", 2), ("tanh × a_max", 2)]
     corrects = TD3(5, 2, hidden=(16, 8), norm="layer", residual_at=0)
-    assert draw_td3.stages(corrects.actor) == [*layers, ("Linear", 2), ("tanh × a_max,\nadded to\ns[column]", 2)]
+    assert draw_td3.stages(corrects.actor) == [
+        *layers,
+        ("Linear", 2),
+        ("tanh × a_max,\nadded to\ns[column]", 2),
+    ]
 
 
 def test_the_schedule_is_what_updates_do():
@@ -36,11 +47,17 @@ def test_the_schedule_is_what_updates_do():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"twin_critics": False, "policy_noise": 0.0}, {"atoms": 5, "v_min": -1.0, "v_max": 1.0}]
+    "options",
+    [{}, {"twin_critics": False, "policy_noise": 0.0}, {"atoms": 5, "v_min": -1.0, "v_max": 1.0}],
 )
 def test_every_picture_is_drawn_and_small(tmp_path, options):
     agent = TD3(5, 2, hidden=(16, 8), gamma=0.875, **options)
-    for draw in (draw_td3.draw_networks, draw_td3.draw_target, draw_td3.draw_update, draw_td3.draw_schedule):
+    for draw in (
+        draw_td3.draw_networks,
+        draw_td3.draw_target,
+        draw_td3.draw_update,
+        draw_td3.draw_schedule,
+    ):
         sheet = draw(agent)
         assert len(words(sheet)) > 5
         sheet.save(tmp_path / "picture.png")

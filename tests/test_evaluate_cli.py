@@ -14,13 +14,13 @@ import torch
 from PIL import Image
 
 import envs
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from td3_robot import TD3
-from td3_robot.arguments import save_config
-from td3_robot.config import Config, TD3Config
-from td3_robot.datasets import load_dataset
+from td3_robot.cli.arguments import save_config
+from td3_robot.config.run import Config, TD3Config
+from td3_robot.data.dataset_file import load_dataset
 from td3_robot.errors import CheckpointError, ConfigError, Td3RobotError
-from td3_robot.evaluation import round_seeds
+from td3_robot.evaluation.rollout import round_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = {
@@ -60,7 +60,9 @@ def work(tmp_path, monkeypatch, env):
 
 
 def save_policy(env, name: str, gain: float, bias: float = 0.0) -> None:
-    """A policy that needs no training: action = tanh(gain J_v^T error + bias), as ReLU(x) - ReLU(-x) = x."""
+    """A policy that needs no training: action = tanh(gain J_v^T error + bias), as ReLU(x) -
+    ReLU(-x) = x.
+    """
     config = Config(threads=1, td3=TD3Config(hidden=(2 * env.a_dim,)))
     agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
     columns = env.layout["joint_error"]
@@ -69,7 +71,9 @@ def save_policy(env, name: str, gain: float, bias: float = 0.0) -> None:
         for parameter in agent.actor.parameters():
             parameter.zero_()
         agent.actor.layers[0].weight[:, columns] = torch.cat((eye, -eye))
-        agent.actor.layers[1].weight.copy_(gain * torch.cat((torch.eye(env.a_dim), -torch.eye(env.a_dim)), 1))
+        agent.actor.layers[1].weight.copy_(
+            gain * torch.cat((torch.eye(env.a_dim), -torch.eye(env.a_dim)), 1)
+        )
         agent.actor.layers[1].bias.fill_(bias)
     agent.save(Path("checkpoints", name))
     save_config(config, Path("checkpoints", name, "config.yaml"))
@@ -97,12 +101,18 @@ def measured(evaluate, *arguments: str) -> dict:
 
 def cells(text: str) -> dict[str, list[str]]:
     """Label -> cells of the table's rows."""
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("│")
+    ]
     return {row[0]: row[1:] for row in rows}
 
 
 def test_table_and_json_say_the_same(work):
-    arguments = "--checkpoint transpose --episodes 100 --seed 7 --baseline rrmc,random --json out.json"
+    arguments = (
+        "--checkpoint transpose --episodes 100 --seed 7 --baseline rrmc,random --json out.json"
+    )
     result = run(*arguments.split())
     assert result.returncode == 0 and result.stderr == ""
     assert result.stdout.startswith("checkpoints/transpose: panda reach, 100 episodes, seed 7\n")
@@ -130,12 +140,18 @@ def test_table_and_json_say_the_same(work):
         "return, standard deviation": lambda c: f"{c['episode_return']['std']:.2f}",
         "episode length, mean [steps]": lambda c: f"{c['episode_length']['mean']:.1f}",
         "final error, median [mm]": lambda c: f"{1000 * c['final_position_error_m']['median']:.2f}",
-        "final error, 95th percentile [mm]": lambda c: f"{1000 * c['final_position_error_m']['p95']:.2f}",
-        "time to goal, median [s]": lambda c: "-" if (t := c["time_to_goal_s"]["median"]) is None else f"{t:.2f}",
+        "final error, 95th percentile [mm]": lambda c: (
+            f"{1000 * c['final_position_error_m']['p95']:.2f}"
+        ),
+        "time to goal, median [s]": lambda c: (
+            "-" if (t := c["time_to_goal_s"]["median"]) is None else f"{t:.2f}"
+        ),
         "path length, median [m]": lambda c: f"{c['path_length_m']['median']:.3f}",
         "manipulability, median": lambda c: f"{c['manipulability']['median']:.4f}",
         "manipulability, least": lambda c: f"{c['manipulability']['min']:.4f}",
-        "least clearance, median [mm]": lambda c: f"{1000 * c['minimum_clearance_m']['median']:.1f}",
+        "least clearance, median [mm]": lambda c: (
+            f"{1000 * c['minimum_clearance_m']['median']:.1f}"
+        ),
         "least clearance of all [mm]": lambda c: f"{1000 * c['minimum_clearance_m']['min']:.1f}",
         "peak speed over limit": lambda c: f"{c['max_abs_qd_over_limit']:.3f}",
         "peak acceleration over limit": lambda c: f"{c['max_abs_qdd_over_limit']:.3f}",
@@ -151,9 +167,15 @@ def test_table_and_json_say_the_same(work):
     assert not rows
 
     policy, rrmc, random = columns
-    assert policy["success_rate"] > 0.9 and rrmc["success_rate"] > 0.99 and random["success_rate"] < 0.1
+    assert (
+        policy["success_rate"] > 0.9
+        and rrmc["success_rate"] > 0.99
+        and random["success_rate"] < 0.1
+    )
     for column in columns:
-        assert column["joint_limit_violations"] == 0 and not any(column["limit_violations"].values())
+        assert column["joint_limit_violations"] == 0 and not any(
+            column["limit_violations"].values()
+        )
         assert column["max_abs_qd_over_limit"] <= 1 + 1e-6
         assert column["max_abs_qdd_over_limit"] <= 1 + 1e-5  # the simulator computes in float32
     assert sorted(os.listdir()) == ["checkpoints", "out.json"]
@@ -162,7 +184,10 @@ def test_table_and_json_say_the_same(work):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--checkpoint nothing", "there is no checkpoint at 'checkpoints/nothing'; valid choices: checkpoints/other, "),
+        (
+            "--checkpoint nothing",
+            "there is no checkpoint at 'checkpoints/nothing'; valid choices: checkpoints/other, ",
+        ),
         (
             "--checkpoint still --baseline rmc",
             "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: ik, neo, pick, push, random, reactive, rrmc",
@@ -188,20 +213,38 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, in_process, arguments, 
         ("--no-browser", "no_browser has no effect without swift"),
         ("--port 5000", "port has no effect without swift"),
         ("--port 70000 --swift", "port must be in [0, 65_535], got 70000"),
-        ("--record out.avi", "unknown recording format '.avi'; valid choices: .gif, .mp4, .png, .webm"),
+        (
+            "--record out.avi",
+            "unknown recording format '.avi'; valid choices: .gif, .mp4, .png, .webm",
+        ),
         ("--record no/out.gif", "cannot record to 'no/out.gif': folder 'no' does not exist"),
         ("--plot rollout.svg", "cannot write 'rollout.svg': it must be a file named *.png"),
         ("--dataset data.txt", "cannot write 'data.txt': it must be a file named *.npz"),
         ("--json .", "cannot write '.': it must be a file"),
-        ("--json no/out.json --episodes 1", "cannot write 'no/out.json': folder 'no' does not exist"),
-        ("--report checkpoints/still/actor", "cannot write 'checkpoints/still/actor': it must be a folder"),
+        (
+            "--json no/out.json --episodes 1",
+            "cannot write 'no/out.json': folder 'no' does not exist",
+        ),
+        (
+            "--report checkpoints/still/actor",
+            "cannot write 'checkpoints/still/actor': it must be a folder",
+        ),
         ("--report out --json ./out", "two outputs have one name: out, out"),
         ("--report no/out", "cannot write 'no/out': folder 'no' does not exist"),
         ("--episode 5 --episodes 5", "episode must be from 0 to 4, one of the episodes, got 5"),
         ("--episode -1", "episode must be from 0 to 999, one of the episodes, got -1"),
-        ("--episode 1 --report out", "episode and report exclude each other: report is about all episodes"),
-        ("--episode 1 --robustness", "episode and robustness exclude each other: robustness is about all episodes"),
-        ("--episode 1 --dataset a.npz", "episode and dataset exclude each other: dataset is about all episodes"),
+        (
+            "--episode 1 --report out",
+            "episode and report exclude each other: report is about all episodes",
+        ),
+        (
+            "--episode 1 --robustness",
+            "episode and robustness exclude each other: robustness is about all episodes",
+        ),
+        (
+            "--episode 1 --dataset a.npz",
+            "episode and dataset exclude each other: dataset is about all episodes",
+        ),
     ],
 )
 def test_what_cannot_be_shown_or_written(work, evaluate, monkeypatch, arguments, message):
@@ -228,15 +271,25 @@ def test_same_seed_same_result(work, evaluate):
 
 
 def test_every_policy_gets_the_same_starts_and_goals(work, evaluate, monkeypatch):
-    """In several rounds, the last one cut: a baseline that acts like the policy gets the policy's figures."""
-    stay = lambda env: lambda observation: torch.zeros(env.num_envs, env.a_dim)  # noqa: E731
+    """In several rounds, the last one cut: a baseline that acts like the policy gets the policy's
+    figures.
+    """
+
+    def stay(env):
+        return lambda observation: torch.zeros(env.num_envs, env.a_dim)
+
     for module in ("envs.controllers", "envs.evaluation.evaluation"):
         monkeypatch.setattr(f"{module}.BASELINES", {"first": stay, "second": stay})
     monkeypatch.setattr("envs.tasks.task.Task.controllers", ("first", "second"))
     monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 8)
-    out = measured(evaluate, "--checkpoint", "still", "--episodes", "20", "--baseline", "first,second")
+    out = measured(
+        evaluate, "--checkpoint", "still", "--episodes", "20", "--baseline", "first,second"
+    )
     policy = {name: out[name] for name in SUMMARY | {"episodes"}}
-    assert policy["path_length_m"]["median"] < 1e-6 and policy["final_position_error_m"]["median"] > 0.1
+    assert (
+        policy["path_length_m"]["median"] < 1e-6
+        and policy["final_position_error_m"]["median"] > 0.1
+    )
     assert out["baselines"] == {"first": policy, "second": policy}
 
 
@@ -244,14 +297,22 @@ def test_guard_replaces_what_the_policy_was_trained_with_and_baselines_choose_th
     work, env, evaluate, monkeypatch
 ):
     """A policy at full speed is a baseline at full speed, under the guard and without it."""
-    rush = lambda env: lambda observation: torch.ones(env.num_envs, env.a_dim)  # noqa: E731
+
+    def rush(env):
+        return lambda observation: torch.ones(env.num_envs, env.a_dim)
+
     for module in ("envs.controllers", "envs.evaluation.evaluation"):
         monkeypatch.setattr(f"{module}.BASELINES", {"rush": rush})
     monkeypatch.setattr("envs.tasks.task.Task.controllers", ("rush",))
     save_policy(env, "rush", gain=0.0, bias=100.0)
     line = "--checkpoint rush --episodes 20 --baseline rush,rush+guard".split()
-    guarded, free, own = (measured(evaluate, *line, *flag) for flag in (["--guard", "true"], ["--guard", "false"], []))
-    figures = lambda out: {name: out[name] for name in SUMMARY}  # noqa: E731
+    guarded, free, own = (
+        measured(evaluate, *line, *flag) for flag in (["--guard", "true"], ["--guard", "false"], [])
+    )
+
+    def figures(out):
+        return {name: out[name] for name in SUMMARY}
+
     bare, safe = (figures(own["baselines"][name]) for name in ("rush", "rush+guard"))
     assert bare != safe and figures(own) == figures(free) == bare and figures(guarded) == safe
     assert guarded["baselines"] == free["baselines"] == own["baselines"]
@@ -312,22 +373,30 @@ def test_json_replaces_an_older_file_whole(work, evaluate):
 
 
 def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsys):
-    """Its figures are those it had among the others, over several rounds; the picture is of the same one."""
+    """Its figures are those it had among the others, over several rounds; the picture is of the
+    same one.
+    """
     monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 4)
     line = "--checkpoint transpose --seed 3 --episodes 10 --baseline rrmc".split()
     every = [measured(evaluate, *line, "--episode", str(number)) for number in range(10)]
     capsys.readouterr()
     together = measured(evaluate, *line)
-    assert capsys.readouterr().out.startswith("checkpoints/transpose: panda reach, 10 episodes, seed 3\n")
+    assert capsys.readouterr().out.startswith(
+        "checkpoints/transpose: panda reach, 10 episodes, seed 3\n"
+    )
     assert [out["episode"] for out in every] == list(range(10)) and "episode" not in together
-    assert all((out["episodes"], out["of_episodes"]) == (1, 10) for out in every)  # which name it again
+    assert all(
+        (out["episodes"], out["of_episodes"]) == (1, 10) for out in every
+    )  # which name it again
     for pick in (lambda out: out, lambda out: out["baselines"]["rrmc"]):
         errors = [pick(out)["final_position_error_m"]["median"] for out in every]
         assert len(set(errors)) > 5  # other episodes; those that end within rounding may agree
         assert torch.tensor(errors).double().quantile(0.5) == pytest.approx(
             pick(together)["final_position_error_m"]["median"], abs=1e-4
         )
-        assert sum(pick(out)["success_rate"] for out in every) == pytest.approx(10 * pick(together)["success_rate"])
+        assert sum(pick(out)["success_rate"] for out in every) == pytest.approx(
+            10 * pick(together)["success_rate"]
+        )
 
     shown = {}
 
@@ -336,7 +405,9 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         shown.update(goals=goals, number=number)
 
     opened = []
-    monkeypatch.setattr("envs.view.of_evaluation.lead", lambda evaluation, **how: opened.append(how))
+    monkeypatch.setattr(
+        "envs.view.of_evaluation.lead", lambda evaluation, **how: opened.append(how)
+    )
     assert evaluate.main([*line, "--swift", "--no-browser", "--port", "4321"]) == 0
     assert opened == [{"open_browser": False, "port": 4321, "camera": "corner"}]
     monkeypatch.setattr("envs.view.of_evaluation.record_episodes", spy)
@@ -349,10 +420,14 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         assert torch.equal(goal[0], many.goal[2])
 
 
-def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env, evaluate, monkeypatch, capsys):
+def test_a_report_lists_every_failure_with_the_command_that_replays_it(
+    work, env, evaluate, monkeypatch, capsys
+):
     save_policy(env, "slow", gain=0.6)
     monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 8)
-    out = measured(evaluate, *"--checkpoint slow --episodes 20 --seed 5 --baseline rrmc --report out".split())
+    out = measured(
+        evaluate, *"--checkpoint slow --episodes 20 --seed 5 --baseline rrmc --report out".split()
+    )
     assert f"the report is {Path('out', 'index.html')}" in capsys.readouterr().out
     assert os.listdir("out") == ["index.html"]
     text = Path("out/index.html").read_text()
@@ -371,7 +446,9 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(work, env
 
 
 def test_robustness_is_in_the_table_in_the_json_file_and_in_the_report(work, evaluate, capsys):
-    out = measured(evaluate, *"--checkpoint transpose --episodes 4 --robustness --report out".split())
+    out = measured(
+        evaluate, *"--checkpoint transpose --episodes 4 --robustness --report out".split()
+    )
     told, page = out["robustness"], Path("out/index.html").read_text()
     assert told.pop("episodes") == 4
     rows = cells(capsys.readouterr().out)
@@ -381,8 +458,13 @@ def test_robustness_is_in_the_table_in_the_json_file_and_in_the_report(work, eva
     keys = {*told, *(key for points in told.values() for point in points for key in point)}
     assert all(f"`{key}`" in described for key in keys | {"robustness"})
 
-    assert "robustness" not in measured(evaluate, *"--checkpoint transpose --episodes 4 --report out".split())
-    assert "<h2>Robustness</h2>" in page and "<h2>Robustness</h2>" not in Path("out/index.html").read_text()
+    assert "robustness" not in measured(
+        evaluate, *"--checkpoint transpose --episodes 4 --report out".split()
+    )
+    assert (
+        "<h2>Robustness</h2>" in page
+        and "<h2>Robustness</h2>" not in Path("out/index.html").read_text()
+    )
 
 
 @pytest.mark.parametrize("flag", ["--report out", "--episode 0", "--robustness"])

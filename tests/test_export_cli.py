@@ -1,4 +1,6 @@
-"""export.py, and what it writes: one file that says what it is of, and that only its own numbers are taken from."""
+"""export.py, and what it writes: one file that says what it is of, and that only its own numbers
+are taken from.
+"""
 
 import dataclasses
 import hashlib
@@ -16,10 +18,11 @@ import yaml
 import envs
 import export
 from td3_robot import TD3
-from td3_robot.cli import exit_code
-from td3_robot.deploy import DeployError, Obstacles, Policy, observation
+from td3_robot.deploy import DeployError, Obstacles, Policy
+from td3_robot.deploy.observation import observation
 from td3_robot.deploy.policy import KEY
 from td3_robot.errors import ConfigError
+from td3_robot.utils.console import exit_code
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,9 @@ def test_a_policy_that_was_trained_under_disturbances_is_exported(policy, tmp_pa
     """Its test vectors are of what is measured without them, or none would be met."""
     folder = shutil.copytree("checkpoints/run1", tmp_path / "lab")
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"randomize": "lab", "servo_lag": 0.05}))
+    (folder / "config.yaml").write_text(
+        yaml.safe_dump(config | {"randomize": "lab", "servo_lag": 0.05})
+    )
     assert export.main(["--checkpoint", str(folder), "--onnx", str(tmp_path)]) == 0
     asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
     assert np.array_equal(Policy.load(tmp_path / "policy.onnx")(*asked), policy(*asked))
@@ -75,7 +80,9 @@ def test_an_averaged_policy_is_the_average(tmp_path):
     asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
     np.testing.assert_allclose(averaged(*asked), policy(*asked), atol=1e-6)
     o = torch.zeros(agent.o_dim)
-    assert (agent.select_action(o) - agent.explored(o)).abs().max() > 0.01  # so that it would be seen
+    assert (
+        agent.select_action(o) - agent.explored(o)
+    ).abs().max() > 0.01  # so that it would be seen
     told = hashlib.sha256((tmp_path / "averaged" / "actor_target").read_bytes()).hexdigest()
     assert averaged.about["checkpoint"]["actor_target_sha256"] == told
 
@@ -86,9 +93,13 @@ def test_a_policy_is_told_what_stands_around(tmp_path):
     assert export.main(["--checkpoint", "checkpoints/reach_avoid", "--onnx", str(path)]) == 0
     policy = Policy.load(path)
     asked = dict(q=policy.robot.home, qd=np.zeros(7), gripper=0.04, goal=np.array([0.4, 0.0, 0.4]))
-    ball, box = np.array([[0.45, 0.1, 0.5, 0.1]]), np.array([[0.5, -0.2, 0.2, 0.1, 0.1, 0.1, 1.0, 0.0, 0.0, 0.0]])
+    ball, box = (
+        np.array([[0.45, 0.1, 0.5, 0.1]]),
+        np.array([[0.5, -0.2, 0.2, 0.1, 0.1, 0.1, 1.0, 0.0, 0.0, 0.0]]),
+    )
     free, spheres, boxes = (
-        policy(**asked, obstacles=Obstacles(**given)) for given in ({}, {"spheres": ball}, {"boxes": box})
+        policy(**asked, obstacles=Obstacles(**given))
+        for given in ({}, {"spheres": ball}, {"boxes": box})
     )
     assert np.abs(spheres - free).max() > 1e-2 and np.abs(boxes - free).max() > 1e-2
     for given, why in (
@@ -104,11 +115,16 @@ def test_a_goal_s_quaternion_is_a_unit_one(tmp_path):
     path = tmp_path / "policy.onnx"
     assert export.main(["--checkpoint", "checkpoints/reach_pose", "--onnx", str(path)]) == 0
     policy = Policy.load(path)
-    command = lambda *q: policy(policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.1, 0.4, *q]))  # noqa: E731
+
+    def command(*q):
+        return policy(policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.1, 0.4, *q]))
+
     exact = command(0.0, 1.0, 0.0, 0.0)
     assert np.allclose(command(0.0, 0.995, 0.0, 0.0), exact)  # typed, or rounded
     for wrong in ((0.0, 3.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)):
-        with pytest.raises(DeployError, match="goal must be a position and a unit quaternion w,x,y,z"):
+        with pytest.raises(
+            DeployError, match="goal must be a position and a unit quaternion w,x,y,z"
+        ):
             command(*wrong)
 
 
@@ -116,7 +132,10 @@ def test_a_file_that_is_there_stays_until_another_is_good(tmp_path, monkeypatch)
     path = tmp_path / "policy.onnx"
     path.write_bytes(b"of before")
     arguments = ["--checkpoint", "checkpoints/run1", "--onnx", str(path)]
-    for part, name in ((observation.Observation, "__init__"), (Policy, "_replay")):  # before it is written, and after
+    for part, name in (
+        (observation.Observation, "__init__"),
+        (Policy, "_replay"),
+    ):  # before it is written, and after
 
         def fails(*_):
             raise DeployError("it cannot be shown")
@@ -130,15 +149,23 @@ def test_a_file_that_is_there_stays_until_another_is_good(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"spheres": [[0.4, 0.1, 0.4, -0.1]]}, "spheres need radii or half sides above 0, got -0.1"),
-        ({"boxes": [[0.4, 0.0, 0.4, 0.1, 0.0, 0.1, 1.0, 0.0, 0.0, 0.0]]}, "boxes need radii or half sides above 0"),
+        (
+            {"spheres": [[0.4, 0.1, 0.4, -0.1]]},
+            "spheres need radii or half sides above 0, got -0.1",
+        ),
+        (
+            {"boxes": [[0.4, 0.0, 0.4, 0.1, 0.0, 0.1, 1.0, 0.0, 0.0, 0.0]]},
+            "boxes need radii or half sides above 0",
+        ),
         ({"spheres": [[0.4, 0.1, 0.4]]}, "spheres must be finite with shape"),
     ],
 )
 def test_what_no_thing_can_be_is_refused(tmp_path, given, why):
     with pytest.raises(DeployError, match=why):
         Obstacles(**{name: np.array(value) for name, value in given.items()})
-    (tmp_path / "scene.json").write_text(json.dumps({"spheres": [], "walls": [[0.0, 0.0, 1.0, 0.0]]}))
+    (tmp_path / "scene.json").write_text(
+        json.dumps({"spheres": [], "walls": [[0.0, 0.0, 1.0, 0.0]]})
+    )
     around = Obstacles.load(tmp_path / "scene.json")
     assert around.spheres.shape == (0, 4) and around.walls.shape == (1, 4)
 
@@ -148,8 +175,13 @@ def test_it_says_what_it_is_of(policy):
     assert (about["task"]["name"], about["rate"], policy.robot.name) == ("reach", 20.0, "panda")
     assert policy.robot.joints == tuple(f"panda_joint{i}" for i in range(1, 8))
     assert [name for name, _ in about["observation"]["columns"]][:3] == ["q", "drivers", "qd"]
-    assert sum(width for _, width in about["observation"]["columns"]) == about["observation"]["size"]
-    assert len(about["checkpoint"]["actor_sha256"]) == 64 and about["versions"]["torch"] == torch.__version__
+    assert (
+        sum(width for _, width in about["observation"]["columns"]) == about["observation"]["size"]
+    )
+    assert (
+        len(about["checkpoint"]["actor_sha256"]) == 64
+        and about["versions"]["torch"] == torch.__version__
+    )
     assert len(about["test_vectors"]) == 10
 
 
@@ -158,7 +190,10 @@ def test_any_number_of_observations_at_once(exported):
     session = onnxruntime.InferenceSession(str(exported), providers=["CPUExecutionProvider"])
     (o,) = session.get_inputs()
     for batch in (1, 2, 64):
-        assert session.run(None, {o.name: np.zeros((batch, o.shape[1]), np.float32)})[0].shape == (batch, 7)
+        assert session.run(None, {o.name: np.zeros((batch, o.shape[1]), np.float32)})[0].shape == (
+            batch,
+            7,
+        )
 
 
 def altered(exported, tmp_path, change) -> str:
@@ -190,13 +225,17 @@ def test_a_file_that_cannot_be_held_to_anything_is_refused(exported, tmp_path, v
         about = json.loads(model.metadata_props[0].value) | {"test_vectors": vectors}
         model.metadata_props[0].value = json.dumps(about)
 
-    with pytest.raises(DeployError, match="has no test vectors that it could be held to: export it anew$"):
+    with pytest.raises(
+        DeployError, match="has no test vectors that it could be held to: export it anew$"
+    ):
         Policy.load(altered(exported, tmp_path, empty))
 
 
 def test_files_of_something_else_are_refused(exported, tmp_path):
     with pytest.raises(DeployError, match="was not written by export.py"):
-        Policy.load(altered(exported, tmp_path, lambda model: model.metadata_props[0].ClearField("key")))
+        Policy.load(
+            altered(exported, tmp_path, lambda model: model.metadata_props[0].ClearField("key"))
+        )
     (tmp_path / "noise.onnx").write_bytes(b"noise" * 100)
     with pytest.raises(DeployError, match="is no policy"):
         Policy.load(tmp_path / "noise.onnx")
@@ -250,13 +289,18 @@ def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(exported, tmp
     ],
 )
 def test_what_it_cannot_be_asked_is_refused(policy, change):
-    asked = dict(q=policy.robot.home, qd=np.zeros(7), gripper=0.04, goal=np.array([0.4, 0.0, 0.4])) | change
+    asked = (
+        dict(q=policy.robot.home, qd=np.zeros(7), gripper=0.04, goal=np.array([0.4, 0.0, 0.4]))
+        | change
+    )
     with pytest.raises(DeployError):
         policy(**asked)
 
 
 def test_a_step_takes_less_than_200_microseconds_and_keeps_nothing(policy):
-    """Of processor time, so that the machine's other work does not count; the median, which a busy one leaves alone."""
+    """Of processor time, so that the machine's other work does not count; the median, which a busy
+    one leaves alone.
+    """
     asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
     times = []
     for _ in range(1000):
@@ -271,8 +315,14 @@ def test_a_step_takes_less_than_200_microseconds_and_keeps_nothing(policy):
     [
         ([], "--checkpoint is missing"),
         (["--checkpoint", "nothing"], "nothing"),
-        (["--checkpoint", "checkpoints/run1", "--onnx", "{tmp}", "--acceleration", "2"], "has acceleration limits"),
-        (["--checkpoint", "checkpoints/run1", "--onnx", "{tmp}", "--plugins", "nomod"], "cannot import 'nomod'"),
+        (
+            ["--checkpoint", "checkpoints/run1", "--onnx", "{tmp}", "--acceleration", "2"],
+            "has acceleration limits",
+        ),
+        (
+            ["--checkpoint", "checkpoints/run1", "--onnx", "{tmp}", "--plugins", "nomod"],
+            "cannot import 'nomod'",
+        ),
     ],
 )
 def test_one_line_for_what_cannot_be_exported(flags, message, tmp_path, capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from td3_robot.tracking import read_metrics
+from td3_robot.loggers.base import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -18,7 +18,9 @@ SMALL = "--td3.hidden 16 --replay.batch_size 32 --evaluation.episodes 3"
 
 def script(cwd: Path, name: str, line: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(ROOT / f"{name}.py"), *line.split()]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    return subprocess.run(
+        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=240
+    )
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +36,18 @@ def pendulum(tmp_path_factory):
 
 def test_a_run_on_a_gymnasium_environment_is_a_run_like_any_other(pendulum):
     summary = json.loads((pendulum / "checkpoints/swing/summary.json").read_text())
-    assert (summary["env"], summary["env_steps"], summary["gradient_steps"]) == ("Pendulum-v1", 1200, 200)
+    assert (summary["env"], summary["env_steps"], summary["gradient_steps"]) == (
+        "Pendulum-v1",
+        1200,
+        200,
+    )
     assert summary.keys().isdisjoint({"robot", "task", "success_rate"})  # Pendulum knows no success
     assert -2000 < summary["episode_return"] < 0
-    assert [row["env_steps"] for row in read_metrics(pendulum / "checkpoints/swing")] == [400, 800, 1200]
+    assert [row["env_steps"] for row in read_metrics(pendulum / "checkpoints/swing")] == [
+        400,
+        800,
+        1200,
+    ]
     assert (pendulum / "checkpoints/swing/learning_curve.png").stat().st_size > 10_000
 
 
@@ -45,8 +55,15 @@ def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
     result = script(pendulum, "train", "--resume swing --steps 1600")
     assert result.returncode == 0, result.stderr
     rows = read_metrics(pendulum / "checkpoints/swing")
-    assert [row["gradient_steps"] for row in rows] == [0, 100, 200, 260]  # 160 of 400 env steps fill the replay again
-    result = script(pendulum, "evaluate", "--checkpoint swing --episodes 5 --json out.json --plot rollout.png")
+    assert [row["gradient_steps"] for row in rows] == [
+        0,
+        100,
+        200,
+        260,
+    ]  # 160 of 400 env steps fill the replay again
+    result = script(
+        pendulum, "evaluate", "--checkpoint swing --episodes 5 --json out.json --plot rollout.png"
+    )
     assert result.returncode == 0 and result.stderr == ""
     assert result.stdout.startswith("checkpoints/swing: Pendulum-v1, 5 episodes, seed 12345\n")
     out = json.loads((pendulum / "out.json").read_text())
@@ -57,7 +74,9 @@ def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
 
 def test_what_a_policy_did_can_be_learnt_from_offline(pendulum):
     result = script(
-        pendulum, "evaluate", "--checkpoint swing --episodes 1 --dataset d.npz --transitions 300 --dataset_noise 0.2"
+        pendulum,
+        "evaluate",
+        "--checkpoint swing --episodes 1 --dataset d.npz --transitions 300 --dataset_noise 0.2",
     )
     assert result.returncode == 0, result.stderr
     line = f"--env Pendulum-v1 --dataset d.npz --config {ROOT}/configs/td3_bc.yaml --steps 60 --evaluation.every 30"
@@ -65,7 +84,10 @@ def test_what_a_policy_did_can_be_learnt_from_offline(pendulum):
     assert result.returncode == 0, result.stderr
     summary = json.loads((pendulum / "checkpoints/offline/summary.json").read_text())
     assert (summary["env_steps"], summary["gradient_steps"]) == (0, 60)
-    assert [row["gradient_steps"] for row in read_metrics(pendulum / "checkpoints/offline")] == [30, 60]
+    assert [row["gradient_steps"] for row in read_metrics(pendulum / "checkpoints/offline")] == [
+        30,
+        60,
+    ]
 
 
 def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
@@ -73,19 +95,35 @@ def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
     result = script(tmp_path, "train", line)
     assert result.returncode == 0, result.stderr
     assert "hindsight: future" in (tmp_path / "checkpoints/reach/config.yaml").read_text()
-    assert 0 <= json.loads((tmp_path / "checkpoints/reach/summary.json").read_text())["success_rate"] <= 1
+    assert (
+        0
+        <= json.loads((tmp_path / "checkpoints/reach/summary.json").read_text())["success_rate"]
+        <= 1
+    )
 
 
 @pytest.mark.parametrize(
     "line, message",
     [
         ("--env HalfCheeta-v5", "env 'HalfCheeta-v5'"),
-        ("--env Pendulum-v1 --replay.hindsight future", "replay.hindsight future needs an environment with goals"),
+        (
+            "--env Pendulum-v1 --replay.hindsight future",
+            "replay.hindsight future needs an environment with goals",
+        ),
         ("--env Pendulum-v1 --robot ur5e", "env and robot exclude each other"),
         ("--env Pendulum-v1 --dataset none.npz", "dataset 'none.npz': cannot be read"),
-        ("--env Pendulum-v1 --steps 900 --exploration.start_steps 900", "steps must be above exploration.start_steps"),
-        ("--env Pendulum-v1 --td3.atoms 51", "td3.atoms must be 0, or 2 and more with v_min below v_max"),
-        ("--env Pendulum-v1 --dataset wrong.npz", "dataset 'wrong.npz': observations must have width 3, got 2"),
+        (
+            "--env Pendulum-v1 --steps 900 --exploration.start_steps 900",
+            "steps must be above exploration.start_steps",
+        ),
+        (
+            "--env Pendulum-v1 --td3.atoms 51",
+            "td3.atoms must be 0, or 2 and more with v_min below v_max",
+        ),
+        (
+            "--env Pendulum-v1 --dataset wrong.npz",
+            "dataset 'wrong.npz': observations must have width 3, got 2",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_and_leaves_nothing_behind(tmp_path, in_process, line, message):

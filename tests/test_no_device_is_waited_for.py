@@ -9,23 +9,27 @@ from torch.utils._pytree import tree_leaves
 
 import envs
 from envs.command_line import TrainFlags
+from envs.config.env_options import EnvOptions
 from envs.controllers.teachers import make_teacher
-from envs.options import EnvOptions
 from td3_robot import TD3, checkpoint
-from td3_robot.arguments import parse_train
-from td3_robot.collector import Collector
-from td3_robot.residual import placed
+from td3_robot.cli.arguments import parse_train
+from td3_robot.data.collector import Collector
+from td3_robot.networks.residual import placed
 from tests.no_device import Waits, Watched, moved
 
 SMALL = "--envs 8 --replay.batch_size 16 --replay.capacity 4000 --exploration.start_steps 16 --td3.burn_in 0"
 
 
 def learner(line):
-    """Agent and source of a command line, some steps old, with the beginnings that a device would have."""
+    """Agent and source of a command line, some steps old, with the beginnings that a device would
+    have.
+    """
     arguments = parse_train(f"{line} {SMALL}".split(), EnvOptions, TrainFlags)
     config = arguments.config
-    with mock.patch("envs.arm_env.waits", lambda device: True):
-        env = envs.of_config(arguments.environment, config.envs, device="cpu", seed=0, training=True)
+    with mock.patch("envs.arm_env.arm_env.waits", lambda device: True):
+        env = envs.of_config(
+            arguments.environment, config.envs, device="cpu", seed=0, training=True
+        )
         config = dataclasses.replace(config, td3=placed(config.td3, env))
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
         guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
@@ -63,7 +67,9 @@ def test_a_step_of_collecting_and_learning_waits_for_no_device(line):
 @pytest.mark.filterwarnings("ignore:.*which is a no-op")  # meta has no numbers to take
 def test_a_run_of_one_device_goes_on_on_another(tmp_path):
     """All of a checkpoint, counters of the optimizers among it, comes to lie where the agent is."""
-    agent, source = learner("--task reach_pose --td3.normalize_observations true --td3.residual null")
+    agent, source = learner(
+        "--task reach_pose --td3.normalize_observations true --td3.residual null"
+    )
     agent.save(tmp_path / "run")
     with moved(agent, source) as (agent, source):
         pass

@@ -1,4 +1,6 @@
-"""A task of one's own, as docs/add_your_own_task.md has it: one file and its constants, outside the package."""
+"""A task of one's own, as docs/add_your_own_task.md has it: one file and its constants, outside the
+package.
+"""
 
 import dataclasses
 import importlib.util
@@ -100,7 +102,10 @@ def test_it_is_trained_evaluated_and_reported(tmp_path, monkeypatch):
 def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
     """In processes of their own; without the name it is unknown, with a wrong one that is said."""
     place = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(Path(hover.__file__).parent)}}
-    run = lambda *words: subprocess.run([sys.executable, *words], capture_output=True, text=True, **place)  # noqa: E731
+
+    def run(*words):
+        return subprocess.run([sys.executable, *words], capture_output=True, text=True, **place)
+
     train_py, evaluate_py = PAGE.parent.parent / "train.py", PAGE.parent.parent / "evaluate.py"
     assert "hover" in run(train_py, "--list", "tasks", "--plugins", "hover").stdout
     words = f"--robot panda --task hover {SMALL} --run mine".split()

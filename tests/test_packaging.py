@@ -16,10 +16,19 @@ def test_every_file_is_installed(monkeypatch):
     monkeypatch.chdir(ROOT)
     runpy.run_path("setup.py")
     patterns = ["*.py", *given["package_data"][""]]
-    files = [path for top in ("td3_robot", "envs", "configs") for path in Path(top).rglob("*") if path.is_file()]
+    files = [
+        path
+        for top in ("td3_robot", "envs", "configs")
+        for path in Path(top).rglob("*")
+        if path.is_file()
+    ]
     ours = [path for path in files if "__pycache__" not in path.parts]
-    left_out = [path for path in ours if not any(fnmatch(path.name, pattern) for pattern in patterns)]
-    no_package = {path.parent for path in ours} - {Path(name.replace(".", "/")) for name in given["packages"]}
+    left_out = [
+        path for path in ours if not any(fnmatch(path.name, pattern) for pattern in patterns)
+    ]
+    no_package = {path.parent for path in ours} - {
+        Path(name.replace(".", "/")) for name in given["packages"]
+    }
     assert not left_out and not no_package
     assert {Path("td3_robot/py.typed"), Path("envs/py.typed")} <= set(ours)
 
@@ -27,7 +36,11 @@ def test_every_file_is_installed(monkeypatch):
 def test_what_is_pinned_with_hashes_is_what_is_pinned():
     """Where this fails: `make hashes`."""
     pins, hashed = (
-        [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
+        [
+            line
+            for line in (ROOT / name).read_text().splitlines()
+            if line and not line.startswith("#")
+        ]
         for name in ("constraints.txt", "constraints-hashes.txt")
     )
     assert [line.split(" ")[0] for line in hashed] == pins

@@ -12,12 +12,17 @@ SMALL = "--envs 8 --steps 400 --exploration.start_steps 80 --evaluation.every 20
 
 def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path, in_process):
     (tmp_path / "gantry.urdf").write_text(GANTRY.read_text())
-    script = lambda name, line: in_process(tmp_path, name, *line.split())  # noqa: E731
+
+    def script(name, line):
+        return in_process(tmp_path, name, *line.split())
+
     code, out, err = script("train", f"--robot gantry.urdf --gripper robotiq_2f_85 {SMALL}")
     assert code == 0, err
     assert out.startswith("gantry.urdf learns reach (seed 0) in checkpoints/mine\n")
     assert script("train", "--resume mine --steps 800")[0] == 0
-    code, _, err = script("evaluate", "--checkpoint mine --episodes 10 --baseline rrmc --json out.json")
+    code, _, err = script(
+        "evaluate", "--checkpoint mine --episodes 10 --baseline rrmc --json out.json"
+    )
     assert code == 0, err
     out = json.loads((tmp_path / "out.json").read_text())
     assert out["robot"] == "gantry.urdf" and not any(out["limit_violations"].values())

@@ -1,4 +1,6 @@
-"""run_policy.py against the simulated arm, and what is done to both while they run: real processes, really stopped."""
+"""run_policy.py against the simulated arm, and what is done to both while they run: real processes,
+really stopped.
+"""
 
 import dataclasses
 import signal
@@ -14,7 +16,7 @@ import envs
 from benchmarks import faults
 from run_policy import with_limits
 from td3_robot.deploy import Policy
-from td3_robot.deploy.limits import FR3
+from td3_robot.deploy.robot.limits import FR3
 from tests import straight_policy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +35,9 @@ def start(path, *flags, goal="0.5,0.1,0.5"):
 
 @pytest.fixture(scope="module")
 def runs(path, tmp_path_factory):
-    """Three at once, since each takes its time to start: what they print, how they end, and a log."""
+    """Three at once, since each takes its time to start: what they print, how they end, and a
+    log.
+    """
     log = tmp_path_factory.mktemp("log") / "log.csv"
     flags = {
         "driven": ("--seconds", "1", "--log", str(log), "--delay", "0.01"),
@@ -67,7 +71,9 @@ def test_a_terminal_that_is_lost_brakes_the_arm(path, tmp_path):
     log = tmp_path / "log.csv"
     process = start(path, "--seconds", "60", "--log", str(log), "--speed", "0.5")
     until = time.monotonic() + 60.0
-    while time.monotonic() < until and not (log.exists() and len(log.read_text().splitlines()) > 100):
+    while time.monotonic() < until and not (
+        log.exists() and len(log.read_text().splitlines()) > 100
+    ):
         time.sleep(0.02)
     process.send_signal(signal.SIGHUP)
     printed, error = process.communicate(timeout=60)
@@ -87,7 +93,10 @@ def test_a_dry_run_says_what_it_would_send(runs):
         (("--arm", "abb"), "unknown arm 'abb'"),
         (("--speed", "0"), "speed must be above 0"),
         (("--latency", "2"), "latency must be in [0, 0.5]"),
-        (("--log", "/none/log.csv"), "log '/none/log.csv' cannot be written: No such file or directory"),
+        (
+            ("--log", "/none/log.csv"),
+            "log '/none/log.csv' cannot be written: No such file or directory",
+        ),
         (("--limits", "fr4"), "no robot 'fr4'; give a .json file or one of "),
         (("--limits", "ur5e"), "limits 'ur5e' are of 6 joints, panda has 7"),
         (("--arm", "ur_rtde", "--host", "192.0.2.1"), "needs ur_rtde, which is not installed"),
@@ -113,7 +122,9 @@ def test_a_goal_of_another_shape_is_refused(path):
     assert process.returncode == 2 and "goal must be 3 finite numbers" in error
 
 
-@pytest.mark.parametrize("fault", ["corrupted", "reordered", "robot killed", "policy stopped", "loop stopped"])
+@pytest.mark.parametrize(
+    "fault", ["corrupted", "reordered", "robot killed", "policy stopped", "loop stopped"]
+)
 def test_whatever_goes_wrong_the_arm_comes_to_rest_within_its_limits(path, fault):
     """One run a fault; `python benchmarks/faults.py` makes thousands."""
     outcome = faults.one(str(path), Policy.load(path), envs.make_robot("panda"), fault, seed=1)

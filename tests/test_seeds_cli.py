@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from td3_robot.arguments import load_config
+from td3_robot.cli.arguments import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = (
@@ -19,7 +19,9 @@ SMALL = (
 def train(cwd: Path, *flags: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "train.py"), *SMALL, *flags]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500)
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500
+    )
 
 
 def test_seeds_train_beside_each_other(tmp_path):
@@ -27,7 +29,12 @@ def test_seeds_train_beside_each_other(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "the curve is in checkpoints/two"
     summary = json.loads((tmp_path / "checkpoints/two/summary.json").read_text())
-    assert summary["finished"] and summary["env_steps"] == {"mean": 400, "std": 0, "min": 400, "max": 400}
+    assert summary["finished"] and summary["env_steps"] == {
+        "mean": 400,
+        "std": 0,
+        "min": 400,
+        "max": 400,
+    }
     assert (tmp_path / "checkpoints/two/learning_curve.png").exists()
     for seed in (0, 1):
         folder = tmp_path / f"checkpoints/two/seed{seed}"
@@ -37,5 +44,7 @@ def test_seeds_train_beside_each_other(tmp_path):
 
 def test_the_browser_view_is_of_one_training(tmp_path, in_process):
     code, out, err = in_process(tmp_path, "train", "--seeds", "0", "1", "--swift")
-    assert (code, out) == (2, "") and err.startswith("error: swift is for a training by one process")
+    assert (code, out) == (2, "") and err.startswith(
+        "error: swift is for a training by one process"
+    )
     assert list(tmp_path.iterdir()) == []

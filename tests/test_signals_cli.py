@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LINE = "--env Pendulum-v1 --envs 4 --steps 1000000 --evaluation.episodes 3 --td3.hidden 16 --run swing"
+LINE = (
+    "--env Pendulum-v1 --envs 4 --steps 1000000 --evaluation.episodes 3 --td3.hidden 16 --run swing"
+)
 
 
 def heeds(process: subprocess.Popen, number: int) -> bool:
@@ -22,12 +24,15 @@ def heeds(process: subprocess.Popen, number: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.parametrize(
-    "number, learns", [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGHUP, True), (signal.SIGINT, True)]
+    "number, learns",
+    [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGHUP, True), (signal.SIGINT, True)],
 )
 def test_a_signal_ends_a_training_without_a_traceback(tmp_path, number, learns):
     command = [sys.executable, str(ROOT / "train.py"), *LINE.split()]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes
+    )
     try:
         until = time.monotonic() + 60
         while not heeds(process, number) and process.poll() is None and time.monotonic() < until:

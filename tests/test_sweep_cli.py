@@ -1,4 +1,6 @@
-"""sweep.py as its user meets it: a real sweep that is killed and gone on with, and one line for every mistake."""
+"""sweep.py as its user meets it: a real sweep that is killed and gone on with, and one line for
+every mistake.
+"""
 
 import os
 import subprocess
@@ -9,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from td3_robot.resume_point import read_resume_point, sources_of
-from td3_robot.summary import read_summary
-from td3_robot.tracking import read_metrics
+from td3_robot.checkpoint.resume_point import read_resume_point, sources_of
+from td3_robot.checkpoint.summary import read_summary
+from td3_robot.loggers.base import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = """
@@ -41,8 +43,14 @@ def processes_of(parent: int) -> set[int]:
 
 def listening(processes: set[int]) -> list[str]:
     """The addresses, in hexadecimal, at which processes take connections."""
-    links = [os.readlink(path) for process in processes for path in Path(f"/proc/{process}/fd").iterdir()]
-    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
+    links = [
+        os.readlink(path) for process in processes for path in Path(f"/proc/{process}/fd").iterdir()
+    ]
+    sockets = {
+        link.removeprefix("socket:[").removesuffix("]")
+        for link in links
+        if link.startswith("socket:")
+    }
     tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
     lines = [line.split() for table in tables for line in table.splitlines()[1:]]
     return [line[1].split(":")[0] for line in lines if line[3] == "0A" and line[9] in sockets]
@@ -70,10 +78,14 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
     (tmp_path / "plan.yaml").write_text(PLAN.replace("CORES", str(len(os.sched_getaffinity(0)))))
     command = [sys.executable, str(ROOT / "sweep.py")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path}
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {"TMPDIR": place}
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {
+        "TMPDIR": place
+    }
     folder = tmp_path / "checkpoints/s"
     first, second = folder / "trial0", folder / "trial1"
-    sweep = subprocess.Popen([*command, "--plan", "plan.yaml", "--run", "s"], env=environment, **pipes)
+    sweep = subprocess.Popen(
+        [*command, "--plan", "plan.yaml", "--run", "s"], env=environment, **pipes
+    )
     try:
         until = time.monotonic() + 500
         while not (second / "last").exists():
@@ -85,7 +97,9 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
     sweep.communicate()
     assert found and set(found) <= LOOPBACK
     whole = (first / "summary.json").stat().st_mtime_ns
-    saved = sources_of(read_resume_point(second)[1])[0]["env_steps"]  # later rows are made anew: Pendulum has no state
+    saved = sources_of(read_resume_point(second)[1])[0][
+        "env_steps"
+    ]  # later rows are made anew: Pendulum has no state
     before = [row for row in rows_of(second) if row["env_steps"] <= saved]
     done = subprocess.run([*command, "--resume", "s"], env=environment, timeout=500, **pipes)
     assert (done.returncode, done.stderr) == (0, "")
@@ -96,26 +110,45 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
     for run in (first, second):
         assert read_summary(run)["finished"] and not (run / ".lock").exists()
     files = {path.name for path in folder.iterdir() if path.is_file()}
-    assert {"best.yaml", "table.csv", "parallel_coordinates.png", "sweep.yaml"} <= files and "stop" not in files
+    assert {
+        "best.yaml",
+        "table.csv",
+        "parallel_coordinates.png",
+        "sweep.yaml",
+    } <= files and "stop" not in files
     assert not (folder / ".ray").exists()
 
 
 @pytest.mark.parametrize(
     "said, line, words",
     [
-        ("td3.tauu: [1, 2]", "--plan p.yaml", "trial0 of the sweep: unknown option 'td3.tauu'; did you mean td3.tau"),
+        (
+            "td3.tauu: [1, 2]",
+            "--plan p.yaml",
+            "trial0 of the sweep: unknown option 'td3.tauu'; did you mean td3.tau",
+        ),
         ("td3.tau: [0.1, 2]", "--plan p.yaml", "trial1 of the sweep: td3.tau must be in"),
-        ("td3.tau: [0.1]\nswift: true", "--plan p.yaml", "swift, list, stop_at and the like are for one training"),
+        (
+            "td3.tau: [0.1]\nswift: true",
+            "--plan p.yaml",
+            "swift, list, stop_at and the like are for one training",
+        ),
         ("td3.tau: [0.1", "--plan p.yaml", "'p.yaml': line"),
         ("td3.tau: [0.1]", "--plan q.yaml", "'q.yaml': cannot be read: No such file"),
         ("td3.tau: [0.1]", "--plan p.yaml --run ../x", "run must be letters"),
         ("td3.tau: [0.1]", "--plan p.yaml --resume x", "sweep.py needs --plan FILE"),
         ("td3.tau: [0.1]", "", "sweep.py needs --plan FILE"),
-        ("td3.tau: [0.1]", "--resume x", "there is no sweep 'x': checkpoints/x/sweep.yaml does not exist"),
+        (
+            "td3.tau: [0.1]",
+            "--resume x",
+            "there is no sweep 'x': checkpoints/x/sweep.yaml does not exist",
+        ),
         ("td3.tau: [0.1]", "--resume x --run y", "sweep.py needs --plan FILE"),
     ],
 )
-def test_mistakes_are_said_in_one_line_before_anything_begins(tmp_path, in_process, said, line, words):
+def test_mistakes_are_said_in_one_line_before_anything_begins(
+    tmp_path, in_process, said, line, words
+):
     (tmp_path / "p.yaml").write_text("options:\n  " + said.replace("\n", "\n  ") + "\n")
     code, out, err = in_process(tmp_path, "sweep", *line.split())
     assert (code, out) == (2, "") and err.count("\n") == 1 and words in err, err
@@ -125,4 +158,7 @@ def test_mistakes_are_said_in_one_line_before_anything_begins(tmp_path, in_proce
 def test_pbt_changes_only_what_a_run_can_change(tmp_path, in_process):
     (tmp_path / "p.yaml").write_text("options:\n  envs: [16, 32]\nscheduler: pbt\n")
     code, _, err = in_process(tmp_path, "sweep", "--plan", "p.yaml")
-    assert code == 2 and "scheduler pbt changes options in the middle of a run, where envs cannot change" in err
+    assert (
+        code == 2
+        and "scheduler pbt changes options in the middle of a run, where envs cannot change" in err
+    )

@@ -1,4 +1,6 @@
-"""Sweeps on a cluster of two machines, which are processes here, with a stand-in for train.py: schedulers, failures."""
+"""Sweeps on a cluster of two machines, which are processes here, with a stand-in for train.py:
+schedulers, failures.
+"""
 
 import functools
 import os
@@ -7,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from envs.command_line import TrainFlags
-from envs.options import EnvOptions
-from td3_robot import arguments
+from envs.config.env_options import EnvOptions
+from td3_robot.cli import arguments
 from td3_robot.errors import ConfigError
-from td3_robot.sweep import run
-from td3_robot.tracking import read_metrics
+from td3_robot.loggers.base import read_metrics
+from td3_robot.sweep import runner as run
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 
-# Stands in for train.py: success is tau after 9 rows of 100 steps; it writes its resume point when it is stopped.
+# Stands in for train.py: success is tau after 9 rows of 100 steps; it writes its resume point when
+# it is stopped.
 SCRIPT = """
 import json, os, signal, sys, time
 from pathlib import Path
@@ -97,24 +100,36 @@ def test_pbt_has_those_behind_go_on_from_one_ahead(sweep):
     taus = {path.parent.name: path.read_text().split() for path in folder.glob("*/sittings")}
     assert any(float(tau) > 0.3 for name in ("trial2", "trial3") for tau in taus[name])
     for name in taus:
-        assert [row["env_steps"] for row in read_metrics(folder / name)] == [100 * (i + 1) for i in range(9)]
+        assert [row["env_steps"] for row in read_metrics(folder / name)] == [
+            100 * (i + 1) for i in range(9)
+        ]
 
 
 def test_one_that_fails_costs_the_others_nothing(sweep):
     code, out, folder = sweep([0.5, 0.9])
-    assert code == 1 and "trial1 failed: no luck" in out and "go on with: python sweep.py --resume s" in out
+    assert (
+        code == 1
+        and "trial1 failed: no luck" in out
+        and "go on with: python sweep.py --resume s" in out
+    )
     assert (folder / "trial0/summary.json").exists()
 
 
 def test_a_metric_that_never_comes_ends_the_sweep(sweep):
-    with pytest.raises(ConfigError, match="metric 'reward' never comes: an evaluation of trial[01] has env_steps"):
+    with pytest.raises(
+        ConfigError, match="metric 'reward' never comes: an evaluation of trial[01] has env_steps"
+    ):
         sweep([0.5, 0.6], "metric: reward")
 
 
 def test_more_than_a_machine_has_is_refused(sweep):
-    with pytest.raises(ConfigError, match="resources.cpus of a trial is 2, and no machine has more than 1"):
+    with pytest.raises(
+        ConfigError, match="resources.cpus of a trial is 2, and no machine has more than 1"
+    ):
         sweep([0.5], "resources: {cpus: 2}")
-    with pytest.raises(ConfigError, match="resources.gpus of a trial is 1, and no machine has more than 0"):
+    with pytest.raises(
+        ConfigError, match="resources.gpus of a trial is 1, and no machine has more than 0"
+    ):
         sweep([0.5], "resources: {gpus: 1}")
     assert not list(Path("checkpoints").iterdir())
 

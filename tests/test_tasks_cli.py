@@ -1,19 +1,32 @@
-"""Every task as its user meets it: trained with its preset, resumed, evaluated; and the policies that are shipped."""
+"""Every task as its user meets it: trained with its preset, resumed, evaluated; and the policies
+that are shipped.
+"""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from envs.tasks.registry import task_names
-from td3_robot.arguments import config_of
-from td3_robot.tracking import read_metrics
+from td3_robot.cli.arguments import config_of
+from td3_robot.loggers.base import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 UNTRAINED = {"stack"}  # no policy of these is shipped
-SHIPPED = {"reach": "run1"} | {task: task for task in task_names() if task not in {"reach"} | UNTRAINED}
-SMALL = ("--steps", "4000", "--evaluation.every", "2000", "--evaluation.episodes", "5", "--replay.capacity", "20000")
+SHIPPED = {"reach": "run1"} | {
+    task: task for task in task_names() if task not in {"reach"} | UNTRAINED
+}
+SMALL = (
+    "--steps",
+    "4000",
+    "--evaluation.every",
+    "2000",
+    "--evaluation.episodes",
+    "5",
+    "--replay.capacity",
+    "20000",
+)
 
 
 @pytest.mark.parametrize("task", sorted(set(task_names()) - {"reach"}))
@@ -22,13 +35,24 @@ def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_pa
     assert in_process(tmp_path, "train", "--task", task, "--run", "mine", *SMALL)[::2] == (0, "")
     assert in_process(tmp_path, "train", "--resume", "mine", "--steps", "5000")[::2] == (0, "")
     metrics = read_metrics(tmp_path / "checkpoints" / "mine")
-    assert metrics[-1]["env_steps"] >= 5000 and metrics[-1]["gradient_steps"] > metrics[0]["gradient_steps"]
+    assert (
+        metrics[-1]["env_steps"] >= 5000
+        and metrics[-1]["gradient_steps"] > metrics[0]["gradient_steps"]
+    )
     summary = json.loads((tmp_path / "checkpoints" / "mine" / "summary.json").read_text())
     assert summary["task"] == task and summary["finished"]
 
 
-# Success rates that the shipped policies have on 1,000 episodes, less four standard deviations of 200 episodes.
-LEAST = {"reach": 0.97, "reach_pose": 0.95, "reach_avoid": 0.96, "track": 0.91, "pick_place": 0.97, "pick_turned": 0.95}
+# Success rates that the shipped policies have on 1,000 episodes, less four standard deviations of
+# 200 episodes.
+LEAST = {
+    "reach": 0.97,
+    "reach_pose": 0.95,
+    "reach_avoid": 0.96,
+    "track": 0.91,
+    "pick_place": 0.97,
+    "pick_turned": 0.95,
+}
 LEAST |= {"push": 0.91}
 
 
@@ -37,27 +61,53 @@ def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_p
     folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
     options = config_of(folder, EnvOptions)[1]
     assert options.task == task
-    flags = ("--checkpoint", str(folder), "--episodes", "200", "--seed", "4321", "--json", str(result))
+    flags = (
+        "--checkpoint",
+        str(folder),
+        "--episodes",
+        "200",
+        "--seed",
+        "4321",
+        "--json",
+        str(result),
+    )
     assert in_process(tmp_path, "evaluate", *flags)[::2] == (0, "")
     measured = json.loads(result.read_text())
-    assert measured["success_rate"] >= LEAST[task] > measured["baselines"]["random"]["success_rate"] + 0.5
-    exact = options.engine == "kinematic"  # the servos of the other follow what keeps the limits, and not exactly
+    assert (
+        measured["success_rate"]
+        >= LEAST[task]
+        > measured["baselines"]["random"]["success_rate"] + 0.5
+    )
+    exact = (
+        options.engine == "kinematic"
+    )  # the servos of the other follow what keeps the limits, and not exactly
     assert not exact or not any(count for count in measured["limit_violations"].values() if count)
 
 
 def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path, in_process):
-    """Of 100 episodes among obstacles resolved rates end one or two in the goal, and behind the guard every other."""
+    """Of 100 episodes among obstacles resolved rates end one or two in the goal, and behind the
+    guard every other.
+    """
     for task, unguarded in (("reach_avoid", "rrmc"), ("reach", "random")):
         result = tmp_path / f"{task}.json"
         names = f"{unguarded},{unguarded}+guard"
-        flags = ("--checkpoint", str(ROOT / "checkpoints" / SHIPPED[task]), "--baseline", names, "--json", str(result))
+        flags = (
+            "--checkpoint",
+            str(ROOT / "checkpoints" / SHIPPED[task]),
+            "--baseline",
+            names,
+            "--json",
+            str(result),
+        )
         assert in_process(tmp_path, "evaluate", *flags, "--episodes", "100")[::2] == (0, "")
         bare, guarded = json.loads(result.read_text())["baselines"].values()
         if task == "reach_avoid":
             assert bare["success_rate"] < 0.1 and guarded["success_rate"] > 0.3
         assert guarded["minimum_clearance_m"]["min"] > bare["minimum_clearance_m"]["min"]
     shipped = str(ROOT / "checkpoints" / "run1")
-    code, _, error = in_process(tmp_path, "evaluate", "--checkpoint", shipped, "--baseline", "rmc+guard")
+    code, _, error = in_process(
+        tmp_path, "evaluate", "--checkpoint", shipped, "--baseline", "rmc+guard"
+    )
     assert code == 2 and error.startswith("error: unknown baseline 'rmc+guard'")
 
 
@@ -70,8 +120,14 @@ def test_a_shipped_checkpoint_is_small(task):
 
 def test_an_unknown_guide_or_one_that_cannot_do_the_task_is_one_line(tmp_path, in_process):
     for flags, message in (
-        (("--exploration.guide", "solutoin"), "unknown exploration.guide 'solutoin'; did you mean 'solution'"),
-        (("--exploration.guide", "solution"), "exploration.guide solution needs a task whose scenes hold one"),
+        (
+            ("--exploration.guide", "solutoin"),
+            "unknown exploration.guide 'solutoin'; did you mean 'solution'",
+        ),
+        (
+            ("--exploration.guide", "solution"),
+            "exploration.guide solution needs a task whose scenes hold one",
+        ),
         (("--exploration.guide", "pick"), "baseline 'pick' cannot do this task"),
     ):
         code, _, error = in_process(tmp_path, "train", *flags)

@@ -1,4 +1,6 @@
-"""torchrun train.py as its user meets it: a real job that loses a machine, goes on, and then loses a process."""
+"""torchrun train.py as its user meets it: a real job that loses a machine, goes on, and then loses
+a process.
+"""
 
 import contextlib
 import json
@@ -19,7 +21,18 @@ from td3_robot import checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = (
-    *("--env", "Pendulum-v1", "--envs", "4", "--steps", "1_600", "--evaluation.every", "800", "--save_every", "0.2"),
+    *(
+        "--env",
+        "Pendulum-v1",
+        "--envs",
+        "4",
+        "--steps",
+        "1_600",
+        "--evaluation.every",
+        "800",
+        "--save_every",
+        "0.2",
+    ),
     *("--evaluation.episodes", "2", "--exploration.start_steps", "100", "--td3.hidden", "8"),
     *("--replay.batch_size", "8", "--run", "two"),
 )
@@ -27,7 +40,9 @@ SMALL = (
 
 def children(process: int) -> list[int]:
     """The processes that one has started, as Linux tells it."""
-    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return [
+        int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    ]
 
 
 @pytest.fixture
@@ -36,7 +51,14 @@ def torchrun(tmp_path):
     with contextlib.ExitStack() as cleanup:
 
         def start(flags: str, *words: str) -> subprocess.Popen:
-            command = [sys.executable, "-m", "torch.distributed.run", *flags.split(), "--", str(ROOT / "train.py")]
+            command = [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                *flags.split(),
+                "--",
+                str(ROOT / "train.py"),
+            ]
             process = subprocess.Popen(
                 [*command, *words],
                 cwd=tmp_path,
@@ -67,7 +89,9 @@ def told(err: str) -> str:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
-    """Two machines on loopback become one; then torchrun itself starts anew what it has lost. One line each."""
+    """Two machines on loopback become one; then torchrun itself starts anew what it has lost. One
+    line each.
+    """
     run = tmp_path / "checkpoints/two"
     with socket.create_server(("127.0.0.1", 0)) as free:
         place = f"--rdzv_backend c10d --rdzv_endpoint 127.0.0.1:{free.getsockname()[1]}"
@@ -79,7 +103,10 @@ def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
     _, err = stays.communicate(timeout=500)
     again = "torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint HOST:PORT --nproc_per_node 1 -- train.py"
     assert stays.returncode == 1, err
-    assert re.fullmatch(f"error: process . of 2 has lost another one .*; go on with: {again} --resume two", told(err))
+    assert re.fullmatch(
+        f"error: process . of 2 has lost another one .*; go on with: {again} --resume two",
+        told(err),
+    )
 
     state = run / "last/trainer_state"
     before = state.stat().st_mtime_ns
@@ -98,13 +125,28 @@ def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
 
 
 def test_a_place_to_meet_that_is_lost_is_told_in_one_line(tmp_path):
-    """The process that the others find each other at dies: PyTorch's own pages of it are left out."""
+    """The process that the others find each other at dies: PyTorch's own pages of it are left
+    out.
+    """
     stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)]
-    told = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1, "TORCHELASTIC_RUN_ID": "a"}
-    told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": stores[0].port, "OMP_NUM_THREADS": 1, "LOCAL_RANK": 1}
+    told = {
+        "RANK": 1,
+        "WORLD_SIZE": 2,
+        "LOCAL_WORLD_SIZE": 2,
+        "GROUP_WORLD_SIZE": 1,
+        "TORCHELASTIC_RUN_ID": "a",
+    }
+    told |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": stores[0].port,
+        "OMP_NUM_THREADS": 1,
+        "LOCAL_RANK": 1,
+    }
     environment = os.environ | {name: str(value) for name, value in told.items()}
     command = [sys.executable, ROOT / "train.py", *SMALL]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    )
     try:
         keys = stores[0].num_keys()
         wait_for(lambda: stores[0].num_keys() > keys, process)

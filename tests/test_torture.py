@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TORTURE = ROOT / "tests/torture"
-SHORT = [  # one after the other in one process: imports take longer than the attempts; seeds that draw short trainings
+# one after the other in one process: imports take longer than the attempts; seeds that draw short
+# trainings
+SHORT = [
     "exact_resume --count 1 --seed 47",
     "kills --count 1 --kind gymnasium",
     "full_disk --count 1 --seed 8",
@@ -43,16 +45,24 @@ sys.exit(code)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("lines", [SHORT, pytest.param(LONGER, marks=pytest.mark.slow)], ids=["short", "longer"])
+@pytest.mark.parametrize(
+    "lines", [SHORT, pytest.param(LONGER, marks=pytest.mark.slow)], ids=["short", "longer"]
+)
 def test_nothing_is_lost_and_nothing_runs(tmp_path, lines):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", EACH, *lines]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800
+    )
     said = [line for line in done.stdout.splitlines() if " attempts, " in line]
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(re.search(r": [0-9]+ attempts, 0 failures, [0-9]+ s, seed [0-9]+$", line) for line in said), done.stdout
+    assert all(
+        re.search(r": [0-9]+ attempts, 0 failures, [0-9]+ s, seed [0-9]+$", line) for line in said
+    ), done.stdout
     for line in lines:
-        assert any(told.startswith(NAMES.get(line.split()[0], line.split()[0])) for told in said), done.stdout
+        assert any(told.startswith(NAMES.get(line.split()[0], line.split()[0])) for told in said), (
+            done.stdout
+        )
 
 
 NAMES = {"hostile_files": "hostile"}  # as the scripts call themselves

@@ -1,4 +1,6 @@
-"""train.py as its user meets it: a real training, a real Ctrl-C, and every wrong word answered in one line."""
+"""train.py as its user meets it: a real training, a real Ctrl-C, and every wrong word answered in
+one line.
+"""
 
 import json
 import math
@@ -16,11 +18,15 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from td3_robot import checkpoint
-from td3_robot.arguments import load_config
-from td3_robot.tracking import read_metrics
+from td3_robot.cli.arguments import load_config
+from td3_robot.loggers.base import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": str(ROOT),
+    "PYTHONUNBUFFERED": "1",
+    "OMP_NUM_THREADS": "1",
+}
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
 
 
@@ -45,15 +51,19 @@ def train(cwd: Path, *flags: str) -> tuple[int, str, str]:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     states = checkpoint.read(folder, names=NETWORKS)
-    return {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
+    return {
+        f"{name}.{key}": value for name, state in states.items() for key, value in state.items()
+    }
 
 
 def scalars(folder: Path, name: str) -> list[int]:
     """The env steps at which TensorBoard shows a metric."""
-    return [event.step for event in EventAccumulator(str(folder / "tensorboard")).Reload().Scalars(name)]
+    return [
+        event.step for event in EventAccumulator(str(folder / "tensorboard")).Reload().Scalars(name)
+    ]
 
 
-# A training -------------------------------------------------------------------------------------------------
+# A training
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +72,16 @@ def trained(tmp_path_factory):
     cwd = tmp_path_factory.mktemp("trained")
     (cwd / "checkpoints" / "run3").mkdir(parents=True)
     began = time.monotonic()
-    flags = ("--robot", "panda", "--threads", "1", "--steps", "200_000", "--evaluation.every", "100_000")
+    flags = (
+        "--robot",
+        "panda",
+        "--threads",
+        "1",
+        "--steps",
+        "200_000",
+        "--evaluation.every",
+        "100_000",
+    )
     code, out, err = train(cwd, *flags, "--evaluation.episodes=300")
     return cwd, code, out, err, time.monotonic() - began
 
@@ -80,7 +99,14 @@ def test_the_run_goes_to_the_next_free_number_and_holds_all_it_should(trained):
     runs = trained[0] / "checkpoints"
     assert {path.name for path in runs.iterdir()} == {"run3", "run4"}
     files = {path.name for path in (runs / "run4").iterdir()}
-    others = {"last", "tensorboard", "config.yaml", "metrics.csv", "summary.json", "learning_curve.png"}
+    others = {
+        "last",
+        "tensorboard",
+        "config.yaml",
+        "metrics.csv",
+        "summary.json",
+        "learning_curve.png",
+    }
     others |= {"provenance.json"}
     assert files == {*NETWORKS, checkpoint.ABOUT, *checkpoint.REQUIRED, *others}
     last = {path.name for path in (runs / "run4" / "last").iterdir()}
@@ -92,15 +118,37 @@ def test_summary_and_metrics_agree_with_what_was_asked_and_what_happened(trained
     cwd, _, _, _, seconds = trained
     folder = cwd / "checkpoints" / "run4"
     summary, rows = json.loads((folder / "summary.json").read_text()), read_metrics(folder)
-    assert [row["env_steps"] for row in rows] == [100_096, 200_192]  # the first step of 256 at or past each multiple
-    assert (summary["robot"], summary["task"], summary["seed"], summary["finished"]) == ("panda", "reach", 0, True)
-    assert summary["env_steps"] == 200_192 and summary["gradient_steps"] == rows[-1]["gradient_steps"]
-    assert rows[-1]["wall_s"] < summary["wall_s"] < seconds  # from process start, so nearly all of it
+    assert [row["env_steps"] for row in rows] == [
+        100_096,
+        200_192,
+    ]  # the first step of 256 at or past each multiple
+    assert (summary["robot"], summary["task"], summary["seed"], summary["finished"]) == (
+        "panda",
+        "reach",
+        0,
+        True,
+    )
+    assert (
+        summary["env_steps"] == 200_192 and summary["gradient_steps"] == rows[-1]["gradient_steps"]
+    )
+    assert (
+        rows[-1]["wall_s"] < summary["wall_s"] < seconds
+    )  # from process start, so nearly all of it
     assert summary["wall_s"] > 0.7 * seconds
     solved = [row["wall_s"] for row in rows if row["success_rate"] >= 0.99]
     assert summary["solved_at_s"] == (pytest.approx(solved[0], abs=0.1) if solved else None)
-    columns = {"success_rate", "episode_return", "Q1_loss", "Q2_loss", "env_steps_per_s", "updates_per_s", "left_s"}
-    assert columns <= rows[0].keys() and all(math.isfinite(value) for row in rows for value in row.values())
+    columns = {
+        "success_rate",
+        "episode_return",
+        "Q1_loss",
+        "Q2_loss",
+        "env_steps_per_s",
+        "updates_per_s",
+        "left_s",
+    }
+    assert columns <= rows[0].keys() and all(
+        math.isfinite(value) for row in rows for value in row.values()
+    )
     config = load_config(folder / "config.yaml")
     assert (config.steps, config.evaluation.every, config.threads) == (200_000, 100_000, 1)
 
@@ -125,20 +173,40 @@ def test_the_curve_is_a_picture_and_tensorboard_has_the_metrics(trained):
 
 def test_products_are_of_the_precision_that_was_asked_for(tmp_path):
     told = "import sys, torch, train; print(train.main(sys.argv[1:]), torch.get_float32_matmul_precision())"
-    flags = "--env Pendulum-v1 --steps 32 --envs 1 --exploration.start_steps 16 --evaluation.every 32"
+    flags = (
+        "--env Pendulum-v1 --steps 32 --envs 1 --exploration.start_steps 16 --evaluation.every 32"
+    )
     for given in ("medium", "highest"):
-        command = [sys.executable, "-c", told, *flags.split(), "--matmul_precision", given, "--run", given]
-        run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+        command = [
+            sys.executable,
+            "-c",
+            told,
+            *flags.split(),
+            "--matmul_precision",
+            given,
+            "--run",
+            given,
+        ]
+        run = subprocess.run(
+            command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+        )
         assert run.stdout.splitlines()[-1] == f"0 {given}", run.stderr
     code, _, err = train(tmp_path, "--matmul_precision", "low")
     assert code == 2 and "highest, high, medium" in err
 
 
-# Stopping and going on --------------------------------------------------------------------------------------
+# Stopping and going on
 
 SMALL = (
     *("--threads", "1", "--envs", "16", "--steps", "16_000", "--save_every", "0.1"),
-    *("--evaluation.every", "8_000", "--evaluation.episodes", "10", "--exploration.start_steps", "320"),
+    *(
+        "--evaluation.every",
+        "8_000",
+        "--evaluation.episodes",
+        "10",
+        "--exploration.start_steps",
+        "320",
+    ),
     *("--td3.hidden", "32", "--replay.batch_size", "32", "--replay.capacity", "5_000"),
 )
 
@@ -155,7 +223,9 @@ def interrupt_when(process: subprocess.Popen, happened) -> tuple[int, str, str]:
 
 
 def test_ctrl_c_loses_nothing(tmp_path):
-    """Stopped before its first evaluation and after it, a run ends exactly as one that nobody stopped."""
+    """Stopped before its first evaluation and after it, a run ends exactly as one that nobody
+    stopped.
+    """
     assert train(tmp_path, *SMALL, "--run", "whole")[::2] == (0, "")
     whole, cut = tmp_path / "checkpoints" / "whole", tmp_path / "checkpoints" / "cut"
 
@@ -163,12 +233,15 @@ def test_ctrl_c_loses_nothing(tmp_path):
     code, out, err = interrupt_when(process, (cut / "last" / "trainer_state").exists)
     assert (code, err) == (130, "")
     stopped = re.fullmatch(
-        r"stopped at (\d+) env steps; go on with: python train.py --resume cut", out.splitlines()[-1]
+        r"stopped at (\d+) env steps; go on with: python train.py --resume cut",
+        out.splitlines()[-1],
     )
     assert stopped and 0 < int(stopped[1]) < 8_000
     assert json.loads((cut / "summary.json").read_text())["finished"] is False
 
-    code, out, err = interrupt_when(start(tmp_path, "--resume", "cut"), (cut / "metrics.csv").exists)
+    code, out, err = interrupt_when(
+        start(tmp_path, "--resume", "cut"), (cut / "metrics.csv").exists
+    )
     assert (code, err) == (130, "")
     assert 8_000 <= int(re.search(r"stopped at (\d+)", out)[1]) < 16_000
 
@@ -178,30 +251,48 @@ def test_ctrl_c_loses_nothing(tmp_path):
     assert summary["finished"] and summary["env_steps"] == 16_000
     assert summary["wall_s"] > json.loads((whole / "summary.json").read_text())["wall_s"]
     assert scalars(cut, "success_rate") == [8_000, 16_000]
-    scores = [[row[k] for k in ("env_steps", "success_rate", "episode_return")] for row in read_metrics(cut)]
-    assert scores == [[row[k] for k in ("env_steps", "success_rate", "episode_return")] for row in read_metrics(whole)]
+    scores = [
+        [row[k] for k in ("env_steps", "success_rate", "episode_return")]
+        for row in read_metrics(cut)
+    ]
+    assert scores == [
+        [row[k] for k in ("env_steps", "success_rate", "episode_return")]
+        for row in read_metrics(whole)
+    ]
     for folder in ("", "last"):
         expected = weights(whole / folder)
-        assert all(torch.equal(value, expected[name]) for name, value in weights(cut / folder).items())
+        assert all(
+            torch.equal(value, expected[name]) for name, value in weights(cut / folder).items()
+        )
 
 
 def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
     code, out, err = in_process(tmp_path, "train", *SMALL, "--run", "half", "--stop_at", "8_000")
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "stopped at 8000 env steps; go on with: python train.py --resume half"
+    assert (
+        out.splitlines()[-1]
+        == "stopped at 8000 env steps; go on with: python train.py --resume half"
+    )
     code, out, err = in_process(tmp_path, "train", "--resume", "half", "--stop_at", "8_000")
     assert (code, err) == (
         2,
         "error: stop_at must be above 8000 steps, made already, and below steps, 16000, got 8000\n",
     )
     assert in_process(tmp_path, "train", "--resume", "half", "--steps", "16_000")[::2] == (0, "")
-    assert [row["env_steps"] for row in read_metrics(tmp_path / "checkpoints/half")] == [8_000, 16_000]
+    assert [row["env_steps"] for row in read_metrics(tmp_path / "checkpoints/half")] == [
+        8_000,
+        16_000,
+    ]
 
 
 def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):
-    """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one it began with."""
+    """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one
+    it began with.
+    """
     ddpg = ("--td3.twin_critics", "false", "--td3.policy_delay", "1", "--td3.policy_noise", "0")
-    assert in_process(tmp_path, "train", *SMALL, *ddpg, "--steps", "1_600", "--run", "ddpg")[::2] == (0, "")
+    assert in_process(tmp_path, "train", *SMALL, *ddpg, "--steps", "1_600", "--run", "ddpg")[
+        ::2
+    ] == (0, "")
     begin = (
         *SMALL,
         "--start_from",
@@ -215,13 +306,20 @@ def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):
     )
     assert in_process(tmp_path, "train", *begin, "--run", "td3")[::2] == (0, "")
     before, after = (weights(tmp_path / "checkpoints" / name) for name in ("ddpg", "td3"))
-    assert all(torch.equal(after[name], before[name]) for name in before if name.startswith("actor."))
+    assert all(
+        torch.equal(after[name], before[name]) for name in before if name.startswith("actor.")
+    )
     assert not torch.equal(after["Q1.layers.0.weight"], before["Q1.layers.0.weight"])
-    assert load_config(tmp_path / "checkpoints/td3/config.yaml").start_from == Path("checkpoints/ddpg")
+    assert load_config(tmp_path / "checkpoints/td3/config.yaml").start_from == Path(
+        "checkpoints/ddpg"
+    )
 
     code, out, err = in_process(tmp_path, "train", *begin, "--run", "wide", "--td3.hidden", "64")
     assert (code, out) == (2, "") and err.count("\n") == 1
-    assert "checkpoints/ddpg: Q1 does not fit an agent with" in err and "hidden [64]: its layers are" in err
+    assert (
+        "checkpoints/ddpg: Q1 does not fit an agent with" in err
+        and "hidden [64]: its layers are" in err
+    )
     assert not (tmp_path / "checkpoints/wide").exists()
 
 
@@ -229,10 +327,12 @@ def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path, in_proce
     code, out, err = in_process(tmp_path, "train", *SMALL, "--td3.critic_lr", "1e25")
     assert code == 1
     assert re.fullmatch(r"error: .*\n", err) and ("became" in err or "NaN" in err)
-    assert all(torch.isfinite(value).all() for value in weights(tmp_path / "checkpoints" / "run1").values())
+    assert all(
+        torch.isfinite(value).all() for value in weights(tmp_path / "checkpoints" / "run1").values()
+    )
 
 
-# Wrong words ------------------------------------------------------------------------------------------------
+# Wrong words
 
 
 @pytest.mark.parametrize(
@@ -269,13 +369,18 @@ def test_a_run_that_exists_is_not_trained_over(tmp_path, in_process):
     code, _, err = in_process(tmp_path, "train", *SMALL, "--run", "mine")
     assert code == 2 and err.count("\n") == 1
     assert re.search("run 'mine' exists.*--resume mine", err)
-    assert [path.name for path in run.iterdir()] == ["notes.txt"] and (run / "notes.txt").read_text() == "do not touch"
+    assert [path.name for path in run.iterdir()] == ["notes.txt"] and (
+        run / "notes.txt"
+    ).read_text() == "do not touch"
     assert [path.name for path in run.parent.iterdir()] == ["mine"]
 
 
 def test_a_process_ends_like_that_too(tmp_path):
     code, out, err = train(tmp_path, "--stepz", "10")
-    assert (code, out) == (2, "") and err == "error: unknown option 'stepz'; did you mean steps? --help lists all\n"
+    assert (code, out) == (
+        2,
+        "",
+    ) and err == "error: unknown option 'stepz'; did you mean steps? --help lists all\n"
 
 
 def test_help_lists_the_options(tmp_path):
@@ -287,17 +392,23 @@ def test_help_lists_the_options(tmp_path):
 
 
 def test_a_reader_that_leaves_does_not_cost_the_training(tmp_path):
-    process = start(tmp_path, "--steps", "12_800", "--evaluation.every", "3_200", "--evaluation.episodes", "20")
+    process = start(
+        tmp_path, "--steps", "12_800", "--evaluation.every", "3_200", "--evaluation.episodes", "20"
+    )
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=120) == 0
     assert process.stderr.read() == ""
     assert read_metrics(tmp_path / "checkpoints/run1")[-1]["env_steps"] == 12_800
-    assert (tmp_path / "checkpoints/run1/summary.json").exists() and (tmp_path / "checkpoints/run1/last").exists()
+    assert (tmp_path / "checkpoints/run1/summary.json").exists() and (
+        tmp_path / "checkpoints/run1/last"
+    ).exists()
     process.stderr.close()
 
 
 def test_a_run_that_fails_before_it_begins_gives_its_name_back(tmp_path, in_process):
     code, _, err = in_process(tmp_path, "train", "--replay.capacity", "1e12", "--run", "big")
-    assert code == 2 and err.startswith("error: capacity 1000000000000 needs") and err.count("\n") == 1
+    assert (
+        code == 2 and err.startswith("error: capacity 1000000000000 needs") and err.count("\n") == 1
+    )
     assert not (tmp_path / "checkpoints/big").exists()

@@ -1,4 +1,6 @@
-"""A checkpoint of a stranger, as the scripts meet it: nothing of it runs, and what is wrong is one line."""
+"""A checkpoint of a stranger, as the scripts meet it: nothing of it runs, and what is wrong is one
+line.
+"""
 
 import json
 import os
@@ -11,13 +13,13 @@ import pytest
 import torch
 
 import envs
-from envs.constants import constants_of
-from envs.options import EnvOptions
+from envs.arm_env.fingerprint import env_fingerprint
+from envs.config.env_options import EnvOptions
 from td3_robot import TD3, Batch
-from td3_robot.arguments import save_config
 from td3_robot.checkpoint import ABOUT, held
-from td3_robot.config import Config, TD3Config
-from td3_robot.provenance import write_provenance
+from td3_robot.checkpoint.provenance import write_provenance
+from td3_robot.cli.arguments import save_config
+from td3_robot.config.run import Config, TD3Config
 
 ROOT = Path(__file__).resolve().parent.parent
 PAYLOAD = """
@@ -32,21 +34,29 @@ def script(cwd: Path, name: str, *flags: str) -> tuple[int, str]:
     """Exit code and stderr."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(cwd)}
     command = [sys.executable, str(ROOT / f"{name}.py"), *flags]
-    result = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
+    result = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240
+    )
     return result.returncode, result.stderr
 
 
 @pytest.fixture
 def strange(tmp_path):
-    """A working directory with a run whose configuration asks for a module, which is there and can be imported."""
+    """A working directory with a run whose configuration asks for a module, which is there and can
+    be imported.
+    """
     (tmp_path / "payload.py").write_text(PAYLOAD)
     run = tmp_path / "checkpoints" / "strange"
     TD3(3, 1, hidden=(8,)).save(run)
-    save_config(Config(td3=TD3Config(hidden=(8,))), run / "config.yaml", EnvOptions(env="payload:Thing-v0"))
+    save_config(
+        Config(td3=TD3Config(hidden=(8,))), run / "config.yaml", EnvOptions(env="payload:Thing-v0")
+    )
     return tmp_path
 
 
-@pytest.mark.parametrize("line", ["evaluate --checkpoint strange", "train --resume strange --steps 2000000"])
+@pytest.mark.parametrize(
+    "line", ["evaluate --checkpoint strange", "train --resume strange --steps 2000000"]
+)
 def test_a_module_that_a_checkpoint_names_does_not_run(strange, line):
     code, error = script(strange, *line.split())
     assert code == 2 and error.count("\n") == 1
@@ -74,21 +84,37 @@ def rewrite(path: Path, change) -> None:
 
 @pytest.fixture
 def damaged(tmp_path):
-    """A working directory with a run on Pendulum whose files a test may spoil, and its configuration."""
+    """A working directory with a run on Pendulum whose files a test may spoil, and its
+    configuration.
+    """
     agent = TD3(3, 1, hidden=(8,), policy_delay=1)
-    agent.update(Batch(torch.rand(4, 3), torch.rand(4, 1), torch.rand(4, 1), torch.rand(4, 3), torch.zeros(4, 1)))
+    agent.update(
+        Batch(
+            torch.rand(4, 3),
+            torch.rand(4, 1),
+            torch.rand(4, 1),
+            torch.rand(4, 3),
+            torch.zeros(4, 1),
+        )
+    )
     run = tmp_path / "checkpoints" / "run1"
     agent.save(run)
     (run / ABOUT).unlink()  # a stranger can leave it out
-    save_config(Config(td3=TD3Config(hidden=(8,))), run / "config.yaml", EnvOptions(env="Pendulum-v1"))
+    save_config(
+        Config(td3=TD3Config(hidden=(8,))), run / "config.yaml", EnvOptions(env="Pendulum-v1")
+    )
     return tmp_path
 
 
 @pytest.mark.parametrize("name, value", [("Q1", torch.nan), ("actor", 1e38)])
 def test_a_policy_of_no_sense_is_not_measured(damaged, name, value):
-    rewrite(damaged / "checkpoints" / "run1" / name, lambda state: state["layers.0.weight"].fill_(value))
+    rewrite(
+        damaged / "checkpoints" / "run1" / name, lambda state: state["layers.0.weight"].fill_(value)
+    )
     code, error = script(damaged, "evaluate", "--checkpoint", "run1", "--episodes", "1")
-    assert code == 2 and error.startswith("error: ") and error.count("\n") == 1 and f"{name}" in error
+    assert (
+        code == 2 and error.startswith("error: ") and error.count("\n") == 1 and f"{name}" in error
+    )
 
 
 def test_the_optimizer_of_another_network_ends_in_a_message_not_in_a_broken_heap(damaged):
@@ -96,7 +122,12 @@ def test_the_optimizer_of_another_network_ends_in_a_message_not_in_a_broken_heap
     shutil.copy(run / "actor_optimizer", run / "Q1_optimizer")
     line = "--env Pendulum-v1 --td3.hidden 8 --start_from run1 --steps 600 --exploration.start_steps 100"
     code, error = script(damaged, "train", *line.split())
-    assert code == 2 and error.startswith("error: ") and error.count("\n") == 1 and "Q1_optimizer" in error
+    assert (
+        code == 2
+        and error.startswith("error: ")
+        and error.count("\n") == 1
+        and "Q1_optimizer" in error
+    )
 
 
 def test_two_processes_do_not_train_one_run(damaged):
@@ -109,25 +140,43 @@ def test_two_processes_do_not_train_one_run(damaged):
 def test_a_whole_checkpoint_is_verified_in_one_table_and_a_damaged_one_refused(damaged, in_process):
     code, out, err = in_process(damaged, "evaluate", "--checkpoint", "run1", "--verify")
     assert (code, err) == (0, "") and "checkpoints/run1" in out and " wrong " not in out
-    rewrite(damaged / "checkpoints/run1/Q2", lambda state: state["layers.0.weight"].fill_(torch.nan))
+    rewrite(
+        damaged / "checkpoints/run1/Q2", lambda state: state["layers.0.weight"].fill_(torch.nan)
+    )
     code, out, err = in_process(damaged, "evaluate", "--checkpoint", "run1", "--verify")
     assert (code, err) == (2, "") and " wrong " in out and "Q2" in out
 
 
 def test_a_verification_measures_nothing(damaged, in_process):
-    code, _, err = in_process(damaged, "evaluate", "--checkpoint", "run1", "--verify", "--json", "out.json")
-    assert (code, err) == (2, "error: verify and json exclude each other: verify measures nothing\n")
+    code, _, err = in_process(
+        damaged, "evaluate", "--checkpoint", "run1", "--verify", "--json", "out.json"
+    )
+    assert (code, err) == (
+        2,
+        "error: verify and json exclude each other: verify measures nothing\n",
+    )
 
 
 def test_a_policy_that_was_trained_with_other_constants_says_so(tmp_path, in_process):
     shutil.copytree(ROOT / "checkpoints/run1", tmp_path / "checkpoints/old")
     env = envs.make("panda", "reach")
-    then = constants_of(env)
+    then = env_fingerprint(env)
     then["task"] |= {"tolerance": 0.123}
     (tmp_path / "checkpoints/old/provenance.json").unlink(missing_ok=True)
     write_provenance(tmp_path / "checkpoints/old", "train.py", [], then)
-    line = ("evaluate", "--checkpoint", "old", "--episodes", "2", "--json", "out.json", "--baseline=")
+    line = (
+        "evaluate",
+        "--checkpoint",
+        "old",
+        "--episodes",
+        "2",
+        "--json",
+        "out.json",
+        "--baseline=",
+    )
     code, _, err = in_process(tmp_path, *line)
-    warning = f"it was trained with other constants: task.tolerance was 0.123 and is {env.task.tolerance}"
+    warning = (
+        f"it was trained with other constants: task.tolerance was 0.123 and is {env.task.tolerance}"
+    )
     assert (code, err) == (0, f"warning: {warning}\n")
     assert json.loads((tmp_path / "out.json").read_text())["warning"] == warning

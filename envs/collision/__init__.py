@@ -1,9 +1,11 @@
-"""Distances of an arm to itself, to the ground and to obstacles, for thousands of configurations at once.
+"""Distances of an arm to itself, to the ground and to obstacles, for thousands of configurations at
+once.
 
-An arm is a set of capsules: all points within a radius of a segment; a sphere is one whose segment has no length.
-`configs/collision/` holds them for every registered robot and gripper; those of a user's URDF lie beside it.
-`python -m envs.fit_collision NAME` writes such a file from the model's own collision shapes and meshes. What is
-measured, and how exactly, is in docs/collision.md.
+An arm is a set of capsules: all points within a radius of a segment; a sphere is one whose segment
+has no length. `configs/collision/` holds them for every registered robot and gripper; those of a
+user's URDF lie beside it. `python -m envs.collision.fitting.command NAME` writes such a file from
+the model's own collision shapes and meshes. What is measured, and how exactly, is in
+docs/collision.md.
 """
 
 from envs.collision.capsules import CollisionModel

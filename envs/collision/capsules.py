@@ -11,14 +11,15 @@ from envs.kinematics import Chain
 
 @dataclass(frozen=True)
 class Fingers:
-    """The links of a gripper that its driver moves: further bodies of a `CollisionModel`, after those of the arm.
+    """The links of a gripper that its driver moves: further bodies of a `CollisionModel`, after
+    those of the arm.
 
     Attributes:
-        poses: (3, 4, G, O) of the G links in the frame of the arm's last body, at O openings in equal steps; between
-            two of them they are interpolated.
+        poses: (3, 4, G, O) of the G links in the frame of the arm's last body, at O openings in
+            equal steps; between two of them they are interpolated.
         shut, opened: the driver coordinate at the first and at the last of them [rad or m].
-        corners: by body, the homogeneous points (V, 4) in its frame that are held against the ground, in place of the
-            capsules, which are larger [m].
+        corners: by body, the homogeneous points (V, 4) in its frame that are held against the
+            ground, in place of the capsules, which are larger [m].
         bearer: the capsule in whose place they are.
     """
 
@@ -38,8 +39,8 @@ class Fingers:
 class CollisionModel:
     """K capsules on the bodies of an arm, and which of them are held against each other.
 
-    Body i is what the first i joints carry; its frame is `kinematics.link_frames(...)[i]`. Those of a gripper's links
-    that move, if they are bodies too, follow; see `Fingers`.
+    Body i is what the first i joints carry; its frame is `kinematics.link_frames(...)[i]`. Those of
+    a gripper's links that move, if they are bodies too, follow; see `Fingers`.
 
     Attributes:
         chain: the arm's kinematics.
@@ -47,17 +48,20 @@ class CollisionModel:
         link_bodies: the body that carries each link.
         link_offsets: (L, 4, 4) pose of each link in its body's frame.
         capsule_links: the link that each capsule is on, in ascending order of body.
-        link_capsules: (L, C) the capsules on each link; one that has fewer than others repeats its first.
+        link_capsules: (L, C) the capsules on each link; one that has fewer than others repeats its
+            first.
         joints_below: (K, n) 1 for every joint that moves the capsule, 0 for the others.
-        points: for every body that has capsules its number and the homogeneous ends of their segments in its frame,
-            (2k, 4) [m]: start and end of one, then of the next.
+        points: for every body that has capsules its number and the homogeneous ends of their
+            segments in its frame, (2k, 4) [m]: start and end of one, then of the next.
         length_squared: (K, 1) of the segments [m2]; zero makes a sphere.
         radius: (K, 1) [m].
         first, second: (P,) the checked pairs of capsules.
         over_ground: (G,) capsules that are held against the ground.
         allowed: (link, link, reason) for every pair of links that is not checked.
-        fingers: what of the gripper its driver moves; None where the capsules hold it at every opening.
-        at_opening: the same arm with `fingers`; None where the gripper's file does not tell them apart.
+        fingers: what of the gripper its driver moves; None where the capsules hold it at every
+            opening.
+        at_opening: the same arm with `fingers`; None where the gripper's file does not tell them
+            apart.
     """
 
     chain: Chain
@@ -85,7 +89,9 @@ class CollisionModel:
 
     @cached_property
     def pair_sizes(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(P, 1) of every checked pair: both segments' squared lengths [m2], and the sum of their radii [m]."""
+        """(P, 1) of every checked pair: both segments' squared lengths [m2], and the sum of their
+        radii [m].
+        """
         i, j = self.first, self.second
         return self.length_squared[i], self.length_squared[j], self.radius[i] + self.radius[j]
 
@@ -99,6 +105,8 @@ class CollisionModel:
         tensors = {key: value.to(device) for key, value in own.items() if isinstance(value, Tensor)}
         points = tuple((body, local.to(device)) for body, local in self.points)
         parts = {
-            name: part and part.to(device) for name in ("fingers", "at_opening") for part in (getattr(self, name),)
+            name: part and part.to(device)
+            for name in ("fingers", "at_opening")
+            for part in (getattr(self, name),)
         }
         return replace(self, chain=self.chain.to(device), points=points, **parts, **tensors)

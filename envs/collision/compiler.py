@@ -13,15 +13,17 @@ from envs.collision.pairs import choose_pairs
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
-_chosen: dict[object, CollisionModel] = {}  # what `choose_pairs` found in this process, by all that it depends on
+_chosen: dict[
+    object, CollisionModel
+] = {}  # what `choose_pairs` found in this process, by all that it depends on
 
 
 def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel:
-    """Read a robot's capsules and its gripper's, and find the pairs that need a check; takes about a second, and a
-    tenth of one where this process has done it before.
+    """Read a robot's capsules and its gripper's, and find the pairs that need a check; takes about
+    a second, and a tenth of one where this process has done it before.
 
-    A gripper is one link that encloses its fingers at every opening, so that distances depend on the arm alone;
-    `at_opening` of the model has the fingers by themselves.
+    A gripper is one link that encloses its fingers at every opening, so that distances depend on
+    the arm alone; `at_opening` of the model has the fingers by themselves.
 
     Raises:
         ConfigError: the robot or its gripper has no capsules yet, or they do not fit its model.
@@ -51,7 +53,9 @@ def _content(value: object) -> object:
 
 
 def known_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel | None:
-    """`compile_collision` of a robot whose capsules are known; None where it or its gripper has no file of them."""
+    """`compile_collision` of a robot whose capsules are known; None where it or its gripper has no
+    file of them.
+    """
     return compile_collision(robot, device) if has_capsules(robot) else None
 
 
@@ -74,12 +78,19 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         theirs = read_capsules(hand.name)
         theirs = theirs if at_opening else replace(theirs, moving={})
         of[hand.name] = [
-            row for name, rows in theirs.links.items() for row in rows if not (theirs.moving and name == FINGERS)
+            row
+            for name, rows in theirs.links.items()
+            for row in rows
+            if not (theirs.moving and name == FINGERS)
         ]
     bodies, offsets = attach(links, robot.chain, robot.home)
 
     order = sorted(range(len(links)), key=lambda link: bodies[link])
-    placed = [(bodies[link], link, offsets[link], row) for link in order for row in list(of.values())[link]]
+    placed = [
+        (bodies[link], link, offsets[link], row)
+        for link in order
+        for row in list(of.values())[link]
+    ]
     for index, moving in enumerate(theirs.moving.values()):
         placed += [(robot.n + 1 + index, len(links) - 1, np.eye(4), row) for row in moving]
     on, rows = [link for _, link, _, _ in placed], np.array([row for *_, row in placed])
@@ -97,20 +108,28 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         link_offsets=torch.tensor(offsets, dtype=torch.float32),
         capsule_links=tuple(on),
         link_capsules=_table(on, len(links)),
-        joints_below=torch.tensor([[float(i < bodies[link]) for i in range(robot.n)] for link in on]),
+        joints_below=torch.tensor(
+            [[float(i < bodies[link]) for i in range(robot.n)] for link in on]
+        ),
         points=tuple(points),
-        length_squared=torch.tensor(((ends[:, 1] - ends[:, 0]) ** 2).sum(1, keepdims=True), dtype=torch.float32),
+        length_squared=torch.tensor(
+            ((ends[:, 1] - ends[:, 0]) ** 2).sum(1, keepdims=True), dtype=torch.float32
+        ),
         radius=torch.tensor(rows[:, 6:], dtype=torch.float32),
         first=none,
         second=none,
         over_ground=none,
         allowed=tuple((*pair, "meshes never close") for pair in shapes.apart),
-        fingers=compile_fingers(robot, theirs, offsets[-1], on.index(len(links) - 1)) if theirs.moving else None,
+        fingers=compile_fingers(robot, theirs, offsets[-1], on.index(len(links) - 1))
+        if theirs.moving
+        else None,
     )
 
 
 def _table(capsule_links: list[int], links: int) -> torch.Tensor:
     """(L, C), see `CollisionModel.link_capsules`."""
-    of = [[capsule for capsule, on in enumerate(capsule_links) if on == link] for link in range(links)]
+    of = [
+        [capsule for capsule, on in enumerate(capsule_links) if on == link] for link in range(links)
+    ]
     most = max(len(capsules) for capsules in of)
     return torch.tensor([capsules + capsules[:1] * (most - len(capsules)) for capsules in of])

@@ -9,17 +9,19 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
 from envs.robots import Robot
-from envs.values import CONFIGS, check_keys, numbers, read_values
 from td3_robot.errors import ConfigError
 
 CAPSULES = CONFIGS / "collision"
 
 
 def capsule_file(robot: Robot) -> Path:
-    """Where an arm's capsules are: configs/collision/NAME.yaml, or beside the URDF or xacro file that it is made from.
+    """Where an arm's capsules are: configs/collision/NAME.yaml, or beside the URDF or xacro file
+    that it is made from.
 
-    A user's panda.urdf is not the registered Panda, so it has a file of its own, panda.urdf.collision.yaml.
+    A user's panda.urdf is not the registered Panda, so it has a file of its own,
+    panda.urdf.collision.yaml.
     """
     if robot.file is None:
         return CAPSULES / f"{robot.name}.yaml"
@@ -29,7 +31,9 @@ def capsule_file(robot: Robot) -> Path:
 def has_capsules(robot: Robot) -> bool:
     """Whether an arm, and its gripper if it has one, have files of capsules."""
     hand = robot._gripper
-    return capsule_file(robot).is_file() and (hand is None or (CAPSULES / f"{hand.name}.yaml").is_file())
+    return capsule_file(robot).is_file() and (
+        hand is None or (CAPSULES / f"{hand.name}.yaml").is_file()
+    )
 
 
 def shown(path: Path) -> str:
@@ -39,15 +43,18 @@ def shown(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Shapes:
-    """What a file of capsules holds. A capsule is (7,): both ends of its segment and its radius [m].
+    """What a file of capsules holds. A capsule is (7,): both ends of its segment and its radius
+    [m].
 
     Attributes:
-        links: the capsules on every link in its frame; a gripper's in that of its base, and under `fingers` those that
-            hold its fingers at every opening.
+        links: the capsules on every link in its frame; a gripper's in that of its base, and under
+            `fingers` those that hold its fingers at every opening.
         apart: pairs of links that need no check, since their meshes never touch.
-        moving: of a gripper, the capsules on each link that its driver moves, in the frame of that link.
-        corners: of a gripper, (3,) points by link as in `moving`, or under `base` in the frame of its base: what of it
-            is outermost, so that a plane touches the gripper where it touches one of them [m].
+        moving: of a gripper, the capsules on each link that its driver moves, in the frame of that
+            link.
+        corners: of a gripper, (3,) points by link as in `moving`, or under `base` in the frame of
+            its base: what of it is outermost, so that a plane touches the gripper where it touches
+            one of them [m].
     """
 
     links: dict[str, list[np.ndarray]]
@@ -74,13 +81,15 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     file = shown(path)
     if not path.is_file():
         raise ConfigError(
-            f"{name!r} has no collision geometry; `python -m envs.fit_collision ROBOT` writes {file}, where ROBOT is a "
+            f"{name!r} has no collision geometry; `python -m envs.collision.fitting.command ROBOT` writes {file}, where ROBOT is a "
             "registered robot that is it or wears it, or the path of a URDF"
         )
     values = read_values(path)
     check_keys(name, values, file, needed=("links",), optional=("never_close", "moving", "corners"))
     links, apart = _rows(file, values, "links", _CAPSULE, 7), values.get("never_close", [])
-    if not isinstance(apart, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in apart):
+    if not isinstance(apart, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 for pair in apart
+    ):
         raise ConfigError(f"{file}: never_close must be a list of pairs of links, got {apart!r}")
     if strangers := [link for pair in apart for link in pair if link not in links]:
         raise ConfigError(f"{file}: never_close names {strangers[0]!r}, which has no capsules")
@@ -91,7 +100,9 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     if bool(moving) != bool(corners):
         raise ConfigError(f"{file}: moving and corners need each other")
     if strangers := [link for link in corners if link not in (BASE, *moving)]:
-        raise ConfigError(f"{file}: corners names {strangers[0]!r}, which is not among {', '.join((BASE, *moving))}")
+        raise ConfigError(
+            f"{file}: corners names {strangers[0]!r}, which is not among {', '.join((BASE, *moving))}"
+        )
     return Shapes(links, [tuple(pair) for pair in apart], moving, corners)
 
 
@@ -99,7 +110,9 @@ def _rows(file: str, values: dict, key: str, what: str, size: int) -> dict[str, 
     """One mapping of a file, from links to rows of numbers."""
     found = {}
     if not isinstance(values[key], dict) or not values[key]:
-        raise ConfigError(f"{file}: {key} must map every link to its {what.split()[0]}, got {values[key]!r}")
+        raise ConfigError(
+            f"{file}: {key} must map every link to its {what.split()[0]}, got {values[key]!r}"
+        )
     for link, rows in values[key].items():
         if not isinstance(rows, list) or not rows:
             raise ConfigError(f"{file}: {link} must have a list of {what}, got {rows!r}")
@@ -120,20 +133,26 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
         ConfigError: it cannot be written there.
     """
     lines = [
-        f"# Written by `python -m envs.fit_collision {source}`, see docs/collision.md.",
+        f"# Written by `python -m envs.collision.fitting.command {source}`, see docs/collision.md.",
         "# In each link's frame, or that of a gripper's base, the capsules on it: x0 y0 z0 x1 y1 z1 radius [m].",
         *_lines("links", shapes.links),
     ]
     if shapes.apart:
         lines += ["# Pairs whose meshes never touch, so that an overlap of capsules means nothing."]
-        lines += ["never_close:", *(f"  - [{_name(first)}, {_name(second)}]" for first, second in shapes.apart)]
+        lines += [
+            "never_close:",
+            *(f"  - [{_name(first)}, {_name(second)}]" for first, second in shapes.apart),
+        ]
     if shapes.moving:
         lines += [
             "# The same for the links that the driver moves, each in its own frame.",
             *_lines("moving", shapes.moving),
         ]
     if shapes.corners:
-        lines += ["# What is outermost of them, and of the base: x y z [m].", *_lines("corners", shapes.corners)]
+        lines += [
+            "# What is outermost of them, and of the base: x y z [m].",
+            *_lines("corners", shapes.corners),
+        ]
     draft = path.with_suffix(".part")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -144,8 +163,13 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
 
 
 def _lines(key: str, groups: dict[str, list[np.ndarray]]) -> list[str]:
-    row = lambda values: "    - [" + ", ".join(f"{round(x, 6) + 0.0:g}" for x in values) + "]"  # noqa: E731
-    return [f"{key}:", *(line for link, rows in groups.items() for line in (f"  {_name(link)}:", *map(row, rows)))]
+    def row(values):
+        return "    - [" + ", ".join(f"{round(x, 6) + 0.0:g}" for x in values) + "]"
+
+    return [
+        f"{key}:",
+        *(line for link, rows in groups.items() for line in (f"  {_name(link)}:", *map(row, rows))),
+    ]
 
 
 def _name(link: str) -> str:

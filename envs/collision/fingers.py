@@ -7,7 +7,7 @@ from envs.collision.capsules import Fingers
 from envs.collision.files import BASE, Shapes
 from envs.collision.links import link_pose
 from envs.robots import Robot
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 OPENINGS = 33  # between two of them a finger tip leaves its chord by less than 0.01 mm
 
@@ -20,16 +20,24 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
         base: (4, 4) pose of its base in the arm's last body.
         bearer: see `Fingers`.
     """
-    model, hand = robot.rtb.grippers[0], need(robot._gripper)
+    model, hand = robot.rtb.grippers[0], not_none(robot._gripper)
     links = {hand.short_name(link): link for link in model.links}
-    openings = [hand.model_q(model, driver) for driver in np.linspace(hand.closed, hand.opened, OPENINGS)]
+    openings = [
+        hand.model_q(model, driver) for driver in np.linspace(hand.closed, hand.opened, OPENINGS)
+    ]
     poses = np.array(
-        [[base @ link_pose(links[name], q, model.links[0]) for name in shapes.moving] for q in openings]
+        [
+            [base @ link_pose(links[name], q, model.links[0]) for name in shapes.moving]
+            for q in openings
+        ]
     )  # (O, G, 4, 4)
     bodies = {name: robot.n + 1 + index for index, name in enumerate(shapes.moving)}
     corners = [(bodies.get(name, robot.n), np.array(rows)) for name, rows in shapes.corners.items()]
     if BASE in shapes.corners:
-        corners = [(body, rows @ base[:3, :3].T + base[:3, 3] if body == robot.n else rows) for body, rows in corners]
+        corners = [
+            (body, rows @ base[:3, :3].T + base[:3, 3] if body == robot.n else rows)
+            for body, rows in corners
+        ]
     return Fingers(
         poses=torch.tensor(poses[:, :, :3].transpose(2, 3, 1, 0).copy(), dtype=torch.float32),
         shut=hand.closed,

@@ -1,13 +1,15 @@
 """Distances between segments, points, planes and boxes, elementwise over large batches.
 
-Points and vectors are component-first, (3, ...) with the batch last and contiguous, so that each operation runs
-over long vectors. A capsule's distance is its segment's distance less its radius. Nothing here waits for the device.
+Points and vectors are component-first, (3, ...) with the batch last and contiguous, so that each
+operation runs over long vectors. A capsule's distance is its segment's distance less its radius.
+Nothing here waits for the device.
 """
 
 import torch
 from torch import Tensor
 
-_TINY = 1e-12  # [m2] below any squared length that matters; keeps a segment of no length from dividing by zero
+# [m2] below any squared length that matters; keeps a segment of no length from dividing by zero
+_TINY = 1e-12
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -18,15 +20,16 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 def segment_distance(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tensor) -> Tensor:
     """Distance between the segments p + s d and u + t e, with s and t in [0, 1].
 
-    Ericson, Real-Time Collision Detection (2005), section 5.1.9: the closest points of the two lines, clamped to
-    the first segment, then each parameter once more the best for the other. Every step of that minimises a convex
-    function along one coordinate, so it needs no case for parallel segments (where the first step may land
-    anywhere) nor for segments of no length.
+    Ericson, Real-Time Collision Detection (2005), section 5.1.9: the closest points of the two
+    lines, clamped to the first segment, then each parameter once more the best for the other. Every
+    step of that minimises a convex function along one coordinate, so it needs no case for parallel
+    segments (where the first step may land anywhere) nor for segments of no length.
 
     Args:
         p, d: (3, ...) start and extent of the first segment [m].
         u, e: (3, ...) the second's.
-        dd, ee: the squared lengths of d and e, which rotation leaves alone, in a shape that broadcasts [m2].
+        dd, ee: the squared lengths of d and e, which rotation leaves alone, in a shape that
+            broadcasts [m2].
 
     Returns:
         (...) [m].
@@ -35,8 +38,11 @@ def segment_distance(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee:
     return dot(gap, gap).sqrt()
 
 
-def segment_gap(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tensor) -> tuple[Tensor, Tensor]:
-    """The vector (3, ...) from the second segment's closest point to the first's, which is at s (...) of it.
+def segment_gap(
+    p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The vector (3, ...) from the second segment's closest point to the first's, which is at s
+    (...) of it.
 
     Arguments as in `segment_distance`.
     """
@@ -57,13 +63,16 @@ def point_distance(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
 
 
 def point_gap(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
-    """The vector (3, ...) from a point to the closest one of the segment p + s d; see `segment_distance`."""
+    """The vector (3, ...) from a point to the closest one of the segment p + s d; see
+    `segment_distance`.
+    """
     r = p - point
     return torch.addcmul(r, d, (dot(d, r) / dd.clamp(min=_TINY)).clamp(-1, 0), value=-1)
 
 
 def plane_distance(p: Tensor, d: Tensor, normal: Tensor, offset: Tensor) -> Tensor:
-    """Signed distance of the segment p + s d to the half-space {x: normal . x <= offset}: that of its lower end.
+    """Signed distance of the segment p + s d to the half-space {x: normal . x <= offset}: that of
+    its lower end.
 
     Args:
         normal: (3, ...) of unit length, out of the solid.
@@ -79,11 +88,12 @@ _SKIN = 1e-6  # [m] within this of a face, a point counts as outside it
 def box_distance(p: Tensor, d: Tensor, length: Tensor, half: Tensor) -> Tensor:
     """Signed distance of the segment p + s d to the box |x_k| <= half_k, in the box's own frame.
 
-    Outside it is the distance of the closest point; where the segment enters the box, minus the depth of its deepest
-    point below the nearest face. The signed distance to a convex body is a convex function, so the segment's least
-    is found by halving the interval it lies in, by the sign of the slope, `BOX_STEPS` times. What that may have
-    missed is taken off: the result is never above the true one, and below it by at most
-    length / 2**(BOX_STEPS + 1), 0.2 mm for a segment of 0.4 m.
+    Outside it is the distance of the closest point; where the segment enters the box, minus the
+    depth of its deepest point below the nearest face. The signed distance to a convex body is a
+    convex function, so the segment's least is found by halving the interval it lies in, by the sign
+    of the slope, `BOX_STEPS` times. What that may have missed is taken off: the result is never
+    above the true one, and below it by at most length / 2**(BOX_STEPS + 1), 0.2 mm for a segment of
+    0.4 m.
 
     Args:
         p, d: (3, ...) start and extent of the segment in the frame of the box [m].
@@ -97,13 +107,18 @@ def box_distance(p: Tensor, d: Tensor, length: Tensor, half: Tensor) -> Tensor:
             s -= slope.sign_().mul_(0.5**step)
     beyond = torch.addcmul(p, d, s).abs() - half
     outside = beyond.clamp(min=0)
-    return dot(outside, outside).sqrt() + _largest(beyond).clamp(max=0) - length * 0.5 ** (BOX_STEPS + 1)
+    return (
+        dot(outside, outside).sqrt()
+        + _largest(beyond).clamp(max=0)
+        - length * 0.5 ** (BOX_STEPS + 1)
+    )
 
 
 def _box_slope(x: Tensor, d: Tensor, half: Tensor) -> Tensor:
     """The slope along d of the signed distance to a box at x, (3, ...), up to a positive factor.
 
-    Its gradient points from the closest point of the box to x outside, and out of the nearest face inside.
+    Its gradient points from the closest point of the box to x outside, and out of the nearest face
+    inside.
     """
     beyond = x.abs().sub_(half)
     gradient = beyond.sub_(_largest(beyond).clamp_(max=0).sub_(_SKIN)).clamp_(min=0).copysign_(x)
@@ -121,18 +136,19 @@ _FLAT = 1e-7  # [m2] a slope that is rounding: 1e-7 of a metre times the segment
 def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Where the segment p + s d is nearest to the box |x_k| <= half_k, in the box's own frame.
 
-    Half the squared distance to the box has a slope along the segment that rises, and is linear between the places
-    where the segment crosses the planes of the faces; so its zero is found by interpolation, without iterating. The
-    slope is zero all the way inside the box, and the middle of that way is taken: there the depth is at least half
-    of the greatest.
+    Half the squared distance to the box has a slope along the segment that rises, and is linear
+    between the places where the segment crosses the planes of the faces; so its zero is found by
+    interpolation, without iterating. The slope is zero all the way inside the box, and the middle
+    of that way is taken: there the depth is at least half of the greatest.
 
     Args:
         p, d: (3, ...) start and extent of the segment in the frame of the box [m].
         half: (3, ...) half of the box's sides [m].
 
     Returns:
-        Signed distance (...), negative by the depth below the nearest face [m]; the unit vector (3, ...) along which
-        it grows, from the closest point of the box outside, out of the nearest face inside; and s (...).
+        Signed distance (...), negative by the depth below the nearest face [m]; the unit vector (3,
+        ...) along which it grows, from the closest point of the box outside, out of the nearest
+        face inside; and s (...).
     """
     step = d + torch.full_like(d, 1e-9).copysign(d)  # not to divide by zero
     crossings = torch.cat(((half - p) / step, (-half - p) / step))

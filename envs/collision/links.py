@@ -39,8 +39,8 @@ def link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
 
 
 def carrier(link, root):
-    """The link that moves as this one does and is nearest to the base of its gripper: the gripper's base `root`, or a
-    link that a joint moves.
+    """The link that moves as this one does and is nearest to the base of its gripper: the gripper's
+    base `root`, or a link that a joint moves.
     """
     while link is not root and not link.isjoint:
         link = link.parent
@@ -48,7 +48,8 @@ def carrier(link, root):
 
 
 def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """What carries each link: body i is all that the first i joints move, with the frame of `kinematics.link_frames`.
+    """What carries each link: body i is all that the first i joints move, with the frame of
+    `kinematics.link_frames`.
 
     Args:
         links: of the arm's model, not beyond a gripper's base.
@@ -64,7 +65,9 @@ def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.n
     offsets = [_offsets(links, bodies, chain, q) for q in (np.zeros_like(home), home)]
     for link, stands, moved in zip(links, *offsets):
         if not np.allclose(stands, moved, atol=_AGREE):
-            raise ConfigError(f"link {link.name!r} is not carried by the arm's joints in the order of its chain")
+            raise ConfigError(
+                f"link {link.name!r} is not carried by the arm's joints in the order of its chain"
+            )
     return bodies, offsets[0]
 
 
@@ -73,4 +76,6 @@ def _offsets(links: list, bodies: list[int], chain: Chain, q: np.ndarray) -> np.
     chain = chain.to(dtype=torch.float64)
     frames = torch.stack(link_frames(chain, torch.tensor(q[None])))[..., 0].numpy()  # (n+1, 3, 4)
     frames = np.concatenate((frames, np.broadcast_to([0.0, 0, 0, 1], (len(frames), 1, 4))), 1)
-    return np.stack([np.linalg.inv(frames[body]) @ link_pose(link, q) for link, body in zip(links, bodies)])
+    return np.stack(
+        [np.linalg.inv(frames[body]) @ link_pose(link, q) for link, body in zip(links, bodies)]
+    )

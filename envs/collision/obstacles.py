@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fewer than the others
 
@@ -14,13 +14,14 @@ FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fe
 class Obstacles:
     """Solid shapes in the base frame of B environments; a leading 1 in place of B is shared by all.
 
-    Every environment has the same number of each kind. One that is to have fewer gets the rest where nothing
-    reaches: centres at a coordinate of `FAR`, a wall's offset at -`FAR`.
+    Every environment has the same number of each kind. One that is to have fewer gets the rest
+    where nothing reaches: centres at a coordinate of `FAR`, a wall's offset at -`FAR`.
 
     Attributes:
         spheres: (B, S, 4) centre and radius [m].
         boxes: (B, N, 10) centre, half of each side [m], and orientation as a unit quaternion, wxyz.
-        walls: (B, W, 4) unit normal, and the surface's offset along it [m]: solid where normal . x <= offset.
+        walls: (B, W, 4) unit normal, and the surface's offset along it [m]: solid where normal . x
+            <= offset.
     """
 
     spheres: Tensor | None = None
@@ -31,15 +32,19 @@ class Obstacles:
         for name, size in (("spheres", 4), ("boxes", 10), ("walls", 4)):
             value = getattr(self, name)
             if value is not None and (value.ndim != 3 or value.shape[2] != size):
-                raise ValueError(f"{name} must have shape (B, count, {size}), got {tuple(value.shape)}")
+                raise ValueError(
+                    f"{name} must have shape (B, count, {size}), got {tuple(value.shape)}"
+                )
 
     @property
     def kinds(self) -> tuple[Tensor, Tensor, Tensor]:
         """Spheres, boxes and walls, where there are all three."""
-        return need(self.spheres), need(self.boxes), need(self.walls)
+        return not_none(self.spheres), not_none(self.boxes), not_none(self.walls)
 
     def rows(self, rows: slice | Tensor) -> "Obstacles":
-        """Those of some of the environments; a mask of one row is of one environment, not of all that share it."""
+        """Those of some of the environments; a mask of one row is of one environment, not of all
+        that share it.
+        """
         masked = isinstance(rows, Tensor) and rows.dtype == torch.bool and len(rows) == 1
 
         def of(value: Tensor | None) -> Tensor | None:
@@ -49,5 +54,7 @@ class Obstacles:
 
 
 def component_first(shapes: Tensor) -> Tensor:
-    """(B, count, size) -> (size, 1, count, B), with the batch contiguous: operations on a strided one take longer."""
+    """(B, count, size) -> (size, 1, count, B), with the batch contiguous: operations on a strided
+    one take longer.
+    """
     return shapes.permute(2, 1, 0).contiguous()[:, None]

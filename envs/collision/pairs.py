@@ -1,15 +1,19 @@
-"""Which pairs of links need a check: found once by sampling, after the manner of MoveIt's Setup Assistant.
+"""Which pairs of links need a check: found once by sampling, after the manner of MoveIt's Setup
+Assistant.
 
 A pair is left out, in this order, because its links are
 
 - neighbours: no more than one joint between them, where they always touch or nearly so;
-- found never to come close by their meshes, when the file of capsules was written (`apart.never_close`);
-- touching at home: home is a good pose, so the overlap is one of the capsules, which are larger than the arm;
+- found never to come close by their meshes, when the file of capsules was written
+    (`apart.never_close`);
+- touching at home: home is a good pose, so the overlap is one of the capsules, which are larger
+    than the arm;
 - never close: the capsules come no closer than a margin over all joint positions.
 
-Of the capsules on two links that are checked, those pairs are held against each other that are the closest of all in
-any sample in which the arm is near to itself. Two that are near in every position and touch in none are not: they
-would hide what does come near, and a guard would brake for them wherever the arm is.
+Of the capsules on two links that are checked, those pairs are held against each other that are the
+closest of all in any sample in which the arm is near to itself. Two that are near in every position
+and touch in none are not: they would hide what does come near, and a guard would brake for them
+wherever the arm is.
 
 The samples come from a fixed seed, so a robot has the same pairs everywhere. See docs/collision.md.
 """
@@ -25,10 +29,15 @@ from envs.collision.capsules import CollisionModel
 from envs.collision.queries import body_frames, pair_distances, place_segments
 
 SAMPLES = 20_000
-ROUNDS = (0.3, 0.1, 0.03)  # spread of the searches around the closest sample, in parts of each joint's range
+ROUNDS = (
+    0.3,
+    0.1,
+    0.03,
+)  # spread of the searches around the closest sample, in parts of each joint's range
 ROUND_SAMPLES = 500
 MARGIN = 0.01  # [m] what never comes closer is never checked
-NEAR = 0.05  # [m] a pair of capsules that is nowhere the closest while any is this close is left to the others
+# [m] a pair of capsules that is nowhere the closest while any is this close is left to the others
+NEAR = 0.05
 TOUCH = "touch at home"
 LEVEL = 1e-3  # [m] a capsule whose height varies by less is lifted by no joint
 
@@ -53,7 +62,9 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
 
     neighbours = bodies[j] - bodies[i] <= 1
     allowed = {pair: "neighbours" for pair in _names(model, neighbours) if pair[0] != pair[1]}
-    allowed |= {pair: why for a, b, why in model.allowed for pair in ((a, b), (b, a)) if pair in model.pairs}
+    allowed |= {
+        pair: why for a, b, why in model.allowed for pair in ((a, b), (b, a)) if pair in model.pairs
+    }
     model = _only(model, ~neighbours & ~_of(model, allowed))
 
     at_home = _distances(model, torch.tensor(home[None], dtype=torch.float32))[0]
@@ -67,7 +78,11 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     model = _only(model, _of(model, close) & ~side_by_side)
     if len(model.first):
         model = _only(model, _decisive(model, torch.cat((q, closest))))
-    return replace(model, over_ground=_lifted(model, q), allowed=tuple((*pair, why) for pair, why in allowed.items()))
+    return replace(
+        model,
+        over_ground=_lifted(model, q),
+        allowed=tuple((*pair, why) for pair, why in allowed.items()),
+    )
 
 
 def _distances(model: CollisionModel, q: Tensor) -> Tensor:
@@ -91,7 +106,9 @@ def _only(model: CollisionModel, chosen: Tensor) -> CollisionModel:
 
 
 def _decisive(model: CollisionModel, q: Tensor) -> Tensor:
-    """(P,) which pairs are the closest of all in any of the samples where the arm is within `NEAR` of itself."""
+    """(P,) which pairs are the closest of all in any of the samples where the arm is within `NEAR`
+    of itself.
+    """
     least, pair = _distances(model, q).min(1)
     return torch.zeros(len(model.first), dtype=torch.bool).index_fill(0, pair[least < NEAR], True)
 
@@ -99,16 +116,22 @@ def _decisive(model: CollisionModel, q: Tensor) -> Tensor:
 def _least(
     model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever more closely; and
-    where (P, n).
+    """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever
+    more closely; and where (P, n).
     """
     least, where = _distances(model, q).min(0)
     closest = q[where]  # (P, n)
     for spread in ROUNDS:
         for pair in (least > MARGIN).nonzero()[:, 0].tolist():
-            noise = torch.randn(ROUND_SAMPLES, len(lower), generator=generator) * spread * (upper - lower)
+            noise = (
+                torch.randn(ROUND_SAMPLES, len(lower), generator=generator)
+                * spread
+                * (upper - lower)
+            )
             around = torch.clamp(closest[pair] + noise, lower, upper)
-            alone = replace(model, first=model.first[pair : pair + 1], second=model.second[pair : pair + 1])
+            alone = replace(
+                model, first=model.first[pair : pair + 1], second=model.second[pair : pair + 1]
+            )
             found, row = _distances(alone, around)[:, 0].min(0)
             if found < least[pair]:
                 least[pair], closest[pair] = found, around[row]
@@ -116,13 +139,15 @@ def _least(
 
 
 def _lifted(model: CollisionModel, q: Tensor) -> Tensor:
-    """The capsules that some joint lifts or lowers; the others stand on the ground, or at a height of their own, or
-    have corners in their place.
+    """The capsules that some joint lifts or lowers; the others stand on the ground, or at a height
+    of their own, or have corners in their place.
     """
     n, fingers = model.chain.n, model.fingers
     p, d = place_segments(model, body_frames(model, q[:, :n], None if fingers is None else q[:, n]))
     low = p[2] + d[2].clamp(max=0)  # (K, B)
     lifted = low.amax(1) - low.amin(1) > LEVEL
     if fingers is not None and fingers.corners:
-        lifted &= torch.tensor([link != model.capsule_links[fingers.bearer] for link in model.capsule_links])
+        lifted &= torch.tensor(
+            [link != model.capsule_links[fingers.bearer] for link in model.capsule_links]
+        )
     return lifted.nonzero()[:, 0]

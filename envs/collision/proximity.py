@@ -1,4 +1,6 @@
-"""What each link of an arm is nearest to: how far away it is, and how that changes with the joints."""
+"""What each link of an arm is nearest to: how far away it is, and how that changes with the
+joints.
+"""
 
 from dataclasses import dataclass
 
@@ -16,11 +18,12 @@ MOST = 10.0  # [m] what is farther away, or not there, counts as this far
 
 @dataclass(frozen=True)
 class Nearest:
-    """Signed distances of B arms and their slopes: a row for each link of the model, and a last one for the arm itself.
+    """Signed distances of B arms and their slopes: a row for each link of the model, and a last one
+    for the arm itself.
 
     Attributes:
-        distance: (B, L + 1) of the link to the nearest obstacle or the ground, at the end the least of all checked
-            pairs; at most `MOST` [m].
+        distance: (B, L + 1) of the link to the nearest obstacle or the ground, at the end the least
+            of all checked pairs; at most `MOST` [m].
         gradient: (B, L + 1, n) of that by the joint positions, 0 where it is `MOST` [m/rad or m/m].
     """
 
@@ -40,8 +43,8 @@ def link_clearance(
     Args:
         q: (B, n) joint positions [rad or m].
         obstacles: of the same B environments, or of one for all.
-        ground: height of a horizontal plane in the base frame [m]; links that stand on it are left out, see
-            `ground_distance`.
+        ground: height of a horizontal plane in the base frame [m]; links that stand on it are left
+            out, see `ground_distance`.
         gripper: (B,) driver coordinate, see `queries.clearance` [rad or m].
 
     Returns:
@@ -63,17 +66,21 @@ def nearest(
 ) -> Nearest:
     """`link_clearance` and the arm's distance to itself, with their gradients.
 
-    A point x of the arm that a unit vector u leads away from what it is near to moves along u at
-    u . (z_j x (x - o_j)) per speed of a joint that turns about z_j through o_j, and at u . z_j for one that slides
-    (Siciliano et al., "Robotics", eq. 3.30). The first is the product of the joint's screw (o_j x z_j, z_j) with the
-    line (u, x x u), so that both points of a pair, which lie on one line, need it once.
+    A point x of the arm that a unit vector u leads away from what it is near to moves along u at u
+    . (z_j x (x - o_j)) per speed of a joint that turns about z_j through o_j, and at u . z_j for
+    one that slides (Siciliano et al., "Robotics", eq. 3.30). The first is the product of the
+    joint's screw (o_j x z_j, z_j) with the line (u, x x u), so that both points of a pair, which
+    lie on one line, need it once.
 
-    The gripper is taken to stand still. Arguments as for `link_clearance`; frames: see `queries.clearance`.
+    The gripper is taken to stand still. Arguments as for `link_clearance`; frames: see
+    `queries.clearance`.
     """
     model = model.with_fingers(gripper)
     frames = body_frames(model, q, gripper, frames)
     p, d = place_segments(model, frames)
-    distances, normals, points = surroundings(model, frames, p, d, obstacles, ground)  # (K, M, B), (3, K, M, B) twice
+    distances, normals, points = surroundings(
+        model, frames, p, d, obstacles, ground
+    )  # (K, M, B), (3, K, M, B) twice
 
     capsules, count = model.link_capsules, distances.shape[1]
     of_link = distances[capsules].flatten(1, 2)  # (L, C M, B)
@@ -84,7 +91,11 @@ def nearest(
 
     own, own_u, own_x, own_joints = _itself(model, p, d)
     distance = torch.cat((distance, own))
-    u, x, joints = torch.cat((u, own_u), 1), torch.cat((x, own_x), 1), torch.cat((joints, own_joints))
+    u, x, joints = (
+        torch.cat((u, own_u), 1),
+        torch.cat((x, own_x), 1),
+        torch.cat((joints, own_joints)),
+    )
     line = torch.cat((u, _cross(x, u)))  # (6, L + 1, B)
     rates = (_screws(model, frames)[:, None] * line[:, :, None]).sum(0)  # (L + 1, n, B)
     rates = rates * joints * (distance < MOST)[:, None]
@@ -92,10 +103,16 @@ def nearest(
 
 
 def surroundings(
-    model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, obstacles: Obstacles | None, ground: float | None
+    model: CollisionModel,
+    frames: list[Tensor],
+    p: Tensor,
+    d: Tensor,
+    obstacles: Obstacles | None,
+    ground: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of every capsule and every obstacle, and the ground: signed distance at most `MOST`, (K, M, B); the unit vector
-    along which it grows, and the point of the capsule's segment that is nearest, both (3, K, M, B).
+    """Of every capsule and every obstacle, and the ground: signed distance at most `MOST`, (K, M,
+    B); the unit vector along which it grows, and the point of the capsule's segment that is
+    nearest, both (3, K, M, B).
 
     Args:
         frames: from `body_frames`.
@@ -118,10 +135,15 @@ def surroundings(
         up = p.new_zeros(3, 1, 1, 1)
         up[2] = 1.0
         height, normal, point = _plane(p, d, radius, up, ground)
-        lifted = torch.full_like(height, MOST).index_copy(0, model.over_ground, height[model.over_ground])
+        lifted = torch.full_like(height, MOST).index_copy(
+            0, model.over_ground, height[model.over_ground]
+        )
         if model.fingers is not None:
             corner = _lowest_corner(model.fingers, frames)
-            lifted[model.fingers.bearer], point[:, model.fingers.bearer] = corner[2:] - ground, corner[:, None]
+            lifted[model.fingers.bearer], point[:, model.fingers.bearer] = (
+                corner[2:] - ground,
+                corner[:, None],
+            )
         found.append((lifted, normal, point))
     if obstacles.boxes is not None:
         box = component_first(obstacles.boxes)
@@ -132,7 +154,10 @@ def surroundings(
         found.append((distance - radius, (R * normal).sum(1), torch.addcmul(p, d, s)))
     parts = zip(*found)
     distances, normals, points = next(parts), next(parts), next(parts)
-    width = lambda value: value.expand(*value.shape[:-1], B)  # noqa: E731
+
+    def width(value):
+        return value.expand(*value.shape[:-1], B)
+
     return (
         torch.cat([width(value) for value in distances], 1).clamp(max=MOST),
         torch.cat([width(value.expand(3, K, *value.shape[2:])) for value in normals], 2),
@@ -155,8 +180,8 @@ def _plane(
 
 
 def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of the nearest checked pair: distance (1, B), direction and point (3, 1, B), and by which joints (1, n, B):
-    1 where they move the first capsule alone, -1 the second.
+    """Of the nearest checked pair: distance (1, B), direction and point (3, 1, B), and by which
+    joints (1, n, B): 1 where they move the first capsule alone, -1 the second.
     """
     i, j = model.first, model.second
     if not len(i):
@@ -167,7 +192,8 @@ def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor
     length = dot(gap, gap).sqrt()
     distance, pair = (length - radii).min(0, keepdim=True)  # (1, B)
     u, x = (
-        value.gather(1, pair.expand(3, -1, -1)) for value in (gap / length.clamp(min=1e-9), torch.addcmul(p1, d1, s))
+        value.gather(1, pair.expand(3, -1, -1))
+        for value in (gap / length.clamp(min=1e-9), torch.addcmul(p1, d1, s))
     )
     joints = (model.joints_below[i] - model.joints_below[j])[pair[0]].T[None]
     return distance.clamp(max=MOST), u, x, joints

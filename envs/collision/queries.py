@@ -1,7 +1,7 @@
 """Signed distances of a batch of configurations: negative where bodies overlap, and by how much.
 
-Large batches on the CPU are worked through in pieces that stay in its cache. Nothing waits for the device, so a
-simulator may ask at every step.
+Large batches on the CPU are worked through in pieces that stay in its cache. Nothing waits for the
+device, so a simulator may ask at every step.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,21 @@ import torch
 from torch import Tensor
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.geometry import box_distance, dot, plane_distance, point_distance, segment_distance
+from envs.collision.geometry import (
+    box_distance,
+    dot,
+    plane_distance,
+    point_distance,
+    segment_distance,
+)
 from envs.collision.obstacles import Obstacles, component_first
 from envs.kinematics import link_frames
 from envs.kinematics.rotations import rotations
-from td3_robot.errors import ConfigError, need
+from td3_robot.errors import ConfigError, not_none
 
-CACHE_ROWS = 2048  # configurations at a time at most; CACHE_CELLS of them times the pairs that are checked
+CACHE_ROWS = (
+    2048  # configurations at a time at most; CACHE_CELLS of them times the pairs that are checked
+)
 CACHE_CELLS = 2**16  # with fewer, starting the operations takes longer than doing them
 
 
@@ -30,7 +38,9 @@ def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
         (B, L, 4, 4) T_bl in the base frame, in the order of `model.links`.
     """
     frames = torch.stack(link_frames(model.chain, q)).permute(3, 0, 1, 2)  # (B, n+1, 3, 4)
-    frames = torch.cat((frames, frames.new_tensor([0.0, 0, 0, 1]).expand(*frames.shape[:2], 1, 4)), 2)
+    frames = torch.cat(
+        (frames, frames.new_tensor([0.0, 0, 0, 1]).expand(*frames.shape[:2], 1, 4)), 2
+    )
     return frames[:, list(model.link_bodies)] @ model.link_offsets
 
 
@@ -40,9 +50,13 @@ def capsule_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def body_frames(
-    model: CollisionModel, q: Tensor, gripper: Tensor | None = None, frames: list[Tensor] | None = None
+    model: CollisionModel,
+    q: Tensor,
+    gripper: Tensor | None = None,
+    frames: list[Tensor] | None = None,
 ) -> list[Tensor]:
-    """`kinematics.link_frames`, and after them those of the gripper's moving links where the model has `fingers`.
+    """`kinematics.link_frames`, and after them those of the gripper's moving links where the model
+    has `fingers`.
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -53,9 +67,13 @@ def body_frames(
     if fingers is None:
         return frames
     steps = fingers.poses.shape[3] - 1
-    at = ((need(gripper) - fingers.shut) / (fingers.opened - fingers.shut)).clamp(0, 1).to(q.dtype) * steps
+    at = ((not_none(gripper) - fingers.shut) / (fingers.opened - fingers.shut)).clamp(0, 1).to(
+        q.dtype
+    ) * steps
     low = at.long().clamp(max=steps - 1)
-    poses = torch.lerp(fingers.poses[..., low], fingers.poses[..., low + 1], at - low)  # (3, 4, G, B)
+    poses = torch.lerp(
+        fingers.poses[..., low], fingers.poses[..., low + 1], at - low
+    )  # (3, 4, G, B)
     turn, place = frames[-1][:, :3, None, None], frames[-1][:, 3, None]
     moved = turn[:, 0] * poses[0] + turn[:, 1] * poses[1] + turn[:, 2] * poses[2]
     moved[:, 3] += place
@@ -72,27 +90,39 @@ def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor,
 def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> Tensor:
     """Signed distance of every checked pair of capsules.
 
-    The pairs are `model.pairs`, or `model.at_opening.pairs` where that is there and a gripper's opening is given.
+    The pairs are `model.pairs`, or `model.at_opening.pairs` where that is there and a gripper's
+    opening is given.
 
     Args:
         q: (B, n) joint positions [rad or m].
         gripper: (B,) driver coordinate, see `clearance` [rad or m].
 
     Returns:
-        (B, P) [m]: less than zero by the depth to which the two capsules' segments come closer than their radii.
+        (B, P) [m]: less than zero by the depth to which the two capsules' segments come closer than
+        their radii.
     """
-    return _ask(lambda model, frames, rows: _pairs(model, *place_segments(model, frames)).T, model, q, gripper)
+    return _ask(
+        lambda model, frames, rows: _pairs(model, *place_segments(model, frames)).T,
+        model,
+        q,
+        gripper,
+    )
 
 
 def self_distance(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> Tensor:
-    """(B,) the least of `pair_distances` [m]; infinite where no pair needs a check. Arguments as for `clearance`."""
+    """(B,) the least of `pair_distances` [m]; infinite where no pair needs a check. Arguments as
+    for `clearance`.
+    """
     return clearance(model, q, gripper=gripper)
 
 
-def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0, gripper: Tensor | None = None) -> Tensor:
+def ground_distance(
+    model: CollisionModel, q: Tensor, height: float = 0.0, gripper: Tensor | None = None
+) -> Tensor:
     """(B,) signed distance of the arm above a horizontal plane [m].
 
-    Links that stand on the plane through the base, or touch it at home, are left out: `model.over_ground` is the rest.
+    Links that stand on the plane through the base, or touch it at home, are left out:
+        `model.over_ground` is the rest.
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -100,17 +130,26 @@ def ground_distance(model: CollisionModel, q: Tensor, height: float = 0.0, gripp
         gripper: (B,) driver coordinate, see `clearance` [rad or m].
     """
     return _ask(
-        lambda model, frames, rows: _ground(model, frames, *place_segments(model, frames), height), model, q, gripper
+        lambda model, frames, rows: _ground(model, frames, *place_segments(model, frames), height),
+        model,
+        q,
+        gripper,
     )
 
 
-def obstacle_distance(model: CollisionModel, q: Tensor, obstacles: Obstacles, gripper: Tensor | None = None) -> Tensor:
-    """(B,) least signed distance between any link, the base too, and any obstacle [m]; infinite where there are none.
+def obstacle_distance(
+    model: CollisionModel, q: Tensor, obstacles: Obstacles, gripper: Tensor | None = None
+) -> Tensor:
+    """(B,) least signed distance between any link, the base too, and any obstacle [m]; infinite
+    where there are none.
 
-    Exact for spheres and walls; for boxes see `geometry.box_distance`. Arguments as for `clearance`.
+    Exact for spheres and walls; for boxes see `geometry.box_distance`. Arguments as for
+    `clearance`.
     """
     return _ask(
-        lambda model, frames, rows: _obstacles(model, *place_segments(model, frames), obstacles.rows(rows)),
+        lambda model, frames, rows: _obstacles(
+            model, *place_segments(model, frames), obstacles.rows(rows)
+        ),
         model,
         q,
         gripper,
@@ -132,11 +171,11 @@ def clearance(
 
     Args:
         q: (B, n) joint positions [rad or m].
-        gripper: (B,) driver coordinate: the fingers are where it puts them, and what touches the ground are the corners
-            of the gripper. None, or a gripper whose file does not tell its fingers apart: capsules around all that the
-            fingers sweep [rad or m].
-        frames: `kinematics.link_frames(model.chain, q)` of a caller that has them, which saves half of the time of a
-            small batch; see `kinematics.pose_jacobian`.
+        gripper: (B,) driver coordinate: the fingers are where it puts them, and what touches the
+            ground are the corners of the gripper. None, or a gripper whose file does not tell its
+            fingers apart: capsules around all that the fingers sweep [rad or m].
+        frames: `kinematics.link_frames(model.chain, q)` of a caller that has them, which saves half
+            of the time of a small batch; see `kinematics.pose_jacobian`.
     """
 
     def query(model: CollisionModel, frames: list[Tensor], rows: slice) -> Tensor:
@@ -158,7 +197,9 @@ def _ask(
     gripper: Tensor | None = None,
     frames: list[Tensor] | None = None,
 ) -> Tensor:
-    """Place a few arms at a time, ask, and put the answers together; on an accelerator, all at once."""
+    """Place a few arms at a time, ask, and put the answers together; on an accelerator, all at
+    once.
+    """
     if q.ndim != 2 or q.shape[1] != model.chain.n:
         raise ConfigError(f"q must have shape (B, {model.chain.n}), got {tuple(q.shape)}")
     if gripper is not None and gripper.shape != q.shape[:1]:
@@ -166,7 +207,10 @@ def _ask(
     model = model.with_fingers(gripper)
     found = []
     for rows in _pieces(model, q):
-        at, known = None if gripper is None else gripper[rows], frames and [frame[..., rows] for frame in frames]
+        at, known = (
+            None if gripper is None else gripper[rows],
+            frames and [frame[..., rows] for frame in frames],
+        )
         found.append(query(model, body_frames(model, q[rows], at, known), rows))
     return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -185,8 +229,11 @@ def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
     return segment_distance(*pair_segments(model, p, d), dd, ee) - radii
 
 
-def pair_segments(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Start and extent of the first segment of every checked pair, then of the second, each (3, P, B) [m].
+def pair_segments(
+    model: CollisionModel, p: Tensor, d: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Start and extent of the first segment of every checked pair, then of the second, each (3, P,
+    B) [m].
 
     Args:
         p, d: (3, K, B) from `place_segments`.
@@ -196,7 +243,9 @@ def pair_segments(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, 
     return first[:3], first[3:], second[:3], second[3:]
 
 
-def _ground(model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float) -> Tensor:
+def _ground(
+    model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float
+) -> Tensor:
     """(B,)."""
     lower = p[2] + d[2].clamp(max=0)  # (K, B)
     heights = [(lower - model.radius)[model.over_ground]]
@@ -234,9 +283,15 @@ def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: O
         start, extent = (torch.stack([dot(axis, x) for axis in axes]) for x in (r, d))
         length = model.length_squared[:, None].sqrt()
         found.append(box_distance(start, extent, length, box[3:6]))
-    return torch.cat([p.new_zeros(p.shape[1], 0, p.shape[3]), *(distance - radius for distance in found)], 1)
+    return torch.cat(
+        [p.new_zeros(p.shape[1], 0, p.shape[3]), *(distance - radius for distance in found)], 1
+    )
 
 
 def _least(distances: Tensor) -> Tensor:
     """(N, B) -> (B,), infinite where N is 0."""
-    return distances.amin(0) if len(distances) else distances.new_full((distances.shape[1],), torch.inf)
+    return (
+        distances.amin(0)
+        if len(distances)
+        else distances.new_full((distances.shape[1],), torch.inf)
+    )

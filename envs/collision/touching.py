@@ -17,18 +17,23 @@ def touching(
     ground: float | None = None,
     gripper: Tensor | None = None,
 ) -> Tensor:
-    """The middle of every overlap of one arm with an obstacle, the ground or itself, (k, 3) in the base frame [m].
+    """The middle of every overlap of one arm with an obstacle, the ground or itself, (k, 3) in the
+    base frame [m].
 
-    Along the line of a distance, that is half the way from one surface to the other; on the ground, the foot of it.
-    Arguments as for `proximity.link_clearance`, B = 1.
+    Along the line of a distance, that is half the way from one surface to the other; on the ground,
+    the foot of it. Arguments as for `proximity.link_clearance`, B = 1.
     """
     model, obstacles = model.with_fingers(gripper), obstacles or Obstacles()
     frames = body_frames(model, q, gripper)
     p, d = place_segments(model, frames)
-    distance, u, x = surroundings(model, frames, p, d, obstacles, ground)  # (K, M, 1), (3, K, M, 1) twice
+    distance, u, x = surroundings(
+        model, frames, p, d, obstacles, ground
+    )  # (K, M, 1), (3, K, M, 1) twice
     middle = x - u * (model.radius[:, None] + 0.5 * distance)
     if ground is not None:  # whose points may be corners of fingers, which have no radius
-        row = 1 + sum(one.shape[1] for one in (obstacles.spheres, obstacles.walls) if one is not None)
+        row = 1 + sum(
+            one.shape[1] for one in (obstacles.spheres, obstacles.walls) if one is not None
+        )
         middle[:, :, row] = x[:, :, row]
         middle[2, :, row] = ground
     found = [middle[:, distance < 0]]

@@ -1,6 +1,7 @@
 """Classical controllers to compare a policy with: the same observations in, the same actions out.
 
-They are told what a controller on the real robot would know: the environment's own state, goal and surroundings.
+They are told what a controller on the real robot would know: the environment's own state, goal and
+    surroundings.
 """
 
 from collections.abc import Callable

@@ -16,7 +16,8 @@ class Controlled(Protocol):
         num_envs: B.
         world: what stays the same; model: its robot as the simulator's tensors.
         moment: the arms now, with their kinematics and scene.
-        task: what they do; it names the controllers that can do it, and one made for a single task asks it for more.
+        task: what they do; it names the controllers that can do it, and one made for a single task
+            asks it for more.
     """
 
     num_envs: int
@@ -31,7 +32,8 @@ class Controlled(Protocol):
 
 
 class Surroundings:
-    """What the arms of an environment are near to: obstacles, the ground and themselves, in any task.
+    """What the arms of an environment are near to: obstacles, the ground and themselves, in any
+    task.
 
     A robot without capsules is near to nothing.
     """

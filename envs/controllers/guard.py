@@ -1,8 +1,10 @@
-"""A guard between a controller and an arm: it changes a velocity command just enough that nothing is run into.
+"""A guard between a controller and an arm: it changes a velocity command just enough that nothing
+is run into.
 
-What the arm is near to bounds the speeds at which distances may fall, as a velocity damper does, but the bound is what
-the arm can still brake from with its accelerations. In a control period an arm moves by centimetres, and what is
-nearest changes on the way; so the guard also looks where it would be after the period, once.
+What the arm is near to bounds the speeds at which distances may fall, as a velocity damper does,
+but the bound is what the arm can still brake from with its accelerations. In a control period an
+arm moves by centimetres, and what is nearest changes on the way; so the guard also looks where it
+would be after the period, once.
 """
 
 from collections.abc import Callable
@@ -24,9 +26,10 @@ class GuardConstants:
     Attributes:
         stop: distance at which everything that comes nearer has been braked [m].
         least: distance that is kept after the period that begins, seen from its end [m].
-        share: of what all joints together could brake a distance with, this much is counted on: joints brake for
-            several things at once.
-        sweeps: over all distances, one after the other; each takes back part of what the one before did.
+        share: of what all joints together could brake a distance with, this much is counted on:
+            joints brake for several things at once.
+        sweeps: over all distances, one after the other; each takes back part of what the one before
+            did.
     """
 
     stop: float = 0.01
@@ -48,8 +51,8 @@ def guarded(
 ) -> Tensor:
     """The action nearest to a wanted one under which every distance can still be braked to `stop`.
 
-    Nearest in units of what each joint can change its speed by. Seen from the end of the period no distance may be
-    below `least` either. Where bounds contradict each other they are kept in part.
+    Nearest in units of what each joint can change its speed by. Seen from the end of the period no
+    distance may be below `least` either. Where bounds contradict each other they are kept in part.
 
     Args:
         bound: the arms, where they are bound for.

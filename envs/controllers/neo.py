@@ -26,35 +26,40 @@ class NeoConstants(ReactiveConstants):
 
 
 class Neo:
-    """NEO: towards the goal, round obstacles and joint limits, by a quadratic programme (QP) at every step.
+    """NEO: towards the goal, round obstacles and joint limits, by a quadratic programme (QP) at
+    every step.
 
-    Haviland & Corke, "NEO: A Novel Expeditious Optimisation Algorithm for Reactive Motion Control of Manipulators",
-    IEEE Robotics and Automation Letters 6(2), 2021, https://arxiv.org/abs/2010.08686. Over qd and a slack s that lets
-    the TCP leave its straight way:
+    Haviland & Corke, "NEO: A Novel Expeditious Optimisation Algorithm for Reactive Motion Control
+    of Manipulators", IEEE Robotics and Automation Letters 6(2), 2021,
+    https://arxiv.org/abs/2010.08686. Over qd and a slack s that lets the TCP leave its straight
+    way:
 
         minimise   effort/2 |qd|^2 + 1/(2 e) |s|^2 - manipulability dm/dq . qd
         subject to J qd + s = v,   |qd| <= qdlim,   dampers on joint limits and distances
 
-    where v is the wanted velocity of `servo`, e the sum of the absolute errors [m + rad] and m the manipulability.
-    For a goal without an orientation, J, v, e and m are those of the position. Solved for s, s = v - J qd leaves a
-    strictly convex programme in qd alone. Where its conditions contradict each other the arm is told to stop.
+    where v is the wanted velocity of `servo`, e the sum of the absolute errors [m + rad] and m the
+    manipulability. For a goal without an orientation, J, v, e and m are those of the position.
+    Solved for s, s = v - J qd leaves a strictly convex programme in qd alone. Where its conditions
+    contradict each other the arm is told to stop.
 
-    Differences from the authors' example, https://github.com/petercorke/robotics-toolbox-python examples/neo.py: the
-    rotation error is a rotation vector in the base frame, not roll, pitch and yaw in the TCP's; the slack has no
-    bounds; the nearest point of each link to all obstacles makes one damper, not one to each obstacle; the arm itself
-    and the ground have dampers too. Constants differ where the Panda does better (500 episodes of seed 12345, success
-    and median time of those that arrive; the example has gain 0.5, manipulability 1, obstacles stopped at 0.05 m; those
-    of reach_pose without dampers to the ground and the arm itself):
+    Differences from the authors' example, https://github.com/petercorke/robotics-toolbox-python
+    examples/neo.py: the rotation error is a rotation vector in the base frame, not roll, pitch and
+    yaw in the TCP's; the slack has no bounds; the nearest point of each link to all obstacles makes
+    one damper, not one to each obstacle; the arm itself and the ground have dampers too. Constants
+    differ where the Panda does better (500 episodes of seed 12345, success and median time of those
+    that arrive; the example has gain 0.5, manipulability 1, obstacles stopped at 0.05 m; those of
+    reach_pose without dampers to the ground and the arm itself):
 
     - reach_pose, gain: 4 90.0% in 1.45 s, 6 89.4% in 1.30 s, 8 90.0% in 1.30 s.
     - reach_pose, gain 2, manipulability: 1 79.4%, 0.1 87.8%, 0.01 88.0%, 0 88.0%.
-    - reach_pose, gain 8, joint_damper: (0.05, 0.9, 1) 90.0%, (0, 0.9, 1) 90.6%, (0.05, 0.9, 4) 87.6%,
-      (0.05, 0.9, 0.5) 88.8%, (0, 1.5, 1) 90.8% in 1.75 s; effort 0.001: 90.2% in 1.40 s.
-    - reach_avoid, obstacle_damper: (0.05, 0.3, 1) 89.0%, (0.02, 0.3, 1) 94.2%, (0.005, 0.3, 1) 94.6%,
-      (0.01, 0.2, 1) 92.0%, (0.01, 0.1, 1) 83.8%, (0.01, 0.2, 0.5) 94.6%.
+    - reach_pose, gain 8, joint_damper: (0.05, 0.9, 1) 90.0%, (0, 0.9, 1) 90.6%, (0.05, 0.9, 4)
+      87.6%, (0.05, 0.9, 0.5) 88.8%, (0, 1.5, 1) 90.8% in 1.75 s; effort 0.001: 90.2% in 1.40 s.
+    - reach_avoid, obstacle_damper: (0.05, 0.3, 1) 89.0%, (0.02, 0.3, 1) 94.2%, (0.005, 0.3, 1)
+      94.6%, (0.01, 0.2, 1) 92.0%, (0.01, 0.1, 1) 83.8%, (0.01, 0.2, 0.5) 94.6%.
 
     Args:
-        env: the environment to act in; the ground and the arm itself are heeded, and obstacles where its task has any.
+        env: the environment to act in; the ground and the arm itself are heeded, and obstacles
+            where its task has any.
         constants: in place of the tuned ones.
 
     Raises:
@@ -67,7 +72,9 @@ class Neo:
         self._solver = QuadraticSolver()
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
+        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
+        values.
+        """
         qd = self._solver.solve(*self._cost(), self._dampers(), self._bounds())
         qdlim = self._env.model.qdlim
         return (qd.to(qdlim) / qdlim).clamp(-1.0, 1.0)  # the clamp only removes rounding

@@ -7,14 +7,15 @@ from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.pointing_down import turn_down
 from envs.simulation import grasp
 from envs.world import Moment, World
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 
 def pointing_down(
     world: World, moment: Moment, way: Tensor, turn: Tensor | None, gain: float, damping: float
 ) -> Tensor:
-    """Resolved-rate control of the TCP's velocities, see `ResolvedRate`. The turn about the vertical is left free
-    unless one is asked for, and of the joint motions that do the rest the smallest is taken.
+    """Resolved-rate control of the TCP's velocities, see `ResolvedRate`. The turn about the
+    vertical is left free unless one is asked for, and of the joint motions that do the rest the
+    smallest is taken.
 
     Args:
         way: (B, 3) where the TCP is to go [m].
@@ -26,9 +27,11 @@ def pointing_down(
         (B, n) in [-1, 1].
     """
     model = world.model
-    approach = grasp.hand_axes(need(model.hand), moment.T_be)[:, :, 2]
+    approach = grasp.hand_axes(not_none(model.hand), moment.T_be)[:, :, 2]
     wanted = (way, turn_down(approach), *(() if turn is None else (turn[:, None],)))
     twist = gain * torch.cat(wanted, 1)
     qd = damped_least_squares(moment.J[:, : twist.shape[1]], twist, damping)
-    fastest = torch.minimum(model.qdlim, model.dqd / model.dt / gain)  # from which a joint brakes in time
+    fastest = torch.minimum(
+        model.qdlim, model.dqd / model.dt / gain
+    )  # from which a joint brakes in time
     return qd / (qd.abs() / fastest).amax(1, keepdim=True).clamp_min(1.0) / model.qdlim

@@ -11,8 +11,8 @@ from td3_robot.errors import ConfigError
 class QuadraticSolver:
     """Solves small strictly convex programmes by the method of quadprog.
 
-    Goldfarb & Idnani, "A numerically stable dual method for solving strictly convex quadratic programs", Mathematical
-    Programming 27, 1983.
+    Goldfarb & Idnani, "A numerically stable dual method for solving strictly convex quadratic
+    programs", Mathematical Programming 27, 1983.
 
     Raises:
         ConfigError: the packages are not installed.
@@ -23,7 +23,9 @@ class QuadraticSolver:
             import quadprog  # noqa: F401  # what qpsolvers calls
             from qpsolvers import solve_qp
         except ImportError as error:
-            raise ConfigError(f'baseline neo needs {error.name}: pip install "td3-robot[neo]"') from error
+            raise ConfigError(
+                f'baseline neo needs {error.name}: pip install "td3-robot[neo]"'
+            ) from error
         self._solve_qp = solve_qp
 
     def solve(self, P: Tensor, c: Tensor, spaces: HalfSpaces, bounds: Bounds) -> Tensor:
@@ -33,7 +35,8 @@ class QuadraticSolver:
             P: (B, n, n) positive definite; c: (B, n).
 
         Returns:
-            (B, n); zeros in a row whose conditions contradict each other. All in float64 on the CPU.
+            (B, n); zeros in a row whose conditions contradict each other. All in float64 on the
+            CPU.
         """
         x = -torch.linalg.solve(P, c[:, :, None])[:, :, 0]
         one = torch.eye(x.shape[1], dtype=x.dtype).expand_as(P)
@@ -46,6 +49,8 @@ class QuadraticSolver:
             x[left] = torch.from_numpy(np.stack([self._one(*row) for row in zip(*parts)]))
         return x
 
-    def _one(self, P: np.ndarray, c: np.ndarray, G: np.ndarray, h: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def _one(
+        self, P: np.ndarray, c: np.ndarray, G: np.ndarray, h: np.ndarray, counts: np.ndarray
+    ) -> np.ndarray:
         x = self._solve_qp(P, c, G[counts], h[counts], solver="quadprog")
         return np.zeros_like(c) if x is None else x

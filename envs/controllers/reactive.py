@@ -1,9 +1,9 @@
 """A reactive controller for many arms at once: to a goal by what is near now, without a plan.
 
-It solves the quadratic programme of NEO (Haviland & Corke, "NEO: A Novel Expeditious Optimisation Algorithm for
-Reactive Motion Control of Manipulators", IEEE Robotics and Automation Letters 6(2), 2021) without its manipulability,
-nearly, in a fixed number of operations and without a solver: fast enough for a policy to be shown what it says at every
-step.
+It solves the quadratic programme of NEO (Haviland & Corke, "NEO: A Novel Expeditious Optimisation
+Algorithm for Reactive Motion Control of Manipulators", IEEE Robotics and Automation Letters 6(2),
+2021) without its manipulability, nearly, in a fixed number of operations and without a solver: fast
+enough for a policy to be shown what it says at every step.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,21 @@ from torch import Tensor
 
 from envs.collision import Nearest
 from envs.controllers.controlled import Controlled, Surroundings
-from envs.controllers.halfspaces import Damper, HalfSpaces, distance_dampers, hildreth, joint_dampers
+from envs.controllers.halfspaces import (
+    Damper,
+    HalfSpaces,
+    distance_dampers,
+    hildreth,
+    joint_dampers,
+)
 from envs.controllers.servo import pose_error, wanted_velocity
 from envs.kinematics.least_squares import damped_inverse
 from envs.simulation.engine import SimModel
 from envs.world import Moment
 
-LEAST_ERROR = 1e-4  # [m + rad] the weight of the slack grows no further: keeps the programme well conditioned
+LEAST_ERROR = (
+    1e-4  # [m + rad] the weight of the slack grows no further: keeps the programme well conditioned
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +53,14 @@ DEFAULTS = ReactiveConstants()
 
 
 def reactive(
-    model: SimModel, moment: Moment, near: Nearest, constants: ReactiveConstants = DEFAULTS, sweeps: int = 4
+    model: SimModel,
+    moment: Moment,
+    near: Nearest,
+    constants: ReactiveConstants = DEFAULTS,
+    sweeps: int = 4,
 ) -> Tensor:
-    """Joint velocities that bring the TCP to its goal, as far as dampers let them; see `behind_dampers`.
+    """Joint velocities that bring the TCP to its goal, as far as dampers let them; see
+    `behind_dampers`.
 
     Joint limits come last, by clamping.
 
@@ -59,8 +72,12 @@ def reactive(
     """
     error, velocity = pose_error(moment), wanted_velocity(moment, constants.gain)
     dampers = distance_dampers(near, constants.obstacle_damper, constants.self_damper)
-    qd = behind_dampers(moment.J[:, : error.shape[1]], error, velocity, dampers, constants.effort, sweeps)
-    return qd.clamp(*joint_dampers(moment.state.q, model.qlim, model.qdlim, constants.joint_damper, model.chain))
+    qd = behind_dampers(
+        moment.J[:, : error.shape[1]], error, velocity, dampers, constants.effort, sweeps
+    )
+    return qd.clamp(
+        *joint_dampers(moment.state.q, model.qlim, model.qdlim, constants.joint_damper, model.chain)
+    )
 
 
 def behind_dampers(
@@ -68,12 +85,15 @@ def behind_dampers(
 ) -> Tensor:
     """The joint velocities that move the TCP as wanted, inside half-spaces.
 
-    Over qd and a slack s that lets the TCP leave its straight way, with e the sum of the absolute errors:
+    Over qd and a slack s that lets the TCP leave its straight way, with e the sum of the absolute
+    errors:
 
-        minimise effort/2 |qd|^2 + 1/(2 e) |s|^2   subject to J qd + s = velocity,   dampers G qd <= h
+        minimise effort/2 |qd|^2 + 1/(2 e) |s|^2   subject to J qd + s = velocity,   dampers G qd <=
+        h
 
-    Without dampers that is damped least squares, J^T M velocity with M = (J J^T + effort e I)^-1. A damper moves it
-    along F g with F = I - J^T M J, mostly such motion as leaves the TCP alone. How far is found by `hildreth`.
+    Without dampers that is damped least squares, J^T M velocity with M = (J J^T + effort e I)^-1. A
+    damper moves it along F g with F = I - J^T M J, mostly such motion as leaves the TCP alone. How
+    far is found by `hildreth`.
 
     Args:
         J: (B, m, n) rows of the Jacobians that belong to the error.
@@ -92,16 +112,20 @@ def behind_dampers(
 
 
 class Reactive:
-    """Damped least squares behind dampers, see `reactive`: nearly NEO, for many arms at once and on any device.
+    """Damped least squares behind dampers, see `reactive`: nearly NEO, for many arms at once and on
+    any device.
 
     Args:
-        env: the environment to act in; the ground and the arm itself are heeded, and obstacles where its task has any.
+        env: the environment to act in; the ground and the arm itself are heeded, and obstacles
+            where its task has any.
     """
 
     def __init__(self, env: Controlled):
         self._env, self._surroundings = env, Surroundings(env)
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
+        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
+        values.
+        """
         env = self._env
         return reactive(env.model, env.moment, self._surroundings()) / env.model.qdlim

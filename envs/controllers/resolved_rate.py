@@ -8,26 +8,28 @@ from envs.kinematics.least_squares import damped_least_squares
 
 
 class ResolvedRate:
-    """Resolved-rate motion control of the TCP: of its position, or of its pose where the goal is one.
+    """Resolved-rate motion control of the TCP: of its position, or of its pose where the goal is
+    one.
 
-    The TCP is to move straight to the goal at gain times the distance (Whitney, "Resolved motion rate control of
-    manipulators and human prostheses", IEEE Trans. Man-Machine Systems 10(2), 1969), and with a goal that moves on top
-    of it at the goal's velocity. Joint velocities come from the damped least-squares inverse (Nakamura & Hanafusa,
-    "Inverse kinematic solutions with singularity robustness", J. Dyn. Sys. Meas. Control 108(3), 1986), finite in
-    every singularity:
+    The TCP is to move straight to the goal at gain times the distance (Whitney, "Resolved motion
+    rate control of manipulators and human prostheses", IEEE Trans. Man-Machine Systems 10(2),
+    1969), and with a goal that moves on top of it at the goal's velocity. Joint velocities come
+    from the damped least-squares inverse (Nakamura & Hanafusa, "Inverse kinematic solutions with
+    singularity robustness", J. Dyn. Sys. Meas. Control 108(3), 1986), finite in every singularity:
 
         qd = J^T (J J^T + damping^2 I)^-1 v,        v = gain error + v_goal
 
-    with the three rows of J that move the TCP, or all six. They are scaled down together where one is over its limit,
-    so that the direction stays.
+    with the three rows of J that move the TCP, or all six. They are scaled down together where one
+    is over its limit, so that the direction stays.
 
-    The defaults for positions are the fastest of those that always arrive. Panda, reach, 1,000 episodes of seed 12345,
-    damping 0.1: gains 2 to 20 all reach 100%, in a median time of 1.9 s (gain 2), 0.75 s (5), 0.55 s (8), 0.65 s (12)
-    and 0.75 s (20), where the acceleration limits make the arm overshoot. At gain 8 damping 0.02 to 0.1 differs by
-    0.01 s.
+    The defaults for positions are the fastest of those that always arrive. Panda, reach, 1,000
+    episodes of seed 12345, damping 0.1: gains 2 to 20 all reach 100%, in a median time of 1.9 s
+    (gain 2), 0.75 s (5), 0.55 s (8), 0.65 s (12) and 0.75 s (20), where the acceleration limits
+    make the arm overshoot. At gain 8 damping 0.02 to 0.1 differs by 0.01 s.
 
-    For poses no gain always arrives, and the defaults are the fastest of those within 0.2 points of the most. Panda,
-    reach_pose, 1,000 episodes of seed 12345, success [%] and median time of those that arrive [s]:
+    For poses no gain always arrives, and the defaults are the fastest of those within 0.2 points of
+    the most. Panda, reach_pose, 1,000 episodes of seed 12345, success [%] and median time of those
+    that arrive [s]:
 
     | gain | damping 0.02 | 0.05 | 0.1 | 0.2 |
     | --- | --- | --- | --- | --- |
@@ -48,10 +50,14 @@ class ResolvedRate:
     def __init__(self, env: Controlled, gain: float | None = None, damping: float | None = None):
         tuned = (12.0, 0.05) if has_orientation(env.moment) else (8.0, 0.1)
         self._env = env
-        self._gain, self._damping = (own if given is None else given for given, own in zip((gain, damping), tuned))
+        self._gain, self._damping = (
+            own if given is None else given for given, own in zip((gain, damping), tuned)
+        )
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the values."""
+        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
+        values.
+        """
         moment = self._env.moment
         velocity = wanted_velocity(moment, self._gain)
         J = moment.J[:, : velocity.shape[1]]

@@ -1,4 +1,6 @@
-"""The scripted pick: what a programmer would write for tasks like `pick_place` instead of learning them."""
+"""The scripted pick: what a programmer would write for tasks like `pick_place` instead of learning
+them.
+"""
 
 from typing import Any
 
@@ -9,7 +11,7 @@ from envs.controllers.controlled import Controlled
 from envs.controllers.pointing import pointing_down
 from envs.simulation import grasp
 from envs.world import Moment, World
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 GAIN, DAMPING = 5.0, 0.05  # see `pointing_down` [1/s, m/rad]
 NEAR = 0.008  # how near the TCP has to be to its grasp before the gripper shuts [m]
@@ -17,11 +19,11 @@ BEGUN = 0.95  # part of the widest gap between the pads below which they have be
 
 
 def scripted(task: Any, world: World, moment: Moment) -> Tensor:
-    """To the cube from above with open gripper, shut it, over the goal, down, and hold it or, where it is `placed`, let
-    it go.
+    """To the cube from above with open gripper, shut it, over the goal, down, and hold it or, where
+    it is `placed`, let it go.
 
-    It keeps no state: what to do is read off the moment. The hand follows `Picking.way` to the cube and, holding it, a
-    like way to the goal, pointing down.
+    It keeps no state: what to do is read off the moment. The hand follows `Picking.way` to the cube
+    and, holding it, a like way to the goal, pointing down.
 
     Args:
         task: a `Picking`.
@@ -31,8 +33,10 @@ def scripted(task: Any, world: World, moment: Moment) -> Tensor:
     """
     held, way = moment.scene["held"], task.way(world, moment)
     left = torch.linalg.vector_norm(way, dim=1)
-    gap = grasp.gap_of(hand := need(world.model.hand), moment.state.gripper)
-    shutting = (gap < BEGUN * hand.gap[2]) & (left < 2.0 * NEAR)  # a little more distance does not open it again
+    gap = grasp.gap_of(hand := not_none(world.model.hand), moment.state.gripper)
+    shutting = (gap < BEGUN * hand.gap[2]) & (
+        left < 2.0 * NEAR
+    )  # a little more distance does not open it again
     shut = (held | (left < NEAR) | shutting) & ~task.placed(moment.scene)
     joints = pointing_down(world, moment, way + _detour(task, way, held), None, GAIN, DAMPING)
     return torch.cat((joints, torch.where(shut, -1.0, 1.0)[:, None].to(joints.dtype)), 1)
@@ -56,5 +60,7 @@ class ScriptedPick:
         self._env = env
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, n + 1) in [-1, 1]; of the observation only the moment matters, not the values."""
+        """(B, o_dim) -> (B, n + 1) in [-1, 1]; of the observation only the moment matters, not the
+        values.
+        """
         return scripted(self._env.task, self._env.world, self._env.moment)

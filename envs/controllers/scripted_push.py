@@ -6,7 +6,8 @@ from envs.controllers.controlled import Controlled
 
 
 class ScriptedPush:
-    """Down behind the cube, against it towards the goal, and again from behind when it has slid aside.
+    """Down behind the cube, against it towards the goal, and again from behind when it has slid
+    aside.
 
     It keeps no state, see `Push.scripted`.
 
@@ -18,5 +19,7 @@ class ScriptedPush:
         self._env = env
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, n) in [-1, 1]; of the observation only the moment matters, not the values."""
+        """(B, o_dim) -> (B, n) in [-1, 1]; of the observation only the moment matters, not the
+        values.
+        """
         return self._env.task.scripted(self._env.world, self._env.moment)

@@ -1,4 +1,5 @@
-"""Controllers that show a learner what can be done: the classical ones, and one that goes to the scene's solution.
+"""Controllers that show a learner what can be done: the classical ones, and one that goes to the
+scene's solution.
 
 They act in some of the episodes that a policy learns from (`exploration.guide`).
 """

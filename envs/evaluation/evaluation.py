@@ -1,9 +1,12 @@
-"""An evaluation: the same episodes for every controller, played, measured, tabulated and reported."""
+"""An evaluation: the same episodes for every controller, played, measured, tabulated and
+reported.
+"""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from envs.config.env_options import DISTURBANCES, KINEMATIC, NOTHING, EnvOptions
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation.metrics import join as join_figures
 from envs.evaluation.metrics import measure
@@ -11,13 +14,12 @@ from envs.evaluation.report import ArmRun, Report, Trajectories, Watched, join, 
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import print_rows, table_rows
-from envs.options import DISTURBANCES, KINEMATIC, NOTHING, EnvOptions
 from envs.registry import beginning_with, of_config
 from envs.robots import Robot
 from envs.simulation.randomization import disturbances_of
 from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
-from td3_robot.evaluation import (
+from td3_robot.evaluation.rollout import (
     Policy,
     Rollout,
     episode_statistics,
@@ -47,7 +49,8 @@ class Controller(NamedTuple):
 
 
 class Evaluation:
-    """Controllers on the same starts, goals and obstacles: `add` them, `play`, and look at what came of it.
+    """Controllers on the same starts, goals and obstacles: `add` them, `play`, and look at what
+    came of it.
 
     Args:
         options: what is acted in.
@@ -59,9 +62,10 @@ class Evaluation:
 
     Attributes:
         env: where what is added acts unless it asks for another guard.
-        controllers: by name, in the order in which they were added; the first is what the evaluation is of.
-        summaries: after `play`, by controller: `td3_robot.evaluation.summarise`, and of our robots
-            `summary.summarise`.
+        controllers: by name, in the order in which they were added; the first is what the
+            evaluation is of.
+        summaries: after `play`, by controller: `td3_robot.evaluation.rollout.summarise`, and of our
+            robots `summary.summarise`.
         played: after `play(keep=True)`, by controller: its trajectories.
         robustness: after `play_robustness`, what it gave.
     """
@@ -75,7 +79,13 @@ class Evaluation:
         device: str = "cpu",
         robot: Robot | None = None,
     ):
-        self.options, self.episodes, self.seed, self.episode, self.device = options, episodes, seed, episode, device
+        self.options, self.episodes, self.seed, self.episode, self.device = (
+            options,
+            episodes,
+            seed,
+            episode,
+            device,
+        )
         self._robot = robot
         self._made: dict[bool, Any] = {}  # ArmEnv, or of Gymnasium where the options say so
         self.env = self._env(options.guard)
@@ -97,7 +107,8 @@ class Evaluation:
         self.controllers[name] = Controller(make, guard, make(env), env)
 
     def add_baseline(self, name: str) -> None:
-        """Random actions or, for robots, a classical controller; under the guard where the name ends in "+guard".
+        """Random actions or, for robots, a classical controller; under the guard where the name
+        ends in "+guard".
 
         Raises:
             ConfigError: there is none of that name, or it cannot do the task.
@@ -136,14 +147,17 @@ class Evaluation:
             `robustness`, which the results, the table and the page have from then on.
         """
         lagging = self.options.engine != KINEMATIC
-        self.robustness = sweep(lambda given: self.success_behind(given, episodes), episodes, lagging)
+        self.robustness = sweep(
+            lambda given: self.success_behind(given, episodes), episodes, lagging
+        )
         return self.robustness
 
     def success_behind(self, disturbances: dict[str, float], episodes: int) -> Success:
         """The success rates of all controllers but random actions, in other episodes.
 
         Args:
-            disturbances: between controllers and arms, by field of `Disturbances`; there are no others.
+            disturbances: between controllers and arms, by field of `Disturbances`; there are no
+                others.
             episodes: as the class has it; all of them are played.
         """
         none = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
@@ -151,14 +165,17 @@ class Evaluation:
         other = Evaluation(options, episodes, self.seed, device=self.device, robot=self.env.robot)
         for name in self.acting:
             other.add(name, self.controllers[name].make, self.controllers[name].guard)
-        return {name: other._statistics(one)["success_rate"] for name, one in other.controllers.items()}
+        return {
+            name: other._statistics(one)["success_rate"] for name, one in other.controllers.items()
+        }
 
     def shown(self) -> dict[str, tuple[Policy, Any]]:
         """What there is to see: all controllers but random actions, each as `alone`."""
         return {name: self.alone(name) for name in self.acting}
 
     def alone(self, name: str, arms: int = 1) -> tuple[Policy, Any]:
-        """A controller again, in an environment of its own with one arm: for the chosen episode, or for new ones.
+        """A controller again, in an environment of its own with one arm: for the chosen episode, or
+        for new ones.
 
         More arms, for new episodes, have a goal each.
         """
@@ -167,7 +184,9 @@ class Evaluation:
         return make(env), env
 
     def env_of_whole_episodes(self, transitions: int) -> Any:
-        """An environment to record that many transitions in: its arms come to the ends of their episodes."""
+        """An environment to record that many transitions in: its arms come to the ends of their
+        episodes.
+        """
         horizon = self.env.task.horizon if self.options.env is None else 1
         return self._new_env(self.options.guard, max(1, min(self._arms, transitions // horizon)))
 
@@ -176,7 +195,9 @@ class Evaluation:
         first = next(iter(self.controllers))
         policy, env = self.alone(first)
         policies = {first: policy, RANDOM: self._random(env)}
-        return {name: rollout(policy, env, env.reset(self.seed)) for name, policy in policies.items()}
+        return {
+            name: rollout(policy, env, env.reset(self.seed)) for name, policy in policies.items()
+        }
 
     @property
     def action_names(self) -> list[str] | None:
@@ -189,23 +210,38 @@ class Evaluation:
     def __str__(self) -> str:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
         words = {"guard": "guarded", "sparse": "sparse"}
-        under = (words.get(name) or f"{name} {_plain(value)}" for name, value in self.options.conditions.items())
+        under = (
+            words.get(name) or f"{name} {_plain(value)}"
+            for name, value in self.options.conditions.items()
+        )
         return ", ".join((self.options.name, *under, which, f"seed {self.seed}"))
 
     def results(self) -> dict[str, object]:
-        """What was measured and what came out, as plain values for JSON; docs/evaluation.md names them."""
+        """What was measured and what came out, as plain values for JSON; docs/evaluation.md names
+        them.
+        """
         about = self.options.about | {"episodes": self.episodes, "seed": self.seed}
-        about |= {} if self.episode is None else {"episode": self.episode, "of_episodes": self.episodes}
-        about |= self.options.conditions | ({} if self.options.engine == KINEMATIC else {"unstable": self.unstable})
+        about |= (
+            {} if self.episode is None else {"episode": self.episode, "of_episodes": self.episodes}
+        )
+        about |= self.options.conditions | (
+            {} if self.options.engine == KINEMATIC else {"unstable": self.unstable}
+        )
         first, *others = self.summaries
-        about |= self.summaries[first] | {"baselines": {name: self.summaries[name] for name in others}}
-        return about | ({} if self.robustness is None else {"robustness": self.robustness.results()})
+        about |= self.summaries[first] | {
+            "baselines": {name: self.summaries[name] for name in others}
+        }
+        return about | (
+            {} if self.robustness is None else {"robustness": self.robustness.results()}
+        )
 
     def print_table(self) -> None:
         """Print the figures of all controllers beside each other."""
         print_rows("", list(self.summaries), table_rows(self.summaries, self._measures))
         if self.unstable:
-            print(f"the physics failed {self.unstable} times: those arms were stopped where they were")
+            print(
+                f"the physics failed {self.unstable} times: those arms were stopped where they were"
+            )
         if self.robustness is not None:
             of = f"success rate [%] of {self.robustness.episodes:,} episodes"
             print_rows(of, self.robustness.controllers, self.robustness.rows())
@@ -223,15 +259,24 @@ class Evaluation:
             facts: what it is to say of how it was measured, beside what is known here.
             curve, replay, run: see `report.Report`.
         """
-        about = {
-            "episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}",
-            "guard": "off",
+        about = {"episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}", "guard": "off"}
+        about |= {
+            name.replace("_", " "): _plain(value) for name, value in self.options.conditions.items()
         }
-        about |= {name.replace("_", " "): _plain(value) for name, value in self.options.conditions.items()}
         untouched = ", and no contact before" if self.env.world.collision is not None else ""
         about |= {"success": f"{self.env.task.criterion}{untouched}"}
         title = f"{self.options.robot}: {self.options.task}"
-        shown = Report(title, about | facts, self.env, self.summaries, self.played, curve, replay, self.robustness, run)
+        shown = Report(
+            title,
+            about | facts,
+            self.env,
+            self.summaries,
+            self.played,
+            curve,
+            replay,
+            self.robustness,
+            run,
+        )
         return page(shown)
 
     @property
@@ -242,13 +287,15 @@ class Evaluation:
     @property
     def unstable(self) -> int:
         """How often contact physics failed in these episodes, with all controllers together."""
-        return sum(getattr(getattr(env, "engine", None), "unstable", 0) for env in self._made.values())
+        return sum(
+            getattr(getattr(env, "engine", None), "unstable", 0) for env in self._made.values()
+        )
 
     @property
     def _measures(self) -> Sequence[Measure]:
         return self.env.task.measures if self.options.env is None else ()
 
-    # Playing ------------------------------------------------------------------------------------------------
+    # Playing
 
     def _env(self, guard: bool) -> Any:
         """Where all episodes are played, or the chosen one; one for each setting of the guard."""
@@ -270,7 +317,9 @@ class Evaluation:
         return beginning_with(many.arrived, row, many, guard, disturbances_of(options))
 
     def _statistics(self, controller: Controller) -> dict[str, Any]:
-        """What every task has in common to measure, of one controller: quicker than all that `_play` does."""
+        """What every task has in common to measure, of one controller: quicker than all that
+        `_play` does.
+        """
         played = rollouts(controller.policy, controller.env, self.episodes, self.seed)
         return summarise(map(episode_statistics, played), self.episodes)
 

@@ -1,8 +1,9 @@
 """How an arm moved in each of many episodes, whatever its task.
 
-An episode has K control steps of dt; step k (1 to K) ends at time k dt. Every episode starts at rest, and the
-start itself is not among the steps: it is q_0 = q_1 - dt qd_1 / 2, since speed rises evenly over a step.
-All is computed on the CPU in float64, so that differences of float32 positions add no error of their own.
+An episode has K control steps of dt; step k (1 to K) ends at time k dt. Every episode starts at
+rest, and the start itself is not among the steps: it is q_0 = q_1 - dt qd_1 / 2, since speed rises
+evenly over a step. All is computed on the CPU in float64, so that differences of float32 positions
+add no error of their own.
 """
 
 import torch
@@ -13,8 +14,9 @@ from envs.kinematics.manipulability import manipulability
 from envs.simulation.engine import SimModel
 
 LIMIT_MARGIN = 1e-3  # [rad or m] a joint this near to a position limit stands at it
-# A limit counts as exceeded by more than this share of it. The simulator takes speeds from float32 positions over dt,
-# which leaves some 1e-4 rad/s in them: next to nothing beside a speed limit, but 5e-4 of the smallest dqd there is.
+# A limit counts as exceeded by more than this share of it. The simulator takes speeds from float32
+# positions over dt, which leaves some 1e-4 rad/s in them: next to nothing beside a speed limit, but
+# 5e-4 of the smallest dqd there is.
 LIMIT_ROUNDING = 1e-3
 
 
@@ -26,22 +28,19 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
         alive: (T, B) bool.
 
     Returns:
-        Tensors (B,):
-        `success`: 1 where the last step is a success, else 0; `success_with_contact`, the same, contact or not.
-        `final_position_error_m`: distance of TCP and goal after the last step.
-        `time_to_goal_s`: see `time_to_goal`.
-        `path_length_m`: see `path_length`.
-        `rms_jerk`: see `rms_jerk`.
-        `manipulability`, `minimum_manipulability`: mean and least of `manipulability` along the way.
-        `joint_limit_steps`: share of the steps that leave a joint within LIMIT_MARGIN of a position limit, or beyond.
-        `joint_limit_violations`: number of joint positions outside qlim, each step and joint counted.
-        `max_abs_qd_over_limit`: greatest |qd| / qdlim of any joint and step.
-        `max_abs_qdd_over_limit`: the same of |qdd| / qddlim, where qdd_k = (qd_k - qd_{k-1}) / dt and qd_0 = 0;
-            NaN for an arm without acceleration limits.
-        `max_abs_qddd_over_limit`: the same of |qddd| / qdddlim, where qddd_k = (qdd_k - qdd_{k-1}) / dt and qdd_0 = 0;
-            NaN for an arm without jerk limits.
-        `speed_violations`, `acceleration_violations`, `jerk_violations`: number of steps and joints whose ratio above
-            is over 1 by more than LIMIT_ROUNDING; NaN for an arm without the limit.
+        Tensors (B,): `success`: 1 where the last step is a success, else 0; `success_with_contact`,
+        the same, contact or not. `final_position_error_m`: distance of TCP and goal after the last
+        step. `time_to_goal_s`: see `time_to_goal`. `path_length_m`: see `path_length`. `rms_jerk`:
+        see `rms_jerk`. `manipulability`, `minimum_manipulability`: mean and least of
+        `manipulability` along the way. `joint_limit_steps`: share of the steps that leave a joint
+        within LIMIT_MARGIN of a position limit, or beyond. `joint_limit_violations`: number of
+        joint positions outside qlim, each step and joint counted. `max_abs_qd_over_limit`: greatest
+        |qd| / qdlim of any joint and step. `max_abs_qdd_over_limit`: the same of |qdd| / qddlim,
+        where qdd_k = (qd_k - qd_{k-1}) / dt and qd_0 = 0; NaN for an arm without acceleration
+        limits. `max_abs_qddd_over_limit`: the same of |qddd| / qdddlim, where qddd_k = (qdd_k -
+        qdd_{k-1}) / dt and qdd_0 = 0; NaN for an arm without jerk limits. `speed_violations`,
+        `acceleration_violations`, `jerk_violations`: number of steps and joints whose ratio above
+        is over 1 by more than LIMIT_ROUNDING; NaN for an arm without the limit.
     """
     q, qd, tcp = info["q"], info["qd"], info["tcp"]
     lower, upper = model.qlim.cpu().double()
@@ -50,7 +49,9 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
     start_tcp = kinematics.fkine(chain, q[0] - 0.5 * model.dt * qd[0])[:, :3, 3]
     dexterity = manipulability(kinematics.jacob0(chain, q.flatten(0, 1))).view_as(alive)
     dqd = model.dqd.cpu().double()
-    qdddlim = torch.full_like(dqd, torch.nan) if model.qdddlim is None else model.qdddlim.cpu().double()
+    qdddlim = (
+        torch.full_like(dqd, torch.nan) if model.qdddlim is None else model.qdddlim.cpu().double()
+    )
     ratios = {
         "qd": qd / model.qdlim.cpu().double(),
         "qdd": _since_rest(qd) / torch.where(torch.isinf(dqd), torch.nan, dqd),
@@ -109,9 +110,10 @@ def path_length(tcp: Tensor, alive: Tensor) -> Tensor:
 def rms_jerk(qd: Tensor, alive: Tensor, dt: float) -> Tensor:
     """Root mean square of the joints' jerk over all joints and steps.
 
-    Its square is the integral of squared jerk that Flash & Hogan (J. Neuroscience 5(7), 1985) minimise, per
-    joint and unit of time, so that episodes and arms of different length compare. Jerk is the second difference
-    (qd_k - 2 qd_{k-1} + qd_{k-2}) / dt^2, at rest before the first step.
+    Its square is the integral of squared jerk that Flash & Hogan (J. Neuroscience 5(7), 1985)
+    minimise, per joint and unit of time, so that episodes and arms of different length compare.
+    Jerk is the second difference (qd_k - 2 qd_{k-1} + qd_{k-2}) / dt^2, at rest before the first
+    step.
 
     Args:
         qd: (T, B, n) [rad/s].
@@ -136,6 +138,8 @@ def _peak(ratio: Tensor, alive: Tensor) -> Tensor:
 
 
 def _exceeded(ratio: Tensor, alive: Tensor) -> Tensor:
-    """(T, B, n) -> (B,) how often a magnitude is over 1 while the episode lasts; NaN where there is no limit."""
+    """(T, B, n) -> (B,) how often a magnitude is over 1 while the episode lasts; NaN where there is
+    no limit.
+    """
     count = ((ratio.abs() > 1.0 + LIMIT_ROUNDING).sum(2) * alive).sum(0).double()
     return torch.where(ratio.isnan().any(2).any(0), torch.nan, count)

@@ -1,4 +1,6 @@
-"""Success against delay, noise and lag: the same episodes again behind one disturbance after another."""
+"""Success against delay, noise and lag: the same episodes again behind one disturbance after
+another.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,7 +9,11 @@ from typing import Any
 from envs.simulation.disturbances import Disturbances
 
 _LATENCIES = (0.0, 0.025, 0.05, 0.075, 0.1)
-_UNITS = {"latency": "ms", "noise": "mrad", "servo_lag": "ms"}  # a thousandth of the SI unit, all of them
+_UNITS = {
+    "latency": "ms",
+    "noise": "mrad",
+    "servo_lag": "ms",
+}  # a thousandth of the SI unit, all of them
 
 Success = dict[str, float]  # controller -> share of its episodes, in [0, 1]
 
@@ -31,7 +37,9 @@ class Sweep:
     def given(self, value: float) -> dict[str, float]:
         """All disturbances where the varied one has a value; the rest are none."""
         unforeseen = {} if self.foreseen else {"assumed_latency": 0.0}
-        return ({"latency": self.latency} if self.latency else {}) | {self.varied: value} | unforeseen
+        return (
+            ({"latency": self.latency} if self.latency else {}) | {self.varied: value} | unforeseen
+        )
 
     def label(self, value: float) -> str:
         """The same in words."""
@@ -63,7 +71,8 @@ class Robustness:
 
     Attributes:
         episodes: behind each of the disturbances.
-        success: by the names of `SWEEPS`, at each of their values; without those that were not played.
+        success: by the names of `SWEEPS`, at each of their values; without those that were not
+            played.
     """
 
     episodes: int
@@ -77,7 +86,10 @@ class Robustness:
     def results(self) -> dict[str, Any]:
         """All of it as plain values for JSON; docs/evaluation.md names them."""
         return {"episodes": self.episodes} | {
-            name: [{**SWEEPS[name].given(value), "success_rate": rates} for value, rates in self.points(name)]
+            name: [
+                {**SWEEPS[name].given(value), "success_rate": rates}
+                for value, rates in self.points(name)
+            ]
             for name in self.success
         }
 
@@ -86,7 +98,9 @@ class Robustness:
         return zip(SWEEPS[name].values, self.success[name])
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """Label and cells, of one controller each, of the table's rows: success rates in percent."""
+        """Label and cells, of one controller each, of the table's rows: success rates in
+        percent.
+        """
         for name in self.success:
             sweep = SWEEPS[name]
             for value, rates in self.points(name):
@@ -94,7 +108,9 @@ class Robustness:
                     yield sweep.label(value), [f"{100 * rate:.1f}" for rate in rates.values()]
 
 
-def sweep(play: Callable[[dict[str, float]], Success], episodes: int, lagging: bool = False) -> Robustness:
+def sweep(
+    play: Callable[[dict[str, float]], Success], episodes: int, lagging: bool = False
+) -> Robustness:
     """Play all that there is to play; what is the same disturbance in two sweeps, once.
 
     Args:
@@ -111,5 +127,10 @@ def sweep(play: Callable[[dict[str, float]], Success], episodes: int, lagging: b
             played[key] = play(given)
         return played[key]
 
-    swept = {name: one for name, one in SWEEPS.items() if not (lagging and one.varied == "servo_lag")}
-    return Robustness(episodes, {name: [once(one.given(value)) for value in one.values] for name, one in swept.items()})
+    swept = {
+        name: one for name, one in SWEEPS.items() if not (lagging and one.varied == "servo_lag")
+    }
+    return Robustness(
+        episodes,
+        {name: [once(one.given(value)) for value in one.values] for name, one in swept.items()},
+    )

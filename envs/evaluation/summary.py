@@ -17,18 +17,19 @@ def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> 
         measures: those of the task.
 
     Returns:
-        `success_rate` and `success_rate_with_contact` in [0, 1]; `final_position_error_m` {median, p95};
-        `time_to_goal_s` {median}, of the successful episodes only; `path_length_m` {median}; `rms_jerk_rad_s3`
-        {median}; `joint_limit_hits`, the mean of `joint_limit_steps`; `joint_limit_violations`, the sum;
-        `max_abs_qd_over_limit`, `max_abs_qdd_over_limit` and `max_abs_qddd_over_limit`, the greatest;
-        `limit_violations` {position, speed, acceleration, jerk}, the sums; `manipulability` {median, min}, the median
-        of the means and the least of all. A figure that does not exist is None: the time to goal where nothing
-        succeeded, acceleration and jerk over their limits where the arm has none.
+        `success_rate` and `success_rate_with_contact` in [0, 1]; `final_position_error_m` {median,
+        p95}; `time_to_goal_s` {median}, of the successful episodes only; `path_length_m` {median};
+        `rms_jerk_rad_s3` {median}; `joint_limit_hits`, the mean of `joint_limit_steps`;
+        `joint_limit_violations`, the sum; `max_abs_qd_over_limit`, `max_abs_qdd_over_limit` and
+        `max_abs_qddd_over_limit`, the greatest; `limit_violations` {position, speed, acceleration,
+        jerk}, the sums; `manipulability` {median, min}, the median of the means and the least of
+        all. A figure that does not exist is None: the time to goal where nothing succeeded,
+        acceleration and jerk over their limits where the arm has none.
 
-        Of an arm whose capsules are known, `collision_free_rate` in [0, 1], the share of episodes without contact;
-        `deepest_contact_m`, how deep the deepest is, 0 where there is none; and `minimum_clearance_m` {median, min}
-        over episodes. And the task's measures by their
-        names: {median, p95}, {median, min} or, of a rate, a number in [0, 1].
+        Of an arm whose capsules are known, `collision_free_rate` in [0, 1], the share of episodes
+        without contact; `deepest_contact_m`, how deep the deepest is, 0 where there is none; and
+        `minimum_clearance_m` {median, min} over episodes. And the task's measures by their names:
+        {median, p95}, {median, min} or, of a rate, a number in [0, 1].
     """
     error = episodes["final_position_error_m"]
     summary = {
@@ -58,7 +59,9 @@ def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> 
         summary["collision_free_rate"] = _number((least >= 0).double().mean())
         summary["deepest_contact_m"] = _number((-least).amax().clamp_min(0.0))
         summary["minimum_clearance_m"] = _least(least)
-    return summary | {measure.name: _SUMMARIES[measure.summary](episodes[measure.name]) for measure in measures}
+    return summary | {
+        measure.name: _SUMMARIES[measure.summary](episodes[measure.name]) for measure in measures
+    }
 
 
 def _quantiles(x: Tensor) -> dict[str, float | None]:
@@ -82,7 +85,9 @@ def _count(x: Tensor) -> int | None:
 
 def _number(x: Tensor) -> float | None:
     value = x.item()
-    return value if math.isfinite(value) else None  # infinite: a clearance of an arm that nothing is checked for
+    return (
+        value if math.isfinite(value) else None
+    )  # infinite: a clearance of an arm that nothing is checked for
 
 
 _SUMMARIES = {"quantiles": _quantiles, "least": _least, "rate": lambda x: _number(x.mean())}

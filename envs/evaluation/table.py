@@ -38,7 +38,8 @@ _OF_THE_WAY = (
 )
 
 
-# Of a task's measure: what its summary's keys are called in the label, and how many decimals its unit deserves.
+# Of a task's measure: what its summary's keys are called in the label, and how many decimals its
+# unit deserves.
 _PARTS = {
     "quantiles": {"median": ", median", "p95": ", 95th percentile"},
     "least": {"median": ", median", "min": ", least"},
@@ -66,12 +67,15 @@ def _rows_of(measure: Measure) -> list[tuple[str, tuple[str, ...], float, str]]:
     if measure.summary == "rate":
         return [(measure.label + unit, (measure.name,), *shown)]
     return [
-        (measure.label + words + unit, (measure.name, key), *shown) for key, words in _PARTS[measure.summary].items()
+        (measure.label + words + unit, (measure.name, key), *shown)
+        for key, words in _PARTS[measure.summary].items()
     ]
 
 
 def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> None:
-    """Print labelled rows of cells, a column each heading; the title is what the labels are headed by."""
+    """Print labelled rows of cells, a column each heading; the title is what the labels are headed
+    by.
+    """
     table = Table()
     table.add_column(title)
     for heading in headings:

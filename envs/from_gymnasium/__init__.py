@@ -1,4 +1,6 @@
-"""Any Gymnasium environment as a VecEnv. The other direction, our tasks as Gymnasium ids, is envs/gymnasium_ids."""
+"""Any Gymnasium environment as a VecEnv. The other direction, our tasks as Gymnasium ids, is
+envs/gymnasium_ids.
+"""
 
 from envs.from_gymnasium.adapter import GymnasiumEnv
 from envs.from_gymnasium.goals import GoalGymnasiumEnv

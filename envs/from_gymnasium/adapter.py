@@ -1,4 +1,5 @@
-"""A Gymnasium vector environment as a VecEnv: actions in [-1, 1], flat observations, true successors.
+"""A Gymnasium vector environment as a VecEnv: actions in [-1, 1], flat observations, true
+successors.
 
 Autoreset modes: https://farama.org/Vector-Autoreset-Mode
 """
@@ -31,20 +32,23 @@ def is_goal_space(space: spaces.Space) -> bool:
 class GymnasiumEnv:
     """B Gymnasium environments that step together; a `td3_robot.vec_env.VecEnv`.
 
-    Observations are flattened to float32; those of a goal environment are `observation`, `achieved_goal` and
-    `desired_goal`, one after the other. Actions in [-1, 1] are clipped and scaled to the bounds of the Box, each
-    dimension by its own; for a Box of integers [-1, 1] is divided evenly among them.
+    Observations are flattened to float32; those of a goal environment are `observation`,
+    `achieved_goal` and `desired_goal`, one after the other. Actions in [-1, 1] are clipped and
+    scaled to the bounds of the Box, each dimension by its own; for a Box of integers [-1, 1] is
+    divided evenly among them.
 
-    The successor is the true one under every autoreset mode. SAME_STEP: it is in `infos["final_obs"]`. NEXT_STEP:
-    the step after an end ignores its action and only starts an episode, so its row is marked in `Step.valid`.
-    DISABLED: ended environments are reset here, with `reset_mask`.
+    The successor is the true one under every autoreset mode. SAME_STEP: it is in
+    `infos["final_obs"]`. NEXT_STEP: the step after an end ignores its action and only starts an
+    episode, so its row is marked in `Step.valid`. DISABLED: ended environments are reset here, with
+    `reset_mask`.
 
-    `info` holds `success` (B,) bool where the environment reports `is_success` or `success` in the infos of a reset
-    or of a first step, and nothing else.
+    `info` holds `success` (B,) bool where the environment reports `is_success` or `success` in the
+    infos of a reset or of a first step, and nothing else.
 
-    Gymnasium has no way to save the state of an environment. Where all copies have one of their own, see `Restorable`,
-    `load_state_dict` takes the episodes up where they stood; elsewhere new ones begin, seeded from the seed and the
-    steps made since, so that a resume repeats itself but plays no episode twice.
+    Gymnasium has no way to save the state of an environment. Where all copies have one of their
+    own, see `Restorable`, `load_state_dict` takes the episodes up where they stood; elsewhere new
+    ones begin, seeded from the seed and the steps made since, so that a resume repeats itself but
+    plays no episode twice.
 
     Args:
         vector_env: what to step; `close` closes it.
@@ -54,7 +58,8 @@ class GymnasiumEnv:
         restorable: its copies are `Restorable`.
 
     Attributes:
-        no_goals: why what it observes as goals are none that could have been others; "" where it observes none.
+        no_goals: why what it observes as goals are none that could have been others; "" where it
+            observes none.
 
     Raises:
         ConfigError: spaces or an autoreset mode that cannot be learned with.
@@ -72,12 +77,16 @@ class GymnasiumEnv:
         *,
         restorable: bool = False,
     ):
-        self.name = name or (vector_env.spec.id if vector_env.spec else type(vector_env.unwrapped).__name__)
+        self.name = name or (
+            vector_env.spec.id if vector_env.spec else type(vector_env.unwrapped).__name__
+        )
         self.num_envs, self.device = vector_env.num_envs, torch.device(device)
         self._gym, self._seed, self._steps, self._restorable = vector_env, seed, 0, restorable
         self._autoreset = vector_env.metadata.get("autoreset_mode")
         if not isinstance(self._autoreset, AutoresetMode):
-            raise ConfigError(f"env {self.name!r}: metadata['autoreset_mode'] must be an AutoresetMode")
+            raise ConfigError(
+                f"env {self.name!r}: metadata['autoreset_mode'] must be an AutoresetMode"
+            )
         self._is_goal = is_goal_space(vector_env.single_observation_space)
         self.o_dim = self._observation_size(vector_env.single_observation_space)
         self._read_bounds(vector_env.single_action_space)
@@ -106,14 +115,18 @@ class GymnasiumEnv:
         for i in range(self.a_dim):
             if not (-largest < low[i] < high[i] < largest):
                 what = "zero width" if low[i] == high[i] else "no finite bounds"
-                raise ConfigError(f"env {self.name!r}: action dimension {i} has {what}: [{low[i]:g}, {high[i]:g}]")
+                raise ConfigError(
+                    f"env {self.name!r}: action dimension {i} has {what}: [{low[i]:g}, {high[i]:g}]"
+                )
         self._low, self._high = low, high
         self._middle, self._half = (low + high) / 2, (high - low) / 2
 
     def _probe(self) -> None:
         """One step ahead of all others, to learn whether success is reported."""
         _, infos = self._ask(self._gym.reset, seed=0)
-        *_, stepped = self._ask(self._gym.step, self._to_bounds(torch.zeros(self.num_envs, self.a_dim)))
+        *_, stepped = self._ask(
+            self._gym.step, self._to_bounds(torch.zeros(self.num_envs, self.a_dim))
+        )
         sources = (infos, stepped, stepped.get("final_info", {}))
         self._reports_success = any(key in source for source in sources for key in _SUCCESS_KEYS)
 
@@ -124,7 +137,9 @@ class GymnasiumEnv:
         return self._start(None if seed is None else self._stream())
 
     def _stream(self) -> int:
-        """A seed made of ours and of the steps since. Neighbours are far apart: copy i gets this one plus i."""
+        """A seed made of ours and of the steps since. Neighbours are far apart: copy i gets this
+        one plus i.
+        """
         return int(np.random.SeedSequence([self._seed, self._steps]).generate_state(1)[0])
 
     def _start(self, stream: int | None) -> Tensor:
@@ -143,10 +158,17 @@ class GymnasiumEnv:
             EnvError: an environment raised, broke the rules of Gymnasium, or its process ended.
             NotFiniteError: an action, observation or reward is NaN or infinite.
         """
-        observed, reward, terminated, truncated, infos = self._ask(self._gym.step, self._to_bounds(action))
+        observed, reward, terminated, truncated, infos = self._ask(
+            self._gym.step, self._to_bounds(action)
+        )
         self._steps += 1
-        # copies: a vector environment may use its arrays again, at its next step or at the reset below
-        reward, terminated, truncated = np.array(reward, np.float32), np.array(terminated), np.array(truncated)
+        # copies: a vector environment may use its arrays again, at its next step or at the reset
+        # below
+        reward, terminated, truncated = (
+            np.array(reward, np.float32),
+            np.array(terminated),
+            np.array(truncated),
+        )
         done = terminated | truncated
         observation = next_observation = self._flat(observed)
         valid = None
@@ -156,8 +178,17 @@ class GymnasiumEnv:
             next_observation = self._with_finals(observation, infos, done)
         elif done.any():
             observation = self._flat(self._ask(self._gym.reset, options={"reset_mask": done})[0])
-        made = {"observation": self._seen, "action": action, "reward": reward, "next_observation": next_observation}
-        for what, values in (("observation", next_observation), ("observation", observation), ("reward", reward)):
+        made = {
+            "observation": self._seen,
+            "action": action,
+            "reward": reward,
+            "next_observation": next_observation,
+        }
+        for what, values in (
+            ("observation", next_observation),
+            ("observation", observation),
+            ("reward", reward),
+        ):
             self._require_finite(what, values, f"at step {self._steps}", made)
         self._seen = self._tensor(observation)
         return Step(
@@ -188,7 +219,9 @@ class GymnasiumEnv:
     def _to_bounds(self, action: Tensor) -> np.ndarray:
         """Actions (B, a_dim) in [-1, 1] as the environment takes them, (B, ...)."""
         if action.shape != (self.num_envs, self.a_dim):
-            raise ConfigError(f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}")
+            raise ConfigError(
+                f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}"
+            )
         unit = action.detach().cpu().numpy().astype(float)
         if not np.isfinite(unit).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
@@ -197,25 +230,35 @@ class GymnasiumEnv:
         else:
             scaled = self._middle + self._half * unit
         scaled = np.clip(scaled, self._low, self._high)
-        return scaled.astype(self._action_space.dtype).reshape(self.num_envs, *self._action_space.shape)
+        return scaled.astype(self._action_space.dtype).reshape(
+            self.num_envs, *self._action_space.shape
+        )
 
     def _flat(self, observed: Any, count: int | None = None) -> np.ndarray:
-        """Observations of `count` (by default all) environments as a new float32 array (count, o_dim)."""
+        """Observations of `count` (by default all) environments as a new float32 array (count,
+        o_dim).
+        """
         count = self.num_envs if count is None else count
         parts = [observed[key] for key in GOAL_KEYS] if self._is_goal else [observed]
-        return np.concatenate([np.reshape(part, (count, -1)) for part in parts], 1, dtype=np.float32, casting="unsafe")
+        return np.concatenate(
+            [np.reshape(part, (count, -1)) for part in parts], 1, dtype=np.float32, casting="unsafe"
+        )
 
     def _with_finals(self, observation: np.ndarray, infos: dict, done: np.ndarray) -> np.ndarray:
         """The observations with every ended row replaced by the last one of its episode."""
         if "final_obs" not in infos:
-            raise ConfigError(f"env {self.name!r}: resets in the same step, but infos has no 'final_obs'")
+            raise ConfigError(
+                f"env {self.name!r}: resets in the same step, but infos has no 'final_obs'"
+            )
         successor = observation.copy()
         for i in np.flatnonzero(done):
             successor[i] = self._flat(infos["final_obs"][i], 1)
         return successor
 
     def _info(self, infos: dict, done: np.ndarray) -> dict[str, Tensor]:
-        """`success`, where it is reported; under SAME_STEP that of ended rows is in `final_info`."""
+        """`success`, where it is reported; under SAME_STEP that of ended rows is in
+        `final_info`.
+        """
         if not self._reports_success:
             return {}
         sources = [(infos, np.ones_like(done))]
@@ -225,35 +268,48 @@ class GymnasiumEnv:
         for source, rows in sources:
             for key in source.keys() & set(_SUCCESS_KEYS):
                 reported = np.asarray(source[key]).astype(bool).reshape(self.num_envs, -1).any(1)
-                success |= reported & rows & source.get(f"_{key}", rows)  # other rows hold 0 or None
+                success |= (
+                    reported & rows & source.get(f"_{key}", rows)
+                )  # other rows hold 0 or None
         return {"success": self._tensor(success)}
 
-    def _require_finite(self, what: str, values: np.ndarray, when: str, made: dict[str, Any] | None = None) -> None:
-        """Hold what the copies gave to finite numbers; `made` are the transitions that it came with."""
+    def _require_finite(
+        self, what: str, values: np.ndarray, when: str, made: dict[str, Any] | None = None
+    ) -> None:
+        """Hold what the copies gave to finite numbers; `made` are the transitions that it came
+        with.
+        """
         if np.isfinite(values).all():
             return
         copy, *place = np.argwhere(~np.isfinite(values))[0].tolist()
         message = f"env {self.name!r}: {what}{place or ''} of copy {copy} is {values[(copy, *place)]} {when}"
         if made is not None:
-            message += (
-                " and was not stored; the last good checkpoint is intact; check the environment, in the transition "
-            )
+            message += " and was not stored; the last good checkpoint is intact; check the environment, in the transition "
             message += "that is kept"
-        evidence = {name: torch.as_tensor(part)[copy].clone() for name, part in (made or {}).items()}
+        evidence = {
+            name: torch.as_tensor(part)[copy].clone() for name, part in (made or {}).items()
+        }
         raise NotFiniteError(message, evidence)
 
     def _tensor(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next new episodes are seeded from and, where the copies can tell it, where they stand."""
+        """What the next new episodes are seeded from and, where the copies can tell it, where they
+        stand.
+        """
         episodes = {"seed": self._seed, "steps": self._steps}
         copies: Any = self._gym
         standings = list(self._ask(copies.get_attr, "standing")) if self._restorable else [None]
-        return episodes if None in standings else {**episodes, "standings": standings, "observation": self._seen}
+        return (
+            episodes
+            if None in standings
+            else {**episodes, "standings": standings, "observation": self._seen}
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> Tensor:
-        """Go on from what `state_dict` gave, with new episodes where it does not say how they stood.
+        """Go on from what `state_dict` gave, with new episodes where it does not say how they
+        stood.
 
         Returns:
             (B, o_dim) the observation to act on.
@@ -268,14 +324,22 @@ class GymnasiumEnv:
         return self._seen
 
     def picture(self) -> np.ndarray:
-        """The first environment as it is, (height, width, 3) uint8, where they were made to give pictures.
+        """The first environment as it is, (height, width, 3) uint8, where they were made to give
+        pictures.
 
         Raises:
             EnvError: it raised, or gave something else.
         """
         drawn, *_ = self._ask(self._gym.render)
-        if not isinstance(drawn, np.ndarray) or drawn.ndim != 3 or drawn.shape[2] != 3 or drawn.dtype != np.uint8:
-            raise EnvError(f"env {self.name!r}: render returned no picture (height, width, 3) of uint8")
+        if (
+            not isinstance(drawn, np.ndarray)
+            or drawn.ndim != 3
+            or drawn.shape[2] != 3
+            or drawn.dtype != np.uint8
+        ):
+            raise EnvError(
+                f"env {self.name!r}: render returned no picture (height, width, 3) of uint8"
+            )
         return drawn
 
     @property

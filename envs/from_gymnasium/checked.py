@@ -16,15 +16,16 @@ from td3_robot.errors import EnvError, Td3RobotError
 class Checked(gym.Wrapper):
     """Passes on what an environment returns, if it is what Gymnasium says.
 
-    Numbers may come as arrays of one. Values outside the bounds of a Box are taken, as so many environments give them.
+    Numbers may come as arrays of one. Values outside the bounds of a Box are taken, as so many
+    environments give them.
 
     Args:
         env: the environment itself, below all wrappers.
         name: how errors call it.
 
     Raises:
-        EnvError: by `reset` and `step`, where the environment raises, or returns anything else. It tells the step, the
-            episode and the seed, with which it happens again.
+        EnvError: by `reset` and `step`, where the environment raises, or returns anything else. It
+            tells the step, the episode and the seed, with which it happens again.
     """
 
     def __init__(self, env: gym.Env, name: str):
@@ -72,7 +73,9 @@ class Checked(gym.Wrapper):
     def _require_observation(self, observation: object) -> None:
         space = self.env.observation_space
         if not fits(space, observation):
-            raise self._error(f"observation must be of {str(space)[:120]}, got {_described(observation)}")
+            raise self._error(
+                f"observation must be of {str(space)[:120]}, got {_described(observation)}"
+            )
 
     def _number(self, what: str, value: object) -> int | float | bool:
         """The one real number that a value is."""
@@ -93,7 +96,9 @@ class Checked(gym.Wrapper):
 
 
 def fits(space: spaces.Space, value: object) -> bool:
-    """Whether a value has the structure, shapes and kind of numbers of a space; numbers may be beyond its bounds."""
+    """Whether a value has the structure, shapes and kind of numbers of a space; numbers may be
+    beyond its bounds.
+    """
     if isinstance(space, spaces.Box):
         array = _array(value)
         return array is not None and array.shape == space.shape

@@ -1,7 +1,8 @@
 """Goal environments: what a transition would have been worth had another goal been the goal.
 
-The interface is that of gymnasium_robotics.core.GoalEnv: `compute_reward` and `compute_terminated`, each called with
-(achieved_goal, desired_goal, info). Its use is hindsight, Andrychowicz et al., "Hindsight Experience Replay", 2017.
+The interface is that of gymnasium_robotics.core.GoalEnv: `compute_reward` and `compute_terminated`,
+each called with (achieved_goal, desired_goal, info). Its use is hindsight, Andrychowicz et al.,
+"Hindsight Experience Replay", 2017.
 """
 
 import contextlib
@@ -20,13 +21,15 @@ Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]  # achieved and desired go
 
 
 class GoalRules:
-    """The reward and the termination of N transitions, from their achieved and desired goals (N, g).
+    """The reward and the termination of N transitions, from their achieved and desired goals (N,
+    g).
 
-    A transition terminates where `compute_terminated` says so; without it, at success in the environments of
-    panda-gym, which end an episode there; and never elsewhere.
+    A transition terminates where `compute_terminated` says so; without it, at success in the
+    environments of panda-gym, which end an episode there; and never elsewhere.
 
     Args:
-        env: a copy that nobody steps, since `compute_terminated` of gymnasium-robotics' AntMaze moves its goal.
+        env: a copy that nobody steps, since `compute_terminated` of gymnasium-robotics' AntMaze
+            moves its goal.
 
     Raises:
         Exception: whatever `compute_reward` raises, called with an empty info.
@@ -50,7 +53,9 @@ class GoalRules:
 
     def __call__(self, achieved: np.ndarray, desired: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(N, g), (N, g) -> reward (N,) float32, terminated (N,) bool."""
-        achieved, desired = (x.astype(self._dtype).reshape(-1, *self._shape) for x in (achieved, desired))
+        achieved, desired = (
+            x.astype(self._dtype).reshape(-1, *self._shape) for x in (achieved, desired)
+        )
         reward, terminated = self.reward(achieved, desired), self.terminated(achieved, desired)
         return reward.astype(np.float32), terminated.astype(bool)
 
@@ -65,7 +70,9 @@ def _batched(rule: Rule, examples: tuple[np.ndarray, np.ndarray]) -> Rule:
         return np.array([np.asarray(rule(a, d)).item() for a, d in zip(achieved, desired)])
 
     def whole(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(rule(achieved, desired), len(achieved))  # "never terminated" may be one False
+        return np.broadcast_to(
+            rule(achieved, desired), len(achieved)
+        )  # "never terminated" may be one False
 
     expected = looped(*examples)
     with contextlib.suppress(Exception):  # an environment's own code, which may fail in any way
@@ -115,10 +122,14 @@ class GoalGymnasiumEnv(GymnasiumEnv):
     def relabel(
         self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """See `GoalVecEnv.relabel`. The rules are numpy's: on an accelerator this waits for the copy to the host."""
+        """See `GoalVecEnv.relabel`. The rules are numpy's: on an accelerator this waits for the
+        copy to the host.
+        """
         state, next_state = memory.clone(), next_memory.clone()
         state[:, self._desired] = next_state[:, self._desired] = goal
-        reward, terminated = self._rules(self.achieved_goal(next_state).cpu().numpy(), goal.cpu().numpy())
+        reward, terminated = self._rules(
+            self.achieved_goal(next_state).cpu().numpy(), goal.cpu().numpy()
+        )
         paid, ended = (torch.tensor(values, device=state.device) for values in (reward, terminated))
         return state, next_state, paid, ended
 

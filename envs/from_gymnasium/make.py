@@ -12,12 +12,12 @@ import torch
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
+from envs.config.env_options import VECTORS
 from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
 from envs.from_gymnasium.checked import Checked, one_line
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
 from envs.from_gymnasium.processes import vectorized
 from envs.from_gymnasium.restorable import Restorable
-from envs.options import VECTORS
 from td3_robot.errors import ConfigError, unknown
 
 _MUJOCO = "'mujoco>=3.8,<4'"  # MuJoCo 4 breaks the Fetch environments
@@ -34,10 +34,11 @@ _FAMILIES = (
 
 
 class DiscreteAsBox(gym.ActionWrapper):
-    """A Discrete action space of n as a Box of n scores in [-1, 1]; the action with the greatest score is taken.
+    """A Discrete action space of n as a Box of n scores in [-1, 1]; the action with the greatest
+    score is taken.
 
-    The gradient of a deterministic policy reaches every score through the critic, which sees the scores rather than
-    the choice. Of equal scores the first one counts.
+    The gradient of a deterministic policy reaches every score through the critic, which sees the
+    scores rather than the choice. Of equal scores the first one counts.
     """
 
     def __init__(self, env: gym.Env):
@@ -62,24 +63,26 @@ def make_gymnasium(
 ) -> GymnasiumEnv | GoalGymnasiumEnv:
     """Build B copies of a Gymnasium environment.
 
-    Goal environments whose `compute_reward` needs nothing from the info become a GoalVecEnv. Discrete actions become
-    scores (DiscreteAsBox); observations that are neither a Box nor a goal dictionary are flattened as
-    gymnasium.spaces.flatten does it.
+    Goal environments whose `compute_reward` needs nothing from the info become a GoalVecEnv.
+    Discrete actions become scores (DiscreteAsBox); observations that are neither a Box nor a goal
+    dictionary are flattened as gymnasium.spaces.flatten does it.
 
     Args:
-        env_id: a registered id, or "module:id" to import the module first. The ids of gymnasium-robotics,
-            panda-gym and our own need no module.
+        env_id: a registered id, or "module:id" to import the module first. The ids of
+            gymnasium-robotics, panda-gym and our own need no module.
         num_envs: copies.
         device: where tensors go; the environments run on the CPU.
         seed: of the first episodes.
-        vector: "sync", the copies step one after the other, or "async", each in a process of its own, which pays where
-            a step takes a millisecond or more.
-        time_limit: steps after which an episode is truncated, in place of the environment's own limit.
+        vector: "sync", the copies step one after the other, or "async", each in a process of its
+            own, which pays where a step takes a millisecond or more.
+        time_limit: steps after which an episode is truncated, in place of the environment's own
+            limit.
         render_mode: as of `gymnasium.make`; "rgb_array" where `picture` is to be asked for.
 
     Raises:
         EnvError: an environment that raises or returns what it should not.
-        ConfigError: no such id, something it needs is not installed, or spaces that cannot be learned with.
+        ConfigError: no such id, something it needs is not installed, or spaces that cannot be
+            learned with.
         NotFiniteError: the first observations are NaN or infinite.
     """
     if num_envs < 1:
@@ -87,7 +90,9 @@ def make_gymnasium(
     if vector not in VECTORS:
         raise unknown("vector", vector, VECTORS)
     _find(env_id)
-    copies = vectorized(functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector)
+    copies = vectorized(
+        functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector
+    )
     rules = _goal_rules(env_id) if is_goal_space(copies.single_observation_space) else ""
     if isinstance(rules, GoalRules):
         return GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)
@@ -110,22 +115,32 @@ def _find(env_id: str) -> None:
             remedy = f"; pip install {needs}" if needs != module else ""
             raise ConfigError(f"env {env_id!r} needs {module} ({error}){remedy}") from None
         except Exception as error:  # a module of the user's own, which may fail in any way
-            raise ConfigError(f"env {env_id!r}: module {module} cannot be imported: {one_line(error)}") from None
+            raise ConfigError(
+                f"env {env_id!r}: module {module} cannot be imported: {one_line(error)}"
+            ) from None
     try:
         gym.spec(name)
     except (gym.error.VersionNotFound, gym.error.DeprecatedEnv) as error:
         raise ConfigError(f"env {env_id!r}: {one_line(error)}") from None
     except gym.error.Error:
         near = [repr(known) for known in difflib.get_close_matches(name, gym.registry, n=3)]
-        hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.pprint_registry() lists the known ones"
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "gymnasium.pprint_registry() lists the known ones"
+        )
         raise ConfigError(f"unknown env {env_id!r}; {hint}") from None
 
 
-def _make_one(env_id: str, time_limit: int | None = None, render_mode: str | None = None) -> gym.Env:
+def _make_one(
+    env_id: str, time_limit: int | None = None, render_mode: str | None = None
+) -> gym.Env:
     """One copy, checked; called in a process of its own it knows only what it imports."""
     _find(env_id)
     try:
-        drawn = {} if render_mode is None else {"render_mode": render_mode}  # not all that are made know the word
+        drawn = (
+            {} if render_mode is None else {"render_mode": render_mode}
+        )  # not all that are made know the word
         env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True, **drawn)
     except Exception as error:  # an environment's own code, which may fail in any way
         no_mujoco = "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None
@@ -141,7 +156,9 @@ def _make_one(env_id: str, time_limit: int | None = None, render_mode: str | Non
 
 
 def _check_innermost(env: gym.Env, name: str) -> gym.Env:
-    """The same with its core checked, so that none of Gymnasium's own wrappers meets what is wrong."""
+    """The same with its core checked, so that none of Gymnasium's own wrappers meets what is
+    wrong.
+    """
     outer, core = None, env
     while isinstance(core, gym.Wrapper):
         outer, core = core, core.env
@@ -157,6 +174,8 @@ def _goal_rules(env_id: str) -> GoalRules | str:
     env = _make_one(env_id)
     try:
         return GoalRules(env)
-    except Exception as error:  # no compute_reward, one that needs what only a step knows, or a mistake in it
+    except (
+        Exception
+    ) as error:  # no compute_reward, one that needs what only a step knows, or a mistake in it
         env.close()
         return f"compute_reward cannot be asked about other goals: {one_line(error)}"

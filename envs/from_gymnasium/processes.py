@@ -1,4 +1,6 @@
-"""Copies of an environment that step together: one after the other, or each in a process of its own."""
+"""Copies of an environment that step together: one after the other, or each in a process of its
+own.
+"""
 
 import contextlib
 import signal
@@ -26,7 +28,9 @@ def vectorized(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> V
 
 
 class Processes(AsyncVectorEnv):
-    """Gymnasium's, but for its end: no process stays, whatever state it is in, and none prints its traceback."""
+    """Gymnasium's, but for its end: no process stays, whatever state it is in, and none prints its
+    traceback.
+    """
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
         """Gymnasium warns of what it is about to raise, with a traceback."""
@@ -36,10 +40,14 @@ class Processes(AsyncVectorEnv):
                 super()._raise_if_errors(successes)
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Ask the processes to close their environments; end those that have not within `timeout` seconds."""
+        """Ask the processes to close their environments; end those that have not within `timeout`
+        seconds.
+        """
         patience = 0.0 if terminate else 3.0 if timeout is None else timeout
         for pipe in self.parent_pipes:
-            with contextlib.suppress(OSError, AttributeError):  # closed; None after an error in its environment
+            with contextlib.suppress(
+                OSError, AttributeError
+            ):  # closed; None after an error in its environment
                 pipe.send(("close", None))
         deadline = time.monotonic() + patience
         for process in self.processes:
@@ -49,7 +57,9 @@ class Processes(AsyncVectorEnv):
 
 
 def _work(*arguments) -> None:
-    """Gymnasium's loop in a process, which leaves Ctrl-C and SIGTERM, that its whole group may get, to the learner."""
+    """Gymnasium's loop in a process, which leaves Ctrl-C and SIGTERM, that its whole group may get,
+    to the learner.
+    """
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if number := getattr(signal, name, None):  # Windows has no SIGHUP
             signal.signal(number, signal.SIG_IGN)

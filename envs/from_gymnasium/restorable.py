@@ -1,7 +1,8 @@
 """Where an episode stands, saved and taken up again, for environments that can tell it.
 
-Gymnasium has no such thing. An environment of one's own has it with `state_dict()`, which gives tensors and plain
-values, and `load_state_dict(state)`, which takes them back; ours have. So can a wrapper of one's own.
+Gymnasium has no such thing. An environment of one's own has it with `state_dict()`, which gives
+tensors and plain values, and `load_state_dict(state)`, which takes them back; ours have. So can a
+wrapper of one's own.
 """
 
 import json
@@ -44,7 +45,8 @@ class Restorable(gym.Wrapper):
 
     @property
     def standing(self) -> dict[str, object] | None:
-        """Everything that its next step depends on; None where the environment, or what is around it, cannot tell it.
+        """Everything that its next step depends on; None where the environment, or what is around
+        it, cannot tell it.
 
         Raises:
             EnvError: what it tells is no tensors and plain values, or its own code fails.
@@ -55,7 +57,12 @@ class Restorable(gym.Wrapper):
         stream = json.dumps(core.np_random.bit_generator.state)  # text: its numbers have 128 bits
         wrappers = [self._told(env) for env in self._wrappers() if _tells(env)]
         limits = [limit._elapsed_steps for limit in self._limits()]
-        return {"state": self._told(core), "wrappers": wrappers, "stream": stream, "elapsed": limits}
+        return {
+            "state": self._told(core),
+            "wrappers": wrappers,
+            "stream": stream,
+            "elapsed": limits,
+        }
 
     @standing.setter
     def standing(self, standing: dict[str, Any]) -> None:
@@ -71,10 +78,14 @@ class Restorable(gym.Wrapper):
     def _told(self, env: Any) -> object:
         try:
             state = env.state_dict()
-        except Exception as error:  # somebody's own code; an AttributeError would count as that of a property
+        except (
+            Exception
+        ) as error:  # somebody's own code; an AttributeError would count as that of a property
             raise EnvError(f"env {self._name!r}: state_dict raised {one_line(error)}") from error
         if not _is_plain(state):
-            raise EnvError(f"env {self._name!r}: state_dict must give tensors and plain values in lists and dicts")
+            raise EnvError(
+                f"env {self._name!r}: state_dict must give tensors and plain values in lists and dicts"
+            )
         return state
 
     def _wrappers(self) -> Iterator[Any]:
@@ -95,7 +106,9 @@ def _tells(env: gym.Env) -> bool:
 
 
 def _stateless(wrapper: gym.Wrapper) -> bool:
-    """Whether what a wrapper does is known to depend on the present step alone, or on a `TimeLimit`'s count."""
+    """Whether what a wrapper does is known to depend on the present step alone, or on a
+    `TimeLimit`'s count.
+    """
     owner = type(wrapper).__module__.partition(".")[0]  # somebody's subclass may keep what it likes
     return owner == "envs" or (owner == "gymnasium" and isinstance(wrapper, _STATELESS))
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.tasks.registry import name_of
 from envs.view.playback import frame
 from envs.view.scene import Frame
@@ -20,7 +20,9 @@ class Pictures(Protocol):
     """One of the two."""
 
     def show(self, arm: ArmEnv, moment: Moment) -> np.ndarray | None:
-        """A moment of an environment of one arm; its picture (height, width, 3) uint8, where there is one."""
+        """A moment of an environment of one arm; its picture (height, width, 3) uint8, where there
+        is one.
+        """
         ...
 
     def close(self) -> None:
@@ -66,7 +68,9 @@ class Page:
 
 
 class Array:
-    """Pictures drawn by a Chromium without a window; in a thread, as a notebook's own cannot drive one."""
+    """Pictures drawn by a Chromium without a window; in a thread, as a notebook's own cannot drive
+    one.
+    """
 
     def __init__(self):
         self._thread = ThreadPoolExecutor(1)
@@ -87,7 +91,10 @@ class Array:
         from envs.view.recording import draw, headless_page
         from envs.view.swift import SwiftViewer
 
-        with headless_page(_SIZE) as page, SwiftViewer(arm.robot, open_browser=False, realtime=False) as viewer:
+        with (
+            headless_page(_SIZE) as page,
+            SwiftViewer(arm.robot, open_browser=False, realtime=False) as viewer,
+        ):
             yield from draw(page, viewer, iter(lambda: self._frame, None))
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.world import Moment
 from td3_robot.vec_env import Step
 
@@ -13,7 +13,9 @@ Shown = np.ndarray | dict[str, np.ndarray]  # an observation, or a batch of them
 
 
 def box(size: int, bound: float = np.inf) -> spaces.Box:
-    """Observations have no bounds, since speeds and errors have none that is tight; actions are in [-1, 1]."""
+    """Observations have no bounds, since speeds and errors have none that is tight; actions are in
+    [-1, 1].
+    """
     return spaces.Box(-bound, bound, (size,), np.float32)
 
 
@@ -35,7 +37,8 @@ class Vectors:
 class Goals:
     """Observations as dictionaries of the goal, what was achieved of it, and the rest.
 
-    The rest is what stays the same under another goal, or else it would tell the old one after hindsight.
+    The rest is what stays the same under another goal, or else it would tell the old one after
+    hindsight.
     """
 
     def __init__(self, arms: ArmEnv):
@@ -43,10 +46,14 @@ class Goals:
         names = [column.name for column in arms.layout.columns if not column.tells_goal]
         self._rest = [i for name in names for i in range(arms.o_dim)[arms.layout[name]]]
         goal = box(arms.goal.shape[1])
-        self.space = spaces.Dict({"observation": box(len(self._rest)), "achieved_goal": goal, "desired_goal": goal})
+        self.space = spaces.Dict(
+            {"observation": box(len(self._rest)), "achieved_goal": goal, "desired_goal": goal}
+        )
 
     def show(self, observation: Tensor, moment: Moment) -> dict[str, np.ndarray]:
-        """Observations (B, o_dim) of a moment -> arrays with the names of the interface, (B, ...) each."""
+        """Observations (B, o_dim) of a moment -> arrays with the names of the interface, (B, ...)
+        each.
+        """
         return {
             "observation": array(observation[:, self._rest]),
             "achieved_goal": array(self._arms.task.achieved_goal(self._arms.world, moment)),
@@ -60,7 +67,8 @@ class Goals:
     def reward_of(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Goals (..., g) -> (...) 0 where the desired one is met and -1 elsewhere."""
         rows = [
-            torch.as_tensor(np.asarray(goal, np.float32)).reshape(-1, goal.shape[-1]) for goal in (achieved, desired)
+            torch.as_tensor(np.asarray(goal, np.float32)).reshape(-1, goal.shape[-1])
+            for goal in (achieved, desired)
         ]
         met = self._arms.task.goal_met(*rows)
         return (met.numpy().astype(np.float32) - 1.0).reshape(np.shape(achieved)[:-1])
@@ -68,12 +76,19 @@ class Goals:
 
 def row_of(shown: Shown, row: int) -> Shown:
     """One observation of a batch."""
-    return {name: value[row] for name, value in shown.items()} if isinstance(shown, dict) else shown[row]
+    return (
+        {name: value[row] for name, value in shown.items()}
+        if isinstance(shown, dict)
+        else shown[row]
+    )
 
 
 def measurements(step: Step) -> dict[str, np.ndarray]:
     """The info of a step under Gymnasium's names, each (B, ...)."""
-    return {"is_success" if name == "success" else name: array(value) for name, value in step.info.items()}
+    return {
+        "is_success" if name == "success" else name: array(value)
+        for name, value in step.info.items()
+    }
 
 
 def array(values: Tensor) -> np.ndarray:

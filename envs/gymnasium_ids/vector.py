@@ -5,17 +5,19 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from envs.config.env_options import KINEMATIC
 from envs.gymnasium_ids.shown import Goals, Shown, Vectors, array, box, measurements, row_of
-from envs.options import KINEMATIC
 from envs.registry import make
 from td3_robot.errors import ConfigError
 
 
 class ArmVectorEnv(VectorEnv):
-    """B simulated arms doing one task, as a Gymnasium vector environment that resets in the same step.
+    """B simulated arms doing one task, as a Gymnasium vector environment that resets in the same
+    step.
 
-    It is `envs.make(robot, task, num_envs)` under other names. Where an episode ended, its last observation is in
-    `infos["final_obs"]` and its measurements in `infos["final_info"]`, as in Gymnasium's own vector environments.
+    It is `envs.make(robot, task, num_envs)` under other names. Where an episode ended, its last
+    observation is in `infos["final_obs"]` and its measurements in `infos["final_info"]`, as in
+    Gymnasium's own vector environments.
 
     Args:
         num_envs: arms.
@@ -38,11 +40,16 @@ class ArmVectorEnv(VectorEnv):
         engine: str = KINEMATIC,
     ):
         if render_mode is not None:
-            raise ConfigError(f"render_mode must be None for many arms, got {render_mode!r}; one alone can be shown")
+            raise ConfigError(
+                f"render_mode must be None for many arms, got {render_mode!r}; one alone can be shown"
+            )
         self.num_envs, self.render_mode = num_envs, None
         self._arms = make(robot, task, num_envs, device, sparse=sparse, guard=guard, engine=engine)
         self._shown = self._view(self._arms)
-        self.single_observation_space, self.single_action_space = self._shown.space, box(self._arms.a_dim, 1.0)
+        self.single_observation_space, self.single_action_space = (
+            self._shown.space,
+            box(self._arms.a_dim, 1.0),
+        )
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._seeded = False
@@ -61,7 +68,9 @@ class ArmVectorEnv(VectorEnv):
         Raises:
             NotFiniteError: an action is NaN or infinite.
         """
-        step = self._arms.step(torch.as_tensor(actions, dtype=torch.float32, device=self._arms.device))
+        step = self._arms.step(
+            torch.as_tensor(actions, dtype=torch.float32, device=self._arms.device)
+        )
         terminated, truncated = array(step.terminated), array(step.truncated)
         done = terminated | truncated
         measured = measurements(step)
@@ -72,9 +81,20 @@ class ArmVectorEnv(VectorEnv):
             for i in np.flatnonzero(done):
                 finals[i] = row_of(successor, int(i))
             final_info = measured | {f"_{name}": done for name in measured}
-            infos |= {"final_obs": finals, "_final_obs": done, "final_info": final_info, "_final_info": done}
+            infos |= {
+                "final_obs": finals,
+                "_final_obs": done,
+                "final_info": final_info,
+                "_final_info": done,
+            }
         reward = self._shown.reward(step, successor)
-        return self._shown.show(step.observation, self._arms.moment), reward, terminated, truncated, infos
+        return (
+            self._shown.show(step.observation, self._arms.moment),
+            reward,
+            terminated,
+            truncated,
+            infos,
+        )
 
 
 class ArmGoalVectorEnv(ArmVectorEnv):

@@ -1,5 +1,23 @@
-"""Batched forward kinematics, Jacobians, rotations and what follows from them; no word of a robot's files."""
+"""Batched forward kinematics, Jacobians, rotations and what follows from them; no word of a robot's
+files.
+"""
 
-from envs.kinematics.chain import Chain, compile_ets, fkine, fkine_jacob0, jacob0, link_frames, pose_jacobian
+from envs.kinematics.chain import (
+    Chain,
+    compile_ets,
+    fkine,
+    fkine_jacob0,
+    jacob0,
+    link_frames,
+    pose_jacobian,
+)
 
-__all__ = ["Chain", "compile_ets", "fkine", "fkine_jacob0", "jacob0", "link_frames", "pose_jacobian"]
+__all__ = [
+    "Chain",
+    "compile_ets",
+    "fkine",
+    "fkine_jacob0",
+    "jacob0",
+    "link_frames",
+    "pose_jacobian",
+]

@@ -1,13 +1,13 @@
 """Batched forward kinematics and geometric Jacobian, compiled once from a roboticstoolbox ETS.
 
-An elementary transform sequence (Corke & Haviland, "Not your grandmother's toolbox", ICRA 2021) is a
-product of constant transforms and one-parameter joint transforms. `compile_ets` rewrites it as
+An elementary transform sequence (Corke & Haviland, "Not your grandmother's toolbox", ICRA 2021) is
+a product of constant transforms and one-parameter joint transforms. `compile_ets` rewrites it as
 
     T_be(q) = A_0 J(q_0) A_1 J(q_1) ... A_{n-1} J(q_{n-1}) A_n
 
-in which every joint J turns about, or slides along, its own +z axis: rotations that bring x or y to z,
-and the half turn that reverses a flipped joint, are absorbed into the constants A_i. So one short loop
-serves every serial arm.
+in which every joint J turns about, or slides along, its own +z axis: rotations that bring x or y to
+z, and the half turn that reverses a flipped joint, are absorbed into the constants A_i. So one
+short loop serves every serial arm.
 
 Arrays are kept component-first, (3, 4, B) with B contiguous, so that each operation runs over long
 vectors; the public functions take and return batch-first tensors.
@@ -50,7 +50,9 @@ class Chain:
         """(n,) `prismatic` on the device of the constants."""
         return torch.tensor(self.prismatic, device=self.constants.device)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Chain":
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> "Chain":
         """The same chain on another device or in another precision."""
         return Chain(self.constants.to(device=device, dtype=dtype), self.prismatic)
 
@@ -69,7 +71,9 @@ def compile_ets(ets, dtype: torch.dtype = torch.float32) -> Chain:
             pending = pending @ et.A()
             continue
         if et.jindex is not None and et.jindex != len(prismatic):
-            raise ValueError(f"joint {len(prismatic)} of the chain has index {et.jindex}; expected a chain in order")
+            raise ValueError(
+                f"joint {len(prismatic)} of the chain has index {et.jindex}; expected a chain in order"
+            )
         to_axis = _Z_TO[et.kind[-1]] @ (_HALF_TURN if et.isflip else np.eye(4))
         constants.append(pending @ to_axis)
         prismatic.append(et.kind.startswith("t"))
@@ -90,7 +94,9 @@ def _walk(chain: Chain, q: Tensor) -> tuple[Tensor, list[Tensor]]:
     """
     q = q.T.contiguous()  # (n, B)
     sin, cos = torch.sin(q), torch.cos(q)
-    transposed = chain.constants.transpose(1, 2)  # M @ A, for M with its columns last but one, is A^T @ M
+    transposed = chain.constants.transpose(
+        1, 2
+    )  # M @ A, for M with its columns last but one, is A^T @ M
     frames = []
     M = chain.constants[0, :3, :, None].expand(3, 4, q.shape[1])
     for i, slides in enumerate(chain.prismatic):
@@ -123,8 +129,9 @@ def link_frames(chain: Chain, q: Tensor) -> list[Tensor]:
         q: (B, n) joint positions [rad or m].
 
     Returns:
-        n + 1 poses in the base frame, the top three rows of each as (3, 4, B). Frame i is carried by the first i
-        joints: frame 0 stands still, its z axis is joint 0's, and frame n is the TCP.
+        n + 1 poses in the base frame, the top three rows of each as (3, 4, B). Frame i is carried
+        by the first i joints: frame 0 stands still, its z axis is joint 0's, and frame n is the
+        TCP.
     """
     tcp, frames = _walk(chain, q)
     return [*frames, tcp]
@@ -137,7 +144,8 @@ def jacob0(chain: Chain, q: Tensor) -> Tensor:
         q: (B, n) joint positions [rad or m].
 
     Returns:
-        (B, 6, n): qd -> (v, w), the TCP's linear [m/s] and angular [rad/s] velocity in the base frame.
+        (B, 6, n): qd -> (v, w), the TCP's linear [m/s] and angular [rad/s] velocity in the base
+            frame.
     """
     return fkine_jacob0(chain, q)[1]
 
@@ -148,9 +156,13 @@ def fkine_jacob0(chain: Chain, q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """`fkine_jacob0`, from the `link_frames` of q: for a caller that needs these for something else too."""
+    """`fkine_jacob0`, from the `link_frames` of q: for a caller that needs these for something else
+    too.
+    """
     *frames, M = frames
-    axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(2)  # (n, 3, B)
+    axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(
+        2
+    )  # (n, 3, B)
     linear, angular = _cross(axes, M[:, 3] - origins), axes
     if any(chain.prismatic):
         slides = chain.slides[:, None, None]
@@ -159,7 +171,9 @@ def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _cross(a: Tensor, b: Tensor) -> Tensor:
-    """Cross product over axis 1 of (n, 3, B); torch's own is several times slower on this layout."""
+    """Cross product over axis 1 of (n, 3, B); torch's own is several times slower on this
+    layout.
+    """
     ax, ay, az = a.unbind(1)
     bx, by, bz = b.unbind(1)
     return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx), 1)

@@ -1,7 +1,8 @@
 """Joint positions whose TCP has a wanted pose, for many arms and starting points at once.
 
-Newton's method by damped least squares, the damping in proportion to what is left: Sugihara, "Solvability-
-unconcerned inverse kinematics by the Levenberg-Marquardt method", IEEE Trans. on Robotics 27(5), 2011.
+Newton's method by damped least squares, the damping in proportion to what is left: Sugihara,
+"Solvability- unconcerned inverse kinematics by the Levenberg-Marquardt method", IEEE Trans. on
+Robotics 27(5), 2011.
 """
 
 import torch
@@ -21,8 +22,8 @@ POSITION, ANGLE = 5e-3, 0.03  # [m], [rad] what counts as there
 def spread(qlim: Tensor, count: int) -> Tensor:
     """(count, n) joint positions that fill the limits (2, n) evenly, always the same ones.
 
-    The additive recurrence of the generalised golden ratio (Roberts, "The unreasonable effectiveness of quasirandom
-    sequences", 2018).
+    The additive recurrence of the generalised golden ratio (Roberts, "The unreasonable
+    effectiveness of quasirandom sequences", 2018).
     """
     n, ratio = qlim.shape[1], 2.0
     for _ in range(50):
@@ -35,8 +36,9 @@ def spread(qlim: Tensor, count: int) -> Tensor:
 def joints_at_pose(
     chain: Chain, qlim: Tensor, q: Tensor, tcp: Tensor, R: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Joint positions for poses, or for positions at any orientation. They are held to the limits at every iteration: a
-    joint that would leave them goes up to them, and the others make up for it.
+    """Joint positions for poses, or for positions at any orientation. They are held to the limits
+    at every iteration: a joint that would leave them goes up to them, and the others make up for
+    it.
 
     Args:
         qlim: (2, n) [rad or m].
@@ -45,8 +47,9 @@ def joints_at_pose(
         R: (B, 3, 3) wanted orientations in the base frame; None where any will do.
 
     Returns:
-        q (B, n) inside qlim; (B,) bool, whether it is there within 5 mm and, of a pose, 0.03 rad; and (B,) how far it
-        is away, in metres and angles as metres. That none was found does not prove that there is none.
+        q (B, n) inside qlim; (B,) bool, whether it is there within 5 mm and, of a pose, 0.03 rad;
+        and (B,) how far it is away, in metres and angles as metres. That none was found does not
+        prove that there is none.
     """
     lower, upper = qlim
     for _ in range(ITERATIONS):
@@ -58,7 +61,9 @@ def joints_at_pose(
         there = q + motion
         stopped = (there < lower) | (there > upper)
         held = torch.where(stopped, torch.clamp(there, lower, upper) - q, 0.0)
-        motion = torch.where(stopped, held, _led(J * ~stopped[:, None], error - _made(J, held), damping))
+        motion = torch.where(
+            stopped, held, _led(J * ~stopped[:, None], error - _made(J, held), damping)
+        )
         motion = motion * (LONGEST / motion.abs().amax(1, keepdim=True)).clamp_max(1.0)
         q = torch.clamp(q + motion, lower, upper)
     error = _error(fkine(chain, q), tcp, R)

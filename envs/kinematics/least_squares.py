@@ -1,6 +1,8 @@
-"""The damped inverse of Jacobians, finite in every singularity: nothing to check, which would be to wait for a device.
+"""The damped inverse of Jacobians, finite in every singularity: nothing to check, which would be to
+wait for a device.
 
-Nakamura & Hanafusa, "Inverse kinematic solutions with singularity robustness", J. Dyn. Sys. Meas. Control 108(3), 1986.
+Nakamura & Hanafusa, "Inverse kinematic solutions with singularity robustness", J. Dyn. Sys. Meas.
+Control 108(3), 1986.
 """
 
 import torch

@@ -7,26 +7,31 @@ from envs.kinematics.least_squares import damped_inverse
 
 
 def manipulability(J: Tensor) -> Tensor:
-    """sqrt(det(J J^T)) (Yoshikawa, "Manipulability of robotic mechanisms", Int. J. Robotics Research 4(2), 1985).
+    """sqrt(det(J J^T)) (Yoshikawa, "Manipulability of robotic mechanisms", Int. J. Robotics
+    Research 4(2), 1985).
 
-    Of an arm with fewer joints than rows, sqrt(det(J^T J)): either is the product of the singular values.
+    Of an arm with fewer joints than rows, sqrt(det(J^T J)): either is the product of the singular
+    values.
 
     Args:
-        J: (B, m, n) rows of Jacobians; with all six, metres and radians together, only values of one arm compare.
+        J: (B, m, n) rows of Jacobians; with all six, metres and radians together, only values of
+            one arm compare.
 
     Returns:
         (B,); zero in a singularity.
     """
     gram = J @ J.mT if J.shape[2] >= J.shape[1] else J.mT @ J
-    return torch.linalg.det(gram).clamp_min(0.0).sqrt()  # rounding can leave a singular one a little below
+    return (
+        torch.linalg.det(gram).clamp_min(0.0).sqrt()
+    )  # rounding can leave a singular one a little below
 
 
 def kinematic_hessian(J: Tensor) -> Tensor:
     """The derivative of a geometric Jacobian by every joint, worked out from the Jacobian alone.
 
-    Haviland & Corke, "A systematic approach to computing the manipulator Jacobian and Hessian using the elementary
-    transform sequence" (2020), https://arxiv.org/abs/2010.08696. A joint turns or carries with it the axes after it,
-    and moves the TCP under the axes before it.
+    Haviland & Corke, "A systematic approach to computing the manipulator Jacobian and Hessian using
+    the elementary transform sequence" (2020), https://arxiv.org/abs/2010.08696. A joint turns or
+    carries with it the axes after it, and moves the TCP under the axes before it.
 
     Args:
         J: (B, 6, n) in the base frame, of revolute and prismatic joints.
@@ -35,7 +40,9 @@ def kinematic_hessian(J: Tensor) -> Tensor:
         (B, 6, n, n): element [:, :, i, j] is dJ_j / dq_i.
     """
     v, w = J[:, :3], J[:, 3:]
-    linear = torch.linalg.cross(w[:, :, :, None], v[:, :, None, :], dim=1).triu()  # w_i x v_j for i <= j
+    linear = torch.linalg.cross(
+        w[:, :, :, None], v[:, :, None, :], dim=1
+    ).triu()  # w_i x v_j for i <= j
     linear = linear + linear.triu(1).mT  # partial derivatives of the position commute
     angular = torch.linalg.cross(w[:, :, :, None], w[:, :, None, :], dim=1).triu()
     return torch.cat((linear, angular), 1)
@@ -44,8 +51,8 @@ def kinematic_hessian(J: Tensor) -> Tensor:
 def manipulability_gradient(J: Tensor, rows: int) -> Tensor:
     """The derivative of the `manipulability` of the first rows of J by every joint.
 
-    By Jacobi's formula dm/dq_i = m tr(dJ/dq_i J^+), with J^+ = J^T (J J^T)^-1, or (J^T J)^-1 J^T of an arm with fewer
-    joints than rows, whose J J^T has no inverse.
+    By Jacobi's formula dm/dq_i = m tr(dJ/dq_i J^+), with J^+ = J^T (J J^T)^-1, or (J^T J)^-1 J^T of
+    an arm with fewer joints than rows, whose J J^T has no inverse.
 
     Args:
         J: (B, 6, n) in the base frame.

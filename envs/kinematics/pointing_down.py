@@ -1,4 +1,6 @@
-"""Joint positions with the hand over a point and pointing straight down, by damped least squares for many at once."""
+"""Joint positions with the hand over a point and pointing straight down, by damped least squares
+for many at once.
+"""
 
 import torch
 from torch import Tensor
@@ -12,10 +14,14 @@ LONGEST = 0.4  # [rad] that a joint moves in one iteration
 POSITION, TILT = 1e-3, 0.01  # [m], sine: what counts as there
 
 
-def joints_pointing_down(chain: Chain, qlim: Tensor, hand: Tensor, q: Tensor, tcp: Tensor) -> tuple[Tensor, Tensor]:
-    """Newton's method with the damped least-squares inverse, held to the joints' limits at every iteration.
+def joints_pointing_down(
+    chain: Chain, qlim: Tensor, hand: Tensor, q: Tensor, tcp: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Newton's method with the damped least-squares inverse, held to the joints' limits at every
+    iteration.
 
-    Five equations, three of position and two of direction; the turn about the vertical is left free.
+    Five equations, three of position and two of direction; the turn about the vertical is left
+    free.
 
     Args:
         qlim: (2, n) [rad or m].
@@ -24,7 +30,8 @@ def joints_pointing_down(chain: Chain, qlim: Tensor, hand: Tensor, q: Tensor, tc
         tcp: (B, 3) wanted TCP positions in the base frame [m].
 
     Returns:
-        q (B, n) inside qlim, and (B,) bool whether it is there. That none was found does not prove that there is none.
+        q (B, n) inside qlim, and (B,) bool whether it is there. That none was found does not prove
+        that there is none.
     """
     for _ in range(ITERATIONS):
         error, _, J = _errors(chain, hand, q, tcp)
@@ -37,14 +44,16 @@ def joints_pointing_down(chain: Chain, qlim: Tensor, hand: Tensor, q: Tensor, tc
 
 
 def turn_down(approach: Tensor) -> Tensor:
-    """(B, 2) the level part of approach x down, about which a hand that points along approach (B, 3) has to turn; of
-    the length of the sine of its tilt.
+    """(B, 2) the level part of approach x down, about which a hand that points along approach (B,
+    3) has to turn; of the length of the sine of its tilt.
     """
     return torch.stack((-approach[:, 1], approach[:, 0]), 1)
 
 
 def _errors(chain: Chain, hand: Tensor, q: Tensor, tcp: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What is missing (B, 5) [m; sine], whether the hand points down and not up (B,), and the Jacobian (B, 5, n)."""
+    """What is missing (B, 5) [m; sine], whether the hand points down and not up (B,), and the
+    Jacobian (B, 5, n).
+    """
     T_be, J = fkine_jacob0(chain, q)
     approach = T_be[:, :3, :3] @ hand
     return torch.cat((tcp - T_be[:, :3, 3], turn_down(approach)), 1), approach[:, 2] < 0, J[:, :5]

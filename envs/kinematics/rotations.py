@@ -1,6 +1,7 @@
 """Orientations of a batch: rotation matrices, unit quaternions (wxyz) and rotation vectors.
 
-Siciliano, Sciavicco, Villani & Oriolo, "Robotics: Modelling, Planning and Control" (2009), sections 2.5 and 2.6.
+Siciliano, Sciavicco, Villani & Oriolo, "Robotics: Modelling, Planning and Control" (2009), sections
+2.5 and 2.6.
 """
 
 import torch
@@ -29,11 +30,14 @@ def to_matrix(quaternion: Tensor) -> Tensor:
 def to_quaternion(R: Tensor) -> Tensor:
     """(B, 3, 3) rotation matrices -> (B, 4) unit quaternions, wxyz, with w >= 0.
 
-    Of the four ways to read the quaternion off the matrix the one with the largest divisor is taken (Shepperd,
-    "Quaternion from rotation matrix", J. Guidance and Control 1(3), 1978), so that no rotation is inaccurate.
+    Of the four ways to read the quaternion off the matrix the one with the largest divisor is taken
+    (Shepperd, "Quaternion from rotation matrix", J. Guidance and Control 1(3), 1978), so that no
+    rotation is inaccurate.
     """
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = (row.unbind(1) for row in R.unbind(1))
-    squares = torch.stack((1 + xx + yy + zz, 1 + xx - yy - zz, 1 - xx + yy - zz, 1 - xx - yy + zz), 1)  # 4 w2, 4 x2...
+    squares = torch.stack(
+        (1 + xx + yy + zz, 1 + xx - yy - zz, 1 - xx + yy - zz, 1 - xx - yy + zz), 1
+    )  # 4 w2, 4 x2...
     candidates = torch.stack(  # row i is the quaternion times four times its element i
         (
             torch.stack((squares[:, 0], zy - yz, xz - zx, yx - xy), 1),
@@ -51,7 +55,9 @@ def to_quaternion(R: Tensor) -> Tensor:
 def from_vector(vector: Tensor) -> Tensor:
     """(B, 3) rotation vectors, axis times angle [rad] -> (B, 4) unit quaternions, wxyz."""
     half = 0.5 * torch.linalg.vector_norm(vector, dim=1, keepdim=True)
-    return torch.cat((half.cos(), 0.5 * torch.sinc(half / torch.pi) * vector), 1)  # sin(half) / angle has no hole
+    return torch.cat(
+        (half.cos(), 0.5 * torch.sinc(half / torch.pi) * vector), 1
+    )  # sin(half) / angle has no hole
 
 
 def rotation_vector(R: Tensor) -> Tensor:
@@ -64,5 +70,7 @@ def rotation_vector(R: Tensor) -> Tensor:
 
 
 def rotation_error(R: Tensor, R_goal: Tensor) -> Tensor:
-    """(B, 3) rotation vector, in the frame both are given in, that turns R (B, 3, 3) into R_goal [rad]."""
+    """(B, 3) rotation vector, in the frame both are given in, that turns R (B, 3, 3) into R_goal
+    [rad].
+    """
     return rotation_vector(R_goal @ R.mT)

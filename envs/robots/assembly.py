@@ -1,7 +1,7 @@
 """An arm and the gripper that it wears as one roboticstoolbox model.
 
-Models come as lists of roboticstoolbox links, from a class of roboticstoolbox.models or from a URDF; here they are
-cut off at the flange and put together.
+Models come as lists of roboticstoolbox links, from a class of roboticstoolbox.models or from a
+URDF; here they are cut off at the flange and put together.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ from roboticstoolbox import Link
 from spatialmath import SE3
 
 from envs.robots.gripper import Gripper
-from td3_robot.errors import ConfigError, first_line, need
+from td3_robot.errors import ConfigError, first_line, not_none
 
 _PROBE_TIMEOUT = 5.0  # [s] for a git server to answer; git's own limit is minutes
 
@@ -26,9 +26,10 @@ def load_model(owner: str, source: Any) -> rtb.Robot:
 
     Args:
         owner: what the model is for, for example "robot 'lbr'"; errors begin with it.
-        source: the file's `model`: the name of a class of roboticstoolbox.models; a mapping {rtb: class name,
-            repository: git URL} for a class that fetches its files with git on first use; {package: name, urdf: path}
-            for a URDF in an installed package; or {urdf: path} for any other.
+        source: the file's `model`: the name of a class of roboticstoolbox.models; a mapping {rtb:
+            class name, repository: git URL} for a class that fetches its files with git on first
+            use; {package: name, urdf: path} for a URDF in an installed package; or {urdf: path} for
+            any other.
 
     Raises:
         ConfigError: there is no such model, or it is not to be had on this machine.
@@ -63,9 +64,12 @@ def _rtb_model(owner: str, name: str, repository: str | None) -> rtb.Robot:
 def _check_repository(owner: str, repository: str) -> None:
     """Refuse in seconds what git would try for minutes: fetching from where nothing answers.
 
-    robot_descriptions, by which roboticstoolbox fetches, keeps each repository in a folder of its name.
+    robot_descriptions, by which roboticstoolbox fetches, keeps each repository in a folder of its
+    name.
     """
-    cache = Path(os.environ.get("ROBOT_DESCRIPTIONS_CACHE", "~/.cache/robot_descriptions")).expanduser()
+    cache = Path(
+        os.environ.get("ROBOT_DESCRIPTIONS_CACHE", "~/.cache/robot_descriptions")
+    ).expanduser()
     if (cache / Path(repository).stem / ".git").is_dir():
         return
     needs = f"{owner}: its model is fetched with git on first use from {repository}, and"
@@ -81,13 +85,18 @@ def _check_repository(owner: str, repository: str) -> None:
     except FileNotFoundError:
         raise ConfigError(f"{needs} git is not installed") from None
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"{needs} nothing answered within {_PROBE_TIMEOUT:.0f} s; check the network") from None
+        raise ConfigError(
+            f"{needs} nothing answered within {_PROBE_TIMEOUT:.0f} s; check the network"
+        ) from None
     except subprocess.CalledProcessError:
         raise ConfigError(f"{needs} it cannot be reached; check the network") from None
 
 
 def _urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
-    from envs.robots.urdf import build_model, read_urdf  # here: most robots are read by roboticstoolbox
+    from envs.robots.urdf import (
+        build_model,
+        read_urdf,
+    )  # here: most robots are read by roboticstoolbox
 
     if package is None:
         return build_model(read_urdf(path))
@@ -97,37 +106,48 @@ def _urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
         found = None
     if found is None or not found.submodule_search_locations:
         wheel = str(package).replace("_", "-")
-        raise ConfigError(f"{owner}: its model is in the Python package {wheel}; install it with: pip install {wheel}")
+        raise ConfigError(
+            f"{owner}: its model is in the Python package {wheel}; install it with: pip install {wheel}"
+        )
     return build_model(read_urdf(Path(found.submodule_search_locations[0], path)))
 
 
-def assemble(name: str, arm: rtb.Robot, flange: str, hand: Gripper | None, mount: np.ndarray) -> rtb.Robot:
+def assemble(
+    name: str, arm: rtb.Robot, flange: str, hand: Gripper | None, mount: np.ndarray
+) -> rtb.Robot:
     """An arm up to its flange, and a gripper on it.
 
-    Of the arm's model everything beyond the flange, everything moved by a joint that does not move the flange, and
-    dead ends without a shape are left out; a gripper that is part of the arm's own model stays.
+    Of the arm's model everything beyond the flange, everything moved by a joint that does not move
+    the flange, and dead ends without a shape are left out; a gripper that is part of the arm's own
+    model stays.
 
     Args:
         arm: the arm's model; used up.
         flange: the link that carries the gripper, and the TCP of an arm without one.
         hand: the gripper, or None.
-        mount: (4, 4) pose of the gripper's base in the flange, for a gripper with a model of its own.
+        mount: (4, 4) pose of the gripper's base in the flange, for a gripper with a model of its
+            own.
 
     Returns:
-        A model whose n, q and fkine are those of the arm, from base to TCP, and whose `grippers` holds the gripper's
-        joints and shapes.
+        A model whose n, q and fkine are those of the arm, from base to TCP, and whose `grippers`
+        holds the gripper's joints and shapes.
 
     Raises:
         ConfigError: the model has no such flange, or not the gripper's links.
     """
     owner = f"robot {name!r}"
-    links = {link.name: link for link in [*arm.links, *(link for tool in arm.grippers for link in tool.links)]}
+    links = {
+        link.name: link
+        for link in [*arm.links, *(link for tool in arm.grippers for link in tool.links)]
+    }
     _check_link(owner, "flange", flange, links)
     kept, held, root = _arm_links(links, flange), [], None
     if hand is None:
         pass
     elif hand.source is None:
-        _check_link(owner, f"gripper {hand.name!r}, a part of another arm's model,", hand.root, links)
+        _check_link(
+            owner, f"gripper {hand.name!r}, a part of another arm's model,", hand.root, links
+        )
         root = links[hand.root]
         if arm.grippers and arm.grippers[0].links[0] is root:  # as it should be
             arm.grippers[0].tool = SE3(hand.tcp)
@@ -138,7 +158,9 @@ def assemble(name: str, arm: rtb.Robot, flange: str, hand: Gripper | None, mount
         parts = {link.name: link for link in tool.links}
         _check_link(f"gripper {hand.name!r}", "root", hand.root, parts)
         for link in parts.values():
-            link.name = f"{hand.name}/{link.name}"  # other than the arm's, which may have a base_link too
+            link.name = (
+                f"{hand.name}/{link.name}"  # other than the arm's, which may have a base_link too
+            )
         root = parts[hand.root]
         root._parent, root.ets = links[flange], rtb.ETS(rtb.ET.SE3(mount))
         held = list(parts.values())
@@ -149,13 +171,15 @@ def assemble(name: str, arm: rtb.Robot, flange: str, hand: Gripper | None, mount
         link._children = []  # pyright: ignore[reportAttributeAccessIssue]  roboticstoolbox fills them anew
     model = rtb.Robot(kept + held, name=name, gripper_links=root)
     if root is not None:
-        model.grippers[0].tool = SE3(need(hand).tcp)
+        model.grippers[0].tool = SE3(not_none(hand).tcp)
     return model
 
 
 def _check_link(owner: str, what: str, name: str, links: dict[str, Link]) -> None:
     if name not in links:
-        raise ConfigError(f"{owner}: {what} needs link {name!r}, which its model lacks; it has {', '.join(links)}")
+        raise ConfigError(
+            f"{owner}: {what} needs link {name!r}, which its model lacks; it has {', '.join(links)}"
+        )
 
 
 def _to_base(link: Link | None) -> list[Link]:

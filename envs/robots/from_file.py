@@ -1,4 +1,6 @@
-"""A robot from any URDF or xacro file: what the registry's YAML files say of theirs is worked out from the model."""
+"""A robot from any URDF or xacro file: what the registry's YAML files say of theirs is worked out
+from the model.
+"""
 
 from pathlib import Path
 
@@ -27,9 +29,11 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
 
     Args:
         path: a .urdf or .xacro file.
-        gripper: a registered gripper, put on with its base at the TCP link, so that the TCP becomes its own; None or
-            "none" for none. Fingers that the file has beyond the TCP link stand still.
-        tcp: the link that is the TCP, or that carries the gripper; None where there is only one it can be.
+        gripper: a registered gripper, put on with its base at the TCP link, so that the TCP becomes
+            its own; None or "none" for none. Fingers that the file has beyond the TCP link stand
+            still.
+        tcp: the link that is the TCP, or that carries the gripper; None where there is only one it
+            can be.
 
     Raises:
         ConfigError: the file is wrong, a choice is missing, or there is no such gripper or link.
@@ -39,13 +43,17 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
     name = Path(path).name.split(".")[0]
     model, chain = arm.model, arm.chain
     if hand is not None:
-        from envs.robots.assembly import assemble  # here: it takes over a second, and a wrong file should not
+        from envs.robots.assembly import (
+            assemble,
+        )  # here: it takes over a second, and a wrong file should not
 
         model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
         chain = compile_ets(model.ets())
     box = workspace_box(chain, arm.qlim)
     if (np.ptp(box, axis=0) < 2.0 * _THIN + _LEAST_WAY).all():
-        raise ConfigError(f"{path}: the joints move the TCP {arm.tcp_link!r} by less than {_LEAST_WAY:g} m")
+        raise ConfigError(
+            f"{path}: the joints move the TCP {arm.tcp_link!r} by less than {_LEAST_WAY:g} m"
+        )
     return Robot(
         name=name,
         rtb=model,
@@ -62,11 +70,13 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
 
 
 def home_pose(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
-    """A pose to start from, with bent elbows: away from limits and singularities, the TCP in the workspace box.
+    """A pose to start from, with bent elbows: away from limits and singularities, the TCP in the
+    workspace box.
 
-    Of 8,192 poses around the middle of the limits whose TCP is in the middle half of the box (or in the box, or
-    anywhere, where none is), the one from which the TCP moves best in its worst direction: the greatest of the smallest
-    singular values of the linear Jacobian, less a tenth for joints at the end of the range searched.
+    Of 8,192 poses around the middle of the limits whose TCP is in the middle half of the box (or in
+    the box, or anywhere, where none is), the one from which the TCP moves best in its worst
+    direction: the greatest of the smallest singular values of the linear Jacobian, less a tenth for
+    joints at the end of the range searched.
 
     Args:
         qlim: (2, n) [rad or m].
@@ -83,16 +93,20 @@ def home_pose(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
     rank = int((speeds.amax(0) > 1e-6).sum())  # 2 for an arm that moves in a plane
     score = speeds[:, max(rank - 1, 0)] * (1.0 - 0.1 * unit.square().mean(1))
     center, extent = box.mean(0), np.ptp(box, axis=0)
-    off_center = ((T_be[:, :3, 3] - torch.as_tensor(center)).abs() / torch.as_tensor(extent)).amax(1)
+    off_center = ((T_be[:, :3, 3] - torch.as_tensor(center)).abs() / torch.as_tensor(extent)).amax(
+        1
+    )
     near = next(near for margin in (0.25, 0.5, torch.inf) if (near := off_center <= margin).any())
     return q[torch.where(near, score, -1.0).argmax()].numpy()
 
 
 def workspace_box(chain: Chain, qlim: np.ndarray) -> np.ndarray:
-    """(2, 3) the box that holds most of what the TCP reaches in front of the base and above its plane [m].
+    """(2, 3) the box that holds most of what the TCP reaches in front of the base and above its
+    plane [m].
 
-    Of 8,192 uniformly random poses inside the limits, those with the TCP in front by a fifth of the arm's reach and
-    above by a twentieth; between the 5th and the 95th percentile along each axis of the base frame.
+    Of 8,192 uniformly random poses inside the limits, those with the TCP in front by a fifth of the
+    arm's reach and above by a twentieth; between the 5th and the 95th percentile along each axis of
+    the base frame.
 
     Args:
         qlim: (2, n) [rad or m].

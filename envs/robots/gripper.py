@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from envs.config.yaml_values import CONFIGS, check_keys, numbers, pose, read_values
 from envs.robots.physics import Physics, read_physics
-from envs.values import CONFIGS, check_keys, numbers, pose, read_values
 from td3_robot.errors import ConfigError, unknown
 
 GRIPPERS = CONFIGS / "grippers"
@@ -21,14 +21,18 @@ class Pads:
     """What of a two-finger gripper touches a thing that it grasps; directions are in the TCP frame.
 
     Attributes:
-        links: the links of the model that carry them: the one on the side that `closing` points to, and the other.
+        links: the links of the model that carry them: the one on the side that `closing` points to,
+            and the other.
         closing: (3,) unit vector along which the pads meet.
         approach: (3,) unit vector from the palm to the finger tips, at a right angle to it.
-        gap: (3,) distance between the pads when shut, half way, and when open, in terms of the driver coordinate [m].
-        size: (2,) of a pad: across, at a right angle to both directions, and along the approach, ending at the tip [m].
+        gap: (3,) distance between the pads when shut, half way, and when open, in terms of the
+            driver coordinate [m].
+        size: (2,) of a pad: across, at a right angle to both directions, and along the approach,
+            ending at the tip [m].
         tip: how far the finger tips are beyond the TCP [m].
         finger: thickness of a finger along the closing direction [m].
-        palm: (3,) how far the palm is behind the TCP, and half of its width across and along the closing direction [m].
+        palm: (3,) how far the palm is behind the TCP, and half of its width across and along the
+            closing direction [m].
     """
 
     links: tuple[str, str]
@@ -59,7 +63,8 @@ class Gripper:
         speed: largest rate of the driver coordinate [rad/s or m/s].
         links: the link of the model that each joint moves, in the order of `q`.
         root: the link of the model that is the gripper's base.
-        source: where its model comes from, see `assembly.load_model`; None where it is part of the arm's own.
+        source: where its model comes from, see `assembly.load_model`; None where it is part of the
+            arm's own.
         tcp: (4, 4) pose of the TCP in the gripper's base.
         pads: what it grasps with; None where its file does not say.
         physics: servo of either driver, and inertias.
@@ -92,8 +97,8 @@ class Gripper:
             driver: the driver coordinate [rad or m].
 
         Returns:
-            (model.n,) [rad or m]. Joints of the model that the gripper does not know stay at zero, and joints of the
-            gripper that the model holds rigid are not among them.
+            (model.n,) [rad or m]. Joints of the model that the gripper does not know stay at zero,
+            and joints of the gripper that the model holds rigid are not among them.
         """
         position = dict(zip(self.links, self.mimic * driver))
         q = np.zeros(model.n)
@@ -103,7 +108,9 @@ class Gripper:
         return q
 
     def short_name(self, link: Any) -> str:
-        """A link of the gripper on an arm by the name that its own model has for it, see `assembly.assemble`."""
+        """A link of the gripper on an arm by the name that its own model has for it, see
+        `assembly.assemble`.
+        """
         return link.name.removeprefix(f"{self.name}/")
 
 
@@ -124,16 +131,27 @@ def make_gripper(name: str) -> Gripper:
     file = f"configs/grippers/{name}.yaml"
     check_keys(owner, values, file, needed=_NEEDED, optional=("model", "pads", "physics"))
     joints, drivers = values["joints"], values["drivers"]
-    if not isinstance(joints, dict) or not all(isinstance(row, list) and len(row) == 2 for row in joints.values()):
-        raise ConfigError(f"{owner}: joints must map every joint to [link, multiple of the driver], got {joints!r}")
+    if not isinstance(joints, dict) or not all(
+        isinstance(row, list) and len(row) == 2 for row in joints.values()
+    ):
+        raise ConfigError(
+            f"{owner}: joints must map every joint to [link, multiple of the driver], got {joints!r}"
+        )
     if not isinstance(drivers, list) or len(drivers) != 2 or not set(drivers) <= set(joints):
-        raise ConfigError(f"{owner}: drivers must be two of the joints {', '.join(joints)}, got {drivers!r}")
-    number = lambda key: float(numbers(owner, key, values[key], ()))  # noqa: E731
+        raise ConfigError(
+            f"{owner}: drivers must be two of the joints {', '.join(joints)}, got {drivers!r}"
+        )
+
+    def number(key):
+        return float(numbers(owner, key, values[key], ()))
+
     gripper = Gripper(
         name=name,
         joints=tuple(joints),
         drivers=(list(joints).index(drivers[0]), list(joints).index(drivers[1])),
-        mimic=numbers(owner, "joints", [multiple for _, multiple in joints.values()], (len(joints),)),
+        mimic=numbers(
+            owner, "joints", [multiple for _, multiple in joints.values()], (len(joints),)
+        ),
         closed=number("closed"),
         opened=number("opened"),
         speed=number("speed"),
@@ -151,15 +169,33 @@ def make_gripper(name: str) -> Gripper:
 
 def _pads(owner: str, name: str, values: object) -> Pads:
     if not isinstance(values, dict):
-        raise ConfigError(f"{owner}: pads must be a mapping with {', '.join(_PADS)}, got {values!r}")
-    check_keys(f"pads of {owner}", values, f"configs/grippers/{name}.yaml", needed=_PADS, optional=())
-    shapes = {"closing": (3,), "approach": (3,), "gap": (3,), "size": (2,), "tip": (), "finger": (), "palm": (3,)}
-    read: dict[str, Any] = {key: numbers(f"{owner}, pads", key, values[key], shape) for key, shape in shapes.items()}
+        raise ConfigError(
+            f"{owner}: pads must be a mapping with {', '.join(_PADS)}, got {values!r}"
+        )
+    check_keys(
+        f"pads of {owner}", values, f"configs/grippers/{name}.yaml", needed=_PADS, optional=()
+    )
+    shapes = {
+        "closing": (3,),
+        "approach": (3,),
+        "gap": (3,),
+        "size": (2,),
+        "tip": (),
+        "finger": (),
+        "palm": (3,),
+    }
+    read: dict[str, Any] = {
+        key: numbers(f"{owner}, pads", key, values[key], shape) for key, shape in shapes.items()
+    }
     frame = np.stack((read["closing"], read["approach"]))
     if not np.allclose(frame @ frame.T, np.eye(2), atol=1e-6):
-        raise ConfigError(f"{owner}, pads: closing and approach must be unit vectors at a right angle")
+        raise ConfigError(
+            f"{owner}, pads: closing and approach must be unit vectors at a right angle"
+        )
     if not (np.diff(read["gap"]) > 0).all() or read["gap"][0] < 0:
-        raise ConfigError(f"{owner}, pads: gap must rise from shut to open, got {read['gap'].tolist()}")
+        raise ConfigError(
+            f"{owner}, pads: gap must rise from shut to open, got {read['gap'].tolist()}"
+        )
     read |= {key: float(read[key]) for key in ("tip", "finger")}
     return Pads(links=_two_links(owner, values["links"]), **read)
 

@@ -1,15 +1,17 @@
-"""Robots by name: a file of values and a roboticstoolbox model make one; or by the path of a URDF or xacro file."""
+"""Robots by name: a file of values and a roboticstoolbox model make one; or by the path of a URDF
+or xacro file.
+"""
 
 import atexit
 import functools
 import os
 from typing import Any
 
+from envs.config.yaml_values import CONFIGS, check_keys, numbers, pose, read_values
 from envs.kinematics import compile_ets
 from envs.robots.gripper import make_gripper
 from envs.robots.physics import read_physics
 from envs.robots.robot import Robot
-from envs.values import CONFIGS, check_keys, numbers, pose, read_values
 from td3_robot.errors import ConfigError, unknown
 
 _NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
@@ -23,14 +25,20 @@ def robot_names() -> list[str]:
 
 
 def shipped_robots() -> list[str]:
-    """The registered robots whose models come with installed packages; the others are fetched on first use."""
-    models = {name: read_values(CONFIGS / "robots" / f"{name}.yaml")["model"] for name in robot_names()}
+    """The registered robots whose models come with installed packages; the others are fetched on
+    first use.
+    """
+    models = {
+        name: read_values(CONFIGS / "robots" / f"{name}.yaml")["model"] for name in robot_names()
+    }
     return [name for name, model in models.items() if "repository" not in model]
 
 
 def is_file(name: str) -> bool:
     """Whether a robot's name is a path to a URDF or xacro file rather than a registry name."""
-    return name.endswith((".urdf", ".xacro")) or any(mark in name for mark in (os.sep, os.altsep) if mark)
+    return name.endswith((".urdf", ".xacro")) or any(
+        mark in name for mark in (os.sep, os.altsep) if mark
+    )
 
 
 def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
@@ -38,7 +46,8 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
 
     Args:
         name: a registered robot, or the path of a URDF or xacro file.
-        gripper: the gripper it wears, a registered one or "none"; None leaves the choice to its file.
+        gripper: the gripper it wears, a registered one or "none"; None leaves the choice to its
+            file.
         tcp: for a URDF or xacro file, the link that is the TCP.
 
     Raises:
@@ -54,7 +63,9 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
             raise ConfigError(f"robot file {name!r} must end in .urdf or .xacro")
         raise unknown("robot", name, robot_names())
     if tcp is not None:
-        raise ConfigError(f"robot {name!r} has its TCP in configs/robots/{name}.yaml; tcp is for URDF and xacro files")
+        raise ConfigError(
+            f"robot {name!r} has its TCP in configs/robots/{name}.yaml; tcp is for URDF and xacro files"
+        )
     return _registered(name, gripper)
 
 
@@ -66,7 +77,10 @@ def _registered(name: str, gripper: str | None) -> Robot:
     hand = None if wanted == "none" else make_gripper(wanted)
     mount = pose(numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
-    from envs.robots.assembly import assemble, load_model  # here: they take over a second, and a wrong name should not
+    from envs.robots.assembly import (
+        assemble,
+        load_model,
+    )  # here: they take over a second, and a wrong name should not
 
     _release_models_at_exit()
     model = assemble(name, load_model(owner, values["model"]), str(values["flange"]), hand, mount)

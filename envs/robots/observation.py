@@ -10,9 +10,9 @@ def o(args, robot) -> np.ndarray:
 
     Args:
         args: not used; kept for callers that pass their parsed command line. May be None.
-        robot: any object with `q` (n,) and `_gripper.q` (m,). `_gripper.drivers` names the right and
-            left driver; without it the gripper is taken for a Robotiq 2F-85, whose drivers are 0 and 4.
-            A robot whose `_gripper` is None has no drivers to add.
+        robot: any object with `q` (n,) and `_gripper.q` (m,). `_gripper.drivers` names the right
+            and left driver; without it the gripper is taken for a Robotiq 2F-85, whose drivers are
+            0 and 4. A robot whose `_gripper` is None has no drivers to add.
 
     Returns:
         (n + 2,) array [rad or m], or (n,) without a gripper.

@@ -1,11 +1,13 @@
-"""What contact physics needs of an arm or a gripper beyond its kinematics: servos, torques, inertias."""
+"""What contact physics needs of an arm or a gripper beyond its kinematics: servos, torques,
+inertias.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from envs.values import check_keys, numbers
+from envs.config.yaml_values import check_keys, numbers
 from td3_robot.errors import ConfigError
 
 _SERVO = ("stiffness", "damping", "torque", "armature", "friction")
@@ -22,8 +24,8 @@ class Physics:
         torque: (n,) the most that the motor gives [Nm or N].
         armature: (n,) inertia of the motor behind its gear [kg m2 or kg].
         friction: (n,) torque that the joint loses for its speed [Nms/rad or Ns/m].
-        inertias: (10,) by link, in its frame: mass [kg], centre of mass [m], and ixx, iyy, izz, ixy, ixz, iyz about it
-            [kg m2]. A link that is not among them has what its model says.
+        inertias: (10,) by link, in its frame: mass [kg], centre of mass [m], and ixx, iyy, izz,
+            ixy, ixz, iyz about it [kg m2]. A link that is not among them has what its model says.
     """
 
     stiffness: np.ndarray | None = None
@@ -46,9 +48,13 @@ def read_physics(owner: str, values: object, n: int, file: str) -> Physics:
     """
     owner = f"physics of {owner}"
     if not isinstance(values, dict):
-        raise ConfigError(f"{owner} must be a mapping with {', '.join(_SERVO)} or inertias, got {values!r}")
+        raise ConfigError(
+            f"{owner} must be a mapping with {', '.join(_SERVO)} or inertias, got {values!r}"
+        )
     check_keys(owner, values, file, needed=(), optional=(*_SERVO, "inertias"))
-    servo: dict[str, Any] = {key: numbers(owner, key, values[key], (n,)) for key in _SERVO if key in values}
+    servo: dict[str, Any] = {
+        key: numbers(owner, key, values[key], (n,)) for key in _SERVO if key in values
+    }
     for key, array in servo.items():
         if (array < 0).any() or (key in ("stiffness", "torque") and not array.all()):
             raise ConfigError(f"{owner}: {key} must be positive, got {array.tolist()}")

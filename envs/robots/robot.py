@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from envs.config.yaml_values import numbers
 from envs.kinematics import Chain
 from envs.robots.gripper import Gripper
 from envs.robots.physics import Physics
-from envs.values import numbers
 from td3_robot.errors import ConfigError
 
 _LIMITS = ("qdlim", "qddlim", "qdddlim")
@@ -17,7 +17,8 @@ _LIMITS = ("qdlim", "qddlim", "qdddlim")
 
 @dataclass
 class Robot:
-    """An arm, perhaps with a gripper. Values that cannot be right end in a ConfigError that names them.
+    """An arm, perhaps with a gripper. Values that cannot be right end in a ConfigError that names
+    them.
 
     Attributes:
         name: the registry name, or that of its file.
@@ -48,7 +49,10 @@ class Robot:
     file: Path | None = None
 
     def __post_init__(self):
-        shapes = dict.fromkeys(("home", *_LIMITS), (self.n,)) | {"qlim": (2, self.n), "workspace": (2, 3)}
+        shapes = dict.fromkeys(("home", *_LIMITS), (self.n,)) | {
+            "qlim": (2, self.n),
+            "workspace": (2, 3),
+        }
         for key, shape in shapes.items():
             if getattr(self, key) is not None or key not in ("qddlim", "qdddlim"):
                 setattr(self, key, numbers(self.owner, key, getattr(self, key), shape))
@@ -76,6 +80,10 @@ class Robot:
             if limit is not None and not (limit > 0).all():
                 raise ConfigError(f"{self.owner}: {key} must be positive, got {limit.tolist()}")
         if self.qdddlim is not None and self.qddlim is None:
-            raise ConfigError(f"{self.owner}: qdddlim needs qddlim, since jerk is limited through acceleration")
+            raise ConfigError(
+                f"{self.owner}: qdddlim needs qddlim, since jerk is limited through acceleration"
+            )
         if not (self.workspace[0] < self.workspace[1]).all():
-            raise ConfigError(f"{self.owner}: workspace has a lower corner that is not below the upper")
+            raise ConfigError(
+                f"{self.owner}: workspace has a lower corner that is not below the upper"
+            )

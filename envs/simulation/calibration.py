@@ -1,7 +1,9 @@
-"""What is off in how an arm was measured: where its TCP, a cube that a camera sees, and its base are believed to be.
+"""What is off in how an arm was measured: where its TCP, a cube that a camera sees, and its base
+are believed to be.
 
-Each is in the scene, one row an arm, for a whole episode: `tcp_offset` (B, 3) in the TCP's frame [m], `object_offset`
-(B, 3) [m], and `base_error` (B, 4, 4), the pose of the true base in the frame of the one that it is taken for.
+Each is in the scene, one row an arm, for a whole episode: `tcp_offset` (B, 3) in the TCP's frame
+[m], `object_offset` (B, 3) [m], and `base_error` (B, 4, 4), the pose of the true base in the frame
+of the one that it is taken for.
 """
 
 import torch
@@ -15,14 +17,18 @@ _VECTORS = ("goal_velocity",)
 
 
 def pose_error(offset: Tensor, turn: Tensor) -> Tensor:
-    """(B, 4, 4) poses: displaced by `offset` (B, 3) [m] and turned by the rotation vector `turn` (B, 3) [rad]."""
+    """(B, 4, 4) poses: displaced by `offset` (B, 3) [m] and turned by the rotation vector `turn`
+    (B, 3) [rad].
+    """
     T = torch.eye(4, dtype=offset.dtype, device=offset.device).repeat(len(offset), 1, 1)
     T[:, :3, :3], T[:, :3, 3] = to_matrix(from_vector(turn)), offset
     return T
 
 
 def believed(T_be: Tensor, scene: Scene) -> Tensor:
-    """Where TCPs with poses T_be (B, 4, 4) are believed to be, whose place in the hand is known wrongly."""
+    """Where TCPs with poses T_be (B, 4, 4) are believed to be, whose place in the hand is known
+    wrongly.
+    """
     if "tcp_offset" not in scene:
         return T_be
     moved = T_be.clone()
@@ -31,18 +37,22 @@ def believed(T_be: Tensor, scene: Scene) -> Tensor:
 
 
 def seen(scene: Scene) -> Scene:
-    """The scene as it is measured: cubes where a camera sees them, in the hand too, and all that is measured in the
-    world, goals, cubes and obstacles, where that is for who takes the base to be elsewhere. The table is where the
-    base stands.
+    """The scene as it is measured: cubes where a camera sees them, in the hand too, and all that is
+    measured in the world, goals, cubes and obstacles, where that is for who takes the base to be
+    elsewhere. The table is where the base stands.
     """
     if "object_offset" in scene:
-        cubes = [name for name in (OBJECT, SUPPORT) if name in scene]  # a camera that is off is so for all of them
+        cubes = [
+            name for name in (OBJECT, SUPPORT) if name in scene
+        ]  # a camera that is off is so for all of them
         scene = {**scene, **{name: scene[name] + scene["object_offset"] for name in cubes}}
     return displaced(scene, scene["base_error"]) if "base_error" in scene else scene
 
 
 def displaced(scene: Scene, T: Tensor) -> Scene:
-    """The scene with all that stands in it in other places, each moved by the same pose T (B, 4, 4)."""
+    """The scene with all that stands in it in other places, each moved by the same pose T (B, 4,
+    4).
+    """
     R, p = T[:, :3, :3], T[:, :3, 3]
     moved = {name: _placed(scene[name], R, p) for name in _POINTS if name in scene}
     moved |= {name: (R @ scene[name][:, :, None])[:, :, 0] for name in _VECTORS if name in scene}
@@ -53,7 +63,9 @@ def displaced(scene: Scene, T: Tensor) -> Scene:
 
 
 def _placed(values: Tensor, R: Tensor, p: Tensor) -> Tensor:
-    """Points, spheres, boxes or poses (B, ..., k), which begin with a place; the last of 7 or 10 are a quaternion."""
+    """Points, spheres, boxes or poses (B, ..., k), which begin with a place; the last of 7 or 10
+    are a quaternion.
+    """
     rows = values.view(len(values), -1, values.shape[-1])
     place, size, orientation = rows[:, :, :3] @ R.mT + p[:, None], rows[:, :, 3:], rows[:, :, :0]
     if values.shape[-1] in (7, 10):

@@ -1,9 +1,10 @@
-"""What an arm in a laboratory does to its controller: delay, lag of the servos, noise. And what can be done: foresight.
+"""What an arm in a laboratory does to its controller: delay, lag of the servos, noise. And what can
+be done: foresight.
 
-A command that is chosen at one control step acts `latency` later. Between the two the arm moves by the commands that
-are still on their way, which are known; so a controller can be shown the arm as it will be when its command begins to
-act, by rolling the engine over them (a Smith predictor's idea: Smith, "Closer control of loops with dead time",
-Chemical Engineering Progress 53(5), 1957).
+A command that is chosen at one control step acts `latency` later. Between the two the arm moves by
+the commands that are still on their way, which are known; so a controller can be shown the arm as
+it will be when its command begins to act, by rolling the engine over them (a Smith predictor's
+idea: Smith, "Closer control of loops with dead time", Chemical Engineering Progress 53(5), 1957).
 """
 
 import dataclasses
@@ -22,7 +23,12 @@ from td3_robot.errors import ConfigError
 LONGEST = 0.5  # [s] of latency: ten control steps of 20 Hz
 SPEED_NOISE = 10.0  # [1/s] deviation of the noise of measured speeds, over that of positions
 _ROUNDING = 1e-9  # of a control step
-_MOST = {"latency": LONGEST, "latency_spread": LONGEST, "assumed_latency": LONGEST, "servo_lag": 10.0}  # others: 1
+_MOST = {
+    "latency": LONGEST,
+    "latency_spread": LONGEST,
+    "assumed_latency": LONGEST,
+    "servo_lag": 10.0,
+}  # others: 1
 
 
 @dataclass(frozen=True)
@@ -31,17 +37,21 @@ class Disturbances:
 
     Attributes:
         latency: from the choice of a command to its effect, sensing included [s].
-        latency_spread: each episode has a latency of its own, uniform up to this below and above, 0 or more [s].
-        servo_lag: time constant with which joints follow what the limits make of their commands, of first order [s].
-        noise: standard deviation of measured joint positions [rad or m], and `SPEED_NOISE` times that of speeds.
+        latency_spread: each episode has a latency of its own, uniform up to this below and above, 0
+            or more [s].
+        servo_lag: time constant with which joints follow what the limits make of their commands, of
+            first order [s].
+        noise: standard deviation of measured joint positions [rad or m], and `SPEED_NOISE` times
+            that of speeds.
         joint_offset: standard deviation over episodes of what each encoder is off by [rad or m].
         tcp_offset: the same of where the TCP is in the hand, each axis [m].
         object_offset: the same of where a cube is seen, each axis [m].
-        base_offset, base_turn: the same of where the base is taken to be, each axis [m], and of how it is taken to be
-            turned about each [rad]: what is measured in the world is elsewhere for the arm.
-        assumed_latency: what the controller takes for the latency [s], in seeing the arm as it will be; it then takes
-            the servos for ideal. None is the truth, the lag of the servos included, but for `latency_spread`; and 0
-            shows the arm as it is measured.
+        base_offset, base_turn: the same of where the base is taken to be, each axis [m], and of how
+            it is taken to be turned about each [rad]: what is measured in the world is elsewhere
+            for the arm.
+        assumed_latency: what the controller takes for the latency [s], in seeing the arm as it will
+            be; it then takes the servos for ideal. None is the truth, the lag of the servos
+            included, but for `latency_spread`; and 0 shows the arm as it is measured.
         physics: in what the physics of episodes differ, where the engine has any.
 
     Raises:
@@ -83,9 +93,10 @@ class Disturbances:
 class Disturbed:
     """An engine behind a delay, and what is measured of it; an `Engine`.
 
-    In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the gripper's opening;
-    `late` (B,), by how many control steps they act later; `joint_offset` (B, n), what encoders are off by [rad or m];
-    what else is off, see `calibration`; and, for an engine with physics, `varied` (B, k), see `Variation.draw`.
+    In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the
+    gripper's opening; `late` (B,), by how many control steps they act later; `joint_offset` (B, n),
+    what encoders are off by [rad or m]; what else is off, see `calibration`; and, for an engine
+    with physics, `varied` (B, k), see `Variation.draw`.
 
     Args:
         engine: what moves the arms.
@@ -97,11 +108,18 @@ class Disturbed:
         generator: of all that is drawn.
     """
 
-    def __init__(self, engine: Engine, disturbances: Disturbances, dt: float, device: torch.device | str):
+    def __init__(
+        self, engine: Engine, disturbances: Disturbances, dt: float, device: torch.device | str
+    ):
         self._engine, self._given = engine, disturbances
         self.generator = torch.Generator(device)
-        late = disturbances.latency - disturbances.latency_spread, disturbances.latency + disturbances.latency_spread
-        self._late = [round(min(max(seconds, 0.0), LONGEST) / dt, 9) for seconds in late]  # least and most
+        late = (
+            disturbances.latency - disturbances.latency_spread,
+            disturbances.latency + disturbances.latency_spread,
+        )
+        self._late = [
+            round(min(max(seconds, 0.0), LONGEST) / dt, 9) for seconds in late
+        ]  # least and most
         self._ahead = round(disturbances.foresight / dt, 9)
         self._kept = 1 + math.floor(max(self._late[1], self._ahead))
 
@@ -110,21 +128,36 @@ class Disturbed:
         (B, n), (least, most), given = state.q.shape, self._late, self._given
         none = torch.zeros_like(state.q)
         sent = torch.cat((none, torch.ones_like(none[:, :1])), 1)
-        share = torch.rand(B, generator=self.generator, device=none.device) if most > least else none[:, 0]
-        disturbed = {"sent": sent[:, None].repeat(1, self._kept, 1), "late": least + (most - least) * share}
-        disturbed |= {"joint_offset": self._normal(given.joint_offset, B, n)} if given.joint_offset else {}
-        disturbed |= {"tcp_offset": self._normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
+        share = (
+            torch.rand(B, generator=self.generator, device=none.device)
+            if most > least
+            else none[:, 0]
+        )
+        disturbed = {
+            "sent": sent[:, None].repeat(1, self._kept, 1),
+            "late": least + (most - least) * share,
+        }
+        disturbed |= (
+            {"joint_offset": self._normal(given.joint_offset, B, n)} if given.joint_offset else {}
+        )
+        disturbed |= (
+            {"tcp_offset": self._normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
+        )
         seen_off = given.object_offset and "object" in scene
         disturbed |= {"object_offset": self._normal(given.object_offset, B, 3)} if seen_off else {}
         if given.base_offset or given.base_turn:
-            offset, turn = (self._normal(deviation, B, 3) for deviation in (given.base_offset, given.base_turn))
+            offset, turn = (
+                self._normal(deviation, B, 3) for deviation in (given.base_offset, given.base_turn)
+            )
             disturbed["base_error"] = pose_error(offset, turn)
         disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
         # One episode of many is begun again with what was drawn for it then.
         kept = {name: scene[name] for name in disturbed if name in scene and name != "sent"}
         return self._engine.begin(model, state, {**scene, **disturbed, **kept})
 
-    def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
+    def step(
+        self, model: SimModel, state: SimState, command: Command, scene: Scene
+    ) -> tuple[SimState, Scene]:
         """See `Engine.step`."""
         grip = torch.ones_like(state.gripper) if command.grip is None else command.grip
         sent = torch.cat((scene["sent"], torch.cat((command.joints, grip[:, None]), 1)[:, None]), 1)
@@ -133,21 +166,31 @@ class Disturbed:
         return self._engine.step(model, state, Command(acting[:, :-1], acting[:, -1]), scene)
 
     def measured(self, model: SimModel, state: SimState, scene: Scene) -> SimState:
-        """The arms as their controller takes them to be now: measured, and led to where their servos are bound for.
+        """The arms as their controller takes them to be now: measured, and led to where their
+        servos are bound for.
 
-        What is beyond a position limit is known to be at it; and a controller knows the speed that it has told.
+        What is beyond a position limit is known to be at it; and a controller knows the speed that
+        it has told.
         """
         q, qd, noise, lag = state.q, state.qd, self._given.noise, self._given.known_lag
         if noise:
-            q, qd = q + self._normal(noise, *q.shape), qd + self._normal(SPEED_NOISE * noise, *q.shape)
+            q, qd = (
+                q + self._normal(noise, *q.shape),
+                qd + self._normal(SPEED_NOISE * noise, *q.shape),
+            )
         q = q + scene["joint_offset"] if "joint_offset" in scene else q
         if lag:
             q, qd = q + lag * qd, scene["reference"][:, 1]
-        return state if q is state.q else dataclasses.replace(state, q=torch.clamp(q, *model.qlim), qd=qd)
+        return (
+            state
+            if q is state.q
+            else dataclasses.replace(state, q=torch.clamp(q, *model.qlim), qd=qd)
+        )
 
     def on_their_way(self, scene: Scene) -> Iterator[tuple[Command, float]]:
-        """The commands that act until one that is chosen now begins to: for one control step each, with 1, and the
-        last for that share of one, where what the controller takes for the latency is no whole number of them.
+        """The commands that act until one that is chosen now begins to: for one control step each,
+        with 1, and the last for that share of one, where what the controller takes for the latency
+        is no whole number of them.
         """
         whole, part = int(self._ahead), self._ahead - int(self._ahead)
         sent = scene["sent"]
@@ -158,18 +201,26 @@ class Disturbed:
             yield Command(sent[:, -1, :-1], sent[:, -1, -1]), part
 
     def _normal(self, deviation: float, *shape: int) -> Tensor:
-        return deviation * torch.randn(shape, generator=self.generator, device=self.generator.device)
+        return deviation * torch.randn(
+            shape, generator=self.generator, device=self.generator.device
+        )
 
 
 def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
-    """The scene of hands that are measured off by `shift` (B, 3) [m]: what they hold is known to be in them."""
+    """The scene of hands that are measured off by `shift` (B, 3) [m]: what they hold is known to be
+    in them.
+    """
     if "held" not in scene:
         return scene
-    return {**scene, "object": torch.where(scene["held"][:, None], scene["object"] + shift, scene["object"])}
+    return {
+        **scene,
+        "object": torch.where(scene["held"][:, None], scene["object"] + shift, scene["object"]),
+    }
 
 
 def _mixed(sent: Tensor, late: Tensor) -> Tensor:
-    """The command (B, a) that acts on average over the period that begins as the last of `sent` (B, K, a) is sent.
+    """The command (B, a) that acts on average over the period that begins as the last of `sent` (B,
+    K, a) is sent.
 
     Args:
         late: (B,) control steps, at most K - 2.

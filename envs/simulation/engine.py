@@ -1,4 +1,5 @@
-"""What moves arms and what they touch: the Protocol of an engine, and the robot and its state as every engine has them.
+"""What moves arms and what they touch: the Protocol of an engine, and the robot and its state as
+every engine has them.
 
 State in, state out: nothing here keeps or draws anything.
 """
@@ -13,12 +14,16 @@ from envs import kinematics
 from envs.kinematics import Chain
 from envs.robots import Robot
 from envs.simulation.grasp import Hand, compile_hand
-from td3_robot.errors import ConfigError, need
+from td3_robot.errors import ConfigError, not_none
 
-# What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a step depends on.
+# What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a
+# step depends on.
 Scene = dict[str, Tensor]
 
-OBJECT, SUPPORT = "object", "support"  # cubes in a scene: what a hand grasps, and what that can be put on
+OBJECT, SUPPORT = (
+    "object",
+    "support",
+)  # cubes in a scene: what a hand grasps, and what that can be put on
 
 
 @dataclass(frozen=True)
@@ -28,15 +33,17 @@ class SimModel:
     Attributes:
         chain: kinematics from base to TCP.
         qlim: (2, n) [rad or m]; qdlim: (n,) [rad/s or m/s].
-        dqd: (n,) largest change of velocity in one control step, qddlim * dt; infinite without qddlim.
+        dqd: (n,) largest change of velocity in one control step, qddlim * dt; infinite without
+            qddlim.
         dt: control period [s].
         gripper_stroke: driver coordinate when closed and when open [rad or m].
         gripper_step: largest change of the driver coordinate in one control step.
         driver_mimic: (2,) position of the right and left driver joint as multiples of the driver
             coordinate; (0,) for an arm without a gripper.
-        position_joints: how many joints can move the TCP. The last joint of most arms cannot: its axis
-            passes through the TCP, and it only turns the gripper.
-        qdddlim: (n,) [rad/s3 or m/s3], or None where none is known; never reached, see `compile_robot`.
+        position_joints: how many joints can move the TCP. The last joint of most arms cannot: its
+            axis passes through the TCP, and it only turns the gripper.
+        qdddlim: (n,) [rad/s3 or m/s3], or None where none is known; never reached, see
+            `compile_robot`.
         hand: what of the gripper can touch a cube; None where there is no cube.
     """
 
@@ -79,12 +86,16 @@ class Engine(Protocol):
     """Advances the world by one control period; tasks do not know which engine it is."""
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """The scene of arms at rest, and in it what the engine keeps of an episode, one row an arm."""
+        """The scene of arms at rest, and in it what the engine keeps of an episode, one row an
+        arm.
+        """
         ...
 
-    def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
-        """Move the arms, and of the scene what they can move: a cube, `object` (B, 3) [m] and `held` (B,) bool, and
-        one that it can be put on, `support` (B, 3) [m].
+    def step(
+        self, model: SimModel, state: SimState, command: Command, scene: Scene
+    ) -> tuple[SimState, Scene]:
+        """Move the arms, and of the scene what they can move: a cube, `object` (B, 3) [m] and
+        `held` (B,) bool, and one that it can be put on, `support` (B, 3) [m].
 
         Returns:
             The state and the scene one period later; what was given stays as it was.
@@ -92,24 +103,35 @@ class Engine(Protocol):
         ...
 
 
-def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu", cube: float | None = None) -> SimModel:
+def compile_robot(
+    robot: Robot, dt: float, device: torch.device | str = "cpu", cube: float | None = None
+) -> SimModel:
     """Turn a Robot into the tensors that `step` needs.
 
-    There is no jerk limit, because none is needed: the acceleration stays within ±qddlim, so it changes by at most
-    2 qddlim from one period to the next. Over a period that is a jerk of 2 qddlim / dt, far below a real
-    arm's limit unless the period is a few milliseconds.
+    There is no jerk limit, because none is needed: the acceleration stays within ±qddlim, so it
+    changes by at most 2 qddlim from one period to the next. Over a period that is a jerk of 2
+    qddlim / dt, far below a real arm's limit unless the period is a few milliseconds.
 
     Args:
         dt: the control period [s].
-        cube: side of the cube that is around, for the gripper to grasp [m]; None where there is none.
+        cube: side of the cube that is around, for the gripper to grasp [m]; None where there is
+            none.
 
     Raises:
-        ConfigError: dt is so short that the jerk limit could be exceeded, or the gripper cannot grasp the cube.
+        ConfigError: dt is so short that the jerk limit could be exceeded, or the gripper cannot
+            grasp the cube.
     """
-    if robot.qdddlim is not None and dt < (shortest := float((2 * need(robot.qddlim) / robot.qdddlim).max())):
+    if robot.qdddlim is not None and dt < (
+        shortest := float((2 * not_none(robot.qddlim) / robot.qdddlim).max())
+    ):
         limits = "the simulator holds speed and acceleration, not jerk, which they bound only over longer periods"
-        raise ConfigError(f"dt must be at least {shortest:g} s for robot {robot.name!r}, got {dt:g}: {limits}")
-    tensor = lambda x: torch.as_tensor(x, dtype=torch.float32, device=device)  # noqa: E731
+        raise ConfigError(
+            f"dt must be at least {shortest:g} s for robot {robot.name!r}, got {dt:g}: {limits}"
+        )
+
+    def tensor(x):
+        return torch.as_tensor(x, dtype=torch.float32, device=device)
+
     hand = robot._gripper
     if cube is not None and hand is None:
         raise ConfigError(f"a cube to grasp needs a gripper, and robot {robot.name!r} has none")
@@ -117,19 +139,23 @@ def compile_robot(robot: Robot, dt: float, device: torch.device | str = "cpu", c
         chain=robot.chain.to(device),
         qlim=tensor(robot.qlim),
         qdlim=tensor(robot.qdlim),
-        dqd=tensor(robot.qddlim * dt) if robot.qddlim is not None else torch.full_like(tensor(robot.qdlim), torch.inf),
+        dqd=tensor(robot.qddlim * dt)
+        if robot.qddlim is not None
+        else torch.full_like(tensor(robot.qdlim), torch.inf),
         dt=dt,
         gripper_stroke=(hand.closed, hand.opened) if hand else (0.0, 0.0),
         gripper_step=hand.speed * dt if hand else 0.0,
         driver_mimic=tensor(hand.mimic[list(hand.drivers)] if hand else []),
         position_joints=_position_joints(robot),
         qdddlim=tensor(robot.qdddlim) if robot.qdddlim is not None else None,
-        hand=compile_hand(need(hand), cube, device) if cube is not None else None,
+        hand=compile_hand(not_none(hand), cube, device) if cube is not None else None,
     )
 
 
 def _position_joints(robot: Robot) -> int:
-    """Joints up to the last one that moves the TCP, judged at poses spread over the position limits."""
+    """Joints up to the last one that moves the TCP, judged at poses spread over the position
+    limits.
+    """
     lower, upper = torch.as_tensor(robot.qlim)
     q = lower + torch.linspace(0.1, 0.9, 9, dtype=torch.float64)[:, None] * (upper - lower)
     J_v = kinematics.jacob0(robot.chain.to(dtype=torch.float64), q)[:, :3]

@@ -1,12 +1,15 @@
 """Engines by name."""
 
-from envs.options import MUJOCO
+from envs.config.env_options import MUJOCO
 from envs.robots import Robot
 from envs.simulation.engine import OBJECT, Engine
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
 
-_VERSIONS = ((3, 8), (4, 0))  # from the first to below the second: 4.x breaks gymnasium-robotics' Fetch
+_VERSIONS = (
+    (3, 8),
+    (4, 0),
+)  # from the first to below the second: 4.x breaks gymnasium-robotics' Fetch
 
 
 def make_engine(
@@ -20,14 +23,15 @@ def make_engine(
     """The engine of a name, for one robot; None for the kinematic one, which needs no robot.
 
     Args:
-        name: one of `envs.options.ENGINES`.
+        name: one of `envs.config.env_options.ENGINES`.
         dt: control period [s].
         cube: side of the cubes that are around [m]; None for none.
         variation: in what the physics of episodes differ, where there is any.
         cubes: names of those that are around in scenes.
 
     Raises:
-        ConfigError: the engine is not installed, in a version that is known to work, or not for this robot.
+        ConfigError: the engine is not installed, in a version that is known to work, or not for
+            this robot.
     """
     if name != MUJOCO:
         return None
@@ -52,4 +56,6 @@ def need_mujoco() -> None:
     oldest, beyond = _VERSIONS
     if not oldest <= version < beyond:
         wanted = f"{oldest[0]}.{oldest[1]} or newer, below {beyond[0]}"
-        raise ConfigError(f"engine mujoco needs MuJoCo {wanted}, and {mujoco.__version__} is installed: {install}")
+        raise ConfigError(
+            f"engine mujoco needs MuJoCo {wanted}, and {mujoco.__version__} is installed: {install}"
+        )

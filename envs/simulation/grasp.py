@@ -1,8 +1,9 @@
-"""A cube, a table, and the two pads of a gripper: what touches what, without forces, for B hands at once.
+"""A cube, a table, and the two pads of a gripper: what touches what, without forces, for B hands at
+once.
 
-All of it is worked out in the frame g of the hand: at the TCP, x across, y along the direction in which the pads close,
-z along the approach. The cube lies level on the table, and whatever touches it takes it for turned as the hand is. The
-model and its limits are described in docs/pick_place.md.
+All of it is worked out in the frame g of the hand: at the TCP, x across, y along the direction in
+which the pads close, z along the approach. The cube lies level on the table, and whatever touches
+it takes it for turned as the hand is. The model and its limits are described in docs/pick_place.md.
 """
 
 from dataclasses import dataclass
@@ -15,10 +16,13 @@ from envs.robots.gripper import Gripper
 from td3_robot.errors import ConfigError
 
 OVERLAP = 0.01  # [m] by which pads and cube must overlap for a grasp, across and along the approach
-LEVEL = 0.5  # sine of the tilt up to which the closing direction counts as level for a grasp: 30 degrees
+# sine of the tilt up to which the closing direction counts as level for a grasp: 30 degrees
+LEVEL = 0.5
 SOFTNESS = 1e-3  # [m] by which the pads may be wider apart than the cube and still touch it, both
 TURNED = 2.0**0.5  # how much wider a level cube can be than its side, turned about the vertical
-SUBSTEPS = 3  # a hand at 1.6 m/s moves 27 mm in each at 20 Hz: half of a finger and the cube together
+SUBSTEPS = (
+    3  # a hand at 1.6 m/s moves 27 mm in each at 20 Hz: half of a finger and the cube together
+)
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,13 @@ class Hand:
         axes: (3, 3) R_eg, the axes of g in the TCP frame.
         stroke: driver coordinate when shut and when open [rad or m].
         gap: distance between the pads when shut, half way, and when open [m].
-        pad: half of a pad's width across [m]; pad_height: its size along the approach, which ends at the tip [m].
+        pad: half of a pad's width across [m]; pad_height: its size along the approach, which ends
+            at the tip [m].
         tip: of the fingers, beyond the TCP [m]; finger: their thickness along y [m].
         palm: behind the TCP, half of its width across, and along y [m].
         half: of a side of the cube [m].
-        slips: whether a cube that is pushed off its middle slips round the edge of what pushes it, as a disc of that
-            width would; else it stays where it is in front of it.
+        slips: whether a cube that is pushed off its middle slips round the edge of what pushes it,
+            as a disc of that width would; else it stays where it is in front of it.
     """
 
     axes: Tensor
@@ -62,7 +67,9 @@ def compile_hand(gripper: Gripper, cube: float, device: torch.device | str = "cp
     """
     pads = gripper.pads
     if pads is None:
-        raise ConfigError(f"a cube to grasp needs the pads of gripper {gripper.name!r}, and its file has none")
+        raise ConfigError(
+            f"a cube to grasp needs the pads of gripper {gripper.name!r}, and its file has none"
+        )
     shut, _, opened = pads.gap
     if not shut < cube < opened:
         limits = f"it opens from {shut:g} to {opened:g} m"
@@ -81,7 +88,9 @@ def compile_hand(gripper: Gripper, cube: float, device: torch.device | str = "cp
 
 
 def gap_of(hand: Hand, driver: Tensor) -> Tensor:
-    """Distance between the pads (B,) [m] at driver coordinates (B,): the parabola through the three known ones."""
+    """Distance between the pads (B,) [m] at driver coordinates (B,): the parabola through the three
+    known ones.
+    """
     closed, opened = hand.stroke
     slope, bend = _parabola(hand)
     u = (driver - closed) / (opened - closed)
@@ -113,7 +122,9 @@ def in_hand(R_bg: Tensor, tcp: Tensor, cube: Tensor) -> Tensor:
 
 
 def overlap(hand: Hand, p: Tensor) -> Tensor:
-    """(B,) how far the pads overlap a cube at p (B, 3) in g, across or along the fingers, whichever is less [m]."""
+    """(B,) how far the pads overlap a cube at p (B, 3) in g, across or along the fingers, whichever
+    is less [m].
+    """
     x, _, z = p.unbind(1)
     across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
     return torch.minimum(torch.minimum(across, below), z + hand.half - (hand.tip - hand.pad_height))
@@ -126,19 +137,25 @@ def tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
     return T_be[:, 2, 3] + hand.tip * approach - hand.pad * across.abs() - reach * closing.abs()
 
 
-def press_depth(hand: Hand, T_before: Tensor, T_after: Tensor, scene: dict[str, Tensor], gap: Tensor) -> Tensor:
-    """How deep a finger that came from above is in the top of a free cube, whichever way that is turned; 0 without one.
+def press_depth(
+    hand: Hand, T_before: Tensor, T_after: Tensor, scene: dict[str, Tensor], gap: Tensor
+) -> Tensor:
+    """How deep a finger that came from above is in the top of a free cube, whichever way that is
+    turned; 0 without one.
 
     Args:
         T_before, T_after: (B, 4, 4) TCP poses in the base frame.
-        scene: `object` (B, 3), the cube's centre in the base frame [m], `held` (B,), and what this was a control step
-            ago, `contact_depth` (B,) [m].
+        scene: `object` (B, 3), the cube's centre in the base frame [m], `held` (B,), and what this
+            was a control step ago, `contact_depth` (B,) [m].
         gap: (B,) distance between the pads [m].
 
     Returns:
         (B,) [m].
     """
-    at = lambda T: in_hand(hand_axes(hand, T), T[:, :3, 3], scene["object"])  # noqa: E731
+
+    def at(T):
+        return in_hand(hand_axes(hand, T), T[:, :3, 3], scene["object"])
+
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=gap.device)[:, None, None]
     x, y, z = torch.lerp(at(T_before), at(T_after), share).unbind(2)  # (SUBSTEPS + 1, B)
     around = TURNED * hand.half
@@ -161,14 +178,17 @@ def move_cube(
     gap_after: Tensor,
     support: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What a control step does to the cube: the hand moves with its old gap, then the pads open or close.
+    """What a control step does to the cube: the hand moves with its old gap, then the pads open or
+    close.
 
     Args:
         T_before, T_after: (B, 4, 4) TCP poses in the base frame.
         cube: (B, 3) centre in the base frame [m].
         held: (B,) bool.
-        gap_before, gap_after: (B,) distance between the pads, and what it would be without the cube [m].
-        support: (B, 3) centre of a cube that this one can lie on, in the base frame [m]; None: there is none.
+        gap_before, gap_after: (B,) distance between the pads, and what it would be without the cube
+            [m].
+        support: (B, 3) centre of a cube that this one can lie on, in the base frame [m]; None:
+            there is none.
 
     Returns:
         cube (B, 3), held (B,) and gap (B,) after the step.
@@ -177,12 +197,16 @@ def move_cube(
     tcp, lowest = T_after[:, :3, 3], partial(_lowest, hand, cube, support)
     offset = in_hand(before, T_before[:, :3, 3], cube)
     carried = tcp + (after * offset[:, None]).sum(2)
-    carried[:, 2] = torch.maximum(carried[:, 2], lowest(carried, 2.0 * hand.half))  # it slips in the pads
+    carried[:, 2] = torch.maximum(
+        carried[:, 2], lowest(carried, 2.0 * hand.half)
+    )  # it slips in the pads
     cube = torch.where(held[:, None], carried, pushed(hand, T_before, T_after, cube, gap_before))
     p = in_hand(after, tcp, cube)
     x, y, z = p.unbind(1)
     across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
-    between = (across > 0) & (below > 0) & (held | (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS))
+    between = (
+        (across > 0) & (below > 0) & (held | (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS))
+    )
     wide = _width(hand, held, gap_before)
     gap = torch.where(between, torch.maximum(gap_after, wide), gap_after)
 
@@ -196,11 +220,15 @@ def move_cube(
     return torch.cat((cube[:, :2], height[:, None]), 1), held, gap
 
 
-def _lowest(hand: Hand, before: Tensor, support: Tensor | None, cube: Tensor, within: float) -> Tensor:
-    """(B,) how low the centre of a cube can be [m]: on the table, or on the support where it is over that.
+def _lowest(
+    hand: Hand, before: Tensor, support: Tensor | None, cube: Tensor, within: float
+) -> Tensor:
+    """(B,) how low the centre of a cube can be [m]: on the table, or on the support where it is
+    over that.
 
     Args:
-        before, cube: (B, 3) where it comes from, and where it is; one that was beside the support is not over it.
+        before, cube: (B, 3) where it comes from, and where it is; one that was beside the support
+            is not over it.
         support: (B, 3), or None.
         within: horizontally of the support's centre, what counts as over it [m].
     """
@@ -208,31 +236,41 @@ def _lowest(hand: Hand, before: Tensor, support: Tensor | None, cube: Tensor, wi
     if support is None:
         return table
     over = torch.linalg.vector_norm((cube - support)[:, :2], dim=1) < within
-    return torch.where(over & (before[:, 2] > support[:, 2] + hand.half), support[:, 2] + 2.0 * hand.half, table)
+    return torch.where(
+        over & (before[:, 2] > support[:, 2] + hand.half), support[:, 2] + 2.0 * hand.half, table
+    )
 
 
 def _width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
     """(B,) how wide the cube is between pads that are `gap` apart [m].
 
-    Here it always lies between them with its faces. One that is held elsewhere, by forces, may be turned in them, or be
-    larger or smaller than the task says: it is as wide as they are apart.
+    Here it always lies between them with its faces. One that is held elsewhere, by forces, may be
+    turned in them, or be larger or smaller than the task says: it is as wide as they are apart.
     """
     side = torch.full_like(gap, 2.0 * hand.half)
     return torch.where(held & ((gap - side).abs() > SOFTNESS), gap, side)
 
 
 def pushed(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
-    """The free cube (B, 3), moved along the table out of the way of fingers and palm by the least displacement."""
+    """The free cube (B, 3), moved along the table out of the way of fingers and palm by the least
+    displacement.
+    """
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=cube.device)[1:, None, None, None]
     T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close
     sides = hand_axes(hand, T)
     sides = torch.cat((sides, -sides), 3)  # (SUBSTEPS, B, 3, 6) outward from a box
     level = torch.cat((sides[:, :, :2], torch.zeros_like(sides[:, :, 2:])), 2)
-    reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(1e-6)  # of a metre out, along the table
+    reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(
+        1e-6
+    )  # of a metre out, along the table
     ways = (level / reach).transpose(2, 3)  # (SUBSTEPS, B, 6, 3) horizontal unit vectors
-    bounds = _boxes(hand, gap) + T[:, :, None, :3, 3] @ sides  # (SUBSTEPS, B, 3, 6) from the base's origin
+    bounds = (
+        _boxes(hand, gap) + T[:, :, None, :3, 3] @ sides
+    )  # (SUBSTEPS, B, 3, 6) from the base's origin
     for i in range(SUBSTEPS):
-        depth = bounds[i] - cube[:, None] @ sides[i]  # (B, 3, 6) how deep the cube is in each box, from each side
+        depth = (
+            bounds[i] - cube[:, None] @ sides[i]
+        )  # (B, 3, 6) how deep the cube is in each box, from each side
         distance, side = (depth / reach[i]).min(2)
         out = ways[i].gather(1, side[:, :, None].expand(-1, -1, 3))
         if hand.slips:
@@ -242,35 +280,46 @@ def pushed(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Ten
     return cube
 
 
-def _round_edges(hand: Hand, depth: Tensor, ways: Tensor, distance: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+def _round_edges(
+    hand: Hand, depth: Tensor, ways: Tensor, distance: Tensor, out: Tensor
+) -> tuple[Tensor, Tensor]:
     """How far (B, 3) and whereto (B, 3, 3) a disc is moved out of the way of each box.
 
-    Beside an edge, with its middle off both faces that meet there, it is pushed straight away from the edge; elsewhere
-    as a cube is. A real cube that is pushed beside a finger turns, and is lost in much the same way.
+    Beside an edge, with its middle off both faces that meet there, it is pushed straight away from
+    the edge; elsewhere as a cube is. A real cube that is pushed beside a finger turns, and is lost
+    in much the same way.
 
     Args:
-        depth: (B, 3, 6), of the middle in each box that is wider by half a cube, from each side [m].
+        depth: (B, 3, 6), of the middle in each box that is wider by half a cube, from each side
+            [m].
         ways: (B, 6, 3) out of each side, along the table.
         distance, out: what is done with a cube.
     """
-    nearest, side = torch.stack((depth[:, :, [0, 3]], depth[:, :, [1, 4]]), 2).min(3)  # (B, 3, 2): of x, of y
+    nearest, side = torch.stack((depth[:, :, [0, 3]], depth[:, :, [1, 4]]), 2).min(
+        3
+    )  # (B, 3, 2): of x, of y
     off = (hand.half - nearest).clamp(0.0, hand.half)  # boxes that are nowhere are infinitely far
     length = torch.linalg.vector_norm(off, dim=2)
     sides = torch.stack((ways[:, [0, 3]], ways[:, [1, 4]]), 1)  # (B, 2, 2, 3)
     faces = (
-        sides[:, None].expand(-1, 3, -1, -1, -1).gather(3, side[..., None, None].expand(-1, -1, -1, 1, 3))[:, :, :, 0]
+        sides[:, None]
+        .expand(-1, 3, -1, -1, -1)
+        .gather(3, side[..., None, None].expand(-1, -1, -1, 1, 3))[:, :, :, 0]
     )
     away = (off[..., None] * faces).sum(2) / length.clamp_min(1e-9)[..., None]
     beside = (off > 0.0).all(2)
-    return torch.where(beside, (hand.half - length).clamp_min(0.0), distance), torch.where(beside[..., None], away, out)
+    return torch.where(beside, (hand.half - length).clamp_min(0.0), distance), torch.where(
+        beside[..., None], away, out
+    )
 
 
 def _boxes(hand: Hand, gap: Tensor) -> Tensor:
-    """Where the cube's centre may not be, (B, 3, 6) [m]: both fingers and the palm, each as a box in g.
+    """Where the cube's centre may not be, (B, 3, 6) [m]: both fingers and the palm, each as a box
+    in g.
 
-    The first three of six are the upper corner, the others the lower one, negated. A corner at infinity closes the way
-    out on that side. Pads that are closer together than the cube is wide have no inside: then the first finger stands
-    for both, and the second is nowhere.
+    The first three of six are the upper corner, the others the lower one, negated. A corner at
+    infinity closes the way out on that side. Pads that are closer together than the cube is wide
+    have no inside: then the first finger stands for both, and the second is nowhere.
     """
     behind, palm_x, palm_y = hand.palm
     one, inf = torch.ones_like(gap), torch.full_like(gap, torch.inf)
@@ -278,5 +327,7 @@ def _boxes(hand: Hand, gap: Tensor) -> Tensor:
     inner, outer, pad, tip = -gap / 2.0, gap / 2.0 + hand.finger, hand.pad * one, hand.tip * one
     right = torch.stack((pad, outer, tip, pad, torch.where(apart, inner, outer), inf), 1)
     left = torch.stack((pad, torch.where(apart, inner, -inf), tip, pad, outer, inf), 1)
-    palm = torch.stack((palm_x * one, palm_y * one, -behind * one, palm_x * one, palm_y * one, inf), 1)
+    palm = torch.stack(
+        (palm_x * one, palm_y * one, -behind * one, palm_x * one, palm_y * one, inf), 1
+    )
     return torch.stack((right, left, palm), 1) + hand.half

@@ -1,4 +1,5 @@
-"""The kinematic engine: joints do what they are told within their limits; what the hand touches moves without forces.
+"""The kinematic engine: joints do what they are told within their limits; what the hand touches
+moves without forces.
 
 State in, state out: nothing here keeps or draws anything.
 """
@@ -13,15 +14,16 @@ from torch import Tensor
 from envs import kinematics
 from envs.simulation import grasp
 from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimModel, SimState
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 
 class Kinematic:
     """See `step` and `grasp.move_cube`; an `Engine`.
 
     Args:
-        servo_lag: time constant with which joints follow what `step` makes of the commands, of first order [s]. What
-            they follow is kept in the scene: `reference` (B, 2, n), its q and qd.
+        servo_lag: time constant with which joints follow what `step` makes of the commands, of
+            first order [s]. What they follow is kept in the scene: `reference` (B, 2, n), its q and
+            qd.
     """
 
     def __init__(self, servo_lag: float = 0.0):
@@ -31,7 +33,9 @@ class Kinematic:
         """See `Engine.begin`."""
         return {**scene, "reference": torch.stack((state.q, state.qd), 1)} if self._lag else scene
 
-    def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
+    def step(
+        self, model: SimModel, state: SimState, command: Command, scene: Scene
+    ) -> tuple[SimState, Scene]:
         """See `Engine.step`."""
         if self._lag:
             after, scene = self._following(model, state, command, scene)
@@ -39,20 +43,34 @@ class Kinematic:
             after = step(model, state, command.joints, command.grip)
         return (after, scene) if "object" not in scene else _with_cube(model, state, after, scene)
 
-    def _following(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
-        """What T dqd/dt + qd = qd_ref comes to over a period in which qd_ref rises evenly; q_ref - q = T qd always."""
+    def _following(
+        self, model: SimModel, state: SimState, command: Command, scene: Scene
+    ) -> tuple[SimState, Scene]:
+        """What T dqd/dt + qd = qd_ref comes to over a period in which qd_ref rises evenly; q_ref -
+        q = T qd always.
+        """
         q_ref, qd_ref = scene["reference"].unbind(1)
         ahead = step(model, SimState(q_ref, qd_ref, state.gripper), command.joints, command.grip)
         lag, rise = self._lag, (ahead.qd - qd_ref) / model.dt
         start = state.qd - qd_ref + lag * rise  # what decays
         qd = ahead.qd - lag * rise + math.exp(-model.dt / lag) * start
         q = torch.clamp(ahead.q - lag * qd, *model.qlim)  # the clamp only removes rounding
-        return SimState(q, qd, ahead.gripper), {**scene, "reference": torch.stack((ahead.q, ahead.qd), 1)}
+        return SimState(q, qd, ahead.gripper), {
+            **scene,
+            "reference": torch.stack((ahead.q, ahead.qd), 1),
+        }
 
 
-def _with_cube(model: SimModel, before: SimState, after: SimState, scene: Scene) -> tuple[SimState, Scene]:
-    """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from shutting."""
-    hand, (T_0, T_1) = need(model.hand), (kinematics.fkine(model.chain, state.q) for state in (before, after))
+def _with_cube(
+    model: SimModel, before: SimState, after: SimState, scene: Scene
+) -> tuple[SimState, Scene]:
+    """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from
+    shutting.
+    """
+    hand, (T_0, T_1) = (
+        not_none(model.hand),
+        (kinematics.fkine(model.chain, state.q) for state in (before, after)),
+    )
     gap_0, gap_1 = (grasp.gap_of(hand, state.gripper) for state in (before, after))
     cube, held, support = scene[OBJECT], scene["held"], scene.get(SUPPORT)
     moved, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
@@ -63,8 +81,12 @@ def _with_cube(model: SimModel, before: SimState, after: SimState, scene: Scene)
         there |= _stopped(OBJECT, scene, there, pressed := depth(scene))
         there["held"] = holds & (pressed <= 0.0)
     if support is not None:
-        there[SUPPORT] = _made_room(hand, there[OBJECT], grasp.pushed(hand, T_0, T_1, support, gap_0))
-        there |= _stopped(SUPPORT, scene, there, depth({**scene, OBJECT: support, "held": torch.zeros_like(held)}))
+        there[SUPPORT] = _made_room(
+            hand, there[OBJECT], grasp.pushed(hand, T_0, T_1, support, gap_0)
+        )
+        there |= _stopped(
+            SUPPORT, scene, there, depth({**scene, OBJECT: support, "held": torch.zeros_like(held)})
+        )
     return dataclasses.replace(after, gripper=gripper), {**scene, **there}
 
 
@@ -79,7 +101,9 @@ def _made_room(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
     apart = support - cube
     distance = torch.linalg.vector_norm(apart[:, :2], dim=1)
     beside = apart[:, 2].abs() < 2.0 * hand.half - grasp.SOFTNESS
-    by = torch.where(beside, (2.0 * hand.half - distance).clamp_min(0.0) / distance.clamp_min(1e-6), 0.0)
+    by = torch.where(
+        beside, (2.0 * hand.half - distance).clamp_min(0.0) / distance.clamp_min(1e-6), 0.0
+    )
     return torch.cat((support[:, :2] + by[:, None] * apart[:, :2], support[:, 2:]), 1)
 
 
@@ -87,8 +111,8 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
     """Advance every arm by one control period.
 
     The velocity command is action * qdlim. It is held to what the acceleration limit lets the joint
-    reach in one period, and to what still lets it brake to rest inside its position limits, so that no
-    limit is ever traded for another. Velocity rises or falls evenly over the period.
+    reach in one period, and to what still lets it brake to rest inside its position limits, so that
+    no limit is ever traded for another. Velocity rises or falls evenly over the period.
 
     Args:
         action: (B, n), clipped to [-1, 1]: the commanded fraction of each joint's velocity limit.
@@ -100,38 +124,50 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
     command = action.clamp(-1.0, 1.0) * model.qdlim
     qd = torch.clamp(command, *reachable(model, bound_for(model, state)))
     lower, upper = model.qlim
-    q = torch.clamp(state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper)  # the clamp only removes rounding
+    q = torch.clamp(
+        state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper
+    )  # the clamp only removes rounding
     return SimState(q, qd, _move_gripper(model, state.gripper, grip))
 
 
 def bound_for(model: SimModel, state: SimState) -> SimState:
-    """Arms half a period on at the velocities that they have: all of it that is no longer to be chosen.
+    """Arms half a period on at the velocities that they have: all of it that is no longer to be
+    chosen.
 
-    Told a velocity qd, an arm in a state (q, qd_0) comes to q + (qd_0 + qd) dt / 2, so where it is bound for changes
-    by qd dt, as if velocities jumped. So this, and not q, is what a controller goes by, and what bounds its choice.
+    Told a velocity qd, an arm in a state (q, qd_0) comes to q + (qd_0 + qd) dt / 2, so where it is
+    bound for changes by qd dt, as if velocities jumped. So this, and not q, is what a controller
+    goes by, and what bounds its choice.
     """
-    return dataclasses.replace(state, q=torch.clamp(state.q + (0.5 * model.dt) * state.qd, *model.qlim))
+    return dataclasses.replace(
+        state, q=torch.clamp(state.q + (0.5 * model.dt) * state.qd, *model.qlim)
+    )
 
 
 def reachable(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can reach by the end of a period.
+    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can reach by the
+    end of a period.
 
     Args:
         bound: what `bound_for` gives.
     """
     lower, upper = model.qlim
-    room = torch.stack((bound.q - lower, upper - bound.q))  # both at once: with few arms the calls take the time
+    room = torch.stack(
+        (bound.q - lower, upper - bound.q)
+    )  # both at once: with few arms the calls take the time
     down, fastest = stopping_speed(room, model.dqd, model.dt).unbind()
     slowest = -down
-    return torch.clamp(bound.qd - model.dqd, slowest, fastest), torch.clamp(bound.qd + model.dqd, slowest, fastest)
+    return torch.clamp(bound.qd - model.dqd, slowest, fastest), torch.clamp(
+        bound.qd + model.dqd, slowest, fastest
+    )
 
 
 def stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
     """The greatest speed from which a joint, or what else moves, can still stop within `distance`.
 
-    Told once and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) takes where an arm is bound for
-    u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times dqd * dt on before it is zero. Set equal to
-    the distance and solved for u; m is the smallest count whose full sum m (m + 1) / 2 reaches it.
+    Told once and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) takes where an
+    arm is bound for u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times dqd * dt on before
+    it is zero. Set equal to the distance and solved for u; m is the smallest count whose full sum m
+    (m + 1) / 2 reaches it.
 
     Args:
         distance: (B, n) room up to the limit, from where it is bound for, not negative [rad or m].

@@ -1,13 +1,15 @@
-"""Randomisation by name: a file of configs/randomization, or a path, says what differs from episode to episode."""
+"""Randomisation by name: a file of configs/randomization, or a path, says what differs from episode
+to episode.
+"""
 
 import dataclasses
 from pathlib import Path
 from typing import Any
 
-from envs.options import DISTURBANCES, KINEMATIC, NOTHING, EnvOptions
+from envs.config.env_options import DISTURBANCES, KINEMATIC, NOTHING, EnvOptions
+from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.variation import Variation
-from envs.values import CONFIGS, check_keys, numbers, read_values
 from td3_robot.errors import ConfigError, unknown
 
 FOLDER = CONFIGS / "randomization"
@@ -30,26 +32,33 @@ def read_randomization(name: str) -> Disturbances:
     """
     path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
     if not path.is_file():
-        raise unknown("randomization", name, (NOTHING, *randomization_names(), "a path of a .yaml file"))
+        raise unknown(
+            "randomization", name, (NOTHING, *randomization_names(), "a path of a .yaml file")
+        )
     values, owner = read_values(path), f"randomization {name!r}"
     check_keys(owner, values, path.name, needed=(), optional=(*DISTURBANCES, *_PHYSICS))
     read: dict[str, Any] = {
-        key: numbers(owner, key, value, (2,) if key in _PHYSICS else ()).tolist() for key, value in values.items()
+        key: numbers(owner, key, value, (2,) if key in _PHYSICS else ()).tolist()
+        for key, value in values.items()
     }
     physics = Variation(**{key: tuple(read.pop(key)) for key in _PHYSICS if key in read})
     return Disturbances(**read, physics=physics)
 
 
 def disturbances_of(options: EnvOptions) -> Disturbances:
-    """Those of options: of the file that `randomize` names, and those that are given by themselves in place of its own.
+    """Those of options: of the file that `randomize` names, and those that are given by themselves
+    in place of its own.
 
     Raises:
-        ConfigError: see `read_randomization`, and a file whose values make no sense with those of the options.
+        ConfigError: see `read_randomization`, and a file whose values make no sense with those of
+            the options.
     """
     if options.randomize == NOTHING:
         return Disturbances(**options.disturbances)
     named = read_randomization(options.randomize)
     both = dataclasses.replace(named, **options.disturbances)
     if both.servo_lag and options.engine != KINEMATIC:
-        raise ConfigError(f"randomization {options.randomize!r}: servo_lag is for the kinematic engine alone")
+        raise ConfigError(
+            f"randomization {options.randomize!r}: servo_lag is for the kinematic engine alone"
+        )
     return both

@@ -13,14 +13,16 @@ _AS_IT_IS = (1.0, 1.0)
 
 @dataclass(frozen=True)
 class Variation:
-    """Ranges that each episode draws from, uniformly: factors of what its file says, but for those with a unit.
+    """Ranges that each episode draws from, uniformly: factors of what its file says, but for those
+    with a unit.
 
     Attributes:
         stiffness, damping: of the servos' gains; whoever commands them knows what they are.
         joint_damping: of the joints themselves.
         friction: of all that touches.
         cube_mass: [kg], and cube_side [m]; None: as they are.
-        payload: what the hand carries beside a cube and neither servos nor gravity compensation know of [kg].
+        payload: what the hand carries beside a cube and neither servos nor gravity compensation
+            know of [kg].
 
     Raises:
         ConfigError: a range that cannot be right.
@@ -38,12 +40,18 @@ class Variation:
         for name, given in self.ranges.items():
             low, high = given
             if not (low <= high and (low > 0 or (name == "payload" and low == 0))):
-                raise ConfigError(f"{name} must be a range of positive numbers, the lower first, got {list(given)}")
+                raise ConfigError(
+                    f"{name} must be a range of positive numbers, the lower first, got {list(given)}"
+                )
 
     @property
     def ranges(self) -> dict[str, Range]:
         """Those that there are."""
-        return {item.name: given for item in fields(self) if (given := getattr(self, item.name)) is not None}
+        return {
+            item.name: given
+            for item in fields(self)
+            if (given := getattr(self, item.name)) is not None
+        }
 
     def __bool__(self) -> bool:
         return self != Variation()
@@ -51,4 +59,6 @@ class Variation:
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """(count, k) values, a column for each of `ranges`."""
         low, high = torch.tensor(list(self.ranges.values()), device=generator.device).T
-        return low + (high - low) * torch.rand(count, len(low), generator=generator, device=generator.device)
+        return low + (high - low) * torch.rand(
+            count, len(low), generator=generator, device=generator.device
+        )

@@ -1,1 +1,3 @@
-"""One file per task. A task knows goals, observations, rewards and success, all as pure functions."""
+"""One file per task. A task knows goals, observations, rewards and success, all as pure
+functions.
+"""

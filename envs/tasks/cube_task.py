@@ -9,15 +9,15 @@ from envs.tasks.measures import Measure
 from envs.tasks.shapes import Shape, cube_shape, goal_around
 from envs.tasks.task import Task
 from envs.world import Moment, World
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
 
 
 @dataclass(frozen=True)
 class CubeTask(Task):
-    """The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be; the scene further holds
-    `object` (3,), where it is, and `held` (), whether something holds it.
+    """The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be; the
+    scene further holds `object` (3,), where it is, and `held` (), whether something holds it.
 
     Attributes:
         cube: side of the cube [m].
@@ -27,12 +27,14 @@ class CubeTask(Task):
         corridor: horizontal distance from that place within which it is led straight down [m].
         descent: slope of the way down to there.
         approach_weight: reward lost per metre between the TCP and that way's next point.
-        tilt_weight: reward lost with the approach direction level; in proportion to 1 - cos of the tilt.
+        tilt_weight: reward lost with the approach direction level; in proportion to 1 - cos of the
+            tilt.
         distance_weight: reward lost per metre between cube and goal.
         precision_weight: height of the bonus for the cube at the goal.
         precision_scale: distance at which that has fallen to 1/e [m].
         action_weight: reward lost for a full-speed command of all joints.
-        stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see `Reach` [-, m].
+        stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see
+            `Reach` [-, m].
         table_weight: reward lost per centimetre that a finger tip is below the table, up to 3 cm.
         error_unit: length in which the observation gives distances [m].
     """
@@ -55,7 +57,16 @@ class CubeTask(Task):
     error_unit: float
 
     needs_hand = True
-    measures = (Measure("table_clearance_m", "table_clearance", "least", "least", "finger tips over the table", "mm"),)
+    measures = (
+        Measure(
+            "table_clearance_m",
+            "table_clearance",
+            "least",
+            "least",
+            "finger tips over the table",
+            "mm",
+        ),
+    )
     kept = ("goal", "object", "held")
 
     @property
@@ -70,7 +81,7 @@ class CubeTask(Task):
 
     def height(self, world: World) -> float:
         """Of the TCP over the table while it is at a cube that lies there [m]."""
-        hand = need(world.model.hand)
+        hand = not_none(world.model.hand)
         return max(hand.half, hand.tip + self.table_room)
 
     def seen_of_hand(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -79,10 +90,11 @@ class CubeTask(Task):
         Returns:
             approach, closing: (B, 3) the hand's directions in the base frame.
             in_hand: (B, 3) the cube from the TCP, across, closing and approach [error_unit].
-            joint_tilt: (B, k - 1) J_w^T (approach x down), the motion of the k joints that can move the TCP that turns
-                the hand down fastest, without the first one, whose axis is vertical.
+            joint_tilt: (B, k - 1) J_w^T (approach x down), the motion of the k joints that can move
+                the TCP that turns the hand down fastest, without the first one, whose axis is
+                vertical.
         """
-        R_bg = grasp.hand_axes(need(world.model.hand), moment.T_be)
+        R_bg = grasp.hand_axes(not_none(world.model.hand), moment.T_be)
         in_hand = grasp.in_hand(R_bg, moment.tcp, moment.scene["object"]) / self.error_unit
         approach, J_w = R_bg[:, :, 2], moment.J[:, 3:, : world.model.position_joints]
         joint_tilt = (J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2])[:, 1:]

@@ -4,8 +4,8 @@ from typing import Protocol
 
 import torch
 
+from envs.planning.contact_check import free_start
 from envs.simulation.engine import SimState, rest
-from envs.tasks.contact import free_start
 from envs.tasks.task import Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
@@ -47,7 +47,10 @@ class OneEpisode:
 
     def draw(self, count: int) -> tuple[SimState, Scene]:
         """See `Episodes.draw`."""
-        repeated = lambda parts: {name: x.expand(count, *x.shape[1:]).clone() for name, x in parts.items()}  # noqa: E731
+
+        def repeated(parts):
+            return {name: x.expand(count, *x.shape[1:]).clone() for name, x in parts.items()}
+
         return SimState(**repeated(vars(self._state))), repeated(self._scene)
 
     def state_dict(self) -> dict:
@@ -63,8 +66,9 @@ class RandomEpisodes:
 
     Args:
         task, world: what for, and with which robot.
-        reuse: hand scenes out more than once where the task says that they are dear, see `ScenePool`. The scene that
-            an arm gets next then depends on how many the others have used: all are handed out in one order.
+        reuse: hand scenes out more than once where the task says that they are dear, see
+            `ScenePool`. The scene that an arm gets next then depends on how many the others have
+            used: all are handed out in one order.
     """
 
     def __init__(self, task: Task, world: World, reuse: bool = False):
@@ -79,7 +83,10 @@ class RandomEpisodes:
 
     def draw(self, count: int) -> tuple[SimState, Scene]:
         """See `Episodes.draw`."""
-        model, like = self._world.model, {"generator": self._generator, "device": self._world.device}
+        model, like = (
+            self._world.model,
+            {"generator": self._generator, "device": self._world.device},
+        )
         noise = torch.rand(count, len(model.qdlim), **like)
         scene = self.pool.draw(count)
         offset = (2.0 * noise - 1.0) * self._task.start_spread
@@ -89,7 +96,11 @@ class RandomEpisodes:
     def state_dict(self) -> dict:
         """See `Episodes.state_dict`."""
         position = torch.tensor([self.pool.next, self.pool.handed_out])
-        return {"pool": dict(self.pool.scenes), "pool_position": position, "generator": self._generator.get_state()}
+        return {
+            "pool": dict(self.pool.scenes),
+            "pool_position": position,
+            "generator": self._generator.get_state(),
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """See `Episodes.load_state_dict`."""
@@ -101,9 +112,9 @@ class RandomEpisodes:
 class ScenePool:
     """Solvable scenes, drawn ahead in large blocks, since most candidates fail.
 
-    They are handed out in order. At the end of the pool more are drawn, and all but the new ones forgotten, unless
-    scenes are dear: where `fresh` is below 1 it is the share of scenes that are new. The pool, of `FEWEST` to `KEPT`,
-    is then shuffled and handed out again.
+    They are handed out in order. At the end of the pool more are drawn, and all but the new ones
+    forgotten, unless scenes are dear: where `fresh` is below 1 it is the share of scenes that are
+    new. The pool, of `FEWEST` to `KEPT`, is then shuffled and handed out again.
     """
 
     BLOCK = 8192
@@ -150,8 +161,15 @@ class ScenePool:
     def _append_block(self) -> None:
         found = self._found()
         if self._fresh == 1.0:  # what was handed out is not used again
-            self.scenes, self.next = {key: value[self.next :] for key, value in self.scenes.items()}, 0
-        self.scenes = {key: torch.cat((self.scenes[key], found[key])) for key in found} if self.scenes else found
+            self.scenes, self.next = (
+                {key: value[self.next :] for key, value in self.scenes.items()},
+                0,
+            )
+        self.scenes = (
+            {key: torch.cat((self.scenes[key], found[key])) for key in found}
+            if self.scenes
+            else found
+        )
 
     def _found(self) -> Scene:
         for _ in range(self.PATIENCE):

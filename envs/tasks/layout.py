@@ -16,7 +16,8 @@ class Column(NamedTuple):
     Attributes:
         name: of the part.
         width: how many elements it has.
-        tells_goal: whether another goal would change it, so that it has to be left out where goals are replaced.
+        tells_goal: whether another goal would change it, so that it has to be left out where goals
+            are replaced.
     """
 
     name: str
@@ -52,6 +53,8 @@ def arm_columns(world: World) -> list[Column]:
 
 
 def transposed(J: Tensor, x: Tensor) -> Tensor:
-    """J^T x, (B, n), of J (B, m, n) and x (B, m): the joint motion along which x shrinks fastest."""
+    """J^T x, (B, n), of J (B, m, n) and x (B, m): the joint motion along which x shrinks
+    fastest.
+    """
     rows = (J[:, row] * x[:, row, None] for row in range(J.shape[1]))
     return functools.reduce(torch.add, rows)  # far faster than a strided sum

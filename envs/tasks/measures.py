@@ -1,4 +1,6 @@
-"""Figures that only some tasks have, as data: evaluations, tables and reports work them out and show them."""
+"""Figures that only some tasks have, as data: evaluations, tables and reports work them out and
+show them.
+"""
 
 import math
 from typing import NamedTuple
@@ -10,12 +12,14 @@ class Measure(NamedTuple):
     Attributes:
         name: what the figure is called in results; it ends in its unit.
         of: the name in `Step.info` of what it is made of, (T, B) over an episode.
-        reduction: of the episode: "last", "least" or "any" (at any step), "none" (at no step), or "steps", every step
-            once the task's `settle` time has passed.
-        summary: over episodes: "quantiles" (median and 95th percentile), "least" (median and least of all) or "rate".
+        reduction: of the episode: "last", "least" or "any" (at any step), "none" (at no step), or
+            "steps", every step once the task's `settle` time has passed.
+        summary: over episodes: "quantiles" (median and 95th percentile), "least" (median and least
+            of all) or "rate".
         label: in tables and reports.
         unit: that the table shows it in: "mm", "deg" or "%".
-        within: the task's constant that success wants it below, in SI units; None where success has none.
+        within: the task's constant that success wants it below, in SI units; None where success has
+            none.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""What the motion of an arm costs, whatever the task, and how near its joints are to their limits."""
+"""What the motion of an arm costs, whatever the task, and how near its joints are to their
+limits.
+"""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,15 +17,21 @@ NEAR_LIMIT = 0.2  # distance from a position limit at which `room` has fallen to
 
 
 def room(model: SimModel, q: Tensor) -> Tensor:
-    """(B, n) how near each joint is to a limit: -1 at the lower, 1 at the upper, 0 where both are far."""
+    """(B, n) how near each joint is to a limit: -1 at the lower, 1 at the upper, 0 where both are
+    far.
+    """
     lower, upper = model.qlim
     return torch.exp((q - upper) / NEAR_LIMIT) - torch.exp((lower - q) / NEAR_LIMIT)
 
 
-def priced(task: "Task", model: SimModel, before: SimState, action: Tensor, outcome: "Outcome") -> "Outcome":
-    """What a step was worth, with what it costs to ask for a change of velocity, where that costs anything.
+def priced(
+    task: "Task", model: SimModel, before: SimState, action: Tensor, outcome: "Outcome"
+) -> "Outcome":
+    """What a step was worth, with what it costs to ask for a change of velocity, where that costs
+    anything.
 
-    The price is in proportion to the change, not to its square: small unsteadiness is what shakes an arm.
+    The price is in proportion to the change, not to its square: small unsteadiness is what shakes
+        an arm.
 
     Args:
         before: the arms as the step began.

@@ -1,7 +1,9 @@
-"""Pick and place: grasp a cube that lies on the table and bring it to a goal, in the air half the time.
+"""Pick and place: grasp a cube that lies on the table and bring it to a goal, in the air half the
+time.
 
-Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early. How the cube moves is
-in envs/simulation/grasp.py; the whole task is described in docs/pick_place.md.
+Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early.
+How the cube moves is in envs/simulation/grasp.py; the whole task is described in
+docs/pick_place.md.
 """
 
 from collections.abc import Callable
@@ -12,27 +14,30 @@ from torch import Tensor
 
 from envs.controllers.scripted_pick import scripted
 from envs.kinematics.pointing_down import joints_pointing_down
+from envs.planning.contact_check import free
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
-from envs.tasks.contact import free
 from envs.tasks.cube_task import CANDIDATES, CubeTask
 from envs.tasks.layout import Column, arm_columns, transposed
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 
 @dataclass(frozen=True)
 class Picking(CubeTask):
-    """What tasks have in common in which a cube is grasped and brought somewhere; each says where to in `places`.
+    """What tasks have in common in which a cube is grasped and brought somewhere; each says where
+    to in `places`.
 
     The hand is led to the cube from above; `approach_weight` is lost while nothing is held.
 
     Attributes:
-        around_weight: height of the bonus for the pads around the cube, falling to 1/e at `around_scale` [m].
-        gripper_weight: reward lost for a shut gripper on the way, and for an open one around the cube.
+        around_weight: height of the bonus for the pads around the cube, falling to 1/e at
+            `around_scale` [m].
+        gripper_weight: reward lost for a shut gripper on the way, and for an open one around the
+            cube.
         held_weight: bonus for holding the cube.
     """
 
@@ -43,42 +48,66 @@ class Picking(CubeTask):
 
     moves_gripper = True
     controllers = ("pick",)
-    measures = (Measure("grasp_rate", "held", "any", "rate", "episodes with a grasp", "%"), *CubeTask.measures)
+    measures = (
+        Measure("grasp_rate", "held", "any", "rate", "episodes with a grasp", "%"),
+        *CubeTask.measures,
+    )
 
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
         k = world.model.position_joints
         told = {"goal", "error", "way", "joint_way", "scripted"}
-        points = {name: 3 for name in ("tcp", "approach", "closing", "goal", "object", "in_hand", "error", "way")}
-        rest = {"joint_way": k, "joint_tilt": k - 1, "room": 1, "held": 1, "scripted": len(world.model.qdlim) + 1}
-        return [*arm_columns(world), *(Column(name, width, name in told) for name, width in (points | rest).items())]
+        points = {
+            name: 3
+            for name in ("tcp", "approach", "closing", "goal", "object", "in_hand", "error", "way")
+        }
+        rest = {
+            "joint_way": k,
+            "joint_tilt": k - 1,
+            "room": 1,
+            "held": 1,
+            "scripted": len(world.model.qdlim) + 1,
+        }
+        return [
+            *arm_columns(world),
+            *(Column(name, width, name in told) for name, width in (points | rest).items()),
+        ]
 
-    # Scenes -------------------------------------------------------------------------------------------------
+    # Scenes
 
-    def places(self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def places(
+        self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """Where cubes lie and where they are to be, (B, 3) each [m].
 
         Args:
             draw: gives uniform numbers in [0, 1), (B, ...), by the further dimensions.
-            place: gives random places over the floor of the workspace (B, 3), by their heights (B,).
+            place: gives random places over the floor of the workspace (B, 3), by their heights
+                (B,).
         """
         raise NotImplementedError
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Cubes and goals in the workspace that the hand, pointing down, can be at without contact; found from home,
-        within qlim.
+        """Cubes and goals in the workspace that the hand, pointing down, can be at without contact;
+        found from home, within qlim.
         """
         count = min(count, CANDIDATES)
-        draw = lambda *shape: torch.rand(count, *shape, generator=generator, device=world.device)  # noqa: E731
+
+        def draw(*shape):
+            return torch.rand(count, *shape, generator=generator, device=world.device)
+
         lower, upper = world.workspace[:, :2]
-        place = lambda height: torch.cat((lower + draw(2) * (upper - lower), height[:, None]), 1)  # noqa: E731
+
+        def place(height):
+            return torch.cat((lower + draw(2) * (upper - lower), height[:, None]), 1)
+
         cube, goal = self.places(draw, place)
         apart = torch.linalg.vector_norm(goal - cube, dim=1) >= self.least_way
         cube, goal = cube[apart], goal[apart]
         over = self.height(world) - self.cube / 2.0  # the hand's height over the cube's
         lift = cube.new_tensor([0.0, 0.0, over])
         home = world.home.expand(len(cube), -1)
-        arm = (world.model.chain, world.model.qlim, need(world.model.hand).axes[:, 2])
+        arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])
         q, reached = joints_pointing_down(*arm, home, cube + lift)
         there, arrived = joints_pointing_down(*arm, q, goal + lift)
         good = reached & arrived & self._free(world, q) & self._free(world, there)
@@ -86,28 +115,45 @@ class Picking(CubeTask):
         return {"goal": goal[good], "object": cube[good], "held": held[good]}
 
     def _free(self, world: World, q: Tensor) -> Tensor:
-        """(B,) whether arms at q (B, n) touch nothing with the gripper open, and with the cube in it."""
-        hand = need(world.model.hand)
+        """(B,) whether arms at q (B, n) touch nothing with the gripper open, and with the cube in
+        it.
+        """
+        hand = not_none(world.model.hand)
         openings = hand.stroke[1], grasp.driver_of(hand, self.cube)
         return torch.stack([free(world, q, driver=driver) for driver in openings]).all(0)
 
-    # What the policy sees -----------------------------------------------------------------------------------
+    # What the policy sees
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m]; approach and closing, the hand's directions in the base frame;
-        goal and object [m]; in_hand, the cube from the TCP, across, closing and approach; error = goal - object; way,
-        where the TCP is to go now, see `way` (these three in error_unit); joint_way = J_v^T way and joint_tilt, the
-        joint motions that go there, and turn the hand down, fastest, the latter without the first joint, whose axis is
-        vertical; room between the pads beyond the cube's side, 1 when open; held, 0 or 1; and scripted, what the
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m]; approach and closing, the hand's directions
+        in the base frame; goal and object [m]; in_hand, the cube from the TCP, across, closing and
+        approach; error = goal - object; way, where the TCP is to go now, see `way` (these three in
+        error_unit); joint_way = J_v^T way and joint_tilt, the joint motions that go there, and turn
+        the hand down, fastest, the latter without the first joint, whose axis is vertical; room
+        between the pads beyond the cube's side, 1 when open; held, 0 or 1; and scripted, what the
         scripted pick would do.
         """
-        scene, state, model, hand = moment.scene, moment.state, world.model, need(world.model.hand)
+        scene, state, model, hand = (
+            moment.scene,
+            moment.state,
+            world.model,
+            not_none(world.model.hand),
+        )
         approach, closing, in_hand, joint_tilt = self.seen_of_hand(world, moment)
         way = self.way(world, moment) / self.error_unit
         error = (scene["goal"] - scene["object"]) / self.error_unit
         joint_way = transposed(moment.J[:, :3, : model.position_joints], way)
         room = (grasp.gap_of(hand, state.gripper) - self.cube) / hand.room
-        directions = (moment.tcp, approach, closing, scene["goal"], scene["object"], in_hand, error, way)
+        directions = (
+            moment.tcp,
+            approach,
+            closing,
+            scene["goal"],
+            scene["object"],
+            in_hand,
+            error,
+            way,
+        )
         told = scripted(self, world, moment)
         last = (joint_way, joint_tilt, room[:, None], scene["held"][:, None].to(way.dtype), told)
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
@@ -117,7 +163,9 @@ class Picking(CubeTask):
         return torch.zeros_like(scene["held"])
 
     def way(self, world: World, moment: Moment) -> Tensor:
-        """(B, 3) from the TCP to where it is to go now [m]: to the grasp, from above; with the cube, to the goal."""
+        """(B, 3) from the TCP to where it is to go now [m]: to the grasp, from above; with the
+        cube, to the goal.
+        """
         scene = moment.scene
         from_cube = moment.tcp - scene["object"]
         aside = torch.linalg.vector_norm(from_cube[:, :2], dim=1)
@@ -126,11 +174,11 @@ class Picking(CubeTask):
         to_grasp = torch.cat((-from_cube[:, :2], (over - from_cube[:, 2])[:, None]), 1)
         return torch.where(scene["held"][:, None], scene["goal"] - scene["object"], to_grasp)
 
-    # What it is paid for ------------------------------------------------------------------------------------
+    # What it is paid for
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `reward_terms`."""
-        scene, hand, driver = moment.scene, need(world.model.hand), moment.state.gripper
+        scene, hand, driver = moment.scene, not_none(world.model.hand), moment.state.gripper
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
         clearance = grasp.tip_height(hand, moment.T_be, driver)
         seen = Seen(
@@ -142,7 +190,9 @@ class Picking(CubeTask):
             clearance=clearance,
         )
         measures = {"object": scene["object"], "held": scene["held"], "table_clearance": clearance}
-        return Outcome(distance < self.tolerance, distance, reward_terms(self, seen, action), measures)
+        return Outcome(
+            distance < self.tolerance, distance, reward_terms(self, seen, action), measures
+        )
 
 
 @register_task("pick_place")
@@ -157,7 +207,9 @@ class PickPlace(Picking):
     air_lowest: float
     air_highest: float
 
-    def places(self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def places(
+        self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """See `Picking.places`: half of the goals are on the table."""
         air = self.air_lowest + draw() * (self.air_highest - self.air_lowest)
         table = torch.full_like(air, self.cube / 2.0)

@@ -1,4 +1,5 @@
-"""Pick and place as a cube with forces would have it: it lies turned any way, and stops fingers that come from above.
+"""Pick and place as a cube with forces would have it: it lies turned any way, and stops fingers
+that come from above.
 
 It is `pick_place` but for the scenes, see docs/physics.md.
 """
@@ -16,8 +17,8 @@ from envs.world import Scene, World
 @register_task("pick_turned")
 @dataclass(frozen=True)
 class PickTurned(PickPlace):
-    """See `PickPlace`. The scene further holds `yaw` (), by how much the cube is turned at first about the vertical
-    [rad], and `contact_depth` (), how deep a finger is in its top [m].
+    """See `PickPlace`. The scene further holds `yaw` (), by how much the cube is turned at first
+    about the vertical [rad], and `contact_depth` (), how deep a finger is in its top [m].
     """
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:

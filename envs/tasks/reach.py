@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
+from envs.planning.contact_check import free
 from envs.simulation.engine import Command, batched_o
-from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns, transposed
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome, Task
@@ -27,11 +27,13 @@ class Reach(Task):
         precision_weight: height of the reward bonus at the goal.
         precision_scale: distance at which the bonus has fallen to 1/e [m].
         action_weight: reward lost for a full-speed command of all joints.
-        stillness_weight: the same on top of it at the goal, falling to 1/e at `stillness_scale` from it [m]. In
-            proportion to the command, not to its square, which would forgive a slow drift: without this term
-            idle joints wander until they end at a limit and take the TCP off the goal.
-        error_unit: length in which the observation gives the error [m]. Errors matter at the scale of
-            centimetres beside joint angles of radians; in metres the networks learn to see them last.
+        stillness_weight: the same on top of it at the goal, falling to 1/e at `stillness_scale`
+            from it [m]. In proportion to the command, not to its square, which would forgive a slow
+            drift: without this term idle joints wander until they end at a limit and take the TCP
+            off the goal.
+        error_unit: length in which the observation gives the error [m]. Errors matter at the scale
+            of centimetres beside joint angles of radians; in metres the networks learn to see them
+            last.
     """
 
     distance_weight: float
@@ -50,10 +52,17 @@ class Reach(Task):
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
         goal = [Column("goal", 3, True), Column("error", 3, True)]
-        return [*arm_columns(world), Column("tcp", 3), *goal, Column("joint_error", world.model.position_joints, True)]
+        return [
+            *arm_columns(world),
+            Column("tcp", 3),
+            *goal,
+            Column("joint_error", world.model.position_joints, True),
+        ]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Goals (k, 3) [m]: TCP positions of random joint positions without contact, if they lie in the workspace."""
+        """Goals (k, 3) [m]: TCP positions of random joint positions without contact, if they lie in
+        the workspace.
+        """
         q = world.random_q(count, generator)
         tcp = kinematics.fkine(world.model.chain, q)[:, :3, 3]
         inside = world.in_workspace(tcp)
@@ -64,13 +73,21 @@ class Reach(Task):
         return Command(action, (distance(moment) > self.tolerance).to(action.dtype))
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; and
-        joint_error = J_v^T error, the joint motion that shortens the error fastest, without the joints that cannot.
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit];
+        and joint_error = J_v^T error, the joint motion that shortens the error fastest, without the
+        joints that cannot.
         """
         tcp, goal = moment.tcp, moment.scene["goal"]
         error = (goal - tcp) / self.error_unit
         J_v = moment.J[:, :3, : world.model.position_joints]
-        parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, transposed(J_v, error))
+        parts = (
+            batched_o(world.model, moment.state),
+            moment.state.qd,
+            tcp,
+            goal,
+            error,
+            transposed(J_v, error),
+        )
         return torch.cat(parts, 1)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:

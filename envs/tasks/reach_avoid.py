@@ -1,8 +1,10 @@
-"""Reach a point among obstacles and touch nothing: neither them, nor the ground, nor the arm itself.
+"""Reach a point among obstacles and touch nothing: neither them, nor the ground, nor the arm
+itself.
 
-Success is the TCP within `tolerance` of the goal at the end of the episode. Contact ends the episode at once, without
-success. Scenes are drawn with a path that is known to be free, see envs/tasks/scenes.py, and then forgotten; the way
-that a policy is shown is one that was looked for, see envs/tasks/way.py.
+Success is the TCP within `tolerance` of the goal at the end of the episode. Contact ends the
+episode at once, without success. Scenes are drawn with a path that is known to be free, see
+envs/planning/obstacle_scenes.py, and then forgotten; the way that a policy is shown is one that was
+looked for, see envs/planning/motion_planner.py.
 """
 
 from dataclasses import dataclass, replace
@@ -15,15 +17,15 @@ from envs.collision import Nearest, Obstacles, clearance, nearest
 from envs.controllers.follow_solution import joint_move, target
 from envs.controllers.reactive import reactive
 from envs.kinematics.inverse import joints_at_pose
+from envs.planning import obstacle_scenes as scenes
+from envs.planning.contact_check import ROOM, free
+from envs.planning.motion_planner import way
 from envs.simulation.engine import SimState
-from envs.tasks import scenes
-from envs.tasks.contact import ROOM, free
 from envs.tasks.layout import Column
 from envs.tasks.reach import Reach
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import Shape, obstacle_shapes, path_shape
 from envs.tasks.task import Outcome
-from envs.tasks.way import way
 from envs.world import GROUND, Moment, Scene, World, obstacles_of
 from td3_robot.errors import ConfigError
 
@@ -35,7 +37,8 @@ AT_VIA = 0.15  # the way goes on to the solution when every joint is this near t
 @register_task("reach_avoid")
 @dataclass(frozen=True)
 class ReachAvoid(Reach):
-    """The constants of the task; its values live in configs/tasks/reach_avoid.yaml. Those of `Reach`, and:
+    """The constants of the task; its values live in configs/tasks/reach_avoid.yaml. Those of
+    `Reach`, and:
 
     Attributes:
         sight: unit in which the observation gives the obstacles [m].
@@ -65,13 +68,21 @@ class ReachAvoid(Reach):
     def columns(self, world: World) -> list[Column]:
         """See `observe`."""
         moving, pushed = len(moving_links(world)), len(pushed_joints(world))
-        sensed = [Column("nearness", len(world.capsules.links) + 1), Column("closing", moving), Column("push", pushed)]
-        slots = {"spheres": 5 * scenes.SPHERES, "boxes": 9 * scenes.BOXES, "walls": 5 * scenes.WALLS}
+        sensed = [
+            Column("nearness", len(world.capsules.links) + 1),
+            Column("closing", moving),
+            Column("push", pushed),
+        ]
+        slots = {
+            "spheres": 5 * scenes.SPHERES,
+            "boxes": 9 * scenes.BOXES,
+            "walls": 5 * scenes.WALLS,
+        }
         shown, n = [Column(name, width) for name, width in slots.items()], len(world.model.qdlim)
         led = [Column("reactive", n, True), Column("way", n, True), Column("way_left", 1, True)]
         return [*super().columns(world), *sensed, *led, *shown]
 
-    # Scenes -------------------------------------------------------------------------------------------------
+    # Scenes
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Scenes that have a free way, and with each what `begun` finds for it.
@@ -90,28 +101,40 @@ class ReachAvoid(Reach):
             f"{clear:.3f} m, that of starts must be more than {ROOM:g} m"
         )
 
-    def draw(self, world: World, count: int, generator: torch.Generator) -> tuple[scenes.Detour, Obstacles]:
-        """Obstacles that stand in the way, and a detour that they leave free: that there is one is all that a scene
-        tells of it.
+    def draw(
+        self, world: World, count: int, generator: torch.Generator
+    ) -> tuple[scenes.Detour, Obstacles]:
+        """Obstacles that stand in the way, and a detour that they leave free: that there is one is
+        all that a scene tells of it.
         """
         solution = world.random_q(count, generator)
-        solution = solution[world.in_workspace(kinematics.fkine(world.model.chain, solution)[:, :3, 3])]
+        solution = solution[
+            world.in_workspace(kinematics.fkine(world.model.chain, solution)[:, :3, 3])
+        ]
         detour = self._draw_detour(world, solution, generator)
-        return scenes.draw_obstacles(world, detour, self.margin, self.path_margin, self.spread, generator)
+        return scenes.draw_obstacles(
+            world, detour, self.margin, self.path_margin, self.spread, generator
+        )
 
     def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
-        """`via` and `solution` (B, n), the corner and the end of a way, see envs/tasks/way.py; and `passed` (B,),
-        whether the corner is behind.
+        """`via` and `solution` (B, n), the corner and the end of a way, see
+        envs/planning/motion_planner.py; and `passed` (B,), whether the corner is behind.
         """
         return self._way(world, state.q, scene)
 
     def _way(self, world: World, q: Tensor, scene: Scene) -> Scene:
         via, solution = way(world, q, scene["goal"], obstacles_of(scene))
-        return {"via": via, "solution": solution, "passed": torch.zeros(len(q), dtype=torch.bool, device=q.device)}
+        return {
+            "via": via,
+            "solution": solution,
+            "passed": torch.zeros(len(q), dtype=torch.bool, device=q.device),
+        }
 
-    def _draw_detour(self, world: World, solution: Tensor, generator: torch.Generator) -> scenes.Detour:
-        """Ways from around home to those of the configurations (B, n) to which one was found that is free without
-        obstacles.
+    def _draw_detour(
+        self, world: World, solution: Tensor, generator: torch.Generator
+    ) -> scenes.Detour:
+        """Ways from around home to those of the configurations (B, n) to which one was found that
+        is free without obstacles.
         """
         like = {"device": world.device, "generator": generator}
         noise = torch.rand(solution.shape, **like)
@@ -124,11 +147,15 @@ class ReachAvoid(Reach):
         return detour[free(world, detour.points()).all(0)]
 
     def sense(self, world: World, moment: Moment) -> Moment:
-        """Look for what is near: `distance` (B, L + 1) of each link and of the arm to itself [m], and its `gradient`
-        (B, L + 1, n) [m/rad].
+        """Look for what is near: `distance` (B, L + 1) of each link and of the arm to itself [m],
+        and its `gradient` (B, L + 1, n) [m/rad].
         """
-        found = nearest(world.capsules, moment.state.q, moment.obstacles, GROUND, frames=moment.frames)
-        return replace(moment, scene={**moment.scene, "distance": found.distance, "gradient": found.gradient})
+        found = nearest(
+            world.capsules, moment.state.q, moment.obstacles, GROUND, frames=moment.frames
+        )
+        return replace(
+            moment, scene={**moment.scene, "distance": found.distance, "gradient": found.gradient}
+        )
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
         """What was found as the moment began."""
@@ -139,29 +166,32 @@ class ReachAvoid(Reach):
         there = (after.state.q - after.scene["via"]).abs().amax(1) < AT_VIA
         return replace(after, scene={**after.scene, "passed": after.scene["passed"] | there})
 
-    # Observation --------------------------------------------------------------------------------------------
+    # Observation
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_near`; reactive, the action of the
-        `reactive` controller; way, the action that goes along the way, and way_left, how long that takes yet with every
-        joint at full speed [s]; then the obstacles, zeros where there is none: spheres as centre - tcp and
-        radius [sight], boxes as centre - tcp and half of each side [sight] and cosine and sine of twice the yaw, walls
-        as normal and distance of the TCP [sight]; after each a 1, it is there.
+        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_near`; reactive,
+        the action of the `reactive` controller; way, the action that goes along the way, and
+        way_left, how long that takes yet with every joint at full speed [s]; then the obstacles,
+        zeros where there is none: spheres as centre - tcp and radius [sight], boxes as centre - tcp
+        and half of each side [sight] and cosine and sine of twice the yaw, walls as normal and
+        distance of the TCP [sight]; after each a 1, it is there.
         """
         led = (self._reactive_action(world, moment), *self._along(world, moment))
         shown = (*self._near(world, moment), *led, *self._show_obstacles(moment))
         return torch.cat((super().observe(world, moment), *shown), 1)
 
     def _near(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
-        """nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `moving_links` closing (B, k), how
-        fast that rises [1/s], and push (B, m), the joint motion by which it falls fastest, times `repulsion`, of the
-        joints that move the link.
+        """nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `moving_links`
+        closing (B, k), how fast that rises [1/s], and push (B, m), the joint motion by which it
+        falls fastest, times `repulsion`, of the joints that move the link.
         """
         near = self.nearest(world, moment)
         nearness = torch.exp(-near.distance.clamp(min=-self.repulsion) / self.repulsion)
         push = nearness[:, :, None] * near.gradient
         moving, pushed = (world.index(*places(world)) for places in (moving_links, pushed_joints))
-        closing = -(push.index_select(1, moving) @ moment.state.qd[:, :, None])[:, :, 0] / self.repulsion
+        closing = (
+            -(push.index_select(1, moving) @ moment.state.qd[:, :, None])[:, :, 0] / self.repulsion
+        )
         return nearness, closing, push.flatten(1).index_select(1, pushed)
 
     def _reactive_action(self, world: World, moment: Moment) -> Tensor:
@@ -184,14 +214,18 @@ class ReachAvoid(Reach):
         height = (walls[:, :, :3] * tcp).sum(2, keepdim=True) - walls[:, :, 3:]
         rows = (
             torch.cat(((spheres[:, :, :3] - tcp) / self.sight, spheres[:, :, 3:] / self.sight), 2),
-            torch.cat(((boxes[:, :, :3] - tcp) / self.sight, boxes[:, :, 3:6] / self.sight, turn), 2),
+            torch.cat(
+                ((boxes[:, :, :3] - tcp) / self.sight, boxes[:, :, 3:6] / self.sight, turn), 2
+            ),
             torch.cat((walls[:, :, :3], height / self.sight), 2),
         )
         there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.present(obstacles))
         return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, there)]
 
     def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.with_goal`. To another goal the way is straight, to joint positions near to those of the arm."""
+        """See `Task.with_goal`. To another goal the way is straight, to joint positions near to
+        those of the arm.
+        """
         old, q = moment.scene, moment.state.q
         same = (goal == old["goal"]).all(1)
         there = joints_at_pose(world.model.chain, world.model.qlim, q, goal)[0]
@@ -204,16 +238,19 @@ class ReachAvoid(Reach):
         corner, end = target(scene)[:1], scene["solution"][:1]
         share = torch.linspace(0, 1, DRAWN, device=q.device)[:, None]
         T_be = kinematics.fkine(
-            world.model.chain, torch.cat((torch.lerp(q, corner, share), torch.lerp(corner, end, share)))
+            world.model.chain,
+            torch.cat((torch.lerp(q, corner, share), torch.lerp(corner, end, share))),
         )
         around = obstacle_shapes(moment.obstacles, world.workspace)
         return [*super().shapes(world, moment), *around, path_shape(T_be[:, :3, 3].tolist())]
 
-    # Reward -------------------------------------------------------------------------------------------------
+    # Reward
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """That of `Reach`; contact ends the episode."""
-        return replace(super().outcome(world, moment, action), terminated=moment.scene["clearance"] < 0)
+        return replace(
+            super().outcome(world, moment, action), terminated=moment.scene["clearance"] < 0
+        )
 
 
 def goals(world: World, detour: scenes.Detour) -> Tensor:
@@ -222,15 +259,23 @@ def goals(world: World, detour: scenes.Detour) -> Tensor:
 
 
 def moving_links(world: World) -> list[int]:
-    """Which columns of a clearance (B, L + 1) change by the arm's motion: all but links that stand or turn in place.
+    """Which columns of a clearance (B, L + 1) change by the arm's motion: all but links that stand
+    or turn in place.
 
-    What turns in place is not quite round: a clearance of the Panda's link 1 changes by up to 5 cm a radian.
+    What turns in place is not quite round: a clearance of the Panda's link 1 changes by up to 5 cm
+        a radian.
     """
-    return [link for link, body in enumerate((*world.capsules.link_bodies, world.model.position_joints)) if body > 1]
+    return [
+        link
+        for link, body in enumerate((*world.capsules.link_bodies, world.model.position_joints))
+        if body > 1
+    ]
 
 
 def pushed_joints(world: World) -> list[int]:
-    """Which of the (L + 1) n elements of a clearance's gradient, link by link, are not always zero."""
+    """Which of the (L + 1) n elements of a clearance's gradient, link by link, are not always
+    zero.
+    """
     n = len(world.model.qdlim)
     bodies = (*world.capsules.link_bodies, n)  # the last is the arm against itself
     return [link * n + joint for link in moving_links(world) for joint in range(bodies[link])]

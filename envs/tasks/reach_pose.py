@@ -1,7 +1,9 @@
-"""Reach a pose: bring the TCP to a position and a full orientation and hold it there until the episode ends.
+"""Reach a pose: bring the TCP to a position and a full orientation and hold it there until the
+episode ends.
 
-Success is the TCP within `tolerance` and `rotation_tolerance` of the goal at the end of the episode; nothing ends
-early. A pose leaves a seven-joint arm one degree of freedom, so that joint limits are often in the way.
+Success is the TCP within `tolerance` and `rotation_tolerance` of the goal at the end of the
+episode; nothing ends early. A pose leaves a seven-joint arm one degree of freedom, so that joint
+limits are often in the way.
 """
 
 import math
@@ -14,13 +16,13 @@ from envs import kinematics
 from envs.controllers.follow_solution import joint_move
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
+from envs.planning.contact_check import free
+from envs.planning.goal_solver import solution
 from envs.simulation.engine import Command, SimState, batched_o
-from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
 from envs.tasks.motion import room
 from envs.tasks.registry import register_task
-from envs.tasks.solution import solution
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 
@@ -36,7 +38,8 @@ class ReachPose(Task):
 
     Attributes:
         rotation_tolerance: success angle [rad].
-        metres_per_radian: the distance that counts as much as an angle of one radian, in the reward.
+        metres_per_radian: the distance that counts as much as an angle of one radian, in the
+            reward.
         distance_weight: reward lost per metre of distance and angle, each step.
         precision_weight: height of the reward bonus at the goal.
         precision_scale: distance and angle, as metres, at which the bonus has fallen to 1/e [m].
@@ -87,7 +90,13 @@ class ReachPose(Task):
         goal = [("goal", 7), ("goal_axes", 6), ("error", 3), ("rotation_error", 3)]
         goal += [("joint_error", n), ("beyond", n), ("within", n), ("solution", n), ("ik", n)]
         of_the_goal = [Column(name, width, True) for name, width in goal]
-        return [*arm_columns(world), Column("tcp", 3), Column("axes", 6), *of_the_goal, Column("room", n)]
+        return [
+            *arm_columns(world),
+            Column("tcp", 3),
+            Column("axes", 6),
+            *of_the_goal,
+            Column("room", n),
+        ]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """TCP poses of random joint positions without contact, if they lie in the workspace."""
@@ -100,7 +109,7 @@ class ReachPose(Task):
         return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1)}
 
     def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
-        """`solution` (B, n), see envs/tasks/solution.py."""
+        """`solution` (B, n), see envs/planning/goal_solver.py."""
         return {"solution": solution(world, state.q, scene["goal"])}
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
@@ -108,12 +117,13 @@ class ReachPose(Task):
         return Command(action, 1.0 - self._met(*errors(moment)).to(action.dtype))
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m] and axes, the first two columns of its rotation matrix; goal
-        and goal_axes likewise; error [error_unit] and rotation_error, a rotation vector [rotation_unit], both in the
-        base frame; joint_error, the joint motion that would take both to zero at once were the arm linear, by damped
-        least squares and half a turn at most a joint [rad]; beyond, how far outside the limits that would end [rad];
-        within, the like motion that stays inside them [rad]; solution, the motion to joint positions that have the
-        goal's pose [rad]; ik, the action that goes straight there; room, see `motion.room`.
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m] and axes, the first two columns of its
+        rotation matrix; goal and goal_axes likewise; error [error_unit] and rotation_error, a
+        rotation vector [rotation_unit], both in the base frame; joint_error, the joint motion that
+        would take both to zero at once were the arm linear, by damped least squares and half a turn
+        at most a joint [rad]; beyond, how far outside the limits that would end [rad]; within, the
+        like motion that stays inside them [rad]; solution, the motion to joint positions that have
+        the goal's pose [rad]; ik, the action that goes straight there; room, see `motion.room`.
         """
         goal = moment.scene["goal"]
         error, rotation = goal[:, :3] - moment.tcp, moment.rotation_error
@@ -124,15 +134,29 @@ class ReachPose(Task):
         joint_error = joint_error.clamp(-math.pi, math.pi)
         there = moment.state.q + joint_error
         beyond = there - there.clamp(*world.model.qlim)
-        parts = (batched_o(world.model, moment.state), moment.state.qd, moment.tcp, axes, goal, goal_axes)
-        errors = (error / self.error_unit, rotation / self.rotation_unit, joint_error, beyond, within)
+        parts = (
+            batched_o(world.model, moment.state),
+            moment.state.qd,
+            moment.tcp,
+            axes,
+            goal,
+            goal_axes,
+        )
+        errors = (
+            error / self.error_unit,
+            rotation / self.rotation_unit,
+            joint_error,
+            beyond,
+            within,
+        )
         left = moment.scene["solution"] - moment.state.q
         ik = joint_move(world.model, moment.state.q, moment.scene["solution"], self.move_gain)
         return torch.cat((*parts, *errors, left, ik, room(world.model, moment.state.q)), 1)
 
     def _within(self, world: World, moment: Moment, motion: Tensor) -> Tensor:
-        """(B, n) what `joint_error`, here not held to half a turn, becomes inside the limits: joints that it would take
-        beyond one go up to it, and the others make up for them as far as they can. Two rounds of that.
+        """(B, n) what `joint_error`, here not held to half a turn, becomes inside the limits:
+        joints that it would take beyond one go up to it, and the others make up for them as far as
+        they can. Two rounds of that.
         """
         q, J, limits = moment.state.q, moment.J, world.model.qlim
         error = torch.cat((moment.scene["goal"][:, :3] - moment.tcp, moment.rotation_error), 1)
@@ -142,7 +166,9 @@ class ReachPose(Task):
             stopped = stopped | ((allowed - motion).abs() > ROUNDING)
             held = torch.where(stopped, allowed, 0.0)
             rest = error - (J @ held[:, :, None])[:, :, 0]
-            motion = torch.where(stopped, held, damped_least_squares(J * ~stopped[:, None], rest, self.damping))
+            motion = torch.where(
+                stopped, held, damped_least_squares(J * ~stopped[:, None], rest, self.damping)
+            )
         return (torch.clamp(q + motion, *limits) - q).clamp(-math.pi, math.pi)
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
@@ -159,9 +185,13 @@ class ReachPose(Task):
         return torch.cat((moment.tcp, to_quaternion(moment.T_be[:, :3, :3])), 1)
 
     def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.with_goal`. The solution of a new goal is looked for from where the arm is and nowhere else."""
+        """See `Task.with_goal`. The solution of a new goal is looked for from where the arm is and
+        nowhere else.
+        """
         old, q = moment.scene, moment.state.q
-        there = torch.where((goal == old["goal"]).all(1)[:, None], old["solution"], solution(world, q, goal, 0))
+        there = torch.where(
+            (goal == old["goal"]).all(1)[:, None], old["solution"], solution(world, q, goal, 0)
+        )
         return replace(moment, scene={**old, "goal": goal, "solution": there})
 
     def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
@@ -177,7 +207,9 @@ def errors(moment: Moment) -> tuple[Tensor, Tensor]:
     return distance, torch.linalg.vector_norm(moment.rotation_error, dim=1)
 
 
-def reward_terms(task: ReachPose, distance: Tensor, angle: Tensor, action: Tensor) -> dict[str, Tensor]:
+def reward_terms(
+    task: ReachPose, distance: Tensor, angle: Tensor, action: Tensor
+) -> dict[str, Tensor]:
     """The named terms whose sum is the reward.
 
     Args:
@@ -196,5 +228,7 @@ def reward_terms(task: ReachPose, distance: Tensor, angle: Tensor, action: Tenso
         "rotation": -task.distance_weight * turn,
         "precision": task.precision_weight * torch.exp(-both / task.precision_scale),
         "action": -task.action_weight * effort,
-        "stillness": -task.stillness_weight * torch.exp(-both / task.stillness_scale) * effort.sqrt(),
+        "stillness": -task.stillness_weight
+        * torch.exp(-both / task.stillness_scale)
+        * effort.sqrt(),
     }

@@ -1,4 +1,6 @@
-"""Tasks by name. A task's file names it, and its constants stand in a YAML file; nothing else needs to know it."""
+"""Tasks by name. A task's file names it, and its constants stand in a YAML file; nothing else needs
+to know it.
+"""
 
 import dataclasses
 import functools
@@ -9,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from envs.config.yaml_values import CONFIGS, read_values
 from envs.tasks.task import Task
-from envs.values import CONFIGS, read_values
 from td3_robot.errors import ConfigError, unknown
 
 Kind = TypeVar("Kind", bound=Task)
@@ -40,7 +42,9 @@ def task_names() -> list[str]:
 
 @functools.cache
 def _load_own() -> None:
-    """Import the modules beside this one, in which the tasks of this package register themselves."""
+    """Import the modules beside this one, in which the tasks of this package register
+    themselves.
+    """
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         importlib.import_module(f"envs.tasks.{module.name}")
 
@@ -58,11 +62,14 @@ def task_class(name: str) -> type[Task]:
 
 def name_of(task: Task) -> str:
     """The name under which a task's class is registered; of one that is not, the class's own."""
-    return next((name for name, (cls, _) in _tasks.items() if cls is type(task)), type(task).__name__)
+    return next(
+        (name for name, (cls, _) in _tasks.items() if cls is type(task)), type(task).__name__
+    )
 
 
 def make_task(name: str) -> Task:
-    """A task with the constants of its file: its fields and no others, all of them numbers and none negative.
+    """A task with the constants of its file: its fields and no others, all of them numbers and none
+    negative.
 
     Raises:
         ConfigError: no such task, or a constant that is missing, unknown or not such a number.
@@ -71,7 +78,9 @@ def make_task(name: str) -> Task:
     values, known = read_values(_tasks[name][1]), dataclasses.fields(cls)
     kinds = get_type_hints(cls)  # also of a file whose annotations are text
     fields = {field.name: kinds[field.name] for field in known}
-    values = {field.name: field.default for field in known if field.default is not dataclasses.MISSING} | values
+    values = {
+        field.name: field.default for field in known if field.default is not dataclasses.MISSING
+    } | values
     for key in values:
         if key not in fields:
             raise unknown(f"constant of task {name!r}", key, fields)

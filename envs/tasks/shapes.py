@@ -27,8 +27,8 @@ _PATH_RADIUS = 0.002  # [m]
 class Shape(NamedTuple):
     """One thing to draw.
 
-    `kind` and `size` [m] are "sphere" and its radius, "box" and its three sides, "axes" and their length, or "line"
-    and its radius.
+    `kind` and `size` [m] are "sphere" and its radius, "box" and its three sides, "axes" and their
+    length, or "line" and its radius.
     """
 
     kind: str
@@ -57,7 +57,9 @@ class Shape(NamedTuple):
 
 
 def goal_shapes(goal: Tensor) -> list[Shape]:
-    """A goal: a position (3,) [m], or a pose (7,) with a quaternion wxyz after it; in the base frame."""
+    """A goal: a position (3,) [m], or a pose (7,) with a quaternion wxyz after it; in the base
+    frame.
+    """
     return pose_shapes(pose(goal[:3], goal[3:]))[0 if len(goal) == 7 else 1 :]
 
 
@@ -73,21 +75,37 @@ def goal_around(position: Tensor, side: float) -> Shape:
 
 def obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
     """The obstacles around the first arm, the spare ones that are parked at `FAR` left out."""
-    there = lambda rows, place: [] if rows is None else [row for row in rows[0] if _near(row[place])]  # noqa: E731
-    spheres = [Shape("sphere", (row[3].item(),), OBSTACLE, pose(row[:3])) for row in there(obstacles.spheres, slice(3))]
+
+    def there(rows, place):
+        return [] if rows is None else [row for row in rows[0] if _near(row[place])]
+
+    spheres = [
+        Shape("sphere", (row[3].item(),), OBSTACLE, pose(row[:3]))
+        for row in there(obstacles.spheres, slice(3))
+    ]
     boxes = [
         Shape("box", tuple((2.0 * row[3:6]).tolist()), OBSTACLE, pose(row[:3], row[6:]))
         for row in there(obstacles.boxes, slice(3))
     ]
     corners = workspace.double().cpu().numpy()
     walls = there(obstacles.walls, slice(3, 4))
-    return spheres + boxes + [_wall(row[:3].double().cpu().numpy(), row[3].item(), corners) for row in walls]
+    return (
+        spheres
+        + boxes
+        + [_wall(row[:3].double().cpu().numpy(), row[3].item(), corners) for row in walls]
+    )
 
 
-def cube_shape(scene: dict[str, Tensor], side: float, name: str = OBJECT, colour: Colour = CUBE) -> Shape:
-    """The first arm's cube of a name, turned by `turned` of the scene where an engine knows that, else level."""
+def cube_shape(
+    scene: dict[str, Tensor], side: float, name: str = OBJECT, colour: Colour = CUBE
+) -> Shape:
+    """The first arm's cube of a name, turned by `turned` of the scene where an engine knows that,
+    else level.
+    """
     turned = scene.get(of_cube(name, "turned"))
-    return Shape("box", (side,) * 3, colour, pose(scene[name][0], None if turned is None else turned[0]))
+    return Shape(
+        "box", (side,) * 3, colour, pose(scene[name][0], None if turned is None else turned[0])
+    )
 
 
 def path_shape(points: Iterable[Any]) -> Shape:
@@ -109,11 +127,15 @@ def _near(coordinates: Tensor) -> bool:
 
 
 def _wall(normal: np.ndarray, offset: float, workspace: np.ndarray) -> Shape:
-    """A thin square sheet on the surface of a half space, as large as the workspace is wide, beside its middle."""
+    """A thin square sheet on the surface of a half space, as large as the workspace is wide, beside
+    its middle.
+    """
     middle, side = workspace.mean(0), float(np.linalg.norm(workspace[1] - workspace[0]))
     T = np.eye(4)
     across = np.cross(normal, np.eye(3)[np.abs(normal).argmin()])
     across /= np.linalg.norm(across)
     T[:3, :3] = np.stack((across, np.cross(normal, across), normal), 1)
-    T[:3, 3] = middle - (normal @ middle - offset + _WALL_THICKNESS / 2) * normal  # its outer face is the surface
+    T[:3, 3] = (
+        middle - (normal @ middle - offset + _WALL_THICKNESS / 2) * normal
+    )  # its outer face is the surface
     return Shape("box", (side, side, _WALL_THICKNESS), WALL, T)

@@ -1,9 +1,11 @@
 """Stack: put one cube onto another and let it go, which is for contact physics.
 
-Success is the cube at rest on the other, and no pad at it, at the end of the episode; nothing ends early. The numbers
-of that are those of ManiSkill's StackCube but for `tolerance`, which there is 33 mm for the same cubes
-(https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How cubes move without
-forces is in envs/simulation/grasp.py and kinematic.py; the task is described in docs/stack.md.
+Success is the cube at rest on the other, and no pad at it, at the end of the episode; nothing ends
+early. The numbers of that are those of ManiSkill's StackCube but for `tolerance`, which there is 33
+mm for the same cubes
+(https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How
+cubes move without forces is in envs/simulation/grasp.py and kinematic.py; the task is described in
+docs/stack.md.
 """
 
 import math
@@ -21,7 +23,7 @@ from envs.tasks.shapes import SUPPORT as SUPPORT_COLOUR
 from envs.tasks.shapes import Shape, cube_shape
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 
 @register_task("stack")
@@ -29,13 +31,14 @@ from td3_robot.errors import need
 class Stack(Picking):
     """The constants of the task; its values live in configs/tasks/stack.yaml. See `Picking`.
 
-    The scene further holds `support` (3,), where the other cube is; the goal is one side above it wherever it goes.
-    `yaw` and `support_yaw` () say by how much the cubes are turned at first about the vertical [rad], `contact_depth`
-    () how deep a finger that came from above is in the top of one [m], and `settled` () whether both are at rest and
-    nothing grasps them.
+    The scene further holds `support` (3,), where the other cube is; the goal is one side above it
+    wherever it goes. `yaw` and `support_yaw` () say by how much the cubes are turned at first about
+    the vertical [rad], `contact_depth` () how deep a finger that came from above is in the top of
+    one [m], and `settled` () whether both are at rest and nothing grasps them.
 
     Attributes:
-        level: how much higher or lower than on the other cube the cube may be to count as on it [m].
+        level: how much higher or lower than on the other cube the cube may be to count as on it
+            [m].
         rest_speed: below which a cube is at rest [m/s].
         placing: how near to the other's middle, horizontally, the held cube is let go [m].
         clear: by how much the pads are wider than the cube before the hand goes up from it [m].
@@ -54,13 +57,13 @@ class Stack(Picking):
     @property
     def criterion(self) -> str:
         """See `Task.criterion`."""
-        return (
-            f"the cube at rest on the other and let go, {1000 * self.tolerance:g} mm off its middle at most, at the end"
-        )
+        return f"the cube at rest on the other and let go, {1000 * self.tolerance:g} mm off its middle at most, at the end"
 
-    # Scenes -------------------------------------------------------------------------------------------------
+    # Scenes
 
-    def places(self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def places(
+        self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """See `Picking.places`: all goals are over a cube on the table."""
         table = torch.full_like(draw(), self.cube / 2.0)
         return place(table), place(table + self.cube)
@@ -71,12 +74,21 @@ class Stack(Picking):
         turns = torch.rand(2, len(scene["goal"]), generator=generator, device=world.device)
         yaw, support_yaw = 0.5 * math.pi * turns
         scene |= {"yaw": yaw, "support_yaw": support_yaw, SUPPORT: scene["goal"] - self._up(scene)}
-        return {**scene, "contact_depth": torch.zeros_like(yaw), "settled": torch.ones_like(scene["held"])}
+        return {
+            **scene,
+            "contact_depth": torch.zeros_like(yaw),
+            "settled": torch.ones_like(scene["held"]),
+        }
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
         """See `Task.advance`: whether the cubes have come to rest."""
-        ways = [torch.linalg.vector_norm(after.scene[name] - before.scene[name], dim=1) for name in self.cubes]
-        grasped = after.scene.get("pressed", after.scene["held"])  # engines with contacts know better
+        ways = [
+            torch.linalg.vector_norm(after.scene[name] - before.scene[name], dim=1)
+            for name in self.cubes
+        ]
+        grasped = after.scene.get(
+            "pressed", after.scene["held"]
+        )  # engines with contacts know better
         settled = (torch.maximum(*ways) < self.rest_speed * self.dt) & ~grasped
         return self.sense(world, replace(after, scene={**after.scene, "settled": settled}))
 
@@ -89,21 +101,27 @@ class Stack(Picking):
         """(3,) from a cube on the table to one that is on it [m]."""
         return scene["goal"].new_tensor([0.0, 0.0, self.cube])
 
-    # What it is led to and paid for -------------------------------------------------------------------------
+    # What it is led to and paid for
 
     def _is_on(self, scene: Scene, within: Tensor | float) -> Tensor:
-        """(B,) whether the cube is on the other, or as good as, within a horizontal distance of its middle [m]."""
+        """(B,) whether the cube is on the other, or as good as, within a horizontal distance of its
+        middle [m].
+        """
         off = scene[OBJECT] - scene["goal"]
-        return (torch.linalg.vector_norm(off[:, :2], dim=1) < within) & (off[:, 2].abs() < self.level)
+        return (torch.linalg.vector_norm(off[:, :2], dim=1) < within) & (
+            off[:, 2].abs() < self.level
+        )
 
     def placed(self, scene: Scene) -> Tensor:
-        """See `Picking.placed`: one that is held has to be nearer to the middle than one that lies there."""
+        """See `Picking.placed`: one that is held has to be nearer to the middle than one that lies
+        there.
+        """
         within = torch.where(scene["held"], self.placing, self.tolerance)
         return self._is_on(scene, within)
 
     def way(self, world: World, moment: Moment) -> Tensor:
         """(B, 3) see `Picking.way`; nowhere while the placed cube is let go, and then up [m]."""
-        scene, hand = moment.scene, need(world.model.hand)
+        scene, hand = moment.scene, not_none(world.model.hand)
         apart = grasp.gap_of(hand, moment.state.gripper) > self.cube + self.clear
         over = scene[OBJECT][:, 2] + self.height(world) - self.cube / 2.0 + self.hover
         rise = torch.where(apart & ~scene["held"], over - moment.tcp[:, 2], 0.0)
@@ -124,8 +142,12 @@ class Stack(Picking):
 
     def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.with_goal`; the other cube is below it."""
-        return replace(moment, scene={**moment.scene, "goal": goal, SUPPORT: goal - self._up(moment.scene)})
+        return replace(
+            moment, scene={**moment.scene, "goal": goal, SUPPORT: goal - self._up(moment.scene)}
+        )
 
     def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.put_goal`; the other cube stays on the table."""
-        return self.with_goal(world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1))
+        return self.with_goal(
+            world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
+        )

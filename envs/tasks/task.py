@@ -1,7 +1,7 @@
 """What a task is: the episodes it draws, what the policy sees of them, and what it is paid for.
 
-A task holds constants and no state; its methods are pure functions of B arms at one moment. `ArmEnv` joins a task to
-an engine. Adding one: docs/add_your_own_task.md.
+A task holds constants and no state; its methods are pure functions of B arms at one moment.
+`ArmEnv` joins a task to an engine. Adding one: docs/add_your_own_task.md.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,11 +24,13 @@ class Outcome:
     """What a control step was worth.
 
     Attributes:
-        success: (B,) bool, contact or not; an episode is a success where its last step is, and no step touched.
+        success: (B,) bool, contact or not; an episode is a success where its last step is, and no
+            step touched.
         position_error: (B,) distance that the task wants to be zero [m].
         terms: named parts of the dense reward, each (B,).
         measures: further figures to report, each (B, ...).
-        terminated: (B,) bool, the task has come to an end; None: it never does before its time is up.
+        terminated: (B,) bool, the task has come to an end; None: it never does before its time is
+            up.
     """
 
     success: Tensor
@@ -53,8 +55,10 @@ class Task:
         start_spread: episodes start at home plus a uniform offset up to this, each joint [rad].
         tolerance: success distance [m].
         contact_weight: reward lost in each step that ends in contact; none unless its file says so.
-        near_weight: reward lost in each step as contact is made, falling linearly to nothing at `near_distance` [m].
-        change_weight: reward lost for asking every joint for a velocity that is its limit away from the one it has.
+        near_weight: reward lost in each step as contact is made, falling linearly to nothing at
+            `near_distance` [m].
+        change_weight: reward lost for asking every joint for a velocity that is its limit away from
+            the one it has.
     """
 
     dt: float
@@ -67,17 +71,37 @@ class Task:
     change_weight: float = field(default=0.0, kw_only=True)
 
     # What else there is to know of a kind of task; not constants of a file.
-    controllers: ClassVar[tuple[str, ...]] = ("rrmc", "neo", "reactive")  # those of envs/controllers that can do it
+    controllers: ClassVar[tuple[str, ...]] = (
+        "rrmc",
+        "neo",
+        "reactive",
+    )  # those of envs/controllers that can do it
     measures: ClassVar[tuple[Measure, ...]] = ()  # figures of its own
-    kept: ClassVar[tuple[str, ...]] = ("goal",)  # of the scene: what `observe` and `outcome` depend on
-    moves_gripper: ClassVar[bool] = False  # whether the action has one more element, the wanted opening of the gripper
-    needs_hand: ClassVar[bool] = False  # whether it cannot be done without a gripper whose pads are known
-    cubes: ClassVar[tuple[str, ...]] = (OBJECT,)  # names in scenes of those that there are, where `cube_side` is one
-    needs_collision: ClassVar[bool] = False  # whether it cannot be done without the robot's capsules
-    ends_early: ClassVar[bool] = False  # whether `outcome` tells which episodes come to an end before their time is up
-    move_gain: ClassVar[float] = 4.0  # of a motion to joint positions that solve it: speed per distance [1/s]
+    kept: ClassVar[tuple[str, ...]] = (
+        "goal",
+    )  # of the scene: what `observe` and `outcome` depend on
+    moves_gripper: ClassVar[bool] = (
+        False  # whether the action has one more element, the wanted opening of the gripper
+    )
+    needs_hand: ClassVar[bool] = (
+        False  # whether it cannot be done without a gripper whose pads are known
+    )
+    cubes: ClassVar[tuple[str, ...]] = (
+        OBJECT,
+    )  # names in scenes of those that there are, where `cube_side` is one
+    needs_collision: ClassVar[bool] = (
+        False  # whether it cannot be done without the robot's capsules
+    )
+    ends_early: ClassVar[bool] = (
+        False  # whether `outcome` tells which episodes come to an end before their time is up
+    )
+    move_gain: ClassVar[float] = (
+        4.0  # of a motion to joint positions that solve it: speed per distance [1/s]
+    )
     follows: ClassVar[tuple[str, ...]] = ()  # of the scene: what `begun` gives
-    fresh_scenes: ClassVar[float] = 1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
+    fresh_scenes: ClassVar[float] = (
+        1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
+    )
 
     @property
     def criterion(self) -> str:
@@ -106,61 +130,81 @@ class Task:
         known = compile_collision if self.needs_collision or collision else known_collision
         capsules = known(robot, device)
         workspace = torch.as_tensor(robot.workspace, dtype=torch.float32, device=device)
-        return World(robot, compile_robot(robot, self.dt, device, self.cube_side), workspace, capsules)
+        return World(
+            robot, compile_robot(robot, self.dt, device, self.cube_side), workspace, capsules
+        )
 
     def columns(self, world: World) -> list[Column]:
         """Those of `observe`: `o` first (`q`, `drivers`), then `qd`, and among the rest `goal`."""
         raise NotImplementedError
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Draw scenes and keep those that can be solved without contact: any number of rows up to `count`, often far
-        fewer.
+        """Draw scenes and keep those that can be solved without contact: any number of rows up to
+        `count`, often far fewer.
 
-        A scene with the name `start` (n,) fixes where its episode begins; otherwise it is around home.
+        A scene with the name `start` (n,) fixes where its episode begins; otherwise it is around
+        home.
         """
         raise NotImplementedError
 
     def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
-        """What follows from the scene of B episodes, as it is measured, and from where their arms begin: beside it."""
+        """What follows from the scene of B episodes, as it is measured, and from where their arms
+        begin: beside it.
+        """
         return {}
 
-    # A control step -----------------------------------------------------------------------------------------
+    # A control step
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
-        """What the arms are told by actions (B, a_dim) in [-1, 1]; by default the gripper's comes last, if any."""
+        """What the arms are told by actions (B, a_dim) in [-1, 1]; by default the gripper's comes
+        last, if any.
+        """
         if self.moves_gripper:
             return Command(action[:, :-1], (action[:, -1] + 1.0) / 2.0)
         return Command(action)
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """What a control step does to the scene beyond what the engine does, a goal's motion for one.
+        """What a control step does to the scene beyond what the engine does, a goal's motion for
+        one.
 
         Args:
             before: as the step began.
-            after: the engine has moved arms and objects; the rest of the scene is still the one of `before`.
+            after: the engine has moved arms and objects; the rest of the scene is still the one of
+                `before`.
         """
         return after
 
     def ahead(self, moment: Moment, seconds: float) -> Moment:
-        """The moment with what moves by itself where it will be a little later; by default nothing does."""
+        """The moment with what moves by itself where it will be a little later; by default nothing
+        does.
+        """
         return moment
 
     def sense(self, world: World, moment: Moment) -> Moment:
-        """A moment that a controller is to see, with what is worked out of it once, for all that follows."""
+        """A moment that a controller is to see, with what is worked out of it once, for all that
+        follows.
+        """
         return moment
 
     def clearance(self, world: World, moment: Moment) -> Tensor:
-        """(B,) how far the arms are from touching anything, their fingers at their true shape [m]."""
+        """(B,) how far the arms are from touching anything, their fingers at their true shape
+        [m].
+        """
         at = moment.state
         return clearance(world.capsules, at.q, moment.obstacles, GROUND, at.gripper, moment.frames)
 
     def nearest(self, world: World, moment: Moment) -> Nearest:
-        """What the arms are near to: obstacles, the ground and themselves. Needs `World.collision`."""
+        """What the arms are near to: obstacles, the ground and themselves. Needs
+        `World.collision`.
+        """
         return self.nearest_at(world, moment, moment.state.q, moment.frames)
 
-    def nearest_at(self, world: World, moment: Moment, q: Tensor, frames: list[Tensor] | None = None) -> Nearest:
-        """What they would be near to at q (B, n). Of a task that moves the gripper the fingers are where they are now:
-        they have to come down to the table, and what encloses their whole stroke stands out below their tips.
+    def nearest_at(
+        self, world: World, moment: Moment, q: Tensor, frames: list[Tensor] | None = None
+    ) -> Nearest:
+        """What they would be near to at q (B, n). Of a task that moves the gripper the fingers are
+        where they are now: they have to come down to the table, and what encloses their whole
+        stroke stands out below their tips.
         """
         gripper = moment.state.gripper if self.moves_gripper else None
         return nearest(world.capsules, q, moment.obstacles, GROUND, gripper, frames)
@@ -181,18 +225,22 @@ class Task:
         """What to draw around the first arm of a moment."""
         return goal_shapes(moment.scene["goal"][0])
 
-    # Other goals --------------------------------------------------------------------------------------------
+    # Other goals
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """The goal (B, g) that a moment would have met."""
         raise NotImplementedError
 
     def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
-        """Whether goals (B, g) count as reached by what was achieved (B, g), so far as goals alone tell; (B,) bool."""
+        """Whether goals (B, g) count as reached by what was achieved (B, g), so far as goals alone
+        tell; (B,) bool.
+        """
         return torch.linalg.vector_norm(desired - achieved, dim=1) < self.tolerance
 
     def goal_before(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
-        """The goal (B, g) one step before it was `goal` (B, g), for goals that move; by default they stand still."""
+        """The goal (B, g) one step before it was `goal` (B, g), for goals that move; by default
+        they stand still.
+        """
         return goal
 
     def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:

@@ -1,7 +1,9 @@
-"""Track a moving goal: keep the TCP on a point that goes round a random smooth loop at constant speed.
+"""Track a moving goal: keep the TCP on a point that goes round a random smooth loop at constant
+speed.
 
-The goal at control step k is where it is at the time k dt of the arm's state, and the error is measured between those
-two. Success is a mean error, over the episode after the first `settle` seconds, of at most `tolerance`.
+The goal at control step k is where it is at the time k dt of the arm's state, and the error is
+measured between those two. Success is a mean error, over the episode after the first `settle`
+seconds, of at most `tolerance`.
 """
 
 import math
@@ -12,8 +14,8 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.kinematics.least_squares import damped_inverse
+from envs.planning.contact_check import free
 from envs.simulation.engine import Command, batched_o
-from envs.tasks.contact import free
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
 from envs.tasks.motion import room
@@ -24,7 +26,10 @@ from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
 
-COARSE, DENSE = 16, 128  # samples of a loop: to drop the hopeless ones early, and to measure its length
+COARSE, DENSE = (
+    16,
+    128,
+)  # samples of a loop: to drop the hopeless ones early, and to measure its length
 
 
 @register_task("track")
@@ -37,13 +42,14 @@ class Track(Task):
         settle: time to get to the goal before errors count [s].
         radius_min, radius_max: a loop is about an ellipse with a half axis between these [m].
         bend: amplitude of the loop's second harmonic, relative to the half axis, at most.
-        effort: one way of the arm to follow the goal exactly needs at most this share of each joint's speed and
-            acceleration limits.
+        effort: one way of the arm to follow the goal exactly needs at most this share of each
+            joint's speed and acceleration limits.
         distance_weight: reward lost per metre of distance, each step.
         precision_weight: height of the reward bonus at the goal.
         precision_scale: distance at which the bonus has fallen to 1/e [m].
         action_weight: reward lost for a full-speed command of all joints.
-        error_unit: length in which the observation gives the error, and per second the goal's velocity [m].
+        error_unit: length in which the observation gives the error, and per second the goal's
+            velocity [m].
         joint_unit: joint motion at which the observation's joint_error saturates [rad or m].
         gain: of the observation's resolved_rate [1/s].
         damping: of the inverse that gives both [m/rad].
@@ -65,14 +71,24 @@ class Track(Task):
     damping: float
 
     measures = (
-        Measure("tracking_error_m", "position_error", "steps", "quantiles", "tracking error", "mm", "tolerance"),
+        Measure(
+            "tracking_error_m",
+            "position_error",
+            "steps",
+            "quantiles",
+            "tracking error",
+            "mm",
+            "tolerance",
+        ),
     )
     kept = ("goal", "goal_velocity", "error_sum")
 
     def __post_init__(self):
         if self.settle_steps >= self.horizon:
             length = self.horizon * self.dt
-            raise ConfigError(f"settle must be shorter than the episode of {length:g} s, got {self.settle:g}")
+            raise ConfigError(
+                f"settle must be shorter than the episode of {length:g} s, got {self.settle:g}"
+            )
 
     @property
     def settle_steps(self) -> int:
@@ -89,19 +105,28 @@ class Track(Task):
         k = world.model.position_joints
         goal = [Column("goal", 3, True), Column("error", 3, True), Column("goal_velocity", 3)]
         n = len(world.model.qdlim)
-        along = [Column("resolved_rate", n, True), Column("joint_error", k, True), Column("room", n)]
+        along = [
+            Column("resolved_rate", n, True),
+            Column("joint_error", k, True),
+            Column("room", n),
+        ]
         return [*arm_columns(world), Column("tcp", 3), *goal, *along]
 
     def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Loops that the arm can follow.
 
-        `path` (k, horizon + 2, 3) is the goal at every control step and one step on [m], `goal` (k, 3) where it is
-        now, `goal_velocity` (k, 3) its mean velocity until the next step [m/s], and `error_sum` (k,) the sum of the
-        errors that count, without that of the present step [m].
+        `path` (k, horizon + 2, 3) is the goal at every control step and one step on [m], `goal` (k,
+        3) where it is now, `goal_velocity` (k, 3) its mean velocity until the next step [m/s], and
+        `error_sum` (k,) the sum of the errors that count, without that of the present step [m].
         """
         path = trajectories(self, world, count, generator)[1]
         goal, goal_velocity = path[:, 0], (path[:, 1] - path[:, 0]) / self.dt
-        return {"path": path, "goal": goal, "goal_velocity": goal_velocity, "error_sum": path.new_zeros(len(path))}
+        return {
+            "path": path,
+            "goal": goal,
+            "goal_velocity": goal_velocity,
+            "error_sum": path.new_zeros(len(path)),
+        }
 
     def command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is shut on the goal and open elsewhere, so that it can be seen."""
@@ -127,16 +152,19 @@ class Track(Task):
         return replace(moment, scene={**moment.scene, "goal": goal})
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit]; goal_velocity, until
-        the next step [error_unit/s]; resolved_rate, the action of resolved-rate control at `gain`, 0 for joints that do
-        not move the TCP, and joint_error, the joint motion of the others to the goal, which saturates at about
-        `joint_unit` so that millimetres are seen, both by damped least squares; room, see `motion.room`.
+        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit];
+        goal_velocity, until the next step [error_unit/s]; resolved_rate, the action of
+        resolved-rate control at `gain`, 0 for joints that do not move the TCP, and joint_error, the
+        joint motion of the others to the goal, which saturates at about `joint_unit` so that
+        millimetres are seen, both by damped least squares; room, see `motion.room`.
         """
         tcp, goal = moment.tcp, moment.scene["goal"]
         error = (goal - tcp) / self.error_unit
         velocity = moment.scene["goal_velocity"] / self.error_unit
         parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, velocity)
-        return torch.cat((*parts, *self._to_follow(world, moment), room(world.model, moment.state.q)), 1)
+        return torch.cat(
+            (*parts, *self._to_follow(world, moment), room(world.model, moment.state.q)), 1
+        )
 
     def _to_follow(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
         """resolved_rate (B, n) and joint_error (B, k)."""
@@ -144,10 +172,14 @@ class Track(Task):
         wanted = torch.stack((moment.scene["goal"] - moment.tcp, moment.scene["goal_velocity"]), 2)
         error, along = (damped_inverse(moment.J[:, :3, :k], self.damping**2) @ wanted).unbind(2)
         resolved = (self.gain * error + along) / world.model.qdlim[:k]
-        return torch.nn.functional.pad(resolved.clamp(-1.0, 1.0), (0, n - k)), torch.tanh(error / self.joint_unit)
+        return torch.nn.functional.pad(resolved.clamp(-1.0, 1.0), (0, n - k)), torch.tanh(
+            error / self.joint_unit
+        )
 
     def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0 before [m]."""
+        """See `reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0
+        before [m].
+        """
         d = distance(moment)
         counted = (moment.steps - self.settle_steps).clamp_min(0)
         mean = torch.where(counted > 0, (moment.scene["error_sum"] + d) / counted.clamp_min(1), 0.0)
@@ -167,11 +199,14 @@ class Track(Task):
         return goal + (before.scene["goal"] - after.scene["goal"])
 
     def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.with_goal`. The velocity stays, so the goal is one of a shifted loop; and as earlier errors are
-        those of another goal, this is as if the present step were the first that counts.
+        """See `Task.with_goal`. The velocity stays, so the goal is one of a shifted loop; and as
+        earlier errors are those of another goal, this is as if the present step were the first that
+        counts.
         """
         scene = {**moment.scene, "goal": goal, "error_sum": torch.zeros_like(goal[:, 0])}
-        return replace(moment, scene=scene, steps=torch.full_like(moment.steps, self.settle_steps + 1))
+        return replace(
+            moment, scene=scene, steps=torch.full_like(moment.steps, self.settle_steps + 1)
+        )
 
     def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """See `Task.put_goal`; the loop goes along."""
@@ -196,20 +231,24 @@ def reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Ten
     }
 
 
-# Loops ------------------------------------------------------------------------------------------------------
+# Loops
 
 
-def trajectories(task: Track, world: World, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Joint motions that follow a loop of the TCP at constant speed, within the limits, and where the TCP is.
+def trajectories(
+    task: Track, world: World, count: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Joint motions that follow a loop of the TCP at constant speed, within the limits, and where
+    the TCP is.
 
-    A loop is q(s) = q_c + f(s) A with f of `harmonics`, s in [0, 1]. About a random q_c, the joint amplitudes A are
-    the least that would draw a random ellipse with a second harmonic, were the arm linear; what the arm draws instead
-    is the loop. So it is round, where random joint amplitudes give mostly slivers with sharp ends.
+    A loop is q(s) = q_c + f(s) A with f of `harmonics`, s in [0, 1]. About a random q_c, the joint
+    amplitudes A are the least that would draw a random ellipse with a second harmonic, were the arm
+    linear; what the arm draws instead is the loop. So it is round, where random joint amplitudes
+    give mostly slivers with sharp ends.
 
     Returns:
-        q (k, horizon + 2, n) [rad] and the TCP's positions (k, horizon + 2, 3) [m], at steps of dt; k is any number
-        up to `count`. All positions are in the workspace, and no joint motion has contact; speeds and accelerations
-        keep to `effort`.
+        q (k, horizon + 2, n) [rad] and the TCP's positions (k, horizon + 2, 3) [m], at steps of dt;
+        k is any number up to `count`. All positions are in the workspace, and no joint motion has
+        contact; speeds and accelerations keep to `effort`.
     """
     chain = world.model.chain
     q_c = world.random_q(count, generator)
@@ -223,7 +262,9 @@ def trajectories(task: Track, world: World, count: int, generator: torch.Generat
     hopeful = _within(world.model.qlim, q) & world.in_workspace(_tcp(chain, q)).all(1)
     q_c, A = q_c[hopeful], A[hopeful]
 
-    s = _at_constant_speed(_tcp(chain, _q_of(q_c, A, torch.arange(DENSE + 1, device=world.device) / DENSE)), task)
+    s = _at_constant_speed(
+        _tcp(chain, _q_of(q_c, A, torch.arange(DENSE + 1, device=world.device) / DENSE)), task
+    )
     q = _q_of(q_c, A, s)
     q = q[_followable(task, world, q)]
     path = _tcp(chain, q)
@@ -239,7 +280,10 @@ def ellipses(task: Track, count: int, generator: torch.Generator) -> Tensor:
     Returns:
         (count, 4, 3) the vectors that `harmonics` are multiplied with [m].
     """
-    uniform = lambda *size: torch.rand(count, *size, generator=generator, device=generator.device)  # noqa: E731
+
+    def uniform(*size):
+        return torch.rand(count, *size, generator=generator, device=generator.device)
+
     normal = torch.randn(2, count, 3, generator=generator, device=generator.device)
     first = torch.nn.functional.normalize(normal[0], dim=1)
     second = torch.nn.functional.normalize(torch.linalg.cross(first, normal[1]), dim=1)
@@ -275,7 +319,9 @@ def _at_constant_speed(loop: Tensor, task: Track) -> Tensor:
         (k, horizon + 2) places s in [0, 1], equally far from each other along the polyline.
     """
     sides = torch.linalg.vector_norm(loop.diff(dim=1), dim=2)
-    gone = torch.nn.functional.pad(sides.cumsum(1), (1, 0))  # (k, S + 1) length of the polyline up to each position
+    gone = torch.nn.functional.pad(
+        sides.cumsum(1), (1, 0)
+    )  # (k, S + 1) length of the polyline up to each position
     wanted = task.speed * task.dt * torch.arange(task.horizon + 2, device=loop.device)
     wanted = wanted.expand(len(loop), -1) % gone[:, -1:]
     side = (torch.searchsorted(gone, wanted, right=True) - 1).clamp_max(sides.shape[1] - 1)

@@ -3,20 +3,24 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from envs.arm_env import ArmEnv
+    from envs.arm_env.arm_env import ArmEnv
     from envs.view.notebook import Policy, Shown
 
 __all__ = ["show"]
 
 
-def show(env: "ArmEnv", policy: "Policy | None" = None, seed: int = 0, height: int = 480, **opened) -> "Shown":
+def show(
+    env: "ArmEnv", policy: "Policy | None" = None, seed: int = 0, height: int = 480, **opened
+) -> "Shown":
     """Show one arm in a notebook's cell, episode after episode, while the notebook goes on.
 
     The last line of a cell: `envs.view.show(env, agent.select_action)`.
 
     Args:
-        env: whose robot, task, guard and engine; an environment of its own is made like it, undisturbed.
-        policy: observation (1, o_dim) -> action (1, a_dim); None: the first controller that can do the task.
+        env: whose robot, task, guard and engine; an environment of its own is made like it,
+            undisturbed.
+        policy: observation (1, o_dim) -> action (1, a_dim); None: the first controller that can do
+            the task.
         seed: of starts and goals.
         height: of the picture in the cell [px].
         opened: `camera` and `port`, see `SwiftViewer`.
@@ -28,6 +32,8 @@ def show(env: "ArmEnv", policy: "Policy | None" = None, seed: int = 0, height: i
         ConfigError: there is no such camera.
         ViewerError: the port is taken.
     """
-    from envs.view.notebook import shown  # here: it takes seconds, and who looks for a browser needs none of it
+    from envs.view.notebook import (
+        shown,
+    )  # here: it takes seconds, and who looks for a browser needs none of it
 
     return shown(env, policy, seed, height, **opened)

@@ -31,7 +31,8 @@ HOW_TO_INSTALL = "install one, for example on Debian or Ubuntu: apt install chro
 
 
 def find_browser() -> list[str] | None:
-    """The command that opens a page on this machine's desktop, or None where the system opens it itself.
+    """The command that opens a page on this machine's desktop, or None where the system opens it
+    itself.
 
     Raises:
         ViewerError: a Linux machine without a display or without a browser.
@@ -43,9 +44,13 @@ def find_browser() -> list[str] | None:
         return chosen
     found = next((name for name in _BROWSERS if shutil.which(name)), None)
     if found is None:
-        raise ViewerError(f"no web browser found; {HOW_TO_INSTALL}, or name yours in the variable BROWSER")
+        raise ViewerError(
+            f"no web browser found; {HOW_TO_INSTALL}, or name yours in the variable BROWSER"
+        )
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        raise ViewerError(f"no display to open {found} on (neither DISPLAY nor WAYLAND_DISPLAY is set)")
+        raise ViewerError(
+            f"no display to open {found} on (neither DISPLAY nor WAYLAND_DISPLAY is set)"
+        )
     return [found]
 
 
@@ -66,12 +71,14 @@ def how_to_open(url: str) -> str:
     return f"open {url} in a browser ({away})"
 
 
-# Ends a browser once whoever started it is gone, killed too: then nobody holds the other end of its standard input.
+# Ends a browser once whoever started it is gone, killed too: then nobody holds the other end of its
+# standard input.
 _WATCH = 'read -r _; kill -s TERM -- "-$0"'
 
 
 class Browser:
-    """A browser that was started to show a page, in a session of its own: Ctrl-C in the terminal is not for it.
+    """A browser that was started to show a page, in a session of its own: Ctrl-C in the terminal is
+    not for it.
 
     Args:
         command: that starts it.
@@ -90,7 +97,9 @@ class Browser:
         except OSError as error:
             raise ViewerError(f"cannot run the browser {shlex.join(command)!r}: {error}") from None
         watch = ["sh", "-c", _WATCH, str(self._process.pid)]
-        self._watch = subprocess.Popen(watch, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, **quiet)
+        self._watch = subprocess.Popen(
+            watch, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, **quiet
+        )
 
     @property
     def failed(self) -> str:

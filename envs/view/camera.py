@@ -14,12 +14,18 @@ VIEWS = {
     "side": (0.0, -1.75, 0.25),
     "top": (0.0, -0.02, 1.75),  # not quite: straight down, the picture would have no way up
 }
-_FORWARD, _UP = 0.25, 0.88  # where what is looked at lies, of the reach and of the workspace's middle
-# Where arms stand beside each other, of how far apart: how the camera goes back, and where it looks for all to be seen.
+_FORWARD, _UP = (
+    0.25,
+    0.88,
+)  # where what is looked at lies, of the reach and of the workspace's middle
+# Where arms stand beside each other, of how far apart: how the camera goes back, and where it looks
+# for all to be seen.
 _SPREAD, _NEARER = (1.35, -1.8, 1.5), (0.3, -0.4, 0.0)
 
 
-def placed(camera: Camera, workspace: np.ndarray, wide: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def placed(
+    camera: Camera, workspace: np.ndarray, wide: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Where the camera is, and what it looks at, each (3,) in the base frame [m].
 
     Args:
@@ -32,7 +38,10 @@ def placed(camera: Camera, workspace: np.ndarray, wide: float = 0.0) -> tuple[np
     """
     reach = float(np.linalg.norm(np.abs(workspace).max(0)))
     if camera in VIEWS:
-        middle, away = np.array([_FORWARD * reach, 0.0, _UP * workspace[:, 2].mean()]), np.array(VIEWS[camera])
+        middle, away = (
+            np.array([_FORWARD * reach, 0.0, _UP * workspace[:, 2].mean()]),
+            np.array(VIEWS[camera]),
+        )
         back = np.array(_SPREAD) if camera == CORNER else 2.0 * away
         middle += wide * np.array(_NEARER) * (camera == CORNER)
         return middle + away * reach + back * wide, middle

@@ -1,4 +1,5 @@
-"""One arm that goes on without end, led by hand: its goal is put elsewhere, its controller is exchanged.
+"""One arm that goes on without end, led by hand: its goal is put elsewhere, its controller is
+exchanged.
 
 Nothing here draws or knows of a page; `lead` of envs/view/panel.py joins both.
 """
@@ -11,15 +12,15 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.collision import nearest
 from envs.controllers import make_baseline
 from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
 from envs.evaluation.evaluation import Maker
 from envs.registry import beginning_with
-from envs.simulation.by_hand import ByHand
 from envs.simulation.kinematic import Kinematic
+from envs.simulation.manual_gripper import GripperOverride
 from envs.simulation.randomization import disturbances_of
 from envs.view.handles import GOAL, handles, put, room
 from envs.view.playback import errors_told, position, touches
@@ -45,27 +46,33 @@ class _Seen:
 class _Arm:
     """A controller, and an environment of its own that goes on from a moment."""
 
-    def __init__(self, make: Maker, env, name: str, hand: ByHand):
+    def __init__(self, make: Maker, env, name: str, hand: GripperOverride):
         self.name, self.env, self._policy = name, env, make(env)
         self._near, self.seen, self.hand = Surroundings(env), _Seen(), hand
 
     @torch.no_grad()
     def step(self) -> None:
-        """One control period; an arm that ran into something, or whose time is up, goes on all the same."""
+        """One control period; an arm that ran into something, or whose time is up, goes on all the
+        same.
+        """
         env = self.env
         step = env.step(self._policy(env.task.observe(env.world, env.moment)))
         if step.terminated | step.truncated:
             env.moment = replace(env.arrived, steps=torch.zeros_like(env.arrived.steps))
         told = errors_told(env.task, step.info["position_error"], step.info)
         speed = (step.info["qd"].abs() / env.model.qdlim).max().item()
-        self.seen = _Seen(told, self._near().distance.min().item(), speed, bool(step.info["success_with_contact"]))
+        self.seen = _Seen(
+            told, self._near().distance.min().item(), speed, bool(step.info["success_with_contact"])
+        )
 
     def put(self, name: str, T_bh: np.ndarray) -> None:
         """See `handles.put`."""
         env = self.env
         moment = put(env.task, env.world, env.arrived, name, T_bh)
         cubes = [cube for cube in env.task.cubes if cube in moment.scene]
-        if any(moment.scene[cube] is not env.arrived.scene[cube] for cube in cubes):  # physics begins anew with them
+        if any(
+            moment.scene[cube] is not env.arrived.scene[cube] for cube in cubes
+        ):  # physics begins anew with them
             moment = replace(moment, scene=self.hand.begin(env.model, moment.state, moment.scene))
         env.moment = moment
 
@@ -80,8 +87,8 @@ class Control:
     """What is done by hand and what comes of it, control step by control step.
 
     Args:
-        evaluation: whose controllers, and the baselines that can do its task, there are to choose from; the first acts,
-            a second is its ghost.
+        evaluation: whose controllers, and the baselines that can do its task, there are to choose
+            from; the first acts, a second is its ghost.
 
     Attributes:
         names: of the controllers.
@@ -95,9 +102,13 @@ class Control:
         self._makers = {name: evaluation.controllers[name].make for name in evaluation.acting}
         self._like, options = evaluation.env, evaluation.options
         self.robot, self.task = self._like.robot, replace(self._like.task, horizon=_HORIZON)
-        self._scenes = ArmEnv(self.robot, self.task, 1, evaluation.device, evaluation.seed)  # draws them
+        self._scenes = ArmEnv(
+            self.robot, self.task, 1, evaluation.device, evaluation.seed
+        )  # draws them
         for name in self.task.controllers:
-            self._makers.setdefault(name, lambda env, name=name: make_baseline(name, cast(Any, env)))
+            self._makers.setdefault(
+                name, lambda env, name=name: make_baseline(name, cast(Any, env))
+            )
         self.names = list(self._makers)
         self.room = room(self.task, self._scenes.world).double().cpu().numpy().round(6)
         self.options, self.paused, self.note = options, False, ""
@@ -109,10 +120,11 @@ class Control:
             self.compare(evaluation.acting[1])
         self._since_put()
 
-    # What can be asked for ----------------------------------------------------------------------------------
+    # What can be asked for
 
     def put(self, name: str, T_bh: np.ndarray) -> None:
-        """Put one of `handles` elsewhere, for all arms; what is not there any more stays where it is.
+        """Put one of `handles` elsewhere, for all arms; what is not there any more stays where it
+        is.
 
         Args:
             T_bh: (4, 4) finite pose in the base frame.
@@ -141,7 +153,9 @@ class Control:
         self._again(self._begun)
 
     def grip(self) -> None:
-        """Shut the gripper if it is open, open it if not; so it stays until `reset`, or until another controller."""
+        """Shut the gripper if it is open, open it if not; so it stays until `reset`, or until
+        another controller.
+        """
         shut, opened = self._arm.env.model.gripper_stroke
         is_open = abs(self._arm.env.state.gripper.item() - opened) < 0.5 * abs(opened - shut)
         self._open(0.0 if is_open else 1.0)
@@ -170,7 +184,8 @@ class Control:
         """Change options of what is between controller and arm: guard, latency.
 
         Raises:
-            ConfigError: the robot has nothing that it would take, or the values are out of their range.
+            ConfigError: the robot has nothing that it would take, or the values are out of their
+                range.
         """
         before, self.options = self.options, dataclasses.replace(self.options, **changed)
         try:
@@ -179,7 +194,7 @@ class Control:
             self.options = before
             raise
 
-    # What comes of it ---------------------------------------------------------------------------------------
+    # What comes of it
 
     def step(self) -> None:
         """One control period, unless paused."""
@@ -220,7 +235,17 @@ class Control:
         ghosts = () if ghost is None else (ghost.drawn,)
         held = handles(self.task, env.arrived)
         touched = touches(env.world, env.arrived)
-        return Frame(arm.q, arm.gripper, self._told, self.task.dt, shapes, ghosts, held, (tuple(self._way),), touched)
+        return Frame(
+            arm.q,
+            arm.gripper,
+            self._told,
+            self.task.dt,
+            shapes,
+            ghosts,
+            held,
+            (tuple(self._way),),
+            touched,
+        )
 
     @property
     def _arms(self) -> list[_Arm]:
@@ -237,7 +262,9 @@ class Control:
         lines.append(f"speed {100 * seen.speed:.0f}% of the limit")
         lines += [] if np.isinf(seen.clearance) else [f"clearance {100 * seen.clearance:.1f} cm"]
         state = "contact" if seen.clearance < 0 else "success" if seen.success else "on the way"
-        return "\n".join([*lines, "paused" if self.paused else state, *([self.note] if self.note else [])])
+        return "\n".join(
+            [*lines, "paused" if self.paused else state, *([self.note] if self.note else [])]
+        )
 
     def _since_put(self) -> None:
         """Time counts from now."""
@@ -250,12 +277,16 @@ class Control:
             arm.hand.opening = opening
 
     def _made(self, name: str, moment: Moment) -> _Arm:
-        scene = {key: moment.scene[key] for key in self._scenes.arrived.scene}  # without what is on its way
+        scene = {
+            key: moment.scene[key] for key in self._scenes.arrived.scene
+        }  # without what is on its way
         plain = replace(moment, scene=scene)
         disturbances = disturbances_of(self.options)
-        engine = ByHand(self._like.engine or Kinematic(disturbances.servo_lag))
+        engine = GripperOverride(self._like.engine or Kinematic(disturbances.servo_lag))
         engine.opening = self._opening
-        env = beginning_with(plain, 0, self._like, self.options.guard, disturbances, self.task, engine)
+        env = beginning_with(
+            plain, 0, self._like, self.options.guard, disturbances, self.task, engine
+        )
         return _Arm(self._makers[name], env, name, engine)
 
     def _again(self, moment: Moment) -> None:
@@ -266,7 +297,9 @@ class Control:
         self._since_put()
 
     def _free_goal(self) -> np.ndarray:
-        """Of a random goal that is no further away than the workspace, and free of what stands around, its pose."""
+        """Of a random goal that is no further away than the workspace, and free of what stands
+        around, its pose.
+        """
         world, now = self._scenes.world, self._arm.env.arrived
         for _ in range(_DRAWS):
             self._scenes.reset()

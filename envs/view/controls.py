@@ -1,7 +1,9 @@
-"""Controls beside the picture: what is clicked, chosen and slid in the page becomes wishes, heard between two pictures.
+"""Controls beside the picture: what is clicked, chosen and slid in the page becomes wishes, heard
+between two pictures.
 
-What the page says is held to what it can say: a number that is finite and in its range, a name that there is. Anything
-else is dropped. Of each kind of wish only the latest between two pictures is heard.
+What the page says is held to what it can say: a number that is finite and in its range, a name that
+there is. Anything else is dropped. Of each kind of wish only the latest between two pictures is
+heard.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +35,9 @@ class Controls:
         """Put the controls into a connected page."""
         self._swift = swift
         label = self._pause_label  # where the page was reloaded it may be paused
-        self._pause = self._button(label, self._pause_or_go, builtin=True)  # the first: the space bar clicks it
+        self._pause = self._button(
+            label, self._pause_or_go, builtin=True
+        )  # the first: the space bar clicks it
         self._button("step", self.step, builtin=True)
         self._choice("speed", _SPEEDS, lambda name: swift.pace(_SPEEDS[name]), builtin=True)
         self.add()
@@ -64,7 +68,9 @@ class Controls:
                 self.failed(str(error))
         now = self.values()
         for name, slider in self._sliders.items():
-            if abs(now[name] - self._told[name]) > ROUNDING:  # else it stays untouched: a finger may be on it
+            if (
+                abs(now[name] - self._told[name]) > ROUNDING
+            ):  # else it stays untouched: a finger may be on it
                 slider.value = self._told[name] = now[name]
 
     def _pause_or_go(self) -> None:
@@ -75,7 +81,7 @@ class Controls:
     def _pause_label(self) -> str:
         return "▶" if self.paused else "❚❚"
 
-    # The elements -------------------------------------------------------------------------------------------
+    # The elements
 
     def _button(self, label: str, wish: Callable[[], object], builtin: bool = False) -> Button:
         def clicked(_: Any) -> None:
@@ -86,7 +92,9 @@ class Controls:
         self._swift.add_ui(button)
         return button
 
-    def _choice(self, label: str, names: Iterable[str], wish: Callable, now: int = 0, builtin: bool = False) -> None:
+    def _choice(
+        self, label: str, names: Iterable[str], wish: Callable, now: int = 0, builtin: bool = False
+    ) -> None:
         choices = {str(number): name for number, name in enumerate(names)}  # as the page has them
 
         def chosen(index: Any) -> None:
@@ -97,11 +105,20 @@ class Controls:
         select.builtin = builtin
         self._swift.add_ui(select)
 
-    def _slider(self, name: str, ends: tuple[float, float], step: float, unit: str, wish: Callable[[], object]) -> None:
+    def _slider(
+        self,
+        name: str,
+        ends: tuple[float, float],
+        step: float,
+        unit: str,
+        wish: Callable[[], object],
+    ) -> None:
         """A wish finds what was slid to in `_told`."""
 
         def moved(value: Any) -> None:
-            echo = step / 2 + ROUNDING  # the page says again what it was told, rounded to the slider's steps
+            echo = (
+                step / 2 + ROUNDING
+            )  # the page says again what it was told, rounded to the slider's steps
             if not (number(value) and ends[0] <= value <= ends[1]):
                 self._sliders[name].value = self._told[name]
             elif abs(value - self._told[name]) > echo:
@@ -111,7 +128,9 @@ class Controls:
         self._told[name] = self.values()[name]
         look = {"min": ends[0], "max": ends[1], "step": step, "unit": unit}
         digits = 0 if step >= 1 else 2 if step >= 0.01 else 3
-        self._sliders[name] = Slider(moved, label=name, value=self._told[name], precision=digits, **look)
+        self._sliders[name] = Slider(
+            moved, label=name, value=self._told[name], precision=digits, **look
+        )
         self._swift.add_ui(self._sliders[name])
 
 

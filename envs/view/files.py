@@ -29,13 +29,21 @@ def check_pictures(path: Path) -> None:
     """
     ending = path.suffix.lower()
     if ending not in _WRITERS:
-        raise unknown("recording format", ending, [name for name in _WRITERS if name] + ["a folder's name"])
+        raise unknown(
+            "recording format", ending, [name for name in _WRITERS if name] + ["a folder's name"]
+        )
     if not os.path.isdir(path.parent):
-        raise ConfigError(f"cannot record to {str(path)!r}: folder {str(path.parent)!r} does not exist")
+        raise ConfigError(
+            f"cannot record to {str(path)!r}: folder {str(path.parent)!r} does not exist"
+        )
     taken = os.path.exists(path) if ending == _FOLDER else os.path.isdir(path)
     if taken or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"cannot record to {str(path)!r}: it is there, or lies in a folder that cannot be written")
-    needed = {"imageio": "imageio"} | ({"imageio_ffmpeg": "imageio-ffmpeg"} if ending in _VIDEO else {})
+        raise ConfigError(
+            f"cannot record to {str(path)!r}: it is there, or lies in a folder that cannot be written"
+        )
+    needed = {"imageio": "imageio"} | (
+        {"imageio_ffmpeg": "imageio-ffmpeg"} if ending in _VIDEO else {}
+    )
     need_packages(needed)
 
 
@@ -45,9 +53,13 @@ def need_packages(needed: dict[str, str]) -> None:
     Raises:
         ViewerError: one is missing.
     """
-    missing = [package for module, package in needed.items() if importlib.util.find_spec(module) is None]
+    missing = [
+        package for module, package in needed.items() if importlib.util.find_spec(module) is None
+    ]
     if missing:
-        raise ViewerError(f"recording needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+        raise ViewerError(
+            f"recording needs {' and '.join(missing)}: pip install {' '.join(missing)}"
+        )
 
 
 def write_pictures(path: Path, pictures: Iterable[np.ndarray], dt: float) -> None:
@@ -58,7 +70,11 @@ def write_pictures(path: Path, pictures: Iterable[np.ndarray], dt: float) -> Non
         pictures: at least one, (height, width, 3) uint8.
         dt: how long each is shown [s].
     """
-    hidden: Any = {"prefix": ".", "dir": path.parent, "ignore_cleanup_errors": True}  # ffmpeg may end after us
+    hidden: Any = {
+        "prefix": ".",
+        "dir": path.parent,
+        "ignore_cleanup_errors": True,
+    }  # ffmpeg may end after us
     with tempfile.TemporaryDirectory(**hidden) as folder:
         partial = Path(folder, path.name)
         _WRITERS[path.suffix.lower()](partial, iter(pictures), dt)
@@ -82,7 +98,8 @@ def _write_folder(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None
 
 
 def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    """Equal neighbours become one, for longer. All share a palette, for which some of each are looked at first.
+    """Equal neighbours become one, for longer. All share a palette, for which some of each are
+    looked at first.
 
     The format counts in hundredths of a second, and browsers take less than two of them for ten.
     """
@@ -96,13 +113,21 @@ def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
         packed.append(zlib.compress(picture.tobytes(), 1))
         sample += [_vivid(picture), _some(picture.reshape(-1, 3), len(first[0]))]
     palette = Image.fromarray(np.concatenate(sample)).quantize(256)
-    unpacked = (np.frombuffer(zlib.decompress(one), np.uint8).reshape(first.shape) for one in packed)
-    begin, *rest = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in unpacked]
-    begin.save(path, save_all=True, append_images=rest, duration=_hundredths(len(packed), dt), loop=0)
+    unpacked = (
+        np.frombuffer(zlib.decompress(one), np.uint8).reshape(first.shape) for one in packed
+    )
+    begin, *rest = [
+        Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in unpacked
+    ]
+    begin.save(
+        path, save_all=True, append_images=rest, duration=_hundredths(len(packed), dt), loop=0
+    )
 
 
 def _hundredths(count: int, dt: float) -> list[int]:
-    """How long each picture stands [ms], in whole hundredths of a second that add up to the true time."""
+    """How long each picture stands [ms], in whole hundredths of a second that add up to the true
+    time.
+    """
     ends = [round(100 * dt * number) for number in range(count + 1)]
     return [10 * (end - begin) for begin, end in pairwise(ends)]
 
@@ -110,10 +135,15 @@ def _hundredths(count: int, dt: float) -> list[int]:
 def _vivid(picture: np.ndarray) -> np.ndarray:
     """A row of the picture's vivid pixels, (1, width, 3), or none, (0, width, 3).
 
-    A palette goes by area, and so would spend all its colours on the backdrop's gradient and none on the small goal.
+    A palette goes by area, and so would spend all its colours on the backdrop's gradient and none
+    on the small goal.
     """
     pixels = picture[np.ptp(picture, axis=-1) > 60]
-    return _some(pixels, picture.shape[1]) if len(pixels) else np.empty((0, picture.shape[1], 3), np.uint8)
+    return (
+        _some(pixels, picture.shape[1])
+        if len(pixels)
+        else np.empty((0, picture.shape[1], 3), np.uint8)
+    )
 
 
 def _some(pixels: np.ndarray, count: int) -> np.ndarray:
@@ -125,7 +155,13 @@ def _write_video(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
     import imageio
 
     codec, options = _VIDEO[path.suffix.lower()]
-    named = {"fps": 1.0 / dt, "codec": codec, "output_params": options, "quality": None, "macro_block_size": 2}
+    named = {
+        "fps": 1.0 / dt,
+        "codec": codec,
+        "output_params": options,
+        "quality": None,
+        "macro_block_size": 2,
+    }
     with imageio.get_writer(path, **named) as video:
         writer: Any = video
         for picture in pictures:

@@ -7,7 +7,7 @@ from itertools import count
 import numpy as np
 import torch
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.tasks.registry import name_of
 from envs.tasks.shapes import Shape
 from envs.view.playback import Policy
@@ -18,7 +18,8 @@ _APART = 1.5  # of two bases, over the workspace's longest side
 
 
 def show_grid(policy: Policy, env: ArmEnv, seed: int, name: str, **opened) -> None:
-    """Show all arms of an environment in the browser, episode after episode, until the page is closed.
+    """Show all arms of an environment in the browser, episode after episode, until the page is
+    closed.
 
     Args:
         policy, env, seed, name: as of `grid_episodes`.

@@ -11,7 +11,7 @@ from envs.kinematics.rotations import to_quaternion
 from envs.tasks.shapes import pose
 from envs.tasks.task import Task
 from envs.world import Moment, World
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 GOAL, CUBE = "goal", "cube"
 _GOAL_SIZE = 0.02  # [m]
@@ -35,21 +35,27 @@ def handles(task: Task, moment: Moment) -> tuple[Handle, ...]:
     for kind, name in _OBSTACLES.items():
         rows = scene[name][0] if name in scene else ()
         there = ((number, row) for number, row in enumerate(rows) if row[:3].abs().max() < FAR / 2)
-        found += [Handle(f"{kind} {number}", pose(row[:3]), row[3:6].min().item()) for number, row in there]
+        found += [
+            Handle(f"{kind} {number}", pose(row[:3]), row[3:6].min().item())
+            for number, row in there
+        ]
     if task.cube_side and not scene["held"][0]:
         found.append(Handle(CUBE, pose(scene["object"][0]), task.cube_side / 2.0))
     return tuple(found)
 
 
 def room(task: Task, world: World) -> torch.Tensor:
-    """(2, 3) corners of where things can be put: the workspace, with a cube down to the table [m]."""
+    """(2, 3) corners of where things can be put: the workspace, with a cube down to the table
+    [m].
+    """
     low, high = world.workspace.clone()
     low[2] = min(low[2].item(), (task.cube_side or torch.inf) / 2.0)
     return torch.stack((low, high))
 
 
 def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -> Moment:
-    """The moment with one of `handles` elsewhere in its `room`; a cube stays on the table, what is none stays too.
+    """The moment with one of `handles` elsewhere in its `room`; a cube stays on the table, what is
+    none stays too.
 
     Args:
         moment: of one arm.
@@ -64,7 +70,7 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
         moment = task.put_goal(world, moment, torch.cat((place, turned))[None])
         changed = moment.scene
     elif name == CUBE:
-        place[2] = need(task.cube_side) / 2.0
+        place[2] = not_none(task.cube_side) / 2.0
         changed = {"object": place[None]}
     else:
         kind, number = name.split(" ")
@@ -72,4 +78,6 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
         rows[0, int(number), :3] = place
         changed = {_OBSTACLES[kind]: rows}
     scene = {**scene, **changed}
-    return task.sense(world, replace(moment, scene={**scene, **task.begun(world, moment.state, scene)}))
+    return task.sense(
+        world, replace(moment, scene={**scene, **task.begun(world, moment.state, scene)})
+    )

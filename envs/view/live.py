@@ -1,8 +1,8 @@
 """Watching the policy while it learns: one simulated arm in a process of its own.
 
-The learner only copies its weights into shared memory now and then, and never waits for the viewer. The
-viewer's process loads the newest weights, steps its arm in real time and draws it. It ends when its tab
-is closed and when the learner is gone, however that ended.
+The learner only copies its weights into shared memory now and then, and never waits for the viewer.
+The viewer's process loads the newest weights, steps its arm in real time and draws it. It ends when
+its tab is closed and when the learner is gone, however that ended.
 """
 
 import math
@@ -23,7 +23,7 @@ from envs.robots import Robot
 from envs.view.browser import find_browser
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
-from td3_robot.errors import Td3RobotError, ViewerError, need
+from td3_robot.errors import Td3RobotError, ViewerError, not_none
 
 _NICENESS = 10  # the learner comes first where there are fewer cores than processes
 _PUBLISH_PERIOD = 0.2  # [s] the eye does not tell more policies a second apart
@@ -39,13 +39,19 @@ class SharedWeights:
 
     def __init__(self, module: nn.Module):
         state = module.state_dict()
-        self._tensors = {name: value.detach().cpu().clone().share_memory_() for name, value in state.items()}
+        self._tensors = {
+            name: value.detach().cpu().clone().share_memory_() for name, value in state.items()
+        }
         self._version = torch.zeros((), dtype=torch.int64).share_memory_()
         self._lock = torch.multiprocessing.get_context("spawn").Lock()
 
     def publish(self, module: nn.Module) -> bool:
-        """Copy the module's state in. If a reader is at it, return False at once: a later version will do."""
-        if not self._lock.acquire(block=False):  # also what happens for good after a reader was killed at it
+        """Copy the module's state in. If a reader is at it, return False at once: a later version
+        will do.
+        """
+        if not self._lock.acquire(
+            block=False
+        ):  # also what happens for good after a reader was killed at it
             return False
         try:
             for name, value in module.state_dict().items():
@@ -69,16 +75,17 @@ class SharedWeights:
 class LiveView:
     """The learner's side of the view. Use it as a context manager, or `close` it.
 
-    It returns once the page shows the robot, so whatever prevents that is known before training starts.
+    It returns once the page shows the robot, so whatever prevents that is known before training
+    starts.
 
     Args:
         make_robot: builds the robot to show, in the viewer's process; picklable like `rollout`.
-        rollout: called in the viewer's process with the shared weights; yields the frames to show, one a
-            control step, without end, and loads newer weights when it likes (`version`, `snapshot`).
-            Must be picklable: a module-level function, or functools.partial of one.
+        rollout: called in the viewer's process with the shared weights; yields the frames to show,
+            one a control step, without end, and loads newer weights when it likes (`version`,
+            `snapshot`). Must be picklable: a module-level function, or functools.partial of one.
         policy: what to show first; `publish` takes its successors.
-        open_browser: open the page and wait for it. If False, `on_url` is called with the address to open, now or
-            later; the learner does not wait for that.
+        open_browser: open the page and wait for it. If False, `on_url` is called with the address
+            to open, now or later; the learner does not wait for that.
         on_url: takes the page's address as soon as it is known.
         port: to serve the page on; 0 takes a free one.
 
@@ -96,13 +103,18 @@ class LiveView:
         port: int = 0,
     ):
         if open_browser:
-            find_browser()  # here as well: starting a process to learn that there is none takes seconds
+            # here as well: starting a process to learn that there is none takes seconds
+            find_browser()
         self._weights: SharedWeights | None = SharedWeights(policy)
         self._published_at = time.monotonic()
-        spawn = torch.multiprocessing.get_context("spawn")  # a fork would copy the learner's locked threads
+        spawn = torch.multiprocessing.get_context(
+            "spawn"
+        )  # a fork would copy the learner's locked threads
         pipe, childs_end = spawn.Pipe()
         self._process = spawn.Process(
-            target=_view, args=(make_robot, rollout, self._weights, childs_end, open_browser, port), daemon=True
+            target=_view,
+            args=(make_robot, rollout, self._weights, childs_end, open_browser, port),
+            daemon=True,
         )
         with _interrupts_held():
             self._process.start()
@@ -114,12 +126,16 @@ class LiveView:
             raise
 
     def _await(self, pipe, told: list[Callable[[str], None]]) -> None:
-        """Take the page's address, then, where it was opened, the word that the robot is shown; or an error instead."""
+        """Take the page's address, then, where it was opened, the word that the robot is shown; or
+        an error instead.
+        """
         for tell in told:
             try:
                 message = pipe.recv()
             except EOFError:
-                raise ViewerError("the viewer's process ended before it could show anything") from None
+                raise ViewerError(
+                    "the viewer's process ended before it could show anything"
+                ) from None
             if isinstance(message, Exception):
                 raise message
             tell(message)
@@ -136,7 +152,9 @@ class LiveView:
         return self._process.is_alive()
 
     def publish(self, policy: nn.Module) -> None:
-        """Offer the policy as it is now. Call it after every update: at most 5 a second are copied."""
+        """Offer the policy as it is now. Call it after every update: at most 5 a second are
+        copied.
+        """
         now = time.monotonic()
         due = now - self._published_at >= _PUBLISH_PERIOD
         if due and self._weights is not None and self._weights.publish(policy):
@@ -148,7 +166,9 @@ class LiveView:
         self._process.join(_PATIENCE)
         self._process.kill()  # one that was stopped, or hangs
         self._process.join()
-        self._weights = None  # with its lock: who ends at once, for an error say, would be told that it leaks
+        self._weights = (
+            None  # with its lock: who ends at once, for an error say, would be told that it leaks
+        )
 
 
 def _view(*asked: Any) -> None:
@@ -159,11 +179,13 @@ def _view(*asked: Any) -> None:
         _show(*asked)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stderr.flush()
-    os._exit(0)  # Python's own teardown takes seconds, see `td3_robot.cli`
+    os._exit(0)  # Python's own teardown takes seconds, see `td3_robot.utils.console`
 
 
 def _show(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool, port: int) -> None:
-    """Until the page is closed; the pipe takes its address and the word that it is shown, or what went wrong."""
+    """Until the page is closed; the pipe takes its address and the word that it is shown, or what
+    went wrong.
+    """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
@@ -191,8 +213,8 @@ def _show(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool,
 def _interrupts_held():
     """A process started in here never gets Ctrl-C, not even while it is still importing.
 
-    Ctrl-C in a terminal goes to every process of the group; it is for the learner, which then closes the
-    viewer. The blocked signals of a process are what its children start with.
+    Ctrl-C in a terminal goes to every process of the group; it is for the learner, which then
+    closes the viewer. The blocked signals of a process are what its children start with.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -215,7 +237,7 @@ def _end(signum: int, frame: object) -> None:
 
 def _end_with_parent() -> None:
     """A killed parent cannot end its daemons; this one sees it go."""
-    need(torch.multiprocessing.parent_process()).join()
+    not_none(torch.multiprocessing.parent_process()).join()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_PATIENCE)
     os._exit(0)

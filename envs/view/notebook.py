@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, cast
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.controllers import make_baseline
 from envs.robots import Robot
 from envs.view.browser import how_to_open
@@ -23,7 +23,9 @@ def shown(env: ArmEnv, policy: Policy | None, seed: int, height: int, **opened) 
     own = ArmEnv(env.robot, env.task, 1, str(env.device), seed, guard=env.guard, engine=env.engine)
     acting = policy or make_baseline(env.task.controllers[0], cast(Any, own))
     name = "policy" if policy else env.task.controllers[0]
-    return Shown(env.robot, chain.from_iterable(episodes(acting, own, seed, name=name)), height, **opened)
+    return Shown(
+        env.robot, chain.from_iterable(episodes(acting, own, seed, name=name)), height, **opened
+    )
 
 
 class Shown:

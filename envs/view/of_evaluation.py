@@ -18,7 +18,9 @@ from envs.view.playback import record_episodes, show_episode
 from envs.view.recording import record as record_frames
 
 
-def show(evaluation: Evaluation, episode: int | None = None, grid: int | None = None, **opened) -> None:
+def show(
+    evaluation: Evaluation, episode: int | None = None, grid: int | None = None, **opened
+) -> None:
     """Show it in the browser until its page is closed.
 
     Args:
@@ -40,14 +42,18 @@ def show(evaluation: Evaluation, episode: int | None = None, grid: int | None = 
 
 
 def record(
-    evaluation: Evaluation, path: Path, episode: int | None = None, grid: int | None = None, camera: Camera = CORNER
+    evaluation: Evaluation,
+    path: Path,
+    episode: int | None = None,
+    grid: int | None = None,
+    camera: Camera = CORNER,
 ) -> None:
     """Write it to a file: the first episodes, one of them, or one of each of many arms.
 
     Args:
         path: see `recording.record`.
-        camera: see `camera.placed`; the others as of `show`. A Gymnasium environment draws its own pictures, and has
-            neither.
+        camera: see `camera.placed`; the others as of `show`. A Gymnasium environment draws its own
+            pictures, and has neither.
 
     Raises:
         ConfigError, ViewerError: as `recording.record`.
@@ -67,13 +73,17 @@ def record(
 
 
 def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
-    """Episodes of the first controller by the environment's own rgb_array: three, or the end of one for a picture."""
+    """Episodes of the first controller by the environment's own rgb_array: three, or the end of one
+    for a picture.
+    """
     check_pictures(path)
     controller = next(iter(evaluation.controllers.values()))
     options = replace(evaluation.options, vector="sync")
     env: Any = of_config(options, 1, evaluation.device, evaluation.seed, render_mode="rgb_array")
     try:
-        pictures = _pictures(controller.make(env), env, evaluation.seed, 1 if path.suffix.lower() == ".png" else 3)
+        pictures = _pictures(
+            controller.make(env), env, evaluation.seed, 1 if path.suffix.lower() == ".png" else 3
+        )
         write_pictures(path, pictures, 1.0 / env.frame_rate)
     finally:
         env.close()

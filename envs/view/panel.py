@@ -15,7 +15,10 @@ from envs.view.swift import shown_by
 
 _NOBODY, _LATENCY = "nobody", "latency"
 _LONGEST = 1000.0 * LONGEST  # latency of the slider [ms]
-_AXES, _ANGLES = ("x", "y", "z"), ("roll", "pitch", "yaw")  # about the base frame's x, y and z, in this order
+_AXES, _ANGLES = (
+    ("x", "y", "z"),
+    ("roll", "pitch", "yaw"),
+)  # about the base frame's x, y and z, in this order
 
 
 def lead(evaluation: Evaluation, **opened) -> None:
@@ -52,11 +55,21 @@ class Panel(Controls):
                 self._slider(name, (least, most), 0.001, " m", self._aim)
             for name in _ANGLES if len(control.goal) == 7 else ():
                 self._slider(name, (-180.0, 180.0), 1.0, "°", self._aim)
-        self._choice("controller", control.names, control.choose, control.names.index(control.acting))
+        self._choice(
+            "controller", control.names, control.choose, control.names.index(control.acting)
+        )
         others = [_NOBODY, *control.names]
-        compare = lambda name: control.compare(None if name == _NOBODY else name)  # noqa: E731
+
+        def compare(name):
+            return control.compare(None if name == _NOBODY else name)
+
         self._choice("compare", others, compare, others.index(control.compared or _NOBODY))
-        self._choice("guard", ["off", "on"], lambda one: control.disturb(guard=one == "on"), int(control.options.guard))
+        self._choice(
+            "guard",
+            ["off", "on"],
+            lambda one: control.disturb(guard=one == "on"),
+            int(control.options.guard),
+        )
         self._slider(_LATENCY, (0.0, _LONGEST), 5.0, " ms", self._delay)
         for label in ("new goal", "new episode", "reset"):
             self._button(label, getattr(control, label.replace(" ", "_")))
@@ -82,15 +95,28 @@ class Panel(Controls):
         values = {**dict(zip(_AXES, goal)), _LATENCY: 1000.0 * self._control.latency}
         if len(goal) == 7:
             R = q2r(goal[3:])
-            shown = [self._told.get(name, math.inf) for name in _ANGLES]  # other angles may mean the same
-            same = np.isfinite(shown).all() and np.abs(rpy2r(shown, unit="deg") - R).max() < ROUNDING
+            shown = [
+                self._told.get(name, math.inf) for name in _ANGLES
+            ]  # other angles may mean the same
+            same = (
+                np.isfinite(shown).all() and np.abs(rpy2r(shown, unit="deg") - R).max() < ROUNDING
+            )
             values |= dict(zip(_ANGLES, shown if same else tr2rpy(R, unit="deg")))
         return values
 
     def _moved(self, name: Any, position: Any, turned: Any) -> None:
-        """Something was dragged to a position [m] and a quaternion, x y z w, both in the world's frame."""
-        numbers = [*position, *turned] if isinstance(position, list) and isinstance(turned, list) else []
-        if not (isinstance(name, str) and len(numbers) == 7 and all(map(number, numbers)) and any(numbers[3:])):
+        """Something was dragged to a position [m] and a quaternion, x y z w, both in the world's
+        frame.
+        """
+        numbers = (
+            [*position, *turned] if isinstance(position, list) and isinstance(turned, list) else []
+        )
+        if not (
+            isinstance(name, str)
+            and len(numbers) == 7
+            and all(map(number, numbers))
+            and any(numbers[3:])
+        ):
             return
         x, y, z, w = np.array(numbers[3:]) / np.linalg.norm(numbers[3:])
         T = np.eye(4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.collision import touching
 from envs.tasks.registry import name_of
 from envs.tasks.task import Task
@@ -17,15 +17,18 @@ from envs.view.recording import record
 from envs.view.replay import replay
 from envs.view.scene import Arm, Frame, elsewhere
 from envs.world import GROUND, Moment, World
-from td3_robot.evaluation import Policy
+from td3_robot.evaluation.rollout import Policy
 
-Played = dict[str, tuple[Policy, ArmEnv]]  # controllers by name, each with an environment of one arm
+Played = dict[
+    str, tuple[Policy, ArmEnv]
+]  # controllers by name, each with an environment of one arm
 
 RECORDED_EPISODES = 3  # of a video
 
 
 def show_episode(controllers: Played, seed: int, number: int, **opened) -> None:
-    """Play one episode in the browser, see `replay`. Arguments as of `together`, then of `shown_by`.
+    """Play one episode in the browser, see `replay`. Arguments as of `together`, then of
+    `shown_by`.
 
     Raises:
         ViewerError: the page cannot be shown on this machine.
@@ -65,10 +68,15 @@ def live_episodes(
 
 
 def together(controllers: Played, seed: int, number: int | None = None) -> Iterator[list[Frame]]:
-    """Episodes as of `episodes`, each played by all controllers: the first as it is, the others as ghosts of it."""
+    """Episodes as of `episodes`, each played by all controllers: the first as it is, the others as
+    ghosts of it.
+    """
     first, *others = controllers
     names = [first, *(f"{name} (see-through)" for name in others)]
-    each = [episodes(policy, env, seed, number, name) for name, (policy, env) in zip(names, controllers.values())]
+    each = [
+        episodes(policy, env, seed, number, name)
+        for name, (policy, env) in zip(names, controllers.values())
+    ]
     for played in zip(*each):
         longest = max(map(len, played))
         still = [frames + frames[-1:] * (longest - len(frames)) for frames in played]
@@ -78,11 +86,16 @@ def together(controllers: Played, seed: int, number: int | None = None) -> Itera
 def _joined(frames: tuple[Frame, ...]) -> Frame:
     """One picture of what several controllers do at the same time."""
     first, *others = frames
-    lines = [first.text, *(frame.text.split("\n", 1)[1] for frame in others)]  # without the title, which they share
+    lines = [
+        first.text,
+        *(frame.text.split("\n", 1)[1] for frame in others),
+    ]  # without the title, which they share
     shapes = (shape for frame in others for shape in elsewhere(frame.shapes, first.shapes))
     arms = tuple(Arm(frame.q, frame.gripper) for frame in others)
     touches = tuple(touch for frame in frames for touch in frame.touches)
-    return first._replace(text="\n".join(lines), shapes=(*first.shapes, *shapes), ghosts=arms, touches=touches)
+    return first._replace(
+        text="\n".join(lines), shapes=(*first.shapes, *shapes), ghosts=arms, touches=touches
+    )
 
 
 def episodes(
@@ -93,7 +106,8 @@ def episodes(
     Args:
         env: of one arm.
         seed: of the starts and goals.
-        number: what to call every one of them, where `env` plays the same one again and again; None counts from 1.
+        number: what to call every one of them, where `env` plays the same one again and again; None
+            counts from 1.
         name: of the policy, to tell.
 
     Yields:
@@ -107,7 +121,9 @@ def episodes(
 
 
 @torch.no_grad()
-def _episode(policy: Policy, env: ArmEnv, observation: Tensor, title: str, name: str) -> tuple[list[Frame], Tensor]:
+def _episode(
+    policy: Policy, env: ArmEnv, observation: Tensor, title: str, name: str
+) -> tuple[list[Frame], Tensor]:
     """The frames of one episode and the first observation of the next."""
     start = env.task.outcome(env.world, env.now, torch.zeros(1, env.a_dim, device=env.device))
     told = f"{name}: {errors_told(env.task, start.position_error, start.measures)}, on the way"
@@ -146,7 +162,9 @@ def touches(world: World, moment: Moment) -> tuple[tuple[float, ...], ...]:
     """Where one arm touches something, in the base frame [m]."""
     if world.collision is None or moment.scene["clearance"].item() >= 0:
         return ()
-    points = touching(world.collision, moment.state.q, moment.obstacles, GROUND, moment.state.gripper)
+    points = touching(
+        world.collision, moment.state.q, moment.obstacles, GROUND, moment.state.gripper
+    )
     return tuple(map(tuple, points.tolist()))
 
 
@@ -155,4 +173,11 @@ def frame(env: ArmEnv, moment: Moment, title: str, told: str = "") -> Frame:
     state, dt = moment.state, env.task.dt
     text = f"{title}, {moment.steps.item() * dt:.2f} s{told and chr(10)}{told}"
     shapes = tuple(env.task.shapes(env.world, moment))
-    return Frame(state.q[0].cpu().numpy(), state.gripper.item(), text, dt, shapes, touches=touches(env.world, moment))
+    return Frame(
+        state.q[0].cpu().numpy(),
+        state.gripper.item(),
+        text,
+        dt,
+        shapes,
+        touches=touches(env.world, moment),
+    )

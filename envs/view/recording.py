@@ -19,11 +19,17 @@ from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError, first_line
 
-_CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
+_CHROMIUMS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "microsoft-edge",
+)
 _PATIENCE = 300_000  # [ms] for a picture, where many other things run
 
-# Software rendering is far slower than real time, and would show a state half drawn or not at all. So the
-# page's animation loop is held: it draws once for each call of drawFrame.
+# Software rendering is far slower than real time, and would show a state half drawn or not at all.
+# So the page's animation loop is held: it draws once for each call of drawFrame.
 _HOLD_ANIMATION = """
 let pending = null;
 window.requestAnimationFrame = (callback) => { pending = callback; return 0; };
@@ -43,7 +49,9 @@ def find_chromium() -> str:
         path = shutil.which(name)
         if path:
             return path
-    raise ViewerError("recording needs Chromium; install it, for example on Debian or Ubuntu: apt install chromium")
+    raise ViewerError(
+        "recording needs Chromium; install it, for example on Debian or Ubuntu: apt install chromium"
+    )
 
 
 def record(
@@ -59,8 +67,9 @@ def record(
     Args:
         robot: what to show.
         frames: arguments of `SwiftViewer.show`; the first one's `dt` sets the speed of a video.
-        path: .png keeps the last frame; .gif, .mp4 and .webm keep all (a GIF shows equal neighbours as one, for
-            longer); without an ending it becomes a folder of all of them as 0000.png and so on. Its folder must exist.
+        path: .png keeps the last frame; .gif, .mp4 and .webm keep all (a GIF shows equal neighbours
+            as one, for longer); without an ending it becomes a folder of all of them as 0000.png
+            and so on. Its folder must exist.
         size: width and height in pixels, both even.
         wide, camera: see `SwiftViewer`.
 
@@ -78,13 +87,18 @@ def record(
     if first is None:
         raise ConfigError("there are no frames to record")
     seen: Any = {"wide": wide, "camera": camera}
-    with headless_page(size) as page, SwiftViewer(robot, open_browser=False, realtime=False, **seen) as viewer:
+    with (
+        headless_page(size) as page,
+        SwiftViewer(robot, open_browser=False, realtime=False, **seen) as viewer,
+    ):
         write_pictures(path, draw(page, viewer, chain([first], frames)), Frame(*first).dt)
     return path
 
 
 def check(path: Path, size: tuple[int, int]) -> None:
-    """Find out what is wrong before minutes are spent on drawing; arguments and errors as of `record`."""
+    """Find out what is wrong before minutes are spent on drawing; arguments and errors as of
+    `record`.
+    """
     check_pictures(path)
     if any(pixels < 2 or pixels % 2 for pixels in size):
         raise ConfigError(f"size must be two even numbers of pixels, got {size}")
@@ -99,7 +113,9 @@ def headless_page(size: tuple[int, int]):
 
     arguments = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--hide-scrollbars"]
     if sys.platform.startswith("linux") and os.geteuid() == 0:
-        arguments.append("--no-sandbox")  # Chromium's sandbox refuses to run as root, as in a container
+        arguments.append(
+            "--no-sandbox"
+        )  # Chromium's sandbox refuses to run as root, as in a container
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)

@@ -15,7 +15,7 @@ from envs.tasks.shapes import Shape
 from envs.view.camera import CORNER, Camera, placed
 from envs.view.handles import Handle
 from envs.view.server import LocalSwift
-from td3_robot.errors import ViewerError, first_line, need
+from td3_robot.errors import ViewerError, first_line, not_none
 
 GHOST = 0.3  # opacity of all that is another controller's
 
@@ -25,7 +25,11 @@ class Arm(NamedTuple):
 
     q: np.ndarray  # (n,) [rad or m]
     gripper: float = 0.0  # driver coordinate [rad or m]; ignored without a gripper
-    place: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of its base, from that of the first arm [m]
+    place: tuple[float, float, float] = (
+        0.0,
+        0.0,
+        0.0,
+    )  # of its base, from that of the first arm [m]
     solid: bool = False  # not see-through
 
 
@@ -39,13 +43,19 @@ class Frame(NamedTuple):
     shapes: tuple[Shape, ...] = ()  # what is around the arm
     ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through unless they are solid
     handles: tuple[Handle, ...] = ()  # of what can be moved by hand
-    ways: tuple[tuple[tuple[float, ...], ...], ...] = ()  # lines through positions in the base frame [m]
+    ways: tuple[
+        tuple[tuple[float, ...], ...], ...
+    ] = ()  # lines through positions in the base frame [m]
     touches: tuple[tuple[float, ...], ...] = ()  # positions of contact in the base frame [m]
 
 
 def elsewhere(shapes: Sequence[Shape], own: Sequence[Shape]) -> tuple[Shape, ...]:
-    """What of another controller's shapes is not where the arm's own are, or looks another way; see-through."""
-    return tuple(shape.see_through(GHOST) for shape, mine in zip(shapes, own) if not shape.same(mine))
+    """What of another controller's shapes is not where the arm's own are, or looks another way;
+    see-through.
+    """
+    return tuple(
+        shape.see_through(GHOST) for shape, mine in zip(shapes, own) if not shape.same(mine)
+    )
 
 
 class Drawing:
@@ -65,7 +75,9 @@ class Drawing:
         self._swift, self._robot = swift, robot
         swift.set_lights(
             [
-                HemisphereLight(sky_color=(1.0, 1.0, 1.0), ground_color=(0.45, 0.45, 0.5), intensity=1.25),
+                HemisphereLight(
+                    sky_color=(1.0, 1.0, 1.0), ground_color=(0.45, 0.45, 0.5), intensity=1.25
+                ),
                 DirectionalLight(position=(1.2, -0.6, 2.2), target=(0.3, 0.0, 0.2), intensity=2.1),
             ]
         )
@@ -74,7 +86,9 @@ class Drawing:
         self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
         self._offered: list[dict] = []
         self._marked: list[list] = [[], [], []]
-        self._shapes: list[tuple[tuple, sg.Shape]] = []  # what each thing around the arm looks like, and the thing
+        self._shapes: list[
+            tuple[tuple, sg.Shape]
+        ] = []  # what each thing around the arm looks like, and the thing
 
     def draw(self, frame: Frame) -> None:
         """Show a frame: what it shares with the last one moves, the rest is made anew."""
@@ -97,15 +111,26 @@ class Drawing:
         for name, T_bh, size, turns in handles:
             T = self._robot.rtb.base.A @ T_bh
             told.append(
-                {"name": name, "t": T[:3, 3].tolist(), "q": quaternion(T).tolist(), "size": size, "turns": turns}
+                {
+                    "name": name,
+                    "t": T[:3, 3].tolist(),
+                    "q": quaternion(T).tolist(),
+                    "size": size,
+                    "turns": turns,
+                }
             )
         if told != self._offered:
             self._swift.offer(told)
             self._offered = told
 
     def _mark(self, frame: Frame) -> None:
-        """Tell the page where goals are in the air, where tools have been and arms touch, where there are any."""
-        there = lambda points: (self._robot.rtb.base * np.transpose(points)).T.tolist() if len(points) else []  # noqa: E731
+        """Tell the page where goals are in the air, where tools have been and arms touch, where
+        there are any.
+        """
+
+        def there(points):
+            return (self._robot.rtb.base * np.transpose(points)).T.tolist() if len(points) else []
+
         drops = there([shape.T_bs[:3, 3] for shape in frame.shapes if shape.is_goal])
         marks = [drops, [there(way) for way in frame.ways if way], there(frame.touches)]
         if marks != self._marked:
@@ -113,7 +138,9 @@ class Drawing:
             self._marked = marks
 
     def _place(self, shapes: Sequence[Shape]) -> None:
-        """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone is removed."""
+        """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone
+        is removed.
+        """
         kept = []
         for i, shape in enumerate(shapes):
             pose = SE3(self._robot.rtb.base.A @ shape.T_bs, check=False)
@@ -130,12 +157,19 @@ class Drawing:
 
 
 class _DrawnArm:
-    """One of the arms in the page. All share the model, so a gripper's joints are set where its poses are asked for."""
+    """One of the arms in the page. All share the model, so a gripper's joints are set where its
+    poses are asked for.
+    """
 
     def __init__(self, swift: LocalSwift, robot: Robot, opacity: float):
         self._rtb, self._hand = robot.rtb, robot._gripper
         self._at = Arm(np.asarray(robot.home))
-        parts = [part for holder in (self._rtb, *self._rtb.grippers) for link in holder.links for part in link.geometry]
+        parts = [
+            part
+            for holder in (self._rtb, *self._rtb.grippers)
+            for link in holder.links
+            for part in link.geometry
+        ]
         for part in parts:
             part.opacity = opacity
         try:
@@ -149,7 +183,7 @@ class _DrawnArm:
 
     def _poses(self, q: Any) -> list[SE3]:
         for drawn in self._rtb.grippers if self._hand else ():
-            drawn.q = need(self._hand).model_q(drawn, float(self._at.gripper))
+            drawn.q = not_none(self._hand).model_q(drawn, float(self._at.gripper))
         poses = self._rtb.fkine_geometry(self._at.q)
         return [SE3(*self._at.place) * pose for pose in poses] if any(self._at.place) else poses
 
@@ -167,4 +201,6 @@ def _drawable(shape: Shape, pose: SE3) -> sg.Shape:
         return sg.Cuboid(shape.size, color=shape.colour, pose=pose)
     if shape.kind == "axes":
         return sg.Axes(shape.size[0], arrows=True, radius=0.004, pose=pose)
-    return sg.Polyline(np.transpose(shape.points), radius=shape.size[0], color=shape.colour, pose=pose)
+    return sg.Polyline(
+        np.transpose(shape.points), radius=shape.size[0], color=shape.colour, pose=pose
+    )

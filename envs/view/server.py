@@ -1,13 +1,15 @@
 """Swift's page, served to this machine alone.
 
-The servers of swift-sim 2.1.0 (swift/SwiftRoute.py) listen on every network interface and return any
-readable file of the machine under /retrieve/<absolute path>. `LocalSwift` is Swift with those two servers
-replaced by one, and this is the only place that touches them:
+The servers of swift-sim 2.1.0 (swift/SwiftRoute.py) listen on every network interface and return
+any readable file of the machine under /retrieve/<absolute path>. `LocalSwift` is Swift with those
+two servers replaced by one, and this is the only place that touches them:
 
 - it listens on 127.0.0.1 alone, on one port, so that one line of SSH leads there;
-- everything lies under a token that only the printed address has: the page, its files and its websocket;
-- the rest of the path is looked up as a whole in a table of files, so there is nothing to climb out of: the table holds
-  Swift's own page files, ours, and, once a shape has been sent to the page, that shape's mesh, materials and textures;
+- everything lies under a token that only the printed address has: the page, its files and its
+    websocket;
+- the rest of the path is looked up as a whole in a table of files, so there is nothing to climb out
+  of: the table holds Swift's own page files, ours, and, once a shape has been sent to the page,
+  that shape's mesh, materials and textures;
 - the page must be addressed as this machine, which stops DNS rebinding, and the websocket takes one
   client, which must come from that page.
 """
@@ -37,11 +39,13 @@ _LOCAL = "127.0.0.1"
 _LOCAL_NAMES = (_LOCAL, "localhost")
 _POLL = 0.1  # [s] how soon a closed tab is noticed while nothing is being sent
 _RELOAD = 5.0  # [s] that a page waits for a place, which one that is reloaded still has itself
-_SLOW = 120.0  # [s] that a file may take to whoever fetches it, a large mesh through a thin line for one
+# [s] that a file may take to whoever fetches it, a large mesh through a thin line for one
+_SLOW = 120.0
 _PARTING = 2.0  # [s] for a page to say goodbye; one that hangs never does
 _LARGEST = 2**16  # bytes of an answer; the longest of Swift's page has a few thousand
 
-# The type decides whether a browser runs a script; Windows takes it from a registry that may be wrong.
+# The type decides whether a browser runs a script; Windows takes it from a registry that may be
+# wrong.
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
 _NOT_SWIFT = "the page answered what Swift's page does not; close its tab and try again"
@@ -49,7 +53,9 @@ _NOT_SWIFT = "the page answered what Swift's page does not; close its tab and tr
 # What Swift takes for the page's answer to some of its messages.
 _ANSWERS: dict[str, Callable[[object], bool]] = {
     "shape": lambda answer: isinstance(answer, int),
-    "shape_mounted": lambda answer: isinstance(answer, list) and len(answer) == 2 and answer[0] in (1, 0, -1, -2),
+    "shape_mounted": lambda answer: (
+        isinstance(answer, list) and len(answer) == 2 and answer[0] in (1, 0, -1, -2)
+    ),
     "shape_poses": lambda answer: isinstance(answer, dict),
 }
 _NO_WEBGL = (
@@ -80,22 +86,33 @@ class PageServer:
         ViewerError: the port is taken, or not to be had.
     """
 
-    def __init__(self, outgoing: Queue, incoming: Queue, disconnected: threading.Event, port: int = 0):
+    def __init__(
+        self, outgoing: Queue, incoming: Queue, disconnected: threading.Event, port: int = 0
+    ):
         self._outgoing, self._incoming, self._disconnected = outgoing, incoming, disconnected
         self._taken, self.without_webgl = threading.Lock(), threading.Event()
         self._files: dict[str, Path | bytes] = {**page_files()}
         self._root = f"/{secrets.token_urlsafe(16)}"
-        options = {"process_request": self._answer, "compression": None, "close_timeout": _SLOW, "max_size": _LARGEST}
+        options = {
+            "process_request": self._answer,
+            "compression": None,
+            "close_timeout": _SLOW,
+            "max_size": _LARGEST,
+        }
         try:
             self._server = serve(self._talk, _LOCAL, port, logger=_quiet, **options)
         except OSError as error:
-            raise ViewerError(f"cannot serve the page on port {port}: {error.strerror}; try another --port") from None
+            raise ViewerError(
+                f"cannot serve the page on port {port}: {error.strerror}; try another --port"
+            ) from None
         self.address: tuple[str, int] = self._server.socket.getsockname()
         self.url = f"http://{_LOCAL}:{self.address[1]}{self._root}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def _answer(self, page: ServerConnection, request: Request) -> Response | None:
-        """A file of the table; None, which opens the websocket, for the page itself; refusal for anybody else."""
+        """A file of the table; None, which opens the websocket, for the page itself; refusal for
+        anybody else.
+        """
         host = request.headers.get("Host", "")
         if host.rsplit(":", 1)[0] not in _LOCAL_NAMES:
             return page.respond(403, "not addressed as this machine\n")
@@ -104,7 +121,9 @@ class PageServer:
         if not secrets.compare_digest(root.encode(), self._root.encode()):
             return page.respond(403, "the address has no valid token\n")
         rest = path[len(self._root) :]
-        if rest == SOCKET:  # a page of ours is where it says; another's, which may know the address, is not
+        if (
+            rest == SOCKET
+        ):  # a page of ours is where it says; another's, which may know the address, is not
             same = request.headers.get("Origin") == f"http://{host}"
             return None if same else page.respond(403, "not asked for by the page\n")
         if rest == WITHOUT_WEBGL:
@@ -122,7 +141,9 @@ class PageServer:
         name = file.name if isinstance(file, Path) else ""
         body = served(name, body)
         headers = {
-            "Content-Type": _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain",
+            "Content-Type": _TYPES.get(Path(name).suffix)
+            or mimetypes.guess_type(name)[0]
+            or "text/plain",
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
@@ -133,7 +154,9 @@ class PageServer:
         return Response(200, "OK", Headers(headers), body)
 
     def _talk(self, page: ServerConnection) -> None:
-        """One websocket connection: pass Swift's messages on and its answers back until the page is gone."""
+        """One websocket connection: pass Swift's messages on and its answers back until the page is
+        gone.
+        """
         if not self._taken.acquire(timeout=_RELOAD):
             page.close(1013, "The scene is shown in another tab already.")
             return
@@ -153,15 +176,20 @@ class PageServer:
             if greeted:
                 disconnected.set()  # `turn_to` frees the place
             else:
-                self._taken.release()  # it was gone before it said anything: the next one is welcome
+                # it was gone before it said anything: the next one is welcome
+                self._taken.release()
 
     def turn_to(self, outgoing: Queue, incoming: Queue, disconnected: threading.Event) -> None:
-        """Let the next page come, in place of one that was here and is gone; arguments as of the constructor."""
+        """Let the next page come, in place of one that was here and is gone; arguments as of the
+        constructor.
+        """
         self._outgoing, self._incoming, self._disconnected = outgoing, incoming, disconnected
         self._taken.release()
 
     def _messages(self, page: ServerConnection, outgoing: Queue) -> Iterator[tuple[bool, list]]:
-        """What Swift sends, until `close`. Raises ConnectionClosed when the page goes in the meantime."""
+        """What Swift sends, until `close`. Raises ConnectionClosed when the page goes in the
+        meantime.
+        """
         while True:
             try:
                 message = outgoing.get(timeout=_POLL)
@@ -184,7 +212,9 @@ class PageServer:
         self._outgoing.put(None)
         ending = threading.Thread(target=self._server.shutdown, daemon=True)
         ending.start()
-        ending.join(2 * _PARTING)  # the port is free by then; who fetches a file still, or never asked, is let be
+        ending.join(
+            2 * _PARTING
+        )  # the port is free by then; who fetches a file still, or never asked, is let be
 
 
 class Panel(Protocol):
@@ -233,14 +263,18 @@ class LocalSwift(swift.Swift):
         """
         speed = 1.0 if realtime else None
         self.realtime_speed = speed if panel is None else None  # with a panel `step` keeps to it
-        self.rate = 60 if self.realtime_speed else 1_000_000  # without real time, Swift drops calls that come faster
+        self.rate = (
+            60 if self.realtime_speed else 1_000_000
+        )  # without real time, Swift drops calls that come faster
         self.last_time = time.time()  # real time counts from here
         if panel is not None:
             self.pace(speed)
             panel.attach(self)
         else:
             self._add_controls()
-        self._send_socket("axes", False, expected=False)  # five metres long, through the whole picture
+        self._send_socket(
+            "axes", False, expected=False
+        )  # five metres long, through the whole picture
         self._send_socket("browser_timeout", 5, expected=False)
 
     def _send_socket(self, code: str, data=None, expected: bool = True):
@@ -264,10 +298,11 @@ class LocalSwift(swift.Swift):
         self.speed, self._due = speed, time.monotonic()
 
     def step(self, dt: float = 0.05, render: bool = True) -> None:
-        """Draw; with a panel at once, and only then wait for the end of the period and hear what was done until then.
+        """Draw; with a panel at once, and only then wait for the end of the period and hear what
+        was done until then.
 
-        So what comes of a drag is in the very next picture. Swift itself waits before it draws, and hears before it
-        waits.
+        So what comes of a drag is in the very next picture. Swift itself waits before it draws, and
+        hears before it waits.
         """
         super().step(dt, render)
         if self.speed:
@@ -281,11 +316,17 @@ class LocalSwift(swift.Swift):
         self._send_socket("handles", handles, expected=False)
 
     def mark(self, drops: list, ways: list, touches: list) -> None:
-        """Let the page draw lines from goals to the table, lines through others, and contacts; see marks.js."""
-        self._send_socket("marks", {"drops": drops, "ways": ways, "touches": touches}, expected=False)
+        """Let the page draw lines from goals to the table, lines through others, and contacts; see
+        marks.js.
+        """
+        self._send_socket(
+            "marks", {"drops": drops, "ways": ways, "touches": touches}, expected=False
+        )
 
     def process_events(self, events: dict) -> None:
-        """What was clicked and dragged in the page. Raises ViewerError where there is no such thing to click."""
+        """What was clicked and dragged in the page. Raises ViewerError where there is no such thing
+        to click.
+        """
         moved = events.pop("moved", None)
         if isinstance(moved, dict):
             self.on_moved(moved.get("name"), moved.get("t"), moved.get("q"))

@@ -17,7 +17,9 @@ from envs.view.server import LocalSwift, Panel
 from td3_robot.errors import ConfigError, ViewerError
 
 _RELOAD = 5.0  # [s] that a page has to come back
-_PAGE_TIMEOUT = 30.0  # [s] from starting a browser to its page being up; a cold start on a slow disk takes long
+_PAGE_TIMEOUT = (
+    30.0  # [s] from starting a browser to its page being up; a cold start on a slow disk takes long
+)
 
 
 class SwiftViewer:
@@ -32,7 +34,8 @@ class SwiftViewer:
         camera: where from, see `camera.placed`.
         port: to serve the page on; 0 takes a free one.
         patience: how long to wait for somebody to open the page [s].
-        realtime: `show` takes at least `dt` of wall time. If False it returns as soon as the page has it.
+        realtime: `show` takes at least `dt` of wall time. If False it returns as soon as the page
+            has it.
 
     Attributes:
         url: where the page is, on this machine only.
@@ -82,8 +85,8 @@ class SwiftViewer:
             frame, named: the fields of a `Frame`.
 
         Returns:
-            Whether the page is still there, or there again, reloaded. False, from now on, once its tab was closed,
-            which a line on stderr says.
+            Whether the page is still there, or there again, reloaded. False, from now on, once its
+            tab was closed, which a line on stderr says.
 
         Raises:
             ConfigError: q is not finite or not of this robot's shape.
@@ -116,7 +119,9 @@ class SwiftViewer:
             self._browser.leave()  # what else is open in it is not ours to close
         self._browser = None
         self.close()
-        print(f"{stopped or 'the page was closed'}: the view has ended", file=sys.stderr, flush=True)
+        print(
+            f"{stopped or 'the page was closed'}: the view has ended", file=sys.stderr, flush=True
+        )
 
     def _comes_back(self) -> bool:
         """Whether the page is there again after a moment, ready to be drawn anew."""
@@ -133,21 +138,27 @@ class SwiftViewer:
         return False
 
     def close(self) -> None:
-        """Disconnect the page, stop the servers and the browser that was started. Does nothing the second time."""
+        """Disconnect the page, stop the servers and the browser that was started. Does nothing the
+        second time.
+        """
         if not self.closed:
             self._end_browser()
             self.closed = True
             self._swift.close()
 
     def _end_browser(self) -> None:
-        """A browser that was running before only got another tab, and started nothing that stays."""
+        """A browser that was running before only got another tab, and started nothing that
+        stays.
+        """
         if self._browser is not None:
             self._browser.end()
 
     def _checked(self, q) -> np.ndarray:
         array, shape = np.asarray(q, dtype=float), (self._robot.n,)
         if array.shape != shape or not np.isfinite(array).all():
-            raise ConfigError(f"q must be finite with shape {shape} for robot {self._robot.name!r}, got {q}")
+            raise ConfigError(
+                f"q must be finite with shape {shape} for robot {self._robot.name!r}, got {q}"
+            )
         return array
 
     def _open(self, command: list[str] | None) -> None:
@@ -158,7 +169,9 @@ class SwiftViewer:
                     raise ViewerError(f"the system could not open a browser; {HOW_TO_INSTALL}")
                 self._wait_for_page()
             else:
-                with tempfile.TemporaryFile("w+") as complaints:  # a file: a pipe that nobody reads blocks at 64 kB
+                with tempfile.TemporaryFile(
+                    "w+"
+                ) as complaints:  # a file: a pipe that nobody reads blocks at 64 kB
                     self._browser = Browser(command, self.url, complaints)
                     self._wait_for_page(complaints)
             self._drawing = Drawing(self._swift, self._robot, *self._seen)
@@ -171,7 +184,9 @@ class SwiftViewer:
         while not self._swift.connected(timeout=0.1):
             if browser is not None and browser.failed:
                 complaints.seek(0)
-                last = ([line.strip() for line in complaints if line.strip()] or ["it said nothing"])[-1]
+                last = (
+                    [line.strip() for line in complaints if line.strip()] or ["it said nothing"]
+                )[-1]
                 raise ViewerError(f"{browser.failed}: {last}")
             if self.closed:  # by another thread
                 raise TimeoutError
@@ -181,7 +196,8 @@ class SwiftViewer:
 
 
 def shown_by(robot: Robot, open_browser: bool = True, **named) -> SwiftViewer:
-    """A `SwiftViewer` in this machine's browser; or one whose page is served, its address printed, for whoever comes.
+    """A `SwiftViewer` in this machine's browser; or one whose page is served, its address printed,
+    for whoever comes.
 
     Args:
         robot, open_browser, named: as of `SwiftViewer`.

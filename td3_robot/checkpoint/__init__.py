@@ -1,10 +1,19 @@
 """Checkpoints: what is saved of an agent and a run, and how it is found, written and read."""
 
-from td3_robot.checkpoint.about import ABOUT
-from td3_robot.checkpoint.files import check_plain, write_state
-from td3_robot.checkpoint.folder import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
-from td3_robot.checkpoint.rows import ROWS, keep_rows, names_of_rows, put_rows, take_rows
-from td3_robot.checkpoint.runs import RUNS, claim_run, find, held, held_anew, next_run, run_name, trained_by
+from td3_robot.checkpoint.manifest import ABOUT
+from td3_robot.checkpoint.replay_chunks import ROWS, keep_rows, names_of_rows, put_rows, take_rows
+from td3_robot.checkpoint.run_folders import (
+    RUNS,
+    claim_run,
+    find,
+    held,
+    lock_new_run,
+    next_run,
+    run_name,
+    trained_by,
+)
+from td3_robot.checkpoint.state_file import check_plain, write_state
+from td3_robot.checkpoint.store import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
 
 __all__ = [
     "ABOUT",
@@ -18,7 +27,7 @@ __all__ = [
     "claim_run",
     "find",
     "held",
-    "held_anew",
+    "lock_new_run",
     "keep_rows",
     "load",
     "names_of_rows",

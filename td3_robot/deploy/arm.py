@@ -23,8 +23,8 @@ class Reading(NamedTuple):
 class Arm(Protocol):
     """Read, send, stop; none of them waits.
 
-    `rate` is how often velocities are to be sent [Hz], `latency` what passes from sending one to a state that shows its
-    effect [s]; 0 where nobody has measured it.
+    `rate` is how often velocities are to be sent [Hz], `latency` what passes from sending one to a
+    state that shows its effect [s]; 0 where nobody has measured it.
     """
 
     rate: float
@@ -37,4 +37,6 @@ class Arm(Protocol):
         """Command velocities (n,) [rad/s or m/s], from now until the next."""
 
     def stop(self) -> None:
-        """End the motion, if anything was sent, by the arm's own means, and give control back; called once."""
+        """End the motion, if anything was sent, by the arm's own means, and give control back;
+        called once.
+        """

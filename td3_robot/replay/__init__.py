@@ -1,4 +1,6 @@
-"""Experience replay: where transitions lie (buffer), which are drawn (samplers), what is learnt of them (readers)."""
+"""Experience replay: where transitions lie (buffer), which are drawn (samplers), what is learnt of
+them (readers).
+"""
 
 from td3_robot.replay.buffer import Batch, OneStep, Reader, ReplayBuffer
 from td3_robot.replay.hindsight import STRATEGIES, Hindsight

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.memory import require_memory
 from td3_robot.replay.sampler import Sampler, Uniform
+from td3_robot.utils.memory import require_memory
 
 _NO_TRANSITION = 2.0  # in the column `cut`
 
@@ -31,7 +31,9 @@ class Columns(NamedTuple):
     action: slice
     reward: slice
     terminated: slice  # 1 where the task ended
-    cut: slice  # 0: the next slot may go on from here; 1: it does not, a time limit; 2: the row is no transition
+    # 0: the next slot may go on from here; 1: it does not, a time limit; 2: the row is no
+    # transition
+    cut: slice
     next_state: slice
 
 
@@ -66,8 +68,8 @@ class OneStep:
 class ReplayBuffer:
     """A ring of slots, one for each time step, of one row for each environment.
 
-    Everything about a transition is in one row, so that a batch is a single gather; what follows a row in its
-    environment lies `num_envs` rows further.
+    Everything about a transition is in one row, so that a batch is a single gather; what follows a
+    row in its environment lies `num_envs` rows further.
 
     Args:
         capacity: transitions kept, rounded down to whole slots; the oldest are overwritten.
@@ -98,7 +100,9 @@ class ReplayBuffer:
         reader: Reader | None = None,
     ):
         if capacity < num_envs:
-            raise ConfigError(f"capacity must be at least the number of envs, got {capacity} < {num_envs}")
+            raise ConfigError(
+                f"capacity must be at least the number of envs, got {capacity} < {num_envs}"
+            )
         self.slots, self.num_envs, self.generator = capacity // num_envs, num_envs, generator
         self.sampler, self.reader = sampler or Uniform(), reader or OneStep()
         self._widths = (o_dim, a_dim, 1, 1, 1, o_dim)
@@ -121,7 +125,7 @@ class ReplayBuffer:
         """Rows stored, those that are no transition included."""
         return self._stored * self.num_envs
 
-    # Writing ----------------------------------------------------------------------------------------------
+    # Writing
 
     def add(
         self,
@@ -140,8 +144,9 @@ class ReplayBuffer:
             action: (B, a_dim).
             reward: (B,).
             terminated, truncated: (B,) bool, ends of episodes as in `Step`.
-            valid: (B,) bool, False where the row is no transition: it is never drawn, and no n-step return and
-                no hindsight goal crosses it. Not all rows stored may be such. None: all are transitions.
+            valid: (B,) bool, False where the row is no transition: it is never drawn, and no n-step
+                return and no hindsight goal crosses it. Not all rows stored may be such. None: all
+                are transitions.
         """
         steps = (x.unsqueeze(0) for x in (state, action, reward, next_state, terminated, truncated))
         self.fill(*steps, valid=None if valid is None else valid.unsqueeze(0))
@@ -156,16 +161,32 @@ class ReplayBuffer:
         truncated: Tensor,
         valid: Tensor | None = None,
     ) -> None:
-        """Store T time steps at once; as `add`, each argument with the time before its other dimensions."""
+        """Store T time steps at once; as `add`, each argument with the time before its other
+        dimensions.
+        """
         cut = truncated
         if valid is not None:
             cut = torch.where(valid, truncated.to(state.dtype), _NO_TRANSITION)
-            cut[:-1].clamp_(min=(~valid[1:]).to(state.dtype))  # what leads to no transition leads nowhere
+            cut[:-1].clamp_(
+                min=(~valid[1:]).to(state.dtype)
+            )  # what leads to no transition leads nowhere
             self._newest_cut().clamp_(min=(~valid[0]).to(state.dtype))
-        self._write((state, action, reward.unsqueeze(2), terminated.unsqueeze(2), cut.unsqueeze(2), next_state), valid)
+        self._write(
+            (
+                state,
+                action,
+                reward.unsqueeze(2),
+                terminated.unsqueeze(2),
+                cut.unsqueeze(2),
+                next_state,
+            ),
+            valid,
+        )
 
     def _newest_cut(self) -> Tensor:
-        """A view (B,) of the column `cut` of the newest slot, of one nobody reads where nothing is stored."""
+        """A view (B,) of the column `cut` of the newest slot, of one nobody reads where nothing is
+        stored.
+        """
         return self._ring[self._head - 1, :, self.columns.cut.start]
 
     def end_episodes(self) -> None:
@@ -175,14 +196,19 @@ class ReplayBuffer:
     def _write(self, parts: tuple[Tensor, ...], valid: Tensor | None) -> None:
         """Put the columns of T steps, (T, B, width) each, behind the write head."""
         if len(parts[0]) >= self.slots:  # nothing of the old remains
-            parts, valid = tuple(part[-self.slots :] for part in parts), None if valid is None else valid[-self.slots :]
+            parts, valid = (
+                tuple(part[-self.slots :] for part in parts),
+                None if valid is None else valid[-self.slots :],
+            )
             self._clear(self._head)
         until_end = self.slots - self._head
         if len(parts[0]) <= until_end:
             self._write_piece(parts, valid)
         else:
             for piece in (slice(0, until_end), slice(until_end, None)):
-                self._write_piece(tuple(part[piece] for part in parts), None if valid is None else valid[piece])
+                self._write_piece(
+                    tuple(part[piece] for part in parts), None if valid is None else valid[piece]
+                )
 
     def _write_piece(self, parts: tuple[Tensor, ...], valid: Tensor | None) -> None:
         """Put the columns of steps that do not go beyond the last slot."""
@@ -196,7 +222,7 @@ class ReplayBuffer:
         self.sampler.stored(slot * self.num_envs, count * self.num_envs, valid)
         self.reader.stored(self, slot, count)
 
-    # Drawing ----------------------------------------------------------------------------------------------
+    # Drawing
 
     def sample(self, batch_size: int) -> Batch:
         """Transitions drawn with replacement.
@@ -218,14 +244,16 @@ class ReplayBuffer:
         """
         if self._drawn is None or error.shape != self._drawn.shape:
             drawn = None if self._drawn is None else tuple(self._drawn.shape)
-            raise ValueError(f"errors must be those of the batch just sampled, {drawn}, got {tuple(error.shape)}")
+            raise ValueError(
+                f"errors must be those of the batch just sampled, {drawn}, got {tuple(error.shape)}"
+            )
         self.sampler.update(self._drawn, error)
 
     def anneal(self, progress: float) -> None:
         """Tell the sampler the share of the run already done, in [0, 1]."""
         self.sampler.anneal(progress)
 
-    # For readers ------------------------------------------------------------------------------------------
+    # For readers
 
     def read(self, index: Tensor, columns: slice = slice(None)) -> Tensor:
         """Those columns of the rows at index (B,), copied: (B, width)."""
@@ -243,18 +271,23 @@ class ReplayBuffer:
         return (newest - index) % len(self.rows) // self.num_envs
 
     def later(self, index: Tensor, steps: Tensor) -> Tensor:
-        """The rows of the same environments that many time steps later, or earlier where negative."""
+        """The rows of the same environments that many time steps later, or earlier where
+        negative.
+        """
         return (index + steps * self.num_envs) % len(self.rows)
 
     def ended(self, first: int, last: int) -> Tensor:
-        """Whether nothing follows the rows of slots first <= slot < last in their episode; (last - first, B) bool."""
+        """Whether nothing follows the rows of slots first <= slot < last in their episode; (last -
+        first, B) bool.
+        """
         ends = slice(self.columns.terminated.start, self.columns.cut.stop)
         return (self._ring[first:last, :, ends] > 0).any(2)
 
-    # Saving -----------------------------------------------------------------------------------------------
+    # Saving
 
     def state_dict(self) -> dict:
-        """The stored rows (slots, B, row width), oldest first, where the next goes, and the sampler's state.
+        """The stored rows (slots, B, row width), oldest first, where the next goes, and the
+        sampler's state.
 
         `first` is the place of the oldest slot among all of the run.
         """
@@ -275,11 +308,12 @@ class ReplayBuffer:
     def load_state_dict(self, state: dict) -> None:
         """Take back what `state_dict` of a buffer of the same environments gave, on any device.
 
-        At the same capacity the buffer then draws and forgets exactly as the original; at another one it
-        holds the same transitions, or the newest of them, in their order.
+        At the same capacity the buffer then draws and forgets exactly as the original; at another
+        one it holds the same transitions, or the newest of them, in their order.
 
         Raises:
-            CheckpointError: the rows are of another number of environments or of other widths, or there are none.
+            CheckpointError: the rows are of another number of environments or of other widths, or
+                there are none.
         """
         if missing := {"rows", "head", "slots", "sampler"} - state.keys():
             raise CheckpointError(f"the saved replay lacks {', '.join(sorted(missing))}")

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from td3_robot.config import N_STEP
-from td3_robot.fields import SHARE, require
+from td3_robot.config.field import SHARE, require
+from td3_robot.config.run import N_STEP
 from td3_robot.replay.buffer import Batch, OneStep, ReplayBuffer
 
 
@@ -16,9 +16,9 @@ class NStep(OneStep):
         reward = r_0 + gamma r_1 + ... + gamma^(k-1) r_(k-1), next_state = that of the last step,
         discount = gamma^k, done = 1 where the last step terminated,
 
-    so that `reward + discount * (1 - done) * Q(next_state)` is the truncated return that Sutton, "Learning to
-    Predict by the Methods of Temporal Differences" (1988), bootstraps from. The steps after the first were
-    chosen by older policies and are not corrected for that.
+    so that `reward + discount * (1 - done) * Q(next_state)` is the truncated return that Sutton,
+    "Learning to Predict by the Methods of Temporal Differences" (1988), bootstraps from. The steps
+    after the first were chosen by older policies and are not corrected for that.
 
     Args:
         n: most steps.
@@ -41,9 +41,15 @@ class NStep(OneStep):
         at = buffer.columns
         path = buffer.later(index[:, None], self._ahead)  # (B, n)
         columns = slice(at.reward.start, at.cut.stop)
-        reward, terminated, cut = buffer.read(path.flatten(), columns).view(-1, self.n, 3).unbind(2)  # (B, n)
-        leads_on = (terminated[:, :-1] + cut[:, :-1] == 0) & (self._ahead[1:] <= buffer.age(index)[:, None])
-        taken = torch.cat((torch.ones_like(path[:, :1]), leads_on.cumprod(1)), 1)  # (B, n), 1 ... 1 0 ... 0
+        reward, terminated, cut = (
+            buffer.read(path.flatten(), columns).view(-1, self.n, 3).unbind(2)
+        )  # (B, n)
+        leads_on = (terminated[:, :-1] + cut[:, :-1] == 0) & (
+            self._ahead[1:] <= buffer.age(index)[:, None]
+        )
+        taken = torch.cat(
+            (torch.ones_like(path[:, :1]), leads_on.cumprod(1)), 1
+        )  # (B, n), 1 ... 1 0 ... 0
         steps = taken.sum(1, keepdim=True)  # (B, 1)
         last = path.gather(1, steps - 1).squeeze(1)
         first = buffer.read(index, slice(at.state.start, at.action.stop))

@@ -1,12 +1,13 @@
 """Transitions that surprised the critics are drawn more often.
 
-Schaul, Quan, Antonoglou & Silver, "Prioritized Experience Replay", ICLR 2016, https://arxiv.org/abs/1511.05952.
+Schaul, Quan, Antonoglou & Silver, "Prioritized Experience Replay", ICLR 2016,
+https://arxiv.org/abs/1511.05952.
 """
 
 import torch
 from torch import Tensor
 
-from td3_robot.fields import POSITIVE, SHARE, require
+from td3_robot.config.field import POSITIVE, SHARE, require
 from td3_robot.replay.sum_tree import SumTree
 
 _LARGEST = 1e30  # a priority that is infinite would leave no chance to any other
@@ -15,13 +16,15 @@ _LARGEST = 1e30  # a priority that is infinite would leave no chance to any othe
 class Prioritized:
     """Proportional prioritisation (paper, section 3.3); a `Sampler`.
 
-    Row i is drawn with probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i = |error_i| + epsilon, and has
-    the importance weight w_i = (N P(i))^-beta (section 3.4), divided by the greatest of its batch so that weights
-    only scale updates down. New transitions get the greatest priority so far, so that each soon has its turn.
+    Row i is drawn with probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i = |error_i| +
+    epsilon, and has the importance weight w_i = (N P(i))^-beta (section 3.4), divided by the
+    greatest of its batch so that weights only scale updates down. New transitions get the greatest
+    priority so far, so that each soon has its turn.
 
     Args:
         alpha: how much priorities matter; 0 is uniform.
-        beta: how much of the bias the weights take back at the start, in [0, 1]; `anneal` raises it to 1.
+        beta: how much of the bias the weights take back at the start, in [0, 1]; `anneal` raises it
+            to 1.
         epsilon: keeps transitions without error alive.
     """
 
@@ -40,7 +43,9 @@ class Prioritized:
 
     def stored(self, first: int, count: int, valid: Tensor | None) -> None:
         """See `Sampler.stored`."""
-        self._tree.set_range(first, self._greatest.expand(count) if valid is None else self._greatest * valid)
+        self._tree.set_range(
+            first, self._greatest.expand(count) if valid is None else self._greatest * valid
+        )
 
     def draw(self, batch_size: int) -> tuple[Tensor, Tensor]:
         """See `Sampler.draw`."""
@@ -51,21 +56,30 @@ class Prioritized:
     def update(self, index: Tensor, error: Tensor) -> None:
         """See `Sampler.update`; of several errors of the same row the greatest counts."""
         priority = error.detach().abs().double() + self.epsilon
-        # an error that is not finite stops the run, but only when the trainer next looks at its losses
+        # an error that is not finite stops the run, but only when the trainer next looks at its
+        # losses
         priority = priority.nan_to_num(nan=_LARGEST, posinf=_LARGEST).pow(self.alpha)
         self._tree.set(index, priority)
         self._greatest = torch.maximum(self._greatest, priority.max())
 
     def anneal(self, progress: float) -> None:
-        """Raise beta linearly from its start to 1 as progress goes from 0 to 1 (paper, section 3.4)."""
+        """Raise beta linearly from its start to 1 as progress goes from 0 to 1 (paper, section
+        3.4).
+        """
         self._beta_now = self.beta + (1.0 - self.beta) * min(max(progress, 0.0), 1.0)
 
     def state_dict(self, index: Tensor) -> dict:
         """See `Sampler.state_dict`; `priorities` are p^alpha."""
-        return {"priorities": self._tree.weights[index], "greatest": self._greatest, "beta": self._beta_now}
+        return {
+            "priorities": self._tree.weights[index],
+            "greatest": self._greatest,
+            "beta": self._beta_now,
+        }
 
     def load_state_dict(self, state: dict, index: Tensor) -> None:
-        """See `Sampler.load_state_dict`; what comes from a uniform sampler stays as new as it just was stored."""
+        """See `Sampler.load_state_dict`; what comes from a uniform sampler stays as new as it just
+        was stored.
+        """
         if "priorities" not in state:
             return
         self._beta_now, self._greatest = state["beta"], state["greatest"].to(index.device)

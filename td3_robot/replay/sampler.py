@@ -15,10 +15,14 @@ class Sampler(Protocol):
         """Forget everything and make room for `size` rows."""
 
     def stored(self, first: int, count: int, valid: Tensor | None) -> None:
-        """New transitions lie in the `count` rows from `first` on, but for those where `valid` (count,) is False."""
+        """New transitions lie in the `count` rows from `first` on, but for those where `valid`
+        (count,) is False.
+        """
 
     def draw(self, batch_size: int) -> tuple[Tensor, Tensor | None]:
-        """Indices (batch_size,) of rows, with replacement, and importance weights (batch_size, 1) or None."""
+        """Indices (batch_size,) of rows, with replacement, and importance weights (batch_size, 1)
+        or None.
+        """
         ...
 
     def update(self, index: Tensor, error: Tensor) -> None:
@@ -32,14 +36,17 @@ class Sampler(Protocol):
         ...
 
     def load_state_dict(self, state: dict, index: Tensor) -> None:
-        """Take back what any sampler knew of the newest rows of its time, which now are at `index`, oldest first."""
+        """Take back what any sampler knew of the newest rows of its time, which now are at `index`,
+        oldest first.
+        """
 
 
 class Uniform:
     """Draws uniformly with replacement; a `Sampler`.
 
-    As long as every row is a transition that is one random integer a sample. The first row that is none, or that
-    `weigh` gives a weight, turns it into draws from a sum tree of weights: 0 of what is no transition, else 1.
+    As long as every row is a transition that is one random integer a sample. The first row that is
+    none, or that `weigh` gives a weight, turns it into draws from a sum tree of weights: 0 of what
+    is no transition, else 1.
     """
 
     def allocate(self, size: int, device: torch.device, generator: torch.Generator) -> None:
@@ -57,7 +64,9 @@ class Uniform:
         tree.set_range(first, torch.ones(count, device=self._device) if valid is None else valid)
 
     def weigh(self, index: Tensor, weight: Tensor) -> None:
-        """Draw the transitions at index (K,) in proportion to weight (K,) > 0, until they are overwritten."""
+        """Draw the transitions at index (K,) in proportion to weight (K,) > 0, until they are
+        overwritten.
+        """
         tree = self._tree or self._draw_by_weight()
         now = tree.weights[index]
         changed = (now > 0) & (now != weight)
@@ -73,7 +82,9 @@ class Uniform:
         """See `Sampler.draw`."""
         if self._tree is not None:
             return self._tree.draw(batch_size, self._generator), None
-        return torch.randint(self._count, (batch_size,), generator=self._generator, device=self._device), None
+        return torch.randint(
+            self._count, (batch_size,), generator=self._generator, device=self._device
+        ), None
 
     def update(self, index: Tensor, error: Tensor) -> None:
         """Errors change nothing."""
@@ -91,5 +102,7 @@ class Uniform:
         if not state.get("by_weight"):
             return
         tree = self._tree or self._draw_by_weight()
-        if "weights" in state:  # older runs had 0 of what the buffer says, when it stores it again, is no transition
+        if (
+            "weights" in state
+        ):  # older runs had 0 of what the buffer says, when it stores it again, is no transition
             tree.set(index, state["weights"][len(state["weights"]) - len(index) :].to(index.device))

@@ -9,19 +9,22 @@ from td3_robot.errors import ConfigError
 class SumTree:
     """N weights, and above them the sums of 32, of 32 sums, and so on, up to 32 at the top.
 
-    Sums are taken anew from what they are made of, never adjusted by differences, so that rounding errors do
-    not add up; float64 keeps those of a million weights below what a draw can tell.
+    Sums are taken anew from what they are made of, never adjusted by differences, so that rounding
+    errors do not add up; float64 keeps those of a million weights below what a draw can tell.
 
     Args:
         size: number of weights; all 0 at first.
         device: where they live.
     """
 
-    FAN_OUT = 32  # the fastest of 16, 32, 64, 128 and 256 at a million weights and batches of 256 on a CPU
+    # the fastest of 16, 32, 64, 128 and 256 at a million weights and batches of 256 on a CPU
+    FAN_OUT = 32
 
     def __init__(self, size: int, device: torch.device):
         if device.type == "mps":
-            raise ConfigError("replay: drawing by weights needs float64, which device mps lacks; use device cpu")
+            raise ConfigError(
+                "replay: drawing by weights needs float64, which device mps lacks; use device cpu"
+            )
         self._levels = []  # (groups, FAN_OUT) each, from the weights to the top
         while not self._levels or size > 1:
             size = -(-size // self.FAN_OUT)
@@ -37,22 +40,28 @@ class SumTree:
             above.view(-1)[first:last] = level[first:last].sum(1)
 
     def set(self, index: Tensor, weights: Tensor) -> None:
-        """Give the weights at index (K,) new values, (K,) float64; of several for the same one the greatest counts."""
+        """Give the weights at index (K,) new values, (K,) float64; of several for the same one the
+        greatest counts.
+        """
         self.weights.scatter_reduce_(0, index, weights, "amax", include_self=False)
         for level, above in zip(self._levels, self._levels[1:]):
             index = index // self.FAN_OUT
             above.view(-1)[index] = level.index_select(0, index).sum(1)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Indices (count,), each drawn with replacement in proportion to the weights; never one of weight 0.
+        """Indices (count,), each drawn with replacement in proportion to the weights; never one of
+        weight 0.
 
         At least one weight must be positive; to check that would be to wait for the device.
 
-        From the top down one of the 32 is drawn in proportion to its sum. Every level has a random number of
-        its own: what is left of the one above has lost its last digits, and could end beyond the last weight.
+        From the top down one of the 32 is drawn in proportion to its sum. Every level has a random
+        number of its own: what is left of the one above has lost its last digits, and could end
+        beyond the last weight.
         """
         shape = (len(self._levels), count, 1)
-        unit = torch.rand(shape, generator=generator, dtype=torch.float64, device=self.weights.device)
+        unit = torch.rand(
+            shape, generator=generator, dtype=torch.float64, device=self.weights.device
+        )
         index = torch.zeros(count, dtype=torch.long, device=self.weights.device)
         for level, u in zip(reversed(self._levels), unit):
             cumulative = level.index_select(0, index).cumsum(1)

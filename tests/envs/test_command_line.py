@@ -3,19 +3,23 @@
 import pytest
 
 from envs.command_line import EvaluateFlags, with_asked
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from envs.simulation.randomization import disturbances_of, read_randomization
-from td3_robot.options import build, schema
+from td3_robot.config.schema import build, schema
 
 
 def asked_of(trained: EnvOptions, line: str) -> EnvOptions:
     words = ["--checkpoint", "x", *line.split()]
-    return with_asked(trained, build(EvaluateFlags, schema("evaluate.py", "", EvaluateFlags).read_flags(words)))
+    return with_asked(
+        trained, build(EvaluateFlags, schema("evaluate.py", "", EvaluateFlags).read_flags(words))
+    )
 
 
 @pytest.mark.parametrize("trained", [EnvOptions(randomize="lab"), EnvOptions()])
 def test_what_is_given_beside_a_file_counts_and_so_does_a_zero(trained):
-    found = disturbances_of(asked_of(trained, "--randomize lab --latency 0 --latency_spread 0 --noise 0.003"))
+    found = disturbances_of(
+        asked_of(trained, "--randomize lab --latency 0 --latency_spread 0 --noise 0.003")
+    )
     assert (found.latency, found.latency_spread, found.noise) == (0.0, 0.0, 0.003)
     assert found.tcp_offset == read_randomization("lab").tcp_offset > 0
 

@@ -1,4 +1,6 @@
-"""Our tasks as Gymnasium ids: what Gymnasium and Stable-Baselines3 check, and agreement with envs.make."""
+"""Our tasks as Gymnasium ids: what Gymnasium and Stable-Baselines3 check, and agreement with
+envs.make.
+"""
 
 import warnings
 
@@ -47,9 +49,13 @@ def actions(steps: int, num_envs: int = 1) -> torch.Tensor:
 def test_every_robot_and_task_has_an_id_of_each_kind():
     ours = {env_id for env_id in gym.registry if env_id.startswith(f"{NAMESPACE}/")}
     easy = [task for task in task_names() if not task_class(task).needs_hand]
-    assert {id_of(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS} <= ours
+    assert {
+        id_of(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS
+    } <= ours
     assert id_of("panda", "reach") == REACH and REACH in ours
-    assert id_of("frankie_omni", "reach_pose", "sparse") == "td3_robot/FrankieOmniReachPoseSparse-v0"
+    assert (
+        id_of("frankie_omni", "reach_pose", "sparse") == "td3_robot/FrankieOmniReachPoseSparse-v0"
+    )
     assert id_of("panda", "reach", "goal") == "td3_robot/PandaReachGoal-v0"
 
 
@@ -74,8 +80,11 @@ def test_registering_again_changes_nothing():
 def test_gymnasium_finds_no_fault(env_id):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        check_env(gym.make(env_id).unwrapped, skip_render_check=True)  # a page would wait for a browser
-    # observations have no bounds: said of the lower and of the upper one, of each space that is no dictionary
+        check_env(
+            gym.make(env_id).unwrapped, skip_render_check=True
+        )  # a page would wait for a browser
+    # observations have no bounds: said of the lower and of the upper one, of each space that is no
+    # dictionary
     faults = [str(warning.message) for warning in caught if "gymnasium" in warning.filename]
     assert len(faults) in (2, 6) and all("infinity" in fault for fault in faults), faults
 
@@ -95,7 +104,12 @@ def test_one_robot_of_another_kind_has_goals_too():
 def test_stable_baselines3_learns_on_it():
     small = {"net_arch": [16, 16]}
     model = stable_baselines3.TD3(
-        "MlpPolicy", gym.make(REACH), learning_starts=100, batch_size=32, seed=0, policy_kwargs=small
+        "MlpPolicy",
+        gym.make(REACH),
+        learning_starts=100,
+        batch_size=32,
+        seed=0,
+        policy_kwargs=small,
     )
     before = [weight.clone() for weight in model.actor.parameters()]
     model.learn(200)
@@ -120,13 +134,16 @@ def test_stable_baselines3_learns_from_hindsight_on_it():
     assert set(rewards.unique().tolist()) == {-1.0, 0.0}  # in hindsight some goals were met
 
 
-# Goals ------------------------------------------------------------------------------------------------------
+# Goals
 
 
 def side_by_side(env, arms, steps: int):
     """What a vector environment and the arms of envs.make give for the same random actions."""
     env.reset(seed=3), arms.reset(3)
-    drawn = torch.rand(steps, arms.num_envs, arms.a_dim, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    drawn = (
+        torch.rand(steps, arms.num_envs, arms.a_dim, generator=torch.Generator().manual_seed(0)) * 2
+        - 1
+    )
     for action in drawn:
         yield env.step(action.numpy()), arms.step(action)
 
@@ -135,11 +152,18 @@ def side_by_side(env, arms, steps: int):
 def test_goal_environments_show_the_arms_of_envs_make(task):
     env, arms = gym.make_vec(id_of("panda", task, "goal"), num_envs=3), envs.make("panda", task, 3)
     rule = gym.make(id_of("panda", task, "goal")).unwrapped.compute_reward
-    for (shown, reward, _, truncated, infos), step in side_by_side(env, arms, arms.task.horizon + 5):
+    for (shown, reward, _, truncated, infos), step in side_by_side(
+        env, arms, arms.task.horizon + 5
+    ):
         assert shown in env.observation_space
         now, arrived = (arms.achieved_goal(arms.memory(arrived)) for arrived in (False, True))
-        for seen, observation, achieved in ((shown, step.observation, now), *ended(infos, step, arrived)):
-            torch.testing.assert_close(torch.from_numpy(seen["achieved_goal"]), achieved, rtol=1e-5, atol=1e-6)
+        for seen, observation, achieved in (
+            (shown, step.observation, now),
+            *ended(infos, step, arrived),
+        ):
+            torch.testing.assert_close(
+                torch.from_numpy(seen["achieved_goal"]), achieved, rtol=1e-5, atol=1e-6
+            )
             assert np.array_equal(seen["desired_goal"], observation[:, arms.layout["goal"]])
         achieved, desired = arrived, step.next_observation[:, arms.layout["goal"]]
         assert np.array_equal(reward, rule(achieved.numpy(), desired.numpy(), {}))
@@ -147,7 +171,9 @@ def test_goal_environments_show_the_arms_of_envs_make(task):
 
 
 def ended(infos: dict, step, achieved: torch.Tensor) -> list[tuple]:
-    """The last observations of the episodes that ended in this step, what they show and what was achieved."""
+    """The last observations of the episodes that ended in this step, what they show and what was
+    achieved.
+    """
     if "final_obs" not in infos:
         return []
     rows = np.flatnonzero(infos["_final_obs"])
@@ -169,7 +195,9 @@ def test_the_reward_is_that_of_the_goals_alone_however_many_at_once(env_id):
 
 @pytest.mark.parametrize("task", task_names())
 def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_nothing_else(task):
-    """Or else hindsight would leave the old goal to be seen. Along episodes in which things are grasped."""
+    """Or else hindsight would leave the old goal to be seen. Along episodes in which things are
+    grasped.
+    """
     arms = envs.make("panda", task, 60)
     view = gym.make_vec(id_of("panda", task, "goal"), num_envs=60).unwrapped._shown
     policy, observation = make_baseline(arms.task.controllers[0], arms), arms.reset(0)
@@ -179,12 +207,15 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
         moved_on = arms.task.with_goal(arms.world, arms.moment, arms.goal.roll(1, 0))
         other = arms.task.observe(arms.world, moved_on)
         shown = [
-            view.show(seen, moment)["observation"] for seen, moment in ((other, moved_on), (observation, arms.moment))
+            view.show(seen, moment)["observation"]
+            for seen, moment in ((other, moved_on), (observation, arms.moment))
         ]
         assert np.array_equal(*shown)
         moved |= set((other != observation).any(0).nonzero().squeeze(1).tolist())
     places = [range(arms.o_dim)[arms.layout[name]] for name in arms.layout]
-    told = {element for place in places if moved & set(place) for element in place}  # by whole columns
+    told = {
+        element for place in places if moved & set(place) for element in place
+    }  # by whole columns
     goal = arms.layout["goal"]  # of which the height may be that of all
     assert set(view._rest) == columns - told - set(range(goal.start, goal.stop))
 
@@ -209,7 +240,7 @@ def test_the_sparse_kind_pays_for_success_alone():
         assert reward == float(info["is_success"]) - 1
 
 
-# The same arms as those of envs.make ------------------------------------------------------------------------
+# The same arms as those of envs.make
 
 
 def test_one_arm_is_the_arm_of_envs_make():
@@ -220,7 +251,9 @@ def test_one_arm_is_the_arm_of_envs_make():
     for i, action in enumerate(actions(130)):
         observation, reward, terminated, truncated, info = env.step(action[0].numpy())
         step = arm.step(action)
-        assert np.array_equal(observation, step.next_observation[0]) and reward == step.reward.item()
+        assert (
+            np.array_equal(observation, step.next_observation[0]) and reward == step.reward.item()
+        )
         assert (terminated, truncated) == (step.terminated.item(), step.truncated.item())
         assert info["is_success"] == step.info["success"].item()
         assert info["position_error"] == step.info["position_error"].item()
@@ -249,7 +282,9 @@ def test_without_a_seed_episodes_differ():
     starts = [env.reset()[0] for env in (first, second, first, second)]
     assert len(np.unique(starts, axis=0)) == 4
     many, more = (gym.make_vec(REACH, num_envs=2) for _ in range(2))
-    assert len(np.unique(np.concatenate([env.reset()[0] for env in (many, more, many)]), axis=0)) == 6
+    assert (
+        len(np.unique(np.concatenate([env.reset()[0] for env in (many, more, many)]), axis=0)) == 6
+    )
 
 
 def test_many_arms_are_those_of_envs_make():
@@ -269,7 +304,10 @@ def test_many_arms_are_those_of_envs_make():
             assert infos["_final_obs"].all() and not infos["_is_success"].any()
         else:
             assert "final_obs" not in infos
-            assert np.array_equal(infos["is_success"], step.info["success"]) and infos["_is_success"].all()
+            assert (
+                np.array_equal(infos["is_success"], step.info["success"])
+                and infos["_is_success"].all()
+            )
 
 
 def test_there_and_back_is_the_same_environment():
@@ -293,11 +331,16 @@ def test_what_was_handed_out_does_not_change_later():
         handed = [env.reset(seed=0)[0]]
         for _ in range(61):
             step = env.step(np.ones(shape, np.float32))
-            handed += [step[0], *(value for value in step[4].values() if isinstance(value, np.ndarray))]
+            handed += [
+                step[0],
+                *(value for value in step[4].values() if isinstance(value, np.ndarray)),
+            ]
             kept = [np.copy(value) for value in handed]
             if step[3] is True:
                 env.reset()
-        assert all(np.array_equal(now, then) for now, then in zip(handed, kept) if now.dtype != object)
+        assert all(
+            np.array_equal(now, then) for now, then in zip(handed, kept) if now.dtype != object
+        )
 
 
 def test_a_picture_is_of_the_arm_after_the_last_step():
@@ -308,7 +351,11 @@ def test_a_picture_is_of_the_arm_after_the_last_step():
         env.step(np.ones(7, np.float32))
     after = env.render()
     env.close()
-    assert after.shape == (360, 480, 3) and after.dtype == np.uint8 and env.metadata["render_fps"] == 20
+    assert (
+        after.shape == (360, 480, 3)
+        and after.dtype == np.uint8
+        and env.metadata["render_fps"] == 20
+    )
     assert (np.abs(after - before).max(-1) > 40).mean() > 0.01
 
 

@@ -20,7 +20,8 @@ def test_every_robot_can_do_every_task(robot, task):
     hand = make_robot(robot)._gripper
     if task_class(task).needs_hand and (hand is None or hand.pads is None):
         with pytest.raises(
-            ConfigError, match=f"robot {robot!r} has none" if hand is None else "needs the pads of gripper"
+            ConfigError,
+            match=f"robot {robot!r} has none" if hand is None else "needs the pads of gripper",
         ):
             envs.make(robot, task)
         return
@@ -48,9 +49,13 @@ def _goal_after_reset(env, seed):
 
 
 def test_an_unknown_name_is_refused_with_the_valid_ones():
-    with pytest.raises(ConfigError, match="task 'raech'; did you mean 'reach'.*valid choices: .*reach"):
+    with pytest.raises(
+        ConfigError, match="task 'raech'; did you mean 'reach'.*valid choices: .*reach"
+    ):
         envs.make("panda", "raech")
-    with pytest.raises(ConfigError, match="robot 'pandaa'; did you mean 'panda'.*valid choices: .*panda"):
+    with pytest.raises(
+        ConfigError, match="robot 'pandaa'; did you mean 'panda'.*valid choices: .*panda"
+    ):
         envs.make("pandaa", "reach")
 
 

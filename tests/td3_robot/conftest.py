@@ -9,10 +9,17 @@ import pytest
 import torch
 
 from td3_robot import TD3
-from td3_robot.callbacks import Callback
-from td3_robot.config import Config, EvaluationConfig, ExplorationConfig, ReplayConfig, ScheduleConfig, TD3Config
-from td3_robot.mixed import make_source
-from td3_robot.trainer import Trainer
+from td3_robot.config.run import (
+    Config,
+    EvaluationConfig,
+    ExplorationConfig,
+    ReplayConfig,
+    ScheduleConfig,
+    TD3Config,
+)
+from td3_robot.data.mixed import make_source
+from td3_robot.training.callbacks import Callback
+from td3_robot.training.trainer import Trainer
 
 CONFIG = Config(
     seed=3,
@@ -81,7 +88,17 @@ def train(point_env):
         source = make_source(agent, env, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
         started, about = time.perf_counter(), {"robot": "point"}
-        trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about, evaluation_process)
+        trainer = Trainer(
+            agent,
+            source,
+            evaluation_env,
+            config,
+            folder,
+            started,
+            callbacks,
+            about,
+            evaluation_process,
+        )
         trainer.trackers.append(Log(agent))
         return trainer
 
@@ -115,7 +132,11 @@ def scripted(point_env):
 def leaves(state: object, name: str = "") -> dict[str, torch.Tensor]:
     """The tensors in nested state dicts, by their path."""
     if isinstance(state, dict):
-        return {path: leaf for key, item in state.items() for path, leaf in leaves(item, f"{name}.{key}").items()}
+        return {
+            path: leaf
+            for key, item in state.items()
+            for path, leaf in leaves(item, f"{name}.{key}").items()
+        }
     return {name: state} if isinstance(state, torch.Tensor) else {}
 
 

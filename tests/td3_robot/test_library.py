@@ -1,4 +1,6 @@
-"""The examples of docs/library.md that go on from one another: all run, in their order, and do what the page says."""
+"""The examples of docs/library.md that go on from one another: all run, in their order, and do what
+the page says.
+"""
 
 import json
 import re
@@ -9,7 +11,11 @@ import pytest
 from td3_robot import checkpoint
 from td3_robot.vec_env import VecEnv
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/library.md").read_text().split("\n## Networks and optimizers")[0]
+PAGE = (
+    (Path(__file__).resolve().parents[2] / "docs/library.md")
+    .read_text()
+    .split("\n## Networks and optimizers")[0]
+)
 EXAMPLES = re.findall(r"\n## (.+?)\n.*?```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -39,7 +45,9 @@ def test_the_training_learns_and_its_checkpoint_is_the_best_policy(run):
     summary = left["A training"]["summary"]
     assert summary["finished"] and summary["episode_return"] > -6.0  # untrained: -15
     assert left["A training"]["best"].o_dim == 2
-    assert set(checkpoint.REQUIRED) <= {path.name for path in (folder / "checkpoints/line").iterdir()}
+    assert set(checkpoint.REQUIRED) <= {
+        path.name for path in (folder / "checkpoints/line").iterdir()
+    }
 
 
 def test_the_rule_and_the_tracker_saw_every_evaluation(run):
@@ -52,7 +60,11 @@ def test_the_rule_and_the_tracker_saw_every_evaluation(run):
 
 def test_without_evaluations_the_training_episodes_are_told(run):
     summary = run[0]["Training without an evaluation environment"]["summary"]
-    assert summary["train_return"] < 0 and 0 <= summary["train_success_rate"] <= 1 and "episode_return" not in summary
+    assert (
+        summary["train_return"] < 0
+        and 0 <= summary["train_success_rate"] <= 1
+        and "episode_return" not in summary
+    )
 
 
 def test_the_thread_stopped_and_can_be_resumed(run):

@@ -1,4 +1,6 @@
-"""The examples of docs/library.md for networks and optimizers: each runs as it stands, and its agent learns."""
+"""The examples of docs/library.md for networks and optimizers: each runs as it stands, and its
+agent learns.
+"""
 
 import re
 from pathlib import Path
@@ -22,7 +24,10 @@ def test_an_example_learns_and_its_checkpoint_comes_back(tmp_path, name):
     names: dict[str, object] = {}
     exec(EXAMPLES[name], names)
     agent, generator = names["agent"], torch.Generator().manual_seed(0)
-    draw = lambda width: torch.rand(8, width, generator=generator) - 0.5  # noqa: E731
+
+    def draw(width):
+        return torch.rand(8, width, generator=generator) - 0.5
+
     o = draw(agent.o_dim)
     before = agent.select_action(o)
     for _ in range(2):
@@ -32,4 +37,6 @@ def test_an_example_learns_and_its_checkpoint_comes_back(tmp_path, name):
     own = {key: names[key] for key in ("networks",) if key in names}
     if "partial" in names:
         own["optimizer"] = names["partial"](torch.optim.AdamW, weight_decay=1e-3)
-    assert torch.equal(TD3.from_checkpoint(tmp_path / "run", **own).select_action(o), agent.select_action(o))
+    assert torch.equal(
+        TD3.from_checkpoint(tmp_path / "run", **own).select_action(o), agent.select_action(o)
+    )

@@ -1,4 +1,6 @@
-"""What the scripts of this folder share: attempts that are drawn from a seed, processes that are killed, one line."""
+"""What the scripts of this folder share: attempts that are drawn from a seed, processes that are
+killed, one line.
+"""
 
 import argparse
 import contextlib
@@ -23,7 +25,9 @@ def read_flags(about: str, kinds: tuple[str, ...] = (), count: int = 20) -> argp
     """--count, --seed and, where there are several, --kind."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--count", type=int, default=count, help="attempts, of each kind")
-    parser.add_argument("--seed", type=int, default=0, help="fixes every attempt but for its timing")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="fixes every attempt but for its timing"
+    )
     if kinds:
         parser.add_argument("--kind", choices=kinds, action="append", help="by default all")
     flags = parser.parse_args()
@@ -33,8 +37,11 @@ def read_flags(about: str, kinds: tuple[str, ...] = (), count: int = 20) -> argp
     return flags
 
 
-def torture(name: str, count: int, seed: int, attempt: Callable[[random.Random, Path], str | None]) -> int:
-    """Make attempts, each in an empty folder, and print one line on them, after one for each failure.
+def torture(
+    name: str, count: int, seed: int, attempt: Callable[[random.Random, Path], str | None]
+) -> int:
+    """Make attempts, each in an empty folder, and print one line on them, after one for each
+    failure.
 
     Args:
         attempt: gets its own random numbers, returns what did not hold, or None.
@@ -100,10 +107,13 @@ class Fork:
         before: Callable[[], object] = lambda: None,
         told: Path | None = None,
     ):
-        from td3_robot.cli import cli
+        from td3_robot.utils.console import cli
 
         Fork._count += 1
-        self._told, self._code = [(told or folder) / f"{name}{Fork._count}" for name in ("out", "err")], None
+        self._told, self._code = (
+            [(told or folder) / f"{name}{Fork._count}" for name in ("out", "err")],
+            None,
+        )
         self.number = os.fork()
         if self.number:
             return

@@ -1,8 +1,10 @@
-"""Whatever the options: stopped somewhere and resumed, a training is to the bit the one that nobody stopped.
+"""Whatever the options: stopped somewhere and resumed, a training is to the bit the one that nobody
+stopped.
 
-Each attempt draws a robot and a task, or a Gymnasium environment that can restore itself, and options. It is trained in
-one go to a late step and again with one or two stops on the way. Then all that was saved is compared: networks,
-targets, optimizers, normaliser, replay, noise, generators, environments, and every figure of the curve but the clocks.
+Each attempt draws a robot and a task, or a Gymnasium environment that can restore itself, and
+options. It is trained in one go to a late step and again with one or two stops on the way. Then all
+that was saved is compared: networks, targets, optimizers, normaliser, replay, noise, generators,
+environments, and every figure of the curve but the clocks.
 """
 
 import sys
@@ -13,17 +15,21 @@ from attempts import Fork, read_flags, script, torture
 from runs import differing, rows, tensors_of, warm_up
 
 from envs.command_line import TrainFlags
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from td3_robot import checkpoint
-from td3_robot.arguments import parse_train
+from td3_robot.checkpoint.resume_point import LAST
+from td3_robot.cli.arguments import parse_train
 from td3_robot.errors import ConfigError
-from td3_robot.resume_point import LAST
-from td3_robot.tracking import CSV_NAME
+from td3_robot.loggers.base import CSV_NAME
 
 ENVS, ROUNDS = 4, 75  # steps of each environment; an episode of reach has 60
 CLOCKS = ("wall_s", "solved_at_s", "seconds")
 TASKS = ["reach", "reach", "reach_pose", "reach_avoid", "track", "pick_place", "push"]
-IDS = ["td3_robot/PandaReach-v0", "td3_robot/Ur5eTrack-v0", "td3_robot/PandaReachGoal-v0"]  # that restore themselves
+IDS = [
+    "td3_robot/PandaReach-v0",
+    "td3_robot/Ur5eTrack-v0",
+    "td3_robot/PandaReachGoal-v0",
+]  # that restore themselves
 ROBOTS = ["panda", "ur5e", "ur3e", "vx300s", "wx250s", "puma560", "lbr"]
 OPTIONS = [  # each is left out or one of its choices
     *("sparse", "guard", "td3.actor_min_q", "td3.normalize_observations", "exploration.per_env"),
@@ -85,14 +91,21 @@ OPTIONS = [  # each is left out or one of its choices
 def draw(random: Random) -> list[str]:
     """A command line; it may be one that is refused."""
     chosen = random.sample(OPTIONS, random.randint(0, 16))
-    words = ["--task", random.choice(TASKS)] if random.random() < 0.8 else ["--env", random.choice(IDS)]
+    words = (
+        ["--task", random.choice(TASKS)] if random.random() < 0.8 else ["--env", random.choice(IDS)]
+    )
     for option in chosen:
         name, *choices = option.split()
         words += [f"--{name}", random.choice(choices or ["true"])]
     if random.random() < 0.2:
         words += "--td3.atoms 11 --td3.v_min -20 --td3.v_max 5".split()
     defaults = {"td3.hidden": "8", "replay.capacity": "300", "evaluation.every": str(50 * ENVS)}
-    words += [word for name, value in defaults.items() if f"--{name}" not in words for word in (f"--{name}", value)]
+    words += [
+        word
+        for name, value in defaults.items()
+        if f"--{name}" not in words
+        for word in (f"--{name}", value)
+    ]
     return words
 
 
@@ -105,7 +118,15 @@ def sitting(folder: Path, words: list[str]) -> tuple[int, str]:
 def attempt(random: Random, folder: Path) -> str | None:
     """One configuration that is not refused."""
     while True:
-        words = [*draw(random), "--envs", str(ENVS), "--steps", str(ENVS * (ROUNDS + 20)), "--evaluation.episodes", "2"]
+        words = [
+            *draw(random),
+            "--envs",
+            str(ENVS),
+            "--steps",
+            str(ENVS * (ROUNDS + 20)),
+            "--evaluation.episodes",
+            "2",
+        ]
         words += "--replay.batch_size 16 --exploration.start_steps 40 --save_every 1e9".split()
         end = ENVS * ROUNDS
         try:
@@ -128,7 +149,9 @@ def attempt(random: Random, folder: Path) -> str | None:
             return f"{shown}: stopped at {stops}: exit code {code}: {error}"
     whole, cut = (folder / "checkpoints" / name for name in ("whole", "cut"))
     for part in (Path(), Path(LAST)):
-        if different := differing(*(tensors_of(checkpoint.read(run / part), CLOCKS) for run in (whole, cut))):
+        if different := differing(
+            *(tensors_of(checkpoint.read(run / part), CLOCKS) for run in (whole, cut))
+        ):
             return f"{shown}: stopped at {stops}: {part}: {len(different)} differ: {different[:3]}"
     if (whole / CSV_NAME).exists() and rows(whole) != rows(cut):
         return f"{shown}: stopped at {stops}: the curves differ"

@@ -1,4 +1,6 @@
-"""What else befalls a training: signals, power cuts, deleted and read-only folders, two at once, a clock set back."""
+"""What else befalls a training: signals, power cuts, deleted and read-only folders, two at once, a
+clock set back.
+"""
 
 import ctypes
 import functools
@@ -17,10 +19,12 @@ from attempts import Fork, read_flags, script, torture
 from runs import broken, line, warm_up
 
 import envs
-from td3_robot import TD3, checkpoint, tracking, trainer
-from td3_robot.periodic_evaluation import PeriodicEvaluation
-from td3_robot.tracking import Trackers
-from td3_robot.trainer import Trainer
+from td3_robot import TD3, checkpoint
+from td3_robot.evaluation.periodic import PeriodicEvaluation
+from td3_robot.loggers import base as tracking
+from td3_robot.loggers.base import Trackers
+from td3_robot.training import trainer
+from td3_robot.training.trainer import Trainer
 
 STEPS, SIGNALS = 960, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 RUN = Path("checkpoints", "r")
@@ -54,7 +58,11 @@ def resumes(folder: Path, steps: int = 0) -> str | None:
         return wrong
     again = Fork(folder, TRAIN, ["--resume", "r"])
     code = again.wait()
-    return f"resumed: exit code {code}: {again.err}" if code or again.err else broken(folder / RUN, STEPS)[0]
+    return (
+        f"resumed: exit code {code}: {again.err}"
+        if code or again.err
+        else broken(folder / RUN, STEPS)[0]
+    )
 
 
 def signals(random: Random, folder: Path) -> str | None:
@@ -63,7 +71,12 @@ def signals(random: Random, folder: Path) -> str | None:
     where, call = random.choice(list(PHASES)), random.choice([1, 1, 2, 3, 5, 50])
     waits = [random.choice([0.0, random.uniform(0.0, 0.1)]) for _ in numbers]
     kind = random.choice(["native", "gymnasium"])
-    process = Fork(folder, TRAIN, line(kind, STEPS), functools.partial(strike, folder, where, call, numbers, waits))
+    process = Fork(
+        folder,
+        TRAIN,
+        line(kind, STEPS),
+        functools.partial(strike, folder, where, call, numbers, waits),
+    )
     what = f"{kind}, {[number.name for number in numbers]} at call {call} of {where}"
     if not process.ends_within(120):
         process.send(signal.SIGKILL)
@@ -78,7 +91,9 @@ def signals(random: Random, folder: Path) -> str | None:
 
 
 def strike(folder: Path, where: str, call: int, numbers: list[int], waits: list[float]) -> None:
-    """Send this process signals, once it has called the function that begins a phase so many times."""
+    """Send this process signals, once it has called the function that begins a phase so many
+    times.
+    """
     owner, name = PHASES[where]
     begins, calls = getattr(owner, name), itertools.count(1)
 
@@ -98,7 +113,9 @@ def strike(folder: Path, where: str, call: int, numbers: list[int], waits: list[
 
 
 def two_at_once(random: Random, folder: Path) -> str | None:
-    """A second process on a run is refused by the name of the first one, and two new runs get two folders."""
+    """A second process on a run is refused by the name of the first one, and two new runs get two
+    folders.
+    """
     first = begun(folder, random)
     held = (folder / RUN / ".lock").exists()
     second = Fork(folder, TRAIN, ["--resume", "r"])
@@ -110,7 +127,11 @@ def two_at_once(random: Random, folder: Path) -> str | None:
         return f"the second was not refused in one line: {code}: {error}"
     if alive and held and f"process {first.number} on {socket.gethostname()}" not in error:
         return f"the second was not told of the first: {error}"
-    return f"a run was trained over: {codes}" if codes != [2, 2] and (folder / RUN).exists() and alive else None
+    return (
+        f"a run was trained over: {codes}"
+        if codes != [2, 2] and (folder / RUN).exists() and alive
+        else None
+    )
 
 
 def same_moment(random: Random, folder: Path) -> str | None:
@@ -119,7 +140,9 @@ def same_moment(random: Random, folder: Path) -> str | None:
     together = [Fork(folder, TRAIN, words) for _ in range(3)]
     codes = [process.wait() for process in together]
     names = sorted(path.name for path in (folder / "checkpoints").iterdir())
-    return None if (codes, names) == ([0, 0, 0], ["run1", "run2", "run3"]) else f"{codes} in {names}"
+    return (
+        None if (codes, names) == ([0, 0, 0], ["run1", "run2", "run3"]) else f"{codes} in {names}"
+    )
 
 
 def power_cut(random: Random, folder: Path) -> str | None:
@@ -162,7 +185,9 @@ def deleted(random: Random, folder: Path) -> str | None:
     shutil.rmtree(folder / RUN, ignore_errors=True)
     code = process.wait()
     lines = process.err.splitlines()
-    if "Traceback" in process.err or any(not text.startswith(("warning: ", "error: ")) for text in lines):
+    if "Traceback" in process.err or any(
+        not text.startswith(("warning: ", "error: ")) for text in lines
+    ):
         return f"exit code {code}: {process.err}"
     return broken(folder / RUN, 0)[0]
 
@@ -172,13 +197,19 @@ def read_only(random: Random, folder: Path) -> str | None:
     process = Fork(folder, TRAIN, line(random.choice(["native", "gymnasium"]), STEPS), obey)
     process.ends_within(random.uniform(0.0, 4.0))
     run = folder / RUN
-    locked = [run, *(path for path in run.rglob("*") if path.is_dir())] if run.exists() else [folder]
+    locked = (
+        [run, *(path for path in run.rglob("*") if path.is_dir())] if run.exists() else [folder]
+    )
     for place in locked:
         place.chmod(0o555)
     code = process.wait(60)
     for place in locked:
         place.chmod(0o755)
-    if code not in (0, 2, 3) or "Traceback" in process.err or len(set(told := process.err.splitlines())) < len(told):
+    if (
+        code not in (0, 2, 3)
+        or "Traceback" in process.err
+        or len(set(told := process.err.splitlines())) < len(told)
+    ):
         return f"exit code {code}: {process.err}"
     return resumes(folder)
 
@@ -200,14 +231,23 @@ def clock_back(random: Random, folder: Path) -> str | None:
     process = begun(folder, random, another_year)
     process.send(signal.SIGTERM)
     code = process.wait(60)
-    return resumes(folder) if code in (0, 130) and not process.err else f"exit code {code}: {process.err}"
+    return (
+        resumes(folder)
+        if code in (0, 130) and not process.err
+        else f"exit code {code}: {process.err}"
+    )
 
 
-KINDS = {kind.__name__: kind for kind in (signals, two_at_once, same_moment, power_cut, deleted, read_only, clock_back)}
+KINDS = {
+    kind.__name__: kind
+    for kind in (signals, two_at_once, same_moment, power_cut, deleted, read_only, clock_back)
+}
 
 if __name__ == "__main__":
     flags = read_flags(__doc__ or "", tuple(KINDS))
     warm_up()
     TRAIN = script("train")
-    failures = [torture(f"faults {kind}", flags.count, flags.seed, KINDS[kind]) for kind in flags.kind]
+    failures = [
+        torture(f"faults {kind}", flags.count, flags.seed, KINDS[kind]) for kind in flags.kind
+    ]
     sys.exit(min(1, sum(failures)))

@@ -1,8 +1,10 @@
-"""A disk that is full at a random place of a training: in its first file, a checkpoint, a log or the summary.
+"""A disk that is full at a random place of a training: in its first file, a checkpoint, a log or
+the summary.
 
-Where this user may mount one, the disk is a small tmpfs of a random size; elsewhere no file may grow beyond a random
-size. The run ends by itself, with exit code 0, 2 or 3 and a line for each thing that could not be written; what it
-leaves is whole, and with room again it is resumed to its end.
+Where this user may mount one, the disk is a small tmpfs of a random size; elsewhere no file may
+grow beyond a random size. The run ends by itself, with exit code 0, 2 or 3 and a line for each
+thing that could not be written; what it leaves is whole, and with room again it is resumed to its
+end.
 """
 
 import resource
@@ -21,7 +23,9 @@ STEPS = 960
 
 def mounted(disk: Path, size: int) -> bool:
     """Mount a disk of so many bytes, where that is allowed."""
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True
+    )
     return done.returncode == 0
 
 
@@ -33,11 +37,18 @@ def short_files(size: int) -> None:
 
 def attempt(random: Random, folder: Path) -> str | None:
     """A training on a disk that is too small, then on with room."""
-    kind, disk, roomy = random.choice(["gymnasium", "gymnasium", "native"]), folder / "disk", folder / "roomy"
+    kind, disk, roomy = (
+        random.choice(["gymnasium", "gymnasium", "native"]),
+        folder / "disk",
+        folder / "roomy",
+    )
     disk.mkdir()
     size = random.randrange(20_000, 500_000)
     tmpfs = mounted(disk, size)
-    limit = lambda: None if tmpfs else short_files(size // 8)  # noqa: E731
+
+    def limit():
+        return None if tmpfs else short_files(size // 8)
+
     try:
         process = Fork(disk, TRAIN, line(kind, STEPS), limit, told=folder)
         code = process.wait()
@@ -45,10 +56,15 @@ def attempt(random: Random, folder: Path) -> str | None:
     finally:
         if tmpfs:
             subprocess.run(["umount", "-l", disk], check=True)
-    told, where = process.err.splitlines(), f"{kind}, {'disk' if tmpfs else 'files'} of {size} bytes"
+    told, where = (
+        process.err.splitlines(),
+        f"{kind}, {'disk' if tmpfs else 'files'} of {size} bytes",
+    )
     if code not in (0, 2, 3) or (code == 0) == bool(told) or "Traceback" in process.err:
         return f"{where}: exit code {code}: {process.err}"
-    if any(not text.startswith(("warning: ", "error: ")) for text in told) or len(set(told)) < len(told):
+    if any(not text.startswith(("warning: ", "error: ")) for text in told) or len(set(told)) < len(
+        told
+    ):
         return f"{where}: not one line for each: {process.err}"
     run = roomy / "checkpoints" / "r"
     if run.exists() and (halves := [path for path in run.rglob(".*") if path.name != ".lock"]):

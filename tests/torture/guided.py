@@ -1,10 +1,13 @@
-"""The readers of hostile_files.py, given what libFuzzer makes of good files on its way to new branches of our code.
+"""The readers of hostile_files.py, given what libFuzzer makes of good files on its way to new
+branches of our code.
 
-What must hold is the same, and heard by the same guard. In zip files (state files, datasets) a member is changed and
-put back with a checksum that fits. `--count` is executions; libFuzzer's `cov` is the branches of Python seen at the
-first look and at the last. What failed is kept in the folder that it runs in.
+What must hold is the same, and heard by the same guard. In zip files (state files, datasets) a
+member is changed and put back with a checksum that fits. `--count` is executions; libFuzzer's `cov`
+is the branches of Python seen at the first look and at the last. What failed is kept in the folder
+that it runs in.
 
-Needs `pip install atheris` (Linux, macOS), of which the tests do without: 130 MB that nothing else asks for.
+Needs `pip install atheris` (Linux, macOS), of which the tests do without: 130 MB that nothing else
+asks for.
 """
 
 import contextlib
@@ -36,8 +39,17 @@ WATCHED = ["td3_robot", "envs", "yaml", "jsonargparse", "defusedxml"]  # package
 with atheris.instrument_imports(include=WATCHED), contextlib.redirect_stderr(io.StringIO()):
     import hostile_files
     import hostile_kinds
-LINES = ["--robot panda --task reach", "--td3.hidden 8,8 --seed 1", "--env=Pendulum-v1 --steps=1e5", "--config a.yaml"]
-LINES += ["--checkpoint run1 --episodes 9 --json a", "--replay.hindsight future --resume run1", "--list tasks"]
+LINES = [
+    "--robot panda --task reach",
+    "--td3.hidden 8,8 --seed 1",
+    "--env=Pendulum-v1 --steps=1e5",
+    "--config a.yaml",
+]
+LINES += [
+    "--checkpoint run1 --episodes 9 --json a",
+    "--replay.hindsight future --resume run1",
+    "--list tasks",
+]
 MOST = 10  # failures of one kind that are told
 ZIP = b"PK\3\4"
 
@@ -45,7 +57,8 @@ ZIP = b"PK\3\4"
 class Target:
     """What libFuzzer calls: a kind's reader of files in which one is of its bytes.
 
-    The first byte chooses, as the random numbers of hostile_files.py do, which file and which reader.
+    The first byte chooses, as the random numbers of hostile_files.py do, which file and which
+    reader.
     """
 
     def __init__(self, kind: str, folder: Path, kept: Path):
@@ -62,14 +75,20 @@ class Target:
             self._failures.add(told)
             path = self._kept / f"guided-{self._kind}-{hashlib.sha256(data).hexdigest()[:8]}"
             path.write_bytes(data)
-            print(f"guided {self._kind}: {wrong}; its bytes are in {path}", file=sys.__stdout__, flush=True)
+            print(
+                f"guided {self._kind}: {wrong}; its bytes are in {path}",
+                file=sys.__stdout__,
+                flush=True,
+            )
             if len(self._failures) == MOST:
                 os.kill(os.getpid(), signal.SIGUSR1)
 
     def _reader(self, data: bytes):
         self._data = data[1:]
         if self._kind == "command_line":
-            return hostile_kinds.command_line(self._data.decode(errors="surrogateescape").split("\n"), data[0] % 2 == 0)
+            return hostile_kinds.command_line(
+                self._data.decode(errors="surrogateescape").split("\n"), data[0] % 2 == 0
+            )
         return hostile_kinds.KINDS[self._kind](Random(data[0]), self._folder)
 
     def _spoilt(self, random: Random, content: bytes, as_text: bool) -> bytes:
@@ -80,16 +99,23 @@ class Target:
         file = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(file, "w") as new:
             names = old.namelist()
-            changed = next((name for name in names if name.endswith("data.pkl")), None) or random.choice(names)
+            changed = next(
+                (name for name in names if name.endswith("data.pkl")), None
+            ) or random.choice(names)
             self._good = old.read(changed)
             for name in names:
-                new.writestr(name, (self._data or self._good) if name == changed else old.read(name))
+                new.writestr(
+                    name, (self._data or self._good) if name == changed else old.read(name)
+                )
         return file.getvalue()
 
     def corpus(self) -> list[bytes]:
         """The good files, each behind the first byte that chooses it."""
         if self._kind == "command_line":
-            return [bytes([number]) + line.replace(" ", "\n").encode() for number, line in enumerate(LINES)]
+            return [
+                bytes([number]) + line.replace(" ", "\n").encode()
+                for number, line in enumerate(LINES)
+            ]
         found = {}
         for first in range(64):
             self._good = b""
@@ -117,16 +143,25 @@ def fuzz(kind: str, count: int, seed: int) -> None:
     os.chdir(folder / "files")
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     longest = max(path.stat().st_size for path in (folder / "corpus").iterdir())
-    flags = f"-runs={count} -seed={seed + 1} -max_len={2 * longest + 100} -rss_limit_mb={used + 1000}"
-    flags += " -timeout=600 -report_slow_units=600"  # the time is watched here, and that of the processor alone
-    places = [f"-dict={folder}/words", f"-artifact_prefix={kept}/guided-{kind}-", str(folder / "corpus")]
+    flags = (
+        f"-runs={count} -seed={seed + 1} -max_len={2 * longest + 100} -rss_limit_mb={used + 1000}"
+    )
+    # the time is watched here, and that of the processor alone
+    flags += " -timeout=600 -report_slow_units=600"
+    places = [
+        f"-dict={folder}/words",
+        f"-artifact_prefix={kept}/guided-{kind}-",
+        str(folder / "corpus"),
+    ]
     sys.stdout = io.StringIO()
     atheris.Setup([sys.argv[0], *flags.split(), *places], target)
     atheris.Fuzz()
 
 
 def run(kind: str, count: int, seed: int) -> int:
-    """Fuzz one kind in a process of its own, and print a line on it. Returns the number of failures."""
+    """Fuzz one kind in a process of its own, and print a line on it. Returns the number of
+    failures.
+    """
     began, kept = time.monotonic(), lambda: len([*Path().glob(f"guided-{kind}-*")])
     before = kept()
     with tempfile.TemporaryDirectory(prefix="guided") as place:
@@ -147,11 +182,17 @@ def run(kind: str, count: int, seed: int) -> int:
         text, code = log.read_text(errors="replace"), os.waitstatus_to_exitcode(ended[1])
     failures = kept() - before or min(1, abs(code))
     branches, made = re.findall(r"cov: (\d+)", text), re.findall(r"^#(\d+)", text, re.MULTILINE)
-    print(said(f"guided {kind}", int(made[-1]) if made else 0, failures, time.monotonic() - began, seed))
+    print(
+        said(
+            f"guided {kind}", int(made[-1]) if made else 0, failures, time.monotonic() - began, seed
+        )
+    )
     print(f"branches: {branches[0]}, then {branches[-1]}" if branches else text[-2000:], flush=True)
     return failures
 
 
 if __name__ == "__main__":
     flags = read_flags(__doc__ or "", KINDS, count=10_000)
-    sys.exit(min(1, sum(run(kind, flags.count, flags.seed) for kind in flags.kind if not end_early())))
+    sys.exit(
+        min(1, sum(run(kind, flags.count, flags.seed) for kind in flags.kind if not end_early()))
+    )

@@ -1,8 +1,9 @@
-"""Files and command lines of strangers: bits flipped, parts cut, doubled and exchanged, words put in that would run.
+"""Files and command lines of strangers: bits flipped, parts cut, doubled and exchanged, words put
+in that would run.
 
 Whatever comes, a reader takes it or refuses it in one short line. No code of it runs, no socket is
-opened, nothing outside its folder is written, or read unless it is part of the installation; an attempt takes less than
-5 s of CPU and its process less than 1 GB.
+opened, nothing outside its folder is written, or read unless it is part of the installation; an
+attempt takes less than 5 s of CPU and its process less than 1 GB.
 """
 
 import io
@@ -26,9 +27,24 @@ from td3_robot.deploy.errors import DeployError
 from td3_robot.errors import Td3RobotError
 
 BATCH, SECONDS, MEMORY = 250, 5.0, 1e9
-FORBIDDEN = ("socket.connect", "socket.bind", "os.system", "os.exec", "os.posix_spawn", "pty.spawn", "shutil.rmtree")
+FORBIDDEN = (
+    "socket.connect",
+    "socket.bind",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "pty.spawn",
+    "shutil.rmtree",
+)
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-OURS = (str(ROOT), sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/usr/")  # what may be read beside the file's folder
+OURS = (
+    str(ROOT),
+    sys.prefix,
+    sys.base_prefix,
+    "/proc/",
+    "/sys/",
+    "/usr/",
+)  # what may be read beside the file's folder
 
 
 class Guard:
@@ -47,8 +63,12 @@ class Guard:
         elif event == "open" and not isinstance(arguments[0], int):
             writes = isinstance(arguments[2], int) and arguments[2] & WRITES
             path = os.path.abspath(os.fsdecode(arguments[0]))
-            package = path.endswith("/package.xml") and self._folder.startswith(os.path.dirname(path))  # its own
-            if not path.startswith((self._folder, "/dev/null", *(() if writes else OURS))) and (writes or not package):
+            package = path.endswith("/package.xml") and self._folder.startswith(
+                os.path.dirname(path)
+            )  # its own
+            if not path.startswith((self._folder, "/dev/null", *(() if writes else OURS))) and (
+                writes or not package
+            ):
                 self.seen.append(f"{'writes' if writes else 'reads'} {path}")
 
 
@@ -58,7 +78,11 @@ def outcome(read: Callable[[], object]) -> str | None:
         read()
     except (Td3RobotError, DeployError) as error:
         text = str(error)
-        return None if text.isprintable() and 0 < len(text) < 300 else f"not one short line: {text[:400]!r}"
+        return (
+            None
+            if text.isprintable() and 0 < len(text) < 300
+            else f"not one short line: {text[:400]!r}"
+        )
     except SystemExit as end:
         return None if end.code in (0, None) else f"exit {end.code}"
     except BaseException:
@@ -85,7 +109,9 @@ def trial(read: Callable[[], object], guard: Guard) -> str | None:
 
 
 def batch(connection, kind: str, seed: int, numbers: range) -> None:
-    """The process of some attempts: sends the number of each before it begins, and what is wrong after it."""
+    """The process of some attempts: sends the number of each before it begins, and what is wrong
+    after it.
+    """
     folder = tempfile.mkdtemp(prefix="hostile")
     os.chdir(folder)
     quiet, sys.stdout = sys.stdout, io.StringIO()
@@ -153,7 +179,10 @@ def main() -> int:
             made = numbers.stop
         for number, wrong in failures:
             print(f"hostile {kind} {number} of seed {flags.seed}: {wrong}", flush=True)
-        print(said(f"hostile {kind}", made, len(failures), time.monotonic() - began, flags.seed), flush=True)
+        print(
+            said(f"hostile {kind}", made, len(failures), time.monotonic() - began, flags.seed),
+            flush=True,
+        )
         failed += len(failures)
     return min(failed, 1)
 

@@ -13,17 +13,24 @@ import yaml
 from attempts import ROOT, script
 
 import envs
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from td3_robot import TD3
-from td3_robot.callbacks import StopAt
-from td3_robot.checkpoint import rows
-from td3_robot.config import Config, EvaluationConfig, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
-from td3_robot.fields import leaves
-from td3_robot.mixed import make_source
-from td3_robot.provenance import write_provenance
-from td3_robot.summary import write_summary
-from td3_robot.tracking import CsvLog
-from td3_robot.trainer import Trainer
+from td3_robot.checkpoint import replay_chunks as rows
+from td3_robot.checkpoint.provenance import write_provenance
+from td3_robot.checkpoint.summary import write_summary
+from td3_robot.config.field import leaves
+from td3_robot.config.run import (
+    Config,
+    EvaluationConfig,
+    ExplorationConfig,
+    ReplayConfig,
+    RewardConfig,
+    TD3Config,
+)
+from td3_robot.data.mixed import make_source
+from td3_robot.loggers.base import CsvLog
+from td3_robot.training.callbacks import StopAt
+from td3_robot.training.trainer import Trainer
 
 CONFIG = Config(
     envs=2,
@@ -58,10 +65,16 @@ def _run() -> dict[str, bytes]:
         folder.mkdir()
         trainer.callbacks = [StopAt(70, 0, CONFIG.steps)]
         trainer.run()
-        metrics = {"env_steps": 70, "gradient_steps": trainer.agent.gradient_steps, "episode_return": -1.0}
+        metrics = {
+            "env_steps": 70,
+            "gradient_steps": trainer.agent.gradient_steps,
+            "episode_return": -1.0,
+        }
         CsvLog(folder).log({**metrics, "wall_s": 1.0})
         write_summary(folder, {**metrics, "wall_s": 1.0, "finished": True})
-        write_provenance(folder, "train.py", ["--run", "a"], {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}})
+        write_provenance(
+            folder, "train.py", ["--run", "a"], {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}}
+        )
         text = "env: Pendulum-v1\nsteps: 1000\ntd3:\n  hidden: [8]\n  normalize_observations: true\nthreads: 1\n"
         (folder / "config.yaml").write_text(text)
         paths = [path for path in folder.rglob("*") if path.is_file()]
@@ -69,9 +82,15 @@ def _run() -> dict[str, bytes]:
 
 
 def _configs() -> dict[str, bytes]:
-    paths = [path for place in ("", "gymnasium") for path in (ROOT / "configs" / place).glob("*.yaml")]
+    paths = [
+        path for place in ("", "gymnasium") for path in (ROOT / "configs" / place).glob("*.yaml")
+    ]
     found = {f"{number}.yaml": path.read_bytes() for number, path in enumerate(paths)}
-    return found | {"config.yaml": yaml.dump({name: str(item.default) for name, item in leaves(EnvOptions)}).encode()}
+    return found | {
+        "config.yaml": yaml.dump(
+            {name: str(item.default) for name, item in leaves(EnvOptions)}
+        ).encode()
+    }
 
 
 def _urdf() -> dict[str, bytes]:
@@ -89,7 +108,12 @@ def _xacro() -> dict[str, bytes]:
 
 def _dataset() -> dict[str, bytes]:
     file, numbers = io.BytesIO(), np.random.default_rng(0)
-    columns = {"observations": (20, 3), "actions": (20, 2), "next_observations": (20, 3), "rewards": (20,)}
+    columns = {
+        "observations": (20, 3),
+        "actions": (20, 2),
+        "next_observations": (20, 3),
+        "rewards": (20,),
+    }
     arrays = {name: numbers.random(shape).astype(np.float32) for name, shape in columns.items()}
     np.savez(file, **arrays, terminals=np.zeros(20, bool))
     return {"data.npz": file.getvalue()}
@@ -98,7 +122,9 @@ def _dataset() -> dict[str, bytes]:
 def _onnx() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "policy.onnx"
-        code = script("export").main(["--checkpoint", str(ROOT / "checkpoints/run1"), "--onnx", str(path)])
+        code = script("export").main(
+            ["--checkpoint", str(ROOT / "checkpoints/run1"), "--onnx", str(path)]
+        )
         assert code in (0, None)
         return {"policy.onnx": path.read_bytes()}
 

@@ -1,4 +1,6 @@
-"""What hostile_files.py reads, and how it is spoilt: for each kind what spoils a good file, and a reader."""
+"""What hostile_files.py reads, and how it is spoilt: for each kind what spoils a good file, and a
+reader.
+"""
 
 import io
 import os
@@ -16,21 +18,57 @@ from shortcuts import take_shortcuts
 
 import envs
 from envs.command_line import EvaluateFlags, TrainFlags
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from td3_robot import TD3, checkpoint
-from td3_robot.arguments import config_of, parse_evaluate, parse_train
 from td3_robot.checkpoint import ABOUT, ROWS
-from td3_robot.datasets import load_dataset
-from td3_robot.fields import leaves
-from td3_robot.resume_point import LAST
-from td3_robot.verify import verify
+from td3_robot.checkpoint.resume_point import LAST
+from td3_robot.cli.arguments import config_of, parse_evaluate, parse_train
+from td3_robot.config.field import leaves
+from td3_robot.data.dataset_file import load_dataset
+from td3_robot.training.verify import verify
 
 MARK = Path(f"/tmp/hostile_code_has_run_{os.getpid()}")  # what the code in a file would make
 RUN = f"__import__('pathlib').Path({str(MARK)!r}).touch()"
-WORDS = ["nan", "-inf", "1e309", "1e-30", "-1", "0", "9" * 400, "null", "true", "[]", "{}", "[[1]]", "&a [*a]", "*a"]
-WORDS += ["!!python/object/apply:os.system [touch x]", f'!!python/object/apply:eval ["{RUN}"]', "<<: *a", "../..", "/"]
-WORDS += ["\0", "\udcff", "\x85", "é" * 300, "a" * 5000, "${" + RUN + "}", "$(eval " + RUN + ")", "$(find rviz)", "%s"]
-WORDS += ["<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]>", "&b;", "package://a/b.stl", "<a>" * 200]
+WORDS = [
+    "nan",
+    "-inf",
+    "1e309",
+    "1e-30",
+    "-1",
+    "0",
+    "9" * 400,
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "[[1]]",
+    "&a [*a]",
+    "*a",
+]
+WORDS += [
+    "!!python/object/apply:os.system [touch x]",
+    f'!!python/object/apply:eval ["{RUN}"]',
+    "<<: *a",
+    "../..",
+    "/",
+]
+WORDS += [
+    "\0",
+    "\udcff",
+    "\x85",
+    "é" * 300,
+    "a" * 5000,
+    "${" + RUN + "}",
+    "$(eval " + RUN + ")",
+    "$(find rviz)",
+    "%s",
+]
+WORDS += [
+    "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]>",
+    "&b;",
+    "package://a/b.stl",
+    "<a>" * 200,
+]
 SPOIL_AS_TEXT = ("config", "urdf", "xacro", "records")
 _good: dict[str, dict[str, bytes]] = {}  # the files of each kind, by name
 _there: dict[Path, bytes] = {}  # what this process has put where
@@ -52,7 +90,7 @@ def remove(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-# Spoiling ---------------------------------------------------------------------------------------------------
+# Spoiling
 
 
 def spoilt(random: Random, content: bytes, as_text: bool) -> bytes:
@@ -74,7 +112,9 @@ def spoilt(random: Random, content: bytes, as_text: bool) -> bytes:
         elif as_text:
             _put_word(random, data)
         else:
-            data[at : at + 4] = random.choice([b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\xff\xff\xff\x7f"])
+            data[at : at + 4] = random.choice(
+                [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\xff\xff\xff\x7f"]
+            )
     return bytes(data)
 
 
@@ -88,7 +128,9 @@ def _put_word(random: Random, data: bytearray) -> None:
 
 
 def _put(folder: Path, files: dict[str, bytes]) -> None:
-    """Have just these files in a folder; what this process has put there before is not written again."""
+    """Have just these files in a folder; what this process has put there before is not written
+    again.
+    """
     wanted = {folder / name: content for name, content in files.items()}
     for path in _there.keys() - wanted.keys():
         path.unlink()
@@ -108,7 +150,7 @@ def _spoil_one(random: Random, folder: Path, kind: str, names: list[str] | None 
     _put(folder, files)
 
 
-# Kinds: each writes what is to be read, and returns what reads it ---------------------------------------------
+# Kinds: each writes what is to be read, and returns what reads it
 
 
 class _Payload:
@@ -118,7 +160,9 @@ class _Payload:
 
 def _of_checkpoint(random: Random, folder: Path) -> Callable[[], object]:
     run, files = folder / "run", dict(_good["checkpoint"])
-    states = [name for name in files if Path(name).name in checkpoint.NAMES or name.startswith(ROWS)]
+    states = [
+        name for name in files if Path(name).name in checkpoint.NAMES or name.startswith(ROWS)
+    ]
     if random.random() < 0.5:
         name = random.choice([*states, ABOUT, f"{LAST}/{ABOUT}"])
         files[name] = spoilt(random, files[name], as_text=False)
@@ -126,7 +170,9 @@ def _of_checkpoint(random: Random, folder: Path) -> Callable[[], object]:
         name = random.choice([state for state in states if not state.startswith(ROWS)])
         files[name] = _with_change(random, files[name])
     if random.random() < 0.8 and not name.endswith(ABOUT):
-        files.pop(str(Path(name).with_name(ABOUT)), None)  # a stranger can leave it out: only the values speak then
+        files.pop(
+            str(Path(name).with_name(ABOUT)), None
+        )  # a stranger can leave it out: only the values speak then
     _put(run, files)
 
     def read() -> None:
@@ -145,7 +191,9 @@ def _with_change(random: Random, content: bytes) -> bytes:
         file = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(file, "w") as new:
             for item in old.namelist():
-                new.writestr(item, pickle.dumps(_Payload()) if item.endswith("data.pkl") else old.read(item))
+                new.writestr(
+                    item, pickle.dumps(_Payload()) if item.endswith("data.pkl") else old.read(item)
+                )
         return file.getvalue()
     state = torch.load(io.BytesIO(content), weights_only=True)
     where, key = state, random.choice(list(state))
@@ -160,7 +208,9 @@ def _with_change(random: Random, content: bytes) -> bytes:
     elif isinstance(where, dict) and random.random() < 0.3:
         where[random.choice(["", "x" * 999, 7, "layers.9.weight"])] = old
     else:
-        where[key] = random.choice([None, -1, 1e309, "text", [], {}, {"a": 1}, 10**30, True, float("nan"), 10**9])
+        where[key] = random.choice(
+            [None, -1, 1e309, "text", [], {}, {"a": 1}, 10**30, True, float("nan"), 10**9]
+        )
     file = io.BytesIO()
     torch.save(state, file)
     return file.getvalue()
@@ -170,14 +220,35 @@ def _other_tensors(random: Random, old: torch.Tensor) -> list[torch.Tensor]:
     """What a tensor may be exchanged for."""
     poison = random.choice([torch.nan, torch.inf, 1e38, -1e7])
     spoilt = torch.full_like(old, 1).mul(poison) if old.is_floating_point() else old.long() - 10**9
-    others = [old.double(), old.long(), old.flatten()[:-1], old.new_zeros(0), spoilt, old[..., None], old.bool()]
-    others += [old.new_zeros(1, 1, 1).expand(9, 9, 9), torch.zeros(1).as_strided((1,) * old.ndim, (1,) * old.ndim)]
-    return [*others, old.to_sparse(), old[:0] if old.ndim else old[None], torch.cat((old, old)) if old.ndim else old]
+    others = [
+        old.double(),
+        old.long(),
+        old.flatten()[:-1],
+        old.new_zeros(0),
+        spoilt,
+        old[..., None],
+        old.bool(),
+    ]
+    others += [
+        old.new_zeros(1, 1, 1).expand(9, 9, 9),
+        torch.zeros(1).as_strided((1,) * old.ndim, (1,) * old.ndim),
+    ]
+    return [
+        *others,
+        old.to_sparse(),
+        old[:0] if old.ndim else old[None],
+        torch.cat((old, old)) if old.ndim else old,
+    ]
 
 
 def _of_records(random: Random, folder: Path) -> Callable[[], object]:
     run = folder / "run"
-    _spoil_one(random, run, "records", ["config.yaml", "metrics.csv", "summary.json", "provenance.json", ABOUT])
+    _spoil_one(
+        random,
+        run,
+        "records",
+        ["config.yaml", "metrics.csv", "summary.json", "provenance.json", ABOUT],
+    )
     constants = {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}}
 
     def environment():
@@ -204,21 +275,29 @@ NAMES = sorted({name for cls in (EnvOptions, TrainFlags, EvaluateFlags) for name
 
 
 def _of_command_line(random: Random, folder: Path) -> Callable[[], object]:
-    from td3_robot.config import Config
+    from td3_robot.config.run import Config
 
     names = [*NAMES, *(name for name, _ in leaves(Config))]
     words = []
     for _ in range(random.randint(1, 5)):
-        value = random.choice([*WORDS, "1", "0.5", "reach", "panda", "8,8", "cpu", "Pendulum-v1", "future", "linear"])
+        value = random.choice(
+            [*WORDS, "1", "0.5", "reach", "panda", "8,8", "cpu", "Pendulum-v1", "future", "linear"]
+        )
         name = random.choice(names)
-        words += random.choice([[f"--{name}", value], [f"--{name}={value}"], [value], [f"--{name}"]])
+        words += random.choice(
+            [[f"--{name}", value], [f"--{name}={value}"], [value], [f"--{name}"]]
+        )
     words = [word.replace("\0", "\\0") if random.random() < 0.5 else word for word in words]
     return command_line(words, trains=random.random() < 0.5)
 
 
 def command_line(words: list[str], trains: bool) -> Callable[[], object]:
     """What reads the words of a command line."""
-    return lambda: parse_train(words, EnvOptions, TrainFlags) if trains else parse_evaluate(words, EvaluateFlags)
+    return lambda: (
+        parse_train(words, EnvOptions, TrainFlags)
+        if trains
+        else parse_evaluate(words, EvaluateFlags)
+    )
 
 
 def _of_robot(kind: str, name: str) -> Callable[[Random, Path], Callable[[], object]]:
@@ -242,8 +321,21 @@ def _with_other_array(random: Random, content: bytes) -> bytes:
     arrays, file = dict(np.load(io.BytesIO(content))), io.BytesIO()
     name = random.choice(list(arrays))
     old = arrays[name]
-    changes = [old[:-1], old.astype(complex), old.astype("U9"), old * np.nan, old[..., None], np.array(3), old[:0]]
-    changes += [np.array([_Payload()], object), old.astype("M8[s]"), old.astype(np.int8), np.zeros((20, 10**4))]
+    changes = [
+        old[:-1],
+        old.astype(complex),
+        old.astype("U9"),
+        old * np.nan,
+        old[..., None],
+        np.array(3),
+        old[:0],
+    ]
+    changes += [
+        np.array([_Payload()], object),
+        old.astype("M8[s]"),
+        old.astype(np.int8),
+        np.zeros((20, 10**4)),
+    ]
     arrays[random.choice([name, "x"])] = random.choice(changes)
     np.savez(file, **arrays)
     return file.getvalue()

@@ -1,8 +1,8 @@
 """SIGKILL at random moments of a training, again and again until it is through.
 
-After each kill the folder holds a whole checkpoint or none, nothing that was saved is lost, and the run goes on; a run
-of our own simulator ends exactly as one that nobody killed. Of two processes one is killed, or both; the other then
-ends by itself and says so in one line.
+After each kill the folder holds a whole checkpoint or none, nothing that was saved is lost, and the
+run goes on; a run of our own simulator ends exactly as one that nobody killed. Of two processes one
+is killed, or both; the other then ends by itself and says so in one line.
 """
 
 import signal
@@ -98,12 +98,20 @@ class One:
 
 
 def _misspoken(codes: list[int], said: str) -> str | None:
-    """What is wrong with how processes ended some of which were killed: 1 is the exit code of who has lost another."""
+    """What is wrong with how processes ended some of which were killed: 1 is the exit code of who
+    has lost another.
+    """
     survivors = sum(code == 1 for code in codes)
     lines = said.splitlines()
-    if set(codes) - {0, 1, -signal.SIGKILL} or len(lines) != survivors or (survivors and len(codes) == 1):
+    if (
+        set(codes) - {0, 1, -signal.SIGKILL}
+        or len(lines) != survivors
+        or (survivors and len(codes) == 1)
+    ):
         return f"exit codes {codes}: {said}"
-    wrong = [text for text in lines if not text.startswith("error: ") or "lost another one" not in text]
+    wrong = [
+        text for text in lines if not text.startswith("error: ") or "lost another one" not in text
+    ]
     return f"not one line of who was lost: {said}" if wrong else None
 
 
@@ -114,7 +122,9 @@ def main() -> int:
     failures = 0
     for kind in flags.kind:
         with tempfile.TemporaryDirectory(prefix="kills") as folder:
-            failures += torture(f"kills {kind}", flags.count, flags.seed, Killer(kind, Path(folder)).attempt)
+            failures += torture(
+                f"kills {kind}", flags.count, flags.seed, Killer(kind, Path(folder)).attempt
+            )
     return min(failures, 1)
 
 

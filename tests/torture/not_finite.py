@@ -1,4 +1,5 @@
-"""NaN, infinity or growth without bound, put anywhere into a training: caught in the step in which it appears.
+"""NaN, infinity or growth without bound, put anywhere into a training: caught in the step in which
+it appears.
 
 What led to it is kept, the last good checkpoint stays, and the message says what to try.
 """
@@ -13,12 +14,12 @@ from attempts import read_flags, torture
 from hostile_good import CONFIG, training
 
 from td3_robot import TD3
-from td3_robot.callbacks import Callback
+from td3_robot.checkpoint.resume_point import LAST
+from td3_robot.checkpoint.validation import LARGEST
 from td3_robot.errors import NotFiniteError
-from td3_robot.finite import EVIDENCE
-from td3_robot.resume_point import LAST
-from td3_robot.states import LARGEST
-from td3_robot.trainer import Trainer
+from td3_robot.training.callbacks import Callback
+from td3_robot.training.nan_guard import EVIDENCE
+from td3_robot.training.trainer import Trainer
 
 POISON = [math.nan, math.inf, -math.inf]
 LARGE = [1e12, -1e20, 1e30, 3e38]  # they overflow on their way, if not at once
@@ -46,7 +47,11 @@ def attempt(random: Random, folder: Path) -> str | None:
     trainer = training(run)
     run.mkdir()
     trainer.callbacks = [Saves(CONFIG.envs * random.randint(1, SAVES))]
-    where, value, at = random.choice(list(PLACES)), random.choice(POISON + LARGE), random.randint(SAVES + 1, ROUNDS - 5)
+    where, value, at = (
+        random.choice(list(PLACES)),
+        random.choice(POISON + LARGE),
+        random.randint(SAVES + 1, ROUNDS - 5),
+    )
     seen = watched(trainer)
     what = f"{value} in {where} at round {at}"
     PLACES[where](trainer, random, value, at)
@@ -80,7 +85,9 @@ def _wrong(run: Path, message: str, seen: list[str]) -> str | None:
 
 
 def watched(trainer: Trainer) -> list[str]:
-    """A list that fills when an update, or what is stored, is not finite and the run goes on all the same."""
+    """A list that fills when an update, or what is stored, is not finite and the run goes on all
+    the same.
+    """
     seen: list[str] = []
     look, add = trainer._watch.look, trainer.source.replay.add  # type: ignore[attr-defined]
     networks = (trainer.agent.Q1, trainer.agent.Q2, trainer.agent.actor)
@@ -88,8 +95,12 @@ def watched(trainer: Trainer) -> list[str]:
     def looked(batch, losses) -> None:
         look(batch, losses)
         moved = networks if "actor_loss" in losses else networks[:2]
-        weights = [weight.detach().abs().max() for network in moved for weight in network.parameters()]
-        if not max(weights) <= LARGEST or not all(loss.isfinite().all() for loss in losses.values()):
+        weights = [
+            weight.detach().abs().max() for network in moved for weight in network.parameters()
+        ]
+        if not max(weights) <= LARGEST or not all(
+            loss.isfinite().all() for loss in losses.values()
+        ):
             seen.append("an update that is not finite was let pass")
 
     def added(*parts) -> None:
@@ -101,7 +112,7 @@ def watched(trainer: Trainer) -> list[str]:
     return seen
 
 
-# Where it is put ------------------------------------------------------------------------------------------------
+# Where it is put
 
 
 def spoil(random: Random, tensor: torch.Tensor, value: float) -> None:
@@ -146,7 +157,10 @@ def into_batch(trainer, random: Random, value: float, at: int) -> None:
 
 def into_weight(trainer, random: Random, value: float, at: int) -> None:
     """Into a network, before an update."""
-    weights = [*trainer.agent.Q1.parameters(), *trainer.agent.Q2.parameters()]  # which move in every update
+    weights = [
+        *trainer.agent.Q1.parameters(),
+        *trainer.agent.Q2.parameters(),
+    ]  # which move in every update
     weight, update, calls = random.choice(weights), trainer.agent.update, [0]
 
     def poisoned(batch):

@@ -9,7 +9,9 @@ from types import ModuleType
 
 from attempts import Fork
 
-os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # as train.py has it; it is read when PyTorch is imported
+os.environ["TORCH_CPP_LOG_LEVEL"] = (
+    "ERROR"  # as train.py has it; it is read when PyTorch is imported
+)
 
 
 class Pair:
@@ -21,7 +23,8 @@ class Pair:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.forks = [
-            Fork(folder, module, words, functools.partial(_be, rank, self.count, port)) for rank in range(self.count)
+            Fork(folder, module, words, functools.partial(_be, rank, self.count, port))
+            for rank in range(self.count)
         ]
 
     def ends_within(self, seconds: float) -> bool:
@@ -36,7 +39,9 @@ class Pair:
 
     @property
     def met(self) -> bool:
-        """Whether they have found each other; torchrun ends a process that waits for one that is lost."""
+        """Whether they have found each other; torchrun ends a process that waits for one that is
+        lost.
+        """
         return "learns" in self.forks[0].out
 
     @property
@@ -47,6 +52,12 @@ class Pair:
 
 def _be(rank: int, count: int, port: int) -> None:
     """What torchrun tells a process that it starts."""
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "GROUP_WORLD_SIZE": 1}
+    told = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": count,
+        "LOCAL_WORLD_SIZE": count,
+        "GROUP_WORLD_SIZE": 1,
+    }
     told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "torture"}
     os.environ.update({name: str(value) for name, value in told.items()})

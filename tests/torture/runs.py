@@ -1,4 +1,6 @@
-"""Small trainings for the scripts of this folder, and what must hold of their folders at every moment."""
+"""Small trainings for the scripts of this folder, and what must hold of their folders at every
+moment.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -7,10 +9,10 @@ from pathlib import Path
 import torch
 
 from td3_robot import checkpoint
-from td3_robot.checkpoint import rows as pieces
-from td3_robot.resume_point import LAST, read_resume_point, sources_of
-from td3_robot.tracking import read_metrics
-from td3_robot.verify import WRONG, verify
+from td3_robot.checkpoint import replay_chunks as pieces
+from td3_robot.checkpoint.resume_point import LAST, read_resume_point, sources_of
+from td3_robot.loggers.base import read_metrics
+from td3_robot.training.verify import WRONG, verify
 
 NAMES = tuple(name for name in checkpoint.NAMES if name != "trainer_state")
 _NATIVE = "--robot panda --envs 8"
@@ -18,13 +20,16 @@ _WHAT = {"native": _NATIVE, "ranks": _NATIVE, "gymnasium": "--env Pendulum-v1 --
 
 
 def line(kind: str, steps: int = 960) -> list[str]:
-    """The command line of a small training: of our own simulator, which resumes exactly, or of a Gymnasium one.
+    """The command line of a small training: of our own simulator, which resumes exactly, or of a
+    Gymnasium one.
 
     Args:
         kind: native, gymnasium or ranks; the last is for several processes, and is of our own, too.
     """
     often = f"--run r --steps {steps} --evaluation.every {steps // 3} --evaluation.episodes 2 --save_every 0.03"
-    small = "--td3.hidden 16 --replay.batch_size 32 --exploration.start_steps 100 --schedule.lr linear"
+    small = (
+        "--td3.hidden 16 --replay.batch_size 32 --exploration.start_steps 100 --schedule.lr linear"
+    )
     return f"{_WHAT[kind]} {often} {small}".split()
 
 
@@ -41,7 +46,9 @@ def warm_up(robots: Sequence[str] = ("panda",)) -> None:
 
     torch.set_num_threads(1)
     pieces.PIECE = 100_000  # so that small replays are in pieces, too
-    make._registered = functools.cache(make._registered)  # a robot takes longer than anything else before a first step
+    make._registered = functools.cache(
+        make._registered
+    )  # a robot takes longer than anything else before a first step
     for robot in robots:
         envs.make(robot, "reach", 2)
 
@@ -52,18 +59,26 @@ def weights(folder: Path) -> dict[str, object]:
 
 
 def tensors_of(state: object, but: tuple[str, ...] = (), path: str = "") -> dict[str, object]:
-    """The tensors and plain values in nested states, by their path; entries of the names in `but` are left out."""
+    """The tensors and plain values in nested states, by their path; entries of the names in `but`
+    are left out.
+    """
     if isinstance(state, list | tuple):
         state = dict(enumerate(state))
     if not isinstance(state, dict):
         return {path: state}
     kept = {key: item for key, item in state.items() if key not in but}
-    return {name: leaf for key, item in kept.items() for name, leaf in tensors_of(item, but, f"{path}.{key}").items()}
+    return {
+        name: leaf
+        for key, item in kept.items()
+        for name, leaf in tensors_of(item, but, f"{path}.{key}").items()
+    }
 
 
 def differing(left: dict[str, object], right: dict[str, object]) -> list[str]:
     """Where two checkpoints differ by a bit."""
-    return [name for name in left.keys() | right.keys() if not _same(left.get(name), right.get(name))]
+    return [
+        name for name in left.keys() | right.keys() if not _same(left.get(name), right.get(name))
+    ]
 
 
 def _same(left: object, right: object) -> bool:
@@ -75,11 +90,15 @@ def _same(left: object, right: object) -> bool:
 def rows(folder: Path) -> list[str]:
     """The curve of a run in every digit, but for its clocks."""
     clocks = {"wall_s", "env_steps_per_s", "updates_per_s", "left_s"}
-    return [repr({name: row[name] for name in row if name not in clocks}) for row in read_metrics(folder)]
+    return [
+        repr({name: row[name] for name in row if name not in clocks})
+        for row in read_metrics(folder)
+    ]
 
 
 def broken(run: Path, saved: int, processes: int = 1) -> tuple[str | None, int]:
-    """What is wrong with a run folder whose process may have died at any moment, and the steps of its resume point.
+    """What is wrong with a run folder whose process may have died at any moment, and the steps of
+    its resume point.
 
     Args:
         run: the folder; it need not be there.

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from envs.robots import from_file
 from envs.robots.urdf import xacro_files
-from td3_robot.checkpoint import folder
-from td3_robot.checkpoint.files import read_state
+from td3_robot.checkpoint import store as folder
+from td3_robot.checkpoint.state_file import read_state
 
 SERVER = Path(__file__).with_name("xacro_server.py")
-SAMPLES = 512  # of poses, from which the box and the home of a robot are taken: more of them would only cost time
+# of poses, from which the box and the home of a robot are taken: more of them would only cost time
+SAMPLES = 512
 
 
 def take_shortcuts(good: dict[str, bytes], there: dict[Path, bytes]) -> None:
@@ -28,10 +29,14 @@ def take_shortcuts(good: dict[str, bytes], there: dict[Path, bytes]) -> None:
     folder.read_state = functools.partial(_read_state, good, there, {})  # type: ignore[assignment]
 
 
-def _read_state(good: dict, there: dict, known: dict, path: Path, sums: dict[str, str] | None = None) -> dict:
+def _read_state(
+    good: dict, there: dict, known: dict, path: Path, sums: dict[str, str] | None = None
+) -> dict:
     """In place of the reader of a state file: it reads what is spoilt, and each good file once."""
     name = next((name for name, content in good.items() if there.get(path) is content), None)
-    if name is None or (sums is not None and sums.get(path.name) != hashlib.sha256(good[name]).hexdigest()):
+    if name is None or (
+        sums is not None and sums.get(path.name) != hashlib.sha256(good[name]).hexdigest()
+    ):
         return read_state(path, sums)
     if name not in known:
         known[name] = read_state(path, sums)
@@ -44,10 +49,15 @@ class Xacro:
     TimeoutExpired = subprocess.TimeoutExpired
     _server: subprocess.Popen | None = None
 
-    def run(self, command: list[str], *, input: str, timeout: float, env: dict[str, str], **_: object):
+    def run(
+        self, command: list[str], *, input: str, timeout: float, env: dict[str, str], **_: object
+    ):
         """What the child answers to a request."""
         if self._server is None:
-            words, pipes = [*command[:-1], str(SERVER), command[-1]], {"stdin": subprocess.PIPE, "stdout": -1}
+            words, pipes = (
+                [*command[:-1], str(SERVER), command[-1]],
+                {"stdin": subprocess.PIPE, "stdout": -1},
+            )
             self._server = subprocess.Popen(words, **pipes, stderr=subprocess.DEVNULL, env=env)
         server = self._server
         assert server.stdin is not None and server.stdout is not None

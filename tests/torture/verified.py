@@ -1,4 +1,6 @@
-"""What `evaluate.py --verify` and every evaluation say of a run folder: nothing wrong goes unseen, nothing right is."""
+"""What `evaluate.py --verify` and every evaluation say of a run folder: nothing wrong goes unseen,
+nothing right is.
+"""
 
 import copy
 import sys
@@ -13,11 +15,11 @@ from hostile_kinds import spoilt
 from runs import line, warm_up
 
 import envs
-from envs.constants import constants_of
+from envs.arm_env.fingerprint import env_fingerprint
 from td3_robot import checkpoint
 from td3_robot.checkpoint import ROWS
-from td3_robot.provenance import PROVENANCE, other_constants, write_provenance
-from td3_robot.verify import OTHER, WRONG, verify
+from td3_robot.checkpoint.provenance import PROVENANCE, other_constants, write_provenance
+from td3_robot.training.verify import OTHER, WRONG, verify
 
 
 class Spoilt:
@@ -28,7 +30,11 @@ class Spoilt:
         for name, content in self._files.items():
             (self._run / name).parent.mkdir(parents=True, exist_ok=True)
             (self._run / name).write_bytes(content)
-        self._names = [name for name in self._files if Path(name).name in checkpoint.NAMES or name.startswith(ROWS)]
+        self._names = [
+            name
+            for name in self._files
+            if Path(name).name in checkpoint.NAMES or name.startswith(ROWS)
+        ]
 
     def attempt(self, random: Random, _: Path) -> str | None:
         """Bytes of a state file, or of a piece of the replay, are others, or it is gone."""
@@ -50,22 +56,33 @@ def _environment() -> tuple[int, int, dict]:
 
 
 def constants(random: Random, folder: Path) -> str | None:
-    """A run that was trained with another value of one constant: an evaluation names it, and so does --verify."""
+    """A run that was trained with another value of one constant: an evaluation names it, and so
+    does --verify.
+    """
     here = CONSTANTS[random.choice(list(CONSTANTS))]
     then = copy.deepcopy(here)
-    places = [(group, name) for group, values in then.items() for name, value in values.items() if _others(value)]
+    places = [
+        (group, name)
+        for group, values in then.items()
+        for name, value in values.items()
+        if _others(value)
+    ]
     group, name = random.choice(places)
     then[group][name] = random.choice(_others(then[group][name]))
     write_provenance(folder, "train.py", [], then)
     sentence = other_constants(folder, here)
     if sentence is None or f"{group}.{name}" not in sentence:
         return f"{group}.{name} is another: {sentence}"
-    (found,) = [found for found in verify(folder, lambda: (28, 7, here)) if found.what == "constants"]
+    (found,) = [
+        found for found in verify(folder, lambda: (28, 7, here)) if found.what == "constants"
+    ]
     if found.state != OTHER or f"{group}.{name}" not in found.text:
         return f"{group}.{name} is another: {found}"
     (folder / PROVENANCE).unlink()
     write_provenance(folder, "train.py", [], here)
-    return f"the same, and told: {sentence}" if (sentence := other_constants(folder, here)) else None
+    return (
+        f"the same, and told: {sentence}" if (sentence := other_constants(folder, here)) else None
+    )
 
 
 def _others(value: object) -> list[object]:
@@ -104,6 +121,8 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="verified") as place:
         kinds = {"spoilt": Spoilt(Path(place)).attempt, "constants": constants, "beside": beside}
         pairs = [("panda", "reach"), ("ur5e", "reach_pose"), ("panda", "pick_place")]
-        CONSTANTS = {pair: constants_of(envs.make(*pair)) for pair in pairs}
-        failed = sum(torture(f"verified {kind}", flags.count, flags.seed, kinds[kind]) for kind in flags.kind)
+        CONSTANTS = {pair: env_fingerprint(envs.make(*pair)) for pair in pairs}
+        failed = sum(
+            torture(f"verified {kind}", flags.count, flags.seed, kinds[kind]) for kind in flags.kind
+        )
     sys.exit(min(1, failed))

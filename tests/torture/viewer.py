@@ -1,7 +1,9 @@
-"""The browser view among strangers: hostile requests, pages that misbehave, crowds, browsers that are killed.
+"""The browser view among strangers: hostile requests, pages that misbehave, crowds, browsers that
+are killed.
 
-Nothing but the scene is given away, and only to who has the address; the slot for the page stays free; whatever a page
-does, the program that shows it goes on or ends with one line, and no browser stays.
+Nothing but the scene is given away, and only to who has the address; the slot for the page stays
+free; whatever a page does, the program that shows it goes on or ends with one line, and no browser
+stays.
 """
 
 import contextlib
@@ -33,10 +35,51 @@ from td3_robot.errors import ViewerError
 
 SECRET = "nobody's business but the file system's"
 OPEN, FRAMES, CROWD, PATIENCE = 0.04, 30, 1_000, 30.0
-HOSTS = ["127.0.0.1", "localhost", "localhost:1", "", "attacker.example", "127.0.0.1.attacker.example", "0.0.0.0"]
-HOSTS += ["[::1]", "localhost.attacker.example", "a" * 3000, "127.0.0.1\t", "2130706433", "LOCALHOST", "127.1"]
-PARTS = ["..", ".", "", "js", "retrieve", "etc", "passwd", "%2e%2e", "%252e%252e", "..%2f", "%5c..%5c", "\\..\\", "%00"]
-PARTS += ["%c0%ae%c0%ae", "..;", "~root", "proc/self/environ", "C:", "index.html", "socket", "\x7f", "é", "a" * 3000]
+HOSTS = [
+    "127.0.0.1",
+    "localhost",
+    "localhost:1",
+    "",
+    "attacker.example",
+    "127.0.0.1.attacker.example",
+    "0.0.0.0",
+]
+HOSTS += [
+    "[::1]",
+    "localhost.attacker.example",
+    "a" * 3000,
+    "127.0.0.1\t",
+    "2130706433",
+    "LOCALHOST",
+    "127.1",
+]
+PARTS = [
+    "..",
+    ".",
+    "",
+    "js",
+    "retrieve",
+    "etc",
+    "passwd",
+    "%2e%2e",
+    "%252e%252e",
+    "..%2f",
+    "%5c..%5c",
+    "\\..\\",
+    "%00",
+]
+PARTS += [
+    "%c0%ae%c0%ae",
+    "..;",
+    "~root",
+    "proc/self/environ",
+    "C:",
+    "index.html",
+    "socket",
+    "\x7f",
+    "é",
+    "a" * 3000,
+]
 
 
 class Requests:
@@ -51,7 +94,9 @@ class Requests:
     def attempt(self, random: Random, _: Path) -> str | None:
         """One request, after which the page is served as before."""
         path, host = self._path(random), random.choice(HOSTS)
-        method = random.choice(["GET"] * 8 + ["HEAD", "POST", "OPTIONS", "CONNECT", "get", "G\0T", ""])
+        method = random.choice(
+            ["GET"] * 8 + ["HEAD", "POST", "OPTIONS", "CONNECT", "get", "G\0T", ""]
+        )
         raw = f"{method} {path} HTTP/{random.choice(['1.1', '1.1', '1.1', '1.0', '9'])}\r\nHost: {host}\r\n"
         if random.random() < 0.3:
             raw += "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -68,11 +113,29 @@ class Requests:
 
     def _path(self, random: Random) -> str:
         root = random.choice(
-            [self._root, self._root, self._root, "", "/" + "x" * 22, self._root[:-1], self._root.upper()]
+            [
+                self._root,
+                self._root,
+                self._root,
+                "",
+                "/" + "x" * 22,
+                self._root[:-1],
+                self._root.upper(),
+            ]
         )
-        tricks = [str(self._secret), quote(str(self._secret), safe=""), quote(quote(str(self._secret), safe=""))]
-        parts = random.choices([*PARTS, *tricks, "/etc/passwd", *self._server._files], k=random.randint(1, 6))
-        return root + random.choice(["/", "//", "/retrieve/", "\\"]) + "/".join(parts).replace(" ", "%20")
+        tricks = [
+            str(self._secret),
+            quote(str(self._secret), safe=""),
+            quote(quote(str(self._secret), safe="")),
+        ]
+        parts = random.choices(
+            [*PARTS, *tricks, "/etc/passwd", *self._server._files], k=random.randint(1, 6)
+        )
+        return (
+            root
+            + random.choice(["/", "//", "/retrieve/", "\\"])
+            + "/".join(parts).replace(" ", "%20")
+        )
 
     def _answer(self, raw: str) -> tuple[int, bytes]:
         """Status and body, (0, b"") where there is none."""
@@ -102,7 +165,9 @@ def _answered(message: str) -> str:
 def _misbehave(random: Random, url: str, until: threading.Event) -> None:
     """A page that answers as it should a number of times, and then does not."""
     place, last = url.replace("http", "ws", 1) + "socket", random.randint(0, 40)
-    how = random.choice(["close", "reset", "silence", "garbage", "giant", "binary", "deep", "slow", "flood"])
+    how = random.choice(
+        ["close", "reset", "silence", "garbage", "giant", "binary", "deep", "slow", "flood"]
+    )
     with (
         contextlib.suppress(WebSocketException, OSError),
         connect(place, origin=url.rsplit("/", 2)[0], compression=None, close_timeout=1) as page,
@@ -126,7 +191,11 @@ def _misbehave(random: Random, url: str, until: threading.Event) -> None:
                 for _ in range(2_000):
                     page.send("1")
             else:
-                words = {"garbage": "}{", "giant": "1" * random.choice([2**16 + 1, 2**22]), "deep": "[" * 60_000}
+                words = {
+                    "garbage": "}{",
+                    "giant": "1" * random.choice([2**16 + 1, 2**22]),
+                    "deep": "[" * 60_000,
+                }
                 page.send(words.get(how, b"\xff\xfe"))
 
 
@@ -140,7 +209,11 @@ def pages(random: Random, folder: Path) -> str | None:
         try:
             all(viewer.show(robot().home, OPEN) for _ in range(FRAMES))
         except ViewerError as error:
-            wrong = None if str(error).isprintable() and len(str(error)) < 300 else f"not one line: {error}"
+            wrong = (
+                None
+                if str(error).isprintable() and len(str(error)) < 300
+                else f"not one line: {error}"
+            )
         over.set()
     page.join(10.0)
     seconds = time.monotonic() - began
@@ -148,22 +221,32 @@ def pages(random: Random, folder: Path) -> str | None:
 
 
 def crowd(random: Random, folder: Path) -> str | None:
-    """A thousand connections that say nothing, or half of something: the page is served, and its slot is free."""
+    """A thousand connections that say nothing, or half of something: the page is served, and its
+    slot is free.
+    """
     server, idle = PageServer(queue.Queue(), queue.Queue(), threading.Event()), []
     try:
         for _ in range(CROWD):
             idle.append(socket.create_connection(server.address, timeout=PATIENCE))
             idle[-1].sendall(
-                random.choice([b"", b"GET / HT", b"\0", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"\x16\x03"])
+                random.choice(
+                    [b"", b"GET / HT", b"\0", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"\x16\x03"]
+                )
             )
         began = time.monotonic()
         with connect(
-            server.url.replace("http", "ws", 1) + "socket", origin=server.url.rsplit("/", 2)[0], open_timeout=PATIENCE
+            server.url.replace("http", "ws", 1) + "socket",
+            origin=server.url.rsplit("/", 2)[0],
+            open_timeout=PATIENCE,
         ) as page:
             page.send("hello")
             if server._incoming.get(timeout=PATIENCE) != "hello":
                 return "the page was not heard"
-        return f"the page waited {time.monotonic() - began:.0f} s" if time.monotonic() - began > 10 else None
+        return (
+            f"the page waited {time.monotonic() - began:.0f} s"
+            if time.monotonic() - began > 10
+            else None
+        )
     finally:
         for line in idle:
             line.close()
@@ -171,9 +254,13 @@ def crowd(random: Random, folder: Path) -> str | None:
 
 
 def browsers(random: Random, folder: Path) -> str | None:
-    """A real browser that is killed, all of it or its first process: no orphan; the program goes on or ends."""
+    """A real browser that is killed, all of it or its first process: no orphan; the program goes on
+    or ends.
+    """
     flags = f"--headless --no-sandbox --user-data-dir={folder / 'profile'} --use-angle=swiftshader"
-    (folder / "browser").write_text(f'#!/bin/sh\nexec {find_chromium()} {flags} --enable-unsafe-swiftshader "$1"\n')
+    (folder / "browser").write_text(
+        f'#!/bin/sh\nexec {find_chromium()} {flags} --enable-unsafe-swiftshader "$1"\n'
+    )
     (folder / "browser").chmod(0o755)
     os.environ["BROWSER"] = str(folder / "browser")
     wrong, group = None, 0
@@ -212,10 +299,23 @@ def main() -> int:
     with contextlib.suppress(ImportError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2
+        )
     with tempfile.TemporaryDirectory(prefix="viewer") as folder:
-        kinds = {"requests": Requests(Path(folder)).attempt, "pages": pages, "crowd": crowd, "browsers": browsers}
-        return min(1, sum(torture(f"viewer {kind}", flags.count, flags.seed, kinds[kind]) for kind in flags.kind))
+        kinds = {
+            "requests": Requests(Path(folder)).attempt,
+            "pages": pages,
+            "crowd": crowd,
+            "browsers": browsers,
+        }
+        return min(
+            1,
+            sum(
+                torture(f"viewer {kind}", flags.count, flags.seed, kinds[kind])
+                for kind in flags.kind
+            ),
+        )
 
 
 if __name__ == "__main__":

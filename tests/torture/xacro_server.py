@@ -1,4 +1,5 @@
-"""xacro_child.py again and again, each time in a process of its own that is forked for it: a new Python is dear.
+"""xacro_child.py again and again, each time in a process of its own that is forked for it: a new
+Python is dear.
 
 Reads a request a line, as the child takes it, and answers with what the child writes, on a line.
 """

@@ -1,7 +1,7 @@
 """Pairs of an arm's links whose meshes never touch, though the capsules around them do; for files.
 
-Capsules are larger than the links: the Panda's shoulder and upper arm overlap in a quarter of all configurations,
-where the real ones never touch. The meshes decide, by coal.
+Capsules are larger than the links: the Panda's shoulder and upper arm overlap in a quarter of all
+configurations, where the real ones never touch. The meshes decide, by coal.
 """
 
 from collections.abc import Iterable
@@ -13,17 +13,22 @@ from envs.robots import Robot
 
 SAMPLES = 10_000
 MARGIN = 0.002  # [m] meshes that come closer are taken to touch
-STARTS = 100  # of a search for where two links are closest, and as many steps from the best of them in each round
+# of a search for where two links are closest, and as many steps from the best of them in each round
+STARTS = 100
 ROUNDS = (0.3, 0.1, 0.03, 0.01)  # their spread in parts of each joint's range
 
 
 def never_close(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Those of some pairs of the arm's own links that stay more than `MARGIN` apart.
 
-    They do so in `SAMPLES` configurations, and in a search from where they are closest. The meshes are what is drawn
-    of each link, and its collision shapes where nothing is.
+    They do so in `SAMPLES` configurations, and in a search from where they are closest. The meshes
+    are what is drawn of each link, and its collision shapes where nothing is.
     """
-    meshes, own, rng = Meshes(robot), {link.name for link in robot.rtb.links}, np.random.default_rng(0)
+    meshes, own, rng = (
+        Meshes(robot),
+        {link.name for link in robot.rtb.links},
+        np.random.default_rng(0),
+    )
     left = {pair for pair in pairs if own >= set(pair)}
     for q in rng.uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n)):
         placed = meshes.place(q)

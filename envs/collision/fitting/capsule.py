@@ -1,4 +1,6 @@
-"""Small capsules around balls and triangles, found by optimisation; for files, not for the hot path."""
+"""Small capsules around balls and triangles, found by optimisation; for files, not for the hot
+path.
+"""
 
 from collections.abc import Callable
 
@@ -24,7 +26,9 @@ DIRECTIONS = directions(256)  # the search looks at what is outermost in these
 
 
 def reach(ends: np.ndarray, centres: np.ndarray, radii: np.ndarray | float = 0.0) -> float:
-    """The radius at which a capsule with these ends, (2, 3), holds every ball: centres (N, 3), radii (N,) [m]."""
+    """The radius at which a capsule with these ends, (2, 3), holds every ball: centres (N, 3),
+    radii (N,) [m].
+    """
     return float((distances(ends, centres) + radii).max())
 
 
@@ -41,8 +45,11 @@ def volume(capsule: np.ndarray) -> float:
     return np.pi * r**2 * (np.linalg.norm(capsule[3:6] - capsule[:3]) + 4 / 3 * r)
 
 
-def fit_capsule(centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: bool = True) -> np.ndarray:
-    """The capsule of least volume around balls, as far as a local search from the principal axes finds it.
+def fit_capsule(
+    centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: bool = True
+) -> np.ndarray:
+    """The capsule of least volume around balls, as far as a local search from the principal axes
+    finds it.
 
     Args:
         centres: (N, 3) [m].
@@ -60,8 +67,12 @@ def fit_capsule(centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: 
         return volume(np.append(ends, reach(ends, *balls)))
 
     starts = [_around_axis(*balls, axis).ravel() for axis in principal_axes(balls[0])]
-    best = min((_search(cost, ends, 0.02, 120) for ends in starts) if thorough else starts, key=cost)
-    for size in (0.02, 0.005, 0.001) if thorough else ():  # anew, since a simplex may collapse early
+    best = min(
+        (_search(cost, ends, 0.02, 120) for ends in starts) if thorough else starts, key=cost
+    )
+    for size in (
+        (0.02, 0.005, 0.001) if thorough else ()
+    ):  # anew, since a simplex may collapse early
         best = _search(cost, best, size, 500)
     ends = np.round(best.reshape(2, 3) / GRID) * GRID
     if np.linalg.norm(ends[1] - ends[0]) < 10 * GRID:
@@ -74,9 +85,15 @@ def _outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.ndarr
     return np.unique((centres @ DIRECTIONS.T + np.reshape(radii, (-1, 1))).argmax(0))
 
 
-def _search(cost: Callable[[np.ndarray], float], ends: np.ndarray, size: float, steps: int) -> np.ndarray:
+def _search(
+    cost: Callable[[np.ndarray], float], ends: np.ndarray, size: float, steps: int
+) -> np.ndarray:
     """Nelder and Mead's simplex method from a simplex of one size [m]."""
-    options = {"initial_simplex": np.vstack((ends, ends + size * np.eye(6))), "maxiter": steps, "xatol": GRID / 10}
+    options = {
+        "initial_simplex": np.vstack((ends, ends + size * np.eye(6))),
+        "maxiter": steps,
+        "xatol": GRID / 10,
+    }
     return minimize(cost, ends, method="Nelder-Mead", options=options | {"fatol": 0.0}).x
 
 
@@ -100,8 +117,9 @@ def _around_axis(centres: np.ndarray, radii: np.ndarray | float, axis: np.ndarra
 def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.ndarray]:
     """Capsules that together hold every point of a surface.
 
-    The surface is cut in two where the capsules then stand out least, and one of the parts again, up to `most` parts;
-    the best of all these covers is taken. Triangles are cut too, so none reaches out between two capsules.
+    The surface is cut in two where the capsules then stand out least, and one of the parts again,
+    up to `most` parts; the best of all these covers is taken. Triangles are cut too, so none
+    reaches out between two capsules.
 
     Args:
         mesh: triangles [m]; need not be closed.
@@ -115,7 +133,10 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
     covers = [[fit_capsule(mesh.vertices)]]
     surface = KDTree(mesh.sample(SURFACE_POINTS, seed=0))
     while len(parts) < most:
-        cuts = [(index, *_best_cut(part, covers[-1], index, surface)) for index, part in enumerate(parts)]
+        cuts = [
+            (index, *_best_cut(part, covers[-1], index, surface))
+            for index, part in enumerate(parts)
+        ]
         index, _, halves = min(cuts, key=lambda cut: cut[1])
         if not halves:
             break
@@ -126,7 +147,8 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
 
 
 def bulge(cover: list[np.ndarray], surface: KDTree) -> float:
-    """By how much capsules stand out of what they hold: the square of that, over all of their common surface [m4].
+    """By how much capsules stand out of what they hold: the square of that, over all of their
+    common surface [m4].
 
     Args:
         surface: points all over what they hold.
@@ -147,7 +169,9 @@ def _skin(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     length, axis = np.linalg.norm(ends[1] - ends[0]), ends[1] - ends[0]
     caps = ends[(DIRECTIONS @ axis > 0).astype(int)] + r * DIRECTIONS
     around = np.linalg.svd(axis[None])[2][1:] if length else np.eye(3)[:2]
-    angle, along = np.meshgrid(np.linspace(0, 2 * np.pi, 24, endpoint=False), (np.arange(16) + 0.5) / 16)
+    angle, along = np.meshgrid(
+        np.linspace(0, 2 * np.pi, 24, endpoint=False), (np.arange(16) + 0.5) / 16
+    )
     ring = np.stack((np.cos(angle), np.sin(angle)), -1).reshape(-1, 2) @ around
     side = ends[0] + along.reshape(-1, 1) * axis + r * ring
     areas = 4 * np.pi * r**2 / len(caps), 2 * np.pi * r * length / len(side)
@@ -157,7 +181,9 @@ def _skin(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _best_cut(
     mesh: trimesh.Trimesh, cover: list[np.ndarray], index: int, surface: KDTree
 ) -> tuple[float, list[trimesh.Trimesh]]:
-    """The least bulge with this part of a cover cut in two, and the two; infinite where it cannot be cut."""
+    """The least bulge with this part of a cover cut in two, and the two; infinite where it cannot
+    be cut.
+    """
     best = (np.inf, [])
     others = cover[:index] + cover[index + 1 :]
     for axis in principal_axes(mesh.vertices[_outermost(mesh.vertices)]):
@@ -166,12 +192,17 @@ def _best_cut(
             origin = axis * (along.min() + part * np.ptp(along))
             halves = [_beyond(mesh, normal, origin) for normal in (axis, -axis)]
             if min(len(half.faces) for half in halves):
-                total = bulge(others + [fit_capsule(half.vertices, thorough=False) for half in halves], surface)
+                total = bulge(
+                    others + [fit_capsule(half.vertices, thorough=False) for half in halves],
+                    surface,
+                )
                 best = min(best, (total, halves), key=lambda cut: cut[0])
     return best
 
 
 def _beyond(mesh: trimesh.Trimesh, normal: np.ndarray, origin: np.ndarray) -> trimesh.Trimesh:
     """What of a surface lies on one side of a plane."""
-    vertices, faces, _ = trimesh.intersections.slice_faces_plane(mesh.vertices, mesh.faces, normal, origin)
+    vertices, faces, _ = trimesh.intersections.slice_faces_plane(
+        mesh.vertices, mesh.faces, normal, origin
+    )
     return trimesh.Trimesh(vertices, faces, process=False)

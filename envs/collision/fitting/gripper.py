@@ -10,21 +10,23 @@ from envs.collision.fitting.shapes import drawn, joined, link_capsules, shape_me
 from envs.collision.links import carrier, link_pose
 from envs.robots import Robot
 from envs.robots.gripper import Gripper
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 FLAT = 5e-4  # [m] by which a plane may touch a gripper before its corners
 
 
 def gripper_shapes(robot: Robot, most: int) -> Shapes:
-    """Capsules of each rigid link and around all that the fingers sweep, in the frame of the gripper's base; one
-    around each moving link, in its frame; and the corners of both.
+    """Capsules of each rigid link and around all that the fingers sweep, in the frame of the
+    gripper's base; one around each moving link, in its frame; and the corners of both.
     """
-    model, hand = robot.rtb.grippers[0], need(robot._gripper)
+    model, hand = robot.rtb.grippers[0], not_none(robot._gripper)
     root, links, base = model.links[0], {}, []
     for link in model.links:
         if drawn(link) and carrier(link, root) is root:
             T = link_pose(link, np.zeros(model.n), root)
-            links[hand.short_name(link)] = [_moved(capsule, T) for capsule in link_capsules(drawn(link), most)]
+            links[hand.short_name(link)] = [
+                _moved(capsule, T) for capsule in link_capsules(drawn(link), most)
+            ]
             base += [shape_mesh(shape).apply_transform(T) for shape in drawn(link)]
     if swept := finger_meshes(model, hand):
         links[FINGERS] = fit_mesh(joined(swept), most)
@@ -32,11 +34,14 @@ def gripper_shapes(robot: Robot, most: int) -> Shapes:
     corners = {name: outermost(mesh.vertices) for name, mesh in groups.items()}
     if base:
         corners |= {BASE: outermost(joined(base).vertices)}
-    return Shapes(links, (), {name: [fit_capsule(mesh.vertices)] for name, mesh in groups.items()}, corners)
+    return Shapes(
+        links, (), {name: [fit_capsule(mesh.vertices)] for name, mesh in groups.items()}, corners
+    )
 
 
 def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
-    """What each link that a driver moves carries, as triangles in its frame: its own shapes and those fixed to it.
+    """What each link that a driver moves carries, as triangles in its frame: its own shapes and
+    those fixed to it.
 
     Args:
         model: roboticstoolbox's gripper.
@@ -52,8 +57,8 @@ def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
 
 
 def finger_meshes(model, hand: Gripper) -> list[trimesh.Trimesh]:
-    """What a gripper's fingers sweep from open to shut, as the convex hull of each part at every opening, in the frame
-    of its base.
+    """What a gripper's fingers sweep from open to shut, as the convex hull of each part at every
+    opening, in the frame of its base.
 
     Args:
         model: roboticstoolbox's gripper.
@@ -69,7 +74,9 @@ def finger_meshes(model, hand: Gripper) -> list[trimesh.Trimesh]:
 
 
 def outermost(points: np.ndarray) -> list[np.ndarray]:
-    """Some of the points (N, 3), enough that no plane that touches any touches these more than `FLAT` later."""
+    """Some of the points (N, 3), enough that no plane that touches any touches these more than
+    `FLAT` later.
+    """
     heights = points @ directions(1024).T  # (N, directions)
     kept, reached, highest = [], np.full(heights.shape[1], -np.inf), heights.max(0)
     while (short := highest - reached).max() > FLAT:

@@ -10,7 +10,8 @@ from envs.robots import Robot
 
 
 class Meshes:
-    """The drawn meshes of a robot's links, moved by roboticstoolbox; a gripper is one link of many parts.
+    """The drawn meshes of a robot's links, moved by roboticstoolbox; a gripper is one link of many
+    parts.
 
     Attributes:
         parts: by link, what is drawn of it: (roboticstoolbox link, coal mesh) each.
@@ -23,13 +24,22 @@ class Meshes:
         if robot._gripper is not None:
             groups[robot._gripper.name] = robot.rtb.grippers[0].links
         for name, links in groups.items():
-            if parts := [(link, coal_mesh([shape_mesh(s) for s in drawn(link)])) for link in links if drawn(link)]:
+            if parts := [
+                (link, coal_mesh([shape_mesh(s) for s in drawn(link)]))
+                for link in links
+                if drawn(link)
+            ]:
                 self.parts[name], self.body[name] = parts, joints_to(links[0])
 
     def pairs(self) -> list[tuple[str, str]]:
         """All pairs of links but neighbours, which have at most one joint between them."""
         names = sorted(self.parts, key=self.body.__getitem__)
-        return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if self.body[b] - self.body[a] > 1]
+        return [
+            (a, b)
+            for i, a in enumerate(names)
+            for b in names[i + 1 :]
+            if self.body[b] - self.body[a] > 1
+        ]
 
     def place(self, q: np.ndarray, driver: float = 0.0) -> dict[str, list]:
         """Every link's meshes with their poses in the base frame.
@@ -38,26 +48,41 @@ class Meshes:
             q: (n,) joint positions [rad or m].
             driver: the gripper's driver coordinate [rad or m].
         """
-        poses, hand = {link: link_pose(link, q) for link in self.robot.rtb.links}, self.robot._gripper
+        poses, hand = (
+            {link: link_pose(link, q) for link in self.robot.rtb.links},
+            self.robot._gripper,
+        )
         if hand is not None:
             model = self.robot.rtb.grippers[0]
             base, joints = link_pose(model.links[0], q), hand.model_q(model, driver)
             poses |= {link: base @ link_pose(link, joints, model.links[0]) for link in model.links}
-        return {name: [(mesh, transform(poses[link])) for link, mesh in parts] for name, parts in self.parts.items()}
+        return {
+            name: [(mesh, transform(poses[link])) for link, mesh in parts]
+            for name, parts in self.parts.items()
+        }
 
 
 def touch(first: list, second: list, margin: float = 0.0) -> bool:
     """Whether two links' placed meshes come within a margin of each other [m]."""
     request = coal.CollisionRequest()
     request.security_margin = margin
-    return any(coal.collide(a, Ta, b, Tb, request, coal.CollisionResult()) > 0 for a, Ta in first for b, Tb in second)
+    return any(
+        coal.collide(a, Ta, b, Tb, request, coal.CollisionResult()) > 0
+        for a, Ta in first
+        for b, Tb in second
+    )
 
 
 def gap(first: list, second: list) -> float:
     """The least distance between two links' placed meshes, 0 where they touch [m]."""
     request = coal.DistanceRequest()
     return max(
-        0.0, min(coal.distance(a, Ta, b, Tb, request, coal.DistanceResult()) for a, Ta in first for b, Tb in second)
+        0.0,
+        min(
+            coal.distance(a, Ta, b, Tb, request, coal.DistanceResult())
+            for a, Ta in first
+            for b, Tb in second
+        ),
     )
 
 

@@ -28,11 +28,14 @@ ALARMS = 0.05  # share of them
 def fit(robot: Robot, most: int) -> None:
     """Write the files of a robot, and of its gripper if that has none yet.
 
-    A link gets up to twice as many capsules, as close as they come, where its own touch others at home, which is clear,
-    so that the pair could not be checked; and where they touch others in many configurations that are free.
+    A link gets up to twice as many capsules, as close as they come, where its own touch others at
+    home, which is clear, so that the pair could not be checked; and where they touch others in many
+    configurations that are free.
     """
     for name in bare_links(robot):
-        _warn(f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: it is not checked")
+        _warn(
+            f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: it is not checked"
+        )
     gripper = robot._gripper
     if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
         _write(theirs, robot, gripper_shapes(robot, most))
@@ -50,12 +53,15 @@ def fit(robot: Robot, most: int) -> None:
 
 
 def bare_links(robot: Robot) -> list[str]:
-    """The links that joints move, and the base, that have no shape, nor has anything that is fixed to them.
+    """The links that joints move, and the base, that have no shape, nor has anything that is fixed
+    to them.
 
     A gripper counts as a shape of the link that carries it.
     """
     hand = [] if robot._gripper is None else [robot.rtb.grippers[0].links[0]]
-    shown = {joints_to(link) for link in robot.rtb.links if drawn(link)} | {joints_to(link) for link in hand}
+    shown = {joints_to(link) for link in robot.rtb.links if drawn(link)} | {
+        joints_to(link) for link in hand
+    }
     bodies = {}
     for link in robot.rtb.links:
         bodies.setdefault(joints_to(link), link.name)
@@ -63,7 +69,9 @@ def bare_links(robot: Robot) -> list[str]:
 
 
 def false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
-    """The checked pairs whose capsules touch, and whose meshes do not, in more than `ALARMS` of the configurations."""
+    """The checked pairs whose capsules touch, and whose meshes do not, in more than `ALARMS` of the
+    configurations.
+    """
     model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
     q = np.random.default_rng(0).uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n))
     alarms = (pair_distances(model, torch.tensor(q, dtype=torch.float32)) <= 0).numpy()
@@ -77,9 +85,13 @@ def false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
 
 
 def _pairs(robot: Robot, shapes: Shapes) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """The pairs of links that would be checked, and those left out because their capsules touch at home."""
+    """The pairs of links that would be checked, and those left out because their capsules touch at
+    home.
+    """
     model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
-    return set(model.pairs), {(first, second) for first, second, why in model.allowed if why == TOUCH}
+    return set(model.pairs), {
+        (first, second) for first, second, why in model.allowed if why == TOUCH
+    }
 
 
 def _warn(message: str) -> None:
@@ -88,11 +100,15 @@ def _warn(message: str) -> None:
 
 def _write(path: Path, robot: Robot, shapes: Shapes) -> None:
     files.write_capsules(path, robot.name if robot.file is None else robot.file.name, shapes)
-    print(f"{files.shown(path)}: {sum(map(len, shapes.links.values()))} capsules on {len(shapes.links)} links")
+    print(
+        f"{files.shown(path)}: {sum(map(len, shapes.links.values()))} capsules on {len(shapes.links)} links"
+    )
 
 
 def arm_capsules(robot: Robot, most: int) -> dict[str, list]:
-    """(7,) capsules of every link of the arm that has a shape, at most `most` around a link's meshes."""
+    """(7,) capsules of every link of the arm that has a shape, at most `most` around a link's
+    meshes.
+    """
     found = {link.name: link_capsules(drawn(link), most) for link in robot.rtb.links if drawn(link)}
     if not found:
         raise ConfigError(f"the model of robot {robot.name!r} has no shapes to put capsules around")

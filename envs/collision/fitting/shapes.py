@@ -1,4 +1,6 @@
-"""Capsules around the shapes that a roboticstoolbox model carries: exact where they are capsules already."""
+"""Capsules around the shapes that a roboticstoolbox model carries: exact where they are capsules
+already.
+"""
 
 from typing import cast
 
@@ -19,7 +21,8 @@ def joined(meshes: list[trimesh.Trimesh]) -> trimesh.Trimesh:
 
 
 def drawn(link) -> list:
-    """What is to be enclosed of a link: what is drawn of it, or its collision shapes where nothing is.
+    """What is to be enclosed of a link: what is drawn of it, or its collision shapes where nothing
+    is.
 
     Shapes without a surface, which some files have for want of others, are nothing.
     """
@@ -35,8 +38,9 @@ def _has_surface(shape) -> bool:
 def link_capsules(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
     """Capsules around the shapes of a link, in its frame.
 
-    A sphere, and a cylinder that has a sphere of its own radius on each end, are capsules as they stand. Other
-    cylinders get the smallest capsule around each, all meshes and boxes together up to `most`, see `fitting.fit_mesh`.
+    A sphere, and a cylinder that has a sphere of its own radius on each end, are capsules as they
+    stand. Other cylinders get the smallest capsule around each, all meshes and boxes together up to
+    `most`, see `fitting.fit_mesh`.
     """
     meshes = [shape_mesh(shape) for shape in shapes if shape.stype in ("mesh", "cuboid")]
     spheres = [(shape.T[:3, 3], shape.radius) for shape in shapes if shape.stype == "sphere"]
@@ -53,21 +57,35 @@ def _cylinder(shape, spheres: list[tuple[np.ndarray, float]]) -> np.ndarray:
     """A cylinder and the spheres on its ends as one capsule."""
     T, half = np.asarray(shape.T), shape.length / 2
     ends = np.stack([T[:3, 3] + side * half * T[:3, 2] for side in (-1, 1)])
-    caps = [(centre, radius) for centre, radius in spheres if np.linalg.norm(ends - centre, axis=1).min() < SAME]
+    caps = [
+        (centre, radius)
+        for centre, radius in spheres
+        if np.linalg.norm(ends - centre, axis=1).min() < SAME
+    ]
     if len(caps) == 2 and all(abs(radius - shape.radius) < SAME for _, radius in caps):
         return np.append(ends, shape.radius)
     angle = np.linspace(0, 2 * np.pi, RIM, endpoint=False)
-    rim = shape.radius / np.cos(np.pi / RIM) * np.stack((np.cos(angle), np.sin(angle)), 1) @ T[:3, :2].T
+    rim = (
+        shape.radius
+        / np.cos(np.pi / RIM)
+        * np.stack((np.cos(angle), np.sin(angle)), 1)
+        @ T[:3, :2].T
+    )
     centres = np.array([*(ends[0] + rim), *(ends[1] + rim), *(centre for centre, _ in caps)])
     return fit_capsule(centres, np.array([0.0] * 2 * RIM + [radius for _, radius in caps]))
 
 
 def merged(capsules: list[np.ndarray]) -> list[np.ndarray]:
-    """Without capsules that lie inside another, and with one in place of two where that adds little."""
+    """Without capsules that lie inside another, and with one in place of two where that adds
+    little.
+    """
     kept = []
     for capsule in sorted(capsules, key=volume, reverse=True):
         for index, other in enumerate(kept):
-            ends, radii = np.stack((other, capsule))[:, :6].reshape(4, 3), np.repeat((other[6], capsule[6]), 2)
+            ends, radii = (
+                np.stack((other, capsule))[:, :6].reshape(4, 3),
+                np.repeat((other[6], capsule[6]), 2),
+            )
             if reach(other[:6].reshape(2, 3), ends, radii) < other[6] + SAME:
                 break
             both = fit_capsule(ends, radii)

@@ -1,4 +1,6 @@
-"""An evaluation as one HTML page that needs nothing beside itself. docs/evaluation.md describes it."""
+"""An evaluation as one HTML page that needs nothing beside itself. docs/evaluation.md describes
+it.
+"""
 
 from envs.evaluation.report.arm_run import ArmRun, read_log
 from envs.evaluation.report.page import Report, page

@@ -19,7 +19,8 @@ class ArmRun:
         path: of the file.
         joints: their names.
         time: (T,) [s]; q (T, n) [rad or m]; sent (T, n) [rad/s or m/s].
-        reasons: when the arm was told to stop or less than was asked for, and why: each change of it, in order.
+        reasons: when the arm was told to stop or less than was asked for, and why: each change of
+            it, in order.
     """
 
     path: Path
@@ -34,7 +35,9 @@ class ArmRun:
         """How long it was, and how it ended."""
         end = self.reasons[-1][1] if self.reasons and self.reasons[-1][1] else "nothing was wrong"
         seconds = self.time[-1] - self.time[0]
-        return f"{self.path.name}: {len(self.time):,} velocities in {seconds:.1f} s; at the end {end}."
+        return (
+            f"{self.path.name}: {len(self.time):,} velocities in {seconds:.1f} s; at the end {end}."
+        )
 
 
 def read_log(path: Path, n: int) -> ArmRun:
@@ -52,22 +55,41 @@ def read_log(path: Path, n: int) -> ArmRun:
         with path.open(newline="", encoding="utf-8") as file:
             header, *rows = list(csv.reader(file))
         joints = tuple(name.removeprefix("q_") for name in header if name.startswith("q_"))
-        if header != ["time", *(f"q_{name}" for name in joints), *(f"sent_{name}" for name in joints), "reason"]:
+        if header != [
+            "time",
+            *(f"q_{name}" for name in joints),
+            *(f"sent_{name}" for name in joints),
+            "reason",
+        ]:
             raise ValueError("has not the columns of run_policy.py --log")
-        rows = [row for row in rows if len(row) == len(header)]  # a killed process leaves part of a line
-        numbers = np.array([row[:-1] for row in rows], dtype=float).reshape(len(rows), len(header) - 1)
+        rows = [
+            row for row in rows if len(row) == len(header)
+        ]  # a killed process leaves part of a line
+        numbers = np.array([row[:-1] for row in rows], dtype=float).reshape(
+            len(rows), len(header) - 1
+        )
         if not len(rows) or not np.isfinite(numbers).all():
-            raise ValueError("holds no velocities" if not rows else "holds numbers that are not finite")
+            raise ValueError(
+                "holds no velocities" if not rows else "holds numbers that are not finite"
+            )
     except (OSError, ValueError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"log {str(path)!r} cannot be read: it {_why(error)}") from None
     if len(joints) != n:
-        raise ConfigError(f"log {str(path)!r} is of an arm with {len(joints)} joints, the checkpoint's has {n}")
+        raise ConfigError(
+            f"log {str(path)!r} is of an arm with {len(joints)} joints, the checkpoint's has {n}"
+        )
     reasons = [(float(row[0]), row[-1]) for row in rows]
     changes = [now for before, now in zip([(0.0, ""), *reasons], reasons) if now[1] != before[1]]
-    return ArmRun(path, joints, numbers[:, 0], numbers[:, 1 : n + 1], numbers[:, n + 1 :], tuple(changes))
+    return ArmRun(
+        path, joints, numbers[:, 0], numbers[:, 1 : n + 1], numbers[:, n + 1 :], tuple(changes)
+    )
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be opened ({error.strerror})"
-    return str(error) if str(error).startswith(("is ", "has ", "holds ")) else "has a line that is no numbers"
+    return (
+        str(error)
+        if str(error).startswith(("is ", "has ", "holds "))
+        else "has a line that is no numbers"
+    )

@@ -1,4 +1,6 @@
-"""Charts as SVG to stand inside a page: lines and text take the page's own colour, so they suit light and dark."""
+"""Charts as SVG to stand inside a page: lines and text take the page's own colour, so they suit
+light and dark.
+"""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -12,7 +14,13 @@ from envs.evaluation.report.trajectories import Trajectories
 from envs.evaluation.robustness import SWEEPS, Robustness
 from envs.simulation.engine import SimModel
 
-COLOURS = ("#3d7eea", "#e07b2a", "#2f9e6e", "#a35fd0", "#8a8f98")  # by controller; legible on white and on black
+COLOURS = (
+    "#3d7eea",
+    "#e07b2a",
+    "#2f9e6e",
+    "#a35fd0",
+    "#8a8f98",
+)  # by controller; legible on white and on black
 FLOOR = 0.01  # least error drawn, in the unit shown: the axes are logarithmic
 _INK = "#808182"  # stands for the page's colour of text until the page is written
 _SIZE = (4.6, 3.0)  # inches: at this size text stays readable on a telephone
@@ -22,7 +30,10 @@ _STYLE: Any = {
     "svg.hashsalt": "td3_robot",  # the same figures, the same file
     "font.family": "sans-serif",
     "font.size": 9,
-    **{key: _INK for key in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")},
+    **{
+        key: _INK
+        for key in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    },
     "grid.color": _INK,
     "grid.alpha": 0.25,
     "axes.grid": True,
@@ -41,7 +52,9 @@ def learning_curve(rows: Sequence[dict[str, float]], name: str = "success_rate")
     """
     from matplotlib.ticker import EngFormatter
 
-    with _chart("env steps" if rows[-1]["env_steps"] else "gradient steps", "success rate [%]") as chart:
+    with _chart(
+        "env steps" if rows[-1]["env_steps"] else "gradient steps", "success rate [%]"
+    ) as chart:
         points = [(row["env_steps"] or row["gradient_steps"], 100 * row[name]) for row in rows]
         chart.axes.plot(*zip(*points), color=COLOURS[0], marker=".")
         chart.axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 400k
@@ -51,7 +64,9 @@ def learning_curve(rows: Sequence[dict[str, float]], name: str = "success_rate")
 
 
 def error_over_time(error: Error, played: dict[str, Trajectories], dt: float) -> str:
-    """Median over episodes, and the band from the 10th to the 90th percentile, a controller each."""
+    """Median over episodes, and the band from the 10th to the 90th percentile, a controller
+    each.
+    """
     with _chart("time [s]", f"{error.name} [{error.measure.unit}]") as chart:
         for (name, one), colour in zip(played.items(), colours(len(played))):
             values = np.where(one.alive, error.series(one), np.nan)
@@ -82,23 +97,33 @@ def final_errors(error: Error, played: dict[str, Trajectories]) -> str:
 
 
 def joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
-    """|qd| / qdlim of every joint over all steps: a bar to the 95th percentile, marks at the median and maximum."""
+    """|qd| / qdlim of every joint over all steps: a bar to the 95th percentile, marks at the median
+    and maximum.
+    """
     width = 0.8 / len(played)
     with _chart("joint", "speed over its limit") as chart:
         for number, ((name, one), colour) in enumerate(zip(played.items(), colours(len(played)))):
-            ratio = (one.series["qd"][one.alive].double() / model.qdlim.cpu()).abs().numpy()  # (steps, n)
+            ratio = (
+                (one.series["qd"][one.alive].double() / model.qdlim.cpu()).abs().numpy()
+            )  # (steps, n)
             median, p95, most = np.percentile(ratio, (50, 95, 100), axis=0)
             joint = np.arange(1, ratio.shape[1] + 1) + (number - (len(played) - 1) / 2) * width
             chart.axes.bar(joint, p95, 0.85 * width, color=colour, alpha=0.45, label=name)
-            chart.axes.hlines(median, joint - 0.42 * width, joint + 0.42 * width, color=colour, linewidth=2)
-            chart.axes.plot(joint, most, "_", color=colour, markersize=0.85 * 220 * width / ratio.shape[1])
+            chart.axes.hlines(
+                median, joint - 0.42 * width, joint + 0.42 * width, color=colour, linewidth=2
+            )
+            chart.axes.plot(
+                joint, most, "_", color=colour, markersize=0.85 * 220 * width / ratio.shape[1]
+            )
         chart.axes.set_xticks(range(1, ratio.shape[1] + 1))
         chart.mark(1.0, "y")
         chart.legend()
     return chart.svg
 
 
-def joints_over_time(time: np.ndarray, values: np.ndarray, names: Sequence[str], ylabel: str) -> str:
+def joints_over_time(
+    time: np.ndarray, values: np.ndarray, names: Sequence[str], ylabel: str
+) -> str:
     """A line for each joint.
 
     Args:
@@ -110,13 +135,23 @@ def joints_over_time(time: np.ndarray, values: np.ndarray, names: Sequence[str],
         for number, name in enumerate(names):
             style = "-" if number < len(COLOURS) else "--"
             colour = COLOURS[number % len(COLOURS)]
-            chart.axes.plot(time[::every], values[::every, number], style, color=colour, linewidth=1.2, label=name)
-        chart.axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2, fontsize=7)
+            chart.axes.plot(
+                time[::every],
+                values[::every, number],
+                style,
+                color=colour,
+                linewidth=1.2,
+                label=name,
+            )
+        chart.axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2, fontsize=7
+        )
     return chart.svg
 
 
 def success_against(varied: str, robustness: Robustness, controllers: Sequence[str]) -> str:
-    """Success rates over a disturbance, a controller each; dashed where the controller foresees nothing.
+    """Success rates over a disturbance, a controller each; dashed where the controller foresees
+    nothing.
 
     Args:
         varied: field of `Disturbances`.
@@ -128,12 +163,19 @@ def success_against(varied: str, robustness: Robustness, controllers: Sequence[s
     with _chart(f"{shown.name} [{shown.unit}]", "success rate [%]", _THIRD) as chart:
         for name, sweep in sweeps.items():
             values, rates = zip(*robustness.points(name))
-            for number, (controller, colour) in enumerate(zip(controllers, colours(len(controllers)))):
+            for number, (controller, colour) in enumerate(
+                zip(controllers, colours(len(controllers)))
+            ):
                 if controller not in rates[0]:
                     continue
                 style = {"label": controller} if sweep.foreseen else {"linestyle": "--"}
                 # the first above the others and thinner, so that all are seen where they meet
-                style |= {"color": colour, "marker": ".", "zorder": 3 - number / 10, "linewidth": 1.5 + 1.2 * number}
+                style |= {
+                    "color": colour,
+                    "marker": ".",
+                    "zorder": 3 - number / 10,
+                    "linewidth": 1.5 + 1.2 * number,
+                }
                 percent = [100 * rate[controller] for rate in rates]
                 chart.axes.plot([1000 * value for value in values], percent, **style)
         chart.axes.set_ylim(-3, 103)

@@ -32,7 +32,11 @@ def failures(task: Task, model: SimModel, played: Trajectories, most: int) -> li
     errors = errors_of(task)
     finals = [error.finals(played) for error in errors]
     return [
-        Failure(episode, tuple(values[episode].item() for values in finals), "; ".join(_reasons(errors, model, one)))
+        Failure(
+            episode,
+            tuple(values[episode].item() for values in finals),
+            "; ".join(_reasons(errors, model, one)),
+        )
         for episode in played.failed.tolist()[:most]
         for one in [played.one(episode)]
     ]
@@ -46,10 +50,16 @@ def _reasons(errors: list[Error], model: SimModel, played: Trajectories) -> list
     touched = own.get("touched", torch.zeros_like(reached))  # unknown of a robot without capsules
     reasons = [f"contact {_first(touched, model)}"] if touched.any() else []
     reasons += [words for measure in measures for words in _events(measure, own, model)]
-    spoilt = touched.any() or any(measure.reduction == "none" and own[measure.of].any() for measure in measures)
-    overall = [error for error in errors if error.measure.reduction == "steps"]  # success is not a place to be at
+    spoilt = touched.any() or any(
+        measure.reduction == "none" and own[measure.of].any() for measure in measures
+    )
+    overall = [
+        error for error in errors if error.measure.reduction == "steps"
+    ]  # success is not a place to be at
     if overall:
-        reasons += [f"{error.final_name} {_value(error, error.finals(played))}" for error in overall]
+        reasons += [
+            f"{error.final_name} {_value(error, error.finals(played))}" for error in overall
+        ]
     elif reached.any():
         left = f"was at the goal, left it after {_time(int(reached.nonzero().max()), model)}"
         reasons += [] if reached[-1] else [left]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.evaluation.report import charts
 from envs.evaluation.report.arm_run import ArmRun
 from envs.evaluation.report.errors import Error, errors_of
@@ -58,10 +58,14 @@ def page(report: Report) -> str:
             "<h2>How it was measured</h2>",
             _facts(report.facts),
             "<h2>In numbers</h2>",
-            _table(list(table_rows(report.summaries, report.env.task.measures)), list(report.summaries)),
+            _table(
+                list(table_rows(report.summaries, report.env.task.measures)), list(report.summaries)
+            ),
             "<h2>In pictures</h2>",
             f'<div class="charts">{"".join(_figures(report))}</div>',
-            "" if report.robustness is None else _robustness(report.robustness, list(report.played)),
+            ""
+            if report.robustness is None
+            else _robustness(report.robustness, list(report.played)),
             "" if report.run is None else _run(report.run, report.env),
             "<h2>Paths</h2>",
             _paths(report.played, known, report.env),
@@ -82,7 +86,10 @@ def _read(name: str) -> str:
 
 
 def _facts(facts: dict[str, str]) -> str:
-    rows = (f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in facts.items())
+    rows = (
+        f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>"
+        for name, value in facts.items()
+    )
     return f"<dl>{''.join(rows)}</dl>"
 
 
@@ -109,7 +116,8 @@ def _rows(rows: list[tuple[str, list[str]]], headings: list[str]) -> str:
     return f'<div class="wide numbers">{table}</div>'
 
 
-_CURVES = (  # columns of a run's metrics.csv: without evaluations there are the training's own episodes
+# columns of a run's metrics.csv: without evaluations there are the training's own episodes
+_CURVES = (
     ("success_rate", "on held-out episodes"),
     ("train_success_rate", "of the training's episodes, noise included"),
 )
@@ -119,15 +127,23 @@ def _figures(report: Report) -> Iterator[str]:
     env, played = report.env, report.played
     for name, which in _CURVES:
         if report.curve and all(name in row for row in report.curve):
-            yield _figure(f"Learning curve: success {which}", charts.learning_curve(report.curve, name))
+            yield _figure(
+                f"Learning curve: success {which}", charts.learning_curve(report.curve, name)
+            )
             break
     for error in errors_of(env.task):
         over_time = charts.error_over_time(error, played, env.task.dt)
-        yield _figure(f"{_sentence(error.name)} over time: median, and from the 10th to the 90th percentile", over_time)
+        yield _figure(
+            f"{_sentence(error.name)} over time: median, and from the 10th to the 90th percentile",
+            over_time,
+        )
         success = "" if error.tolerance is None else "; success is left of the dashed line"
         yield _figure(f"{_sentence(error.final_name)}{success}", charts.final_errors(error, played))
     speeds = charts.joint_speeds(env.model, played)
-    yield _figure("Joint speeds: 95th percentile (bar), median (line), greatest (mark); 1 is the limit", speeds)
+    yield _figure(
+        "Joint speeds: 95th percentile (bar), median (line), greatest (mark); 1 is the limit",
+        speeds,
+    )
 
 
 def _robustness(robustness: Robustness, controllers: list[str]) -> str:
@@ -154,13 +170,19 @@ def _robustness(robustness: Robustness, controllers: list[str]) -> str:
 def _run(run: ArmRun, env: ArmEnv) -> str:
     share = run.sent / env.model.qdlim.cpu().numpy()
     drawn = (
-        _figure("Positions that were measured", charts.joints_over_time(run.time, run.q, run.joints, "rad or m")),
+        _figure(
+            "Positions that were measured",
+            charts.joints_over_time(run.time, run.q, run.joints, "rad or m"),
+        ),
         _figure(
             "Velocities that were sent, of the joints' limits",
             charts.joints_over_time(run.time, share, run.joints, "velocity over its limit"),
         ),
     )
-    told = "".join(f"<dt>{time:.3f} s</dt><dd>{escape(reason or 'as asked')}</dd>" for time, reason in run.reasons[:50])
+    told = "".join(
+        f"<dt>{time:.3f} s</dt><dd>{escape(reason or 'as asked')}</dd>"
+        for time, reason in run.reasons[:50]
+    )
     why = f"<details><summary>{len(run.reasons)} reasons to send less than was asked</summary><dl>{told}</dl></details>"
     return f'<h2>A run of an arm</h2><p>{escape(run.sentence)}</p><div class="charts">{"".join(drawn)}</div>{why}'
 
@@ -176,14 +198,22 @@ def _figure(caption: str, svg: str) -> str:
 def _paths(played: dict[str, Trajectories], known: list[Failure], env: ArmEnv) -> str:
     policy = next(iter(played.values()))
     boxes = [
-        _box(f'id="show-{name}" checked', f'class="{name}"', f"{min(most, total)} of {total:,} {noun}")
+        _box(
+            f'id="show-{name}" checked',
+            f'class="{name}"',
+            f"{min(most, total)} of {total:,} {noun}",
+        )
         for name, noun, most, total in (
             ("succeeded", "successes", SUCCESSES, len(policy.succeeded)),
             ("failed", "failures", FAILURES, len(policy.failed)),
         )
     ]
     boxes += [
-        _box(f'class="show-other" data-by="{by}"', f'style="color: {charts.colours(len(played))[by]}"', name)
+        _box(
+            f'class="show-other" data-by="{by}"',
+            f'style="color: {charts.colours(len(played))[by]}"',
+            name,
+        )
         for by, name in enumerate(played)
         if by
     ]
@@ -202,7 +232,9 @@ def _box(box: str, words: str, name: str) -> str:
     return f'<label><input type="checkbox" {box}> <span {words}>{escape(name)}</span></label> '
 
 
-def _failures(played: Trajectories, known: list[Failure], errors: list[Error], replay: Callable[[int], str]) -> str:
+def _failures(
+    played: Trajectories, known: list[Failure], errors: list[Error], replay: Callable[[int], str]
+) -> str:
     failed, episodes = len(played.failed), played.alive.shape[1]
     if not failed:
         return f"<p>None of {episodes:,} episodes.</p>"
@@ -212,7 +244,9 @@ def _failures(played: Trajectories, known: list[Failure], errors: list[Error], r
     rows = "".join(_row(failure, replay) for failure in known)
     note = f", the first {len(known)} of them here" if len(known) < failed else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<p>{failed:,} of {episodes:,} episodes{note}.</p><div class="wide failures">{table}</div>'
+    return (
+        f'<p>{failed:,} of {episodes:,} episodes{note}.</p><div class="wide failures">{table}</div>'
+    )
 
 
 def _row(failure: Failure, replay: Callable[[int], str]) -> str:

@@ -1,4 +1,6 @@
-"""What the page's 3-D view draws: ways of the TCP with their goals, failures first to be seen, and what others did."""
+"""What the page's 3-D view draws: ways of the TCP with their goals, failures first to be seen, and
+what others did.
+"""
 
 import json
 from collections.abc import Sequence
@@ -14,9 +16,9 @@ SUCCESSES, FAILURES = 30, 20  # paths shown
 
 
 def path_data(played: Sequence[Trajectories], known: list[Failure], workspace: Tensor) -> str:
-    """JSON for paths.js: `workspace` (2, 3) [m], `colours`, and `paths`, each with `by`, the number of its controller,
-    `episode`, `failed`, `label`, `tcp` (K, 3) [m], `goal` (1 or K, 3) [m], and where the task has them `object` (K, 3)
-    [m] and the obstacles.
+    """JSON for paths.js: `workspace` (2, 3) [m], `colours`, and `paths`, each with `by`, the number
+    of its controller, `episode`, `failed`, `label`, `tcp` (K, 3) [m], `goal` (1 or K, 3) [m], and
+    where the task has them `object` (K, 3) [m] and the obstacles.
 
     Args:
         played: of each controller; the first is the one whose episodes are chosen.
@@ -27,10 +29,14 @@ def path_data(played: Sequence[Trajectories], known: list[Failure], workspace: T
     shown = [*played[0].succeeded.tolist()[:SUCCESSES], *why]
     paths = [_path(one, by, episode, why) for by, one in enumerate(played) for episode in shown]
     data = {"workspace": _round(workspace), "colours": colours(len(played)), "paths": paths}
-    return json.dumps(data, separators=(",", ":"))  # numbers and words of ours: nothing in it can end the script
+    return json.dumps(
+        data, separators=(",", ":")
+    )  # numbers and words of ours: nothing in it can end the script
 
 
-def _path(played: Trajectories, by: int, episode: int, reasons: dict[int, str]) -> dict[str, object]:
+def _path(
+    played: Trajectories, by: int, episode: int, reasons: dict[int, str]
+) -> dict[str, object]:
     why = None if by else reasons.get(episode)
     alive = played.alive[:, episode]
     goal = played.series["goal"][alive, episode]
@@ -42,7 +48,11 @@ def _path(played: Trajectories, by: int, episode: int, reasons: dict[int, str]) 
         "label": f"episode {episode}, {error:.1f} mm" + (f": {why}" if why else ""),
         "tcp": _round(played.series["tcp"][alive, episode]),
         "goal": _round(goal[:1] if torch.equal(goal, goal[:1].expand_as(goal)) else goal),
-        **({"object": _round(played.series["object"][alive, episode])} if "object" in played.series else {}),
+        **(
+            {"object": _round(played.series["object"][alive, episode])}
+            if "object" in played.series
+            else {}
+        ),
         **{name: _round(rows[episode]) for name, rows in played.obstacles.items()},
     }
 

@@ -32,12 +32,30 @@ def _tile(title: str, sentence: str, value: str, others: list[tuple[str, str]]) 
 def _told(task: Task, policy: Summary) -> Iterator[tuple]:
     """Title, figure of a summary, and sentence of each box."""
     untouched = ", and no contact before" if "collision_free_rate" in policy else ""
-    yield "Success", lambda of: _percent(of["success_rate"]), f"of the episodes: {task.criterion}{untouched}."
-    reached = lambda of: _or_dash(of["time_to_goal_s"]["median"], "{:.2f} s")  # noqa: E731
-    yield "Time", reached, "from the start until the goal is reached for good: the median of the successes."
+    yield (
+        "Success",
+        lambda of: _percent(of["success_rate"]),
+        f"of the episodes: {task.criterion}{untouched}.",
+    )
+
+    def reached(of):
+        return _or_dash(of["time_to_goal_s"]["median"], "{:.2f} s")
+
+    yield (
+        "Time",
+        reached,
+        "from the start until the goal is reached for good: the median of the successes.",
+    )
     error = errors_of(task)[0].measure
-    below = f"; 95% are below {1000 * policy[error.name]['p95']:.2f} mm." if policy[error.name]["p95"] else "."
-    middle = lambda of: _or_dash(of[error.name]["median"], "{:.2f} mm", 1000)  # noqa: E731
+    below = (
+        f"; 95% are below {1000 * policy[error.name]['p95']:.2f} mm."
+        if policy[error.name]["p95"]
+        else "."
+    )
+
+    def middle(of):
+        return _or_dash(of[error.name]["median"], "{:.2f} mm", 1000)
+
     yield "Error", middle, f"is the median {error.label}{below}"
     yield _contact(policy)
 
@@ -45,8 +63,14 @@ def _told(task: Task, policy: Summary) -> Iterator[tuple]:
 def _contact(policy: Summary) -> tuple:
     if "collision_free_rate" not in policy:
         return "Contact", lambda of: "-", "is not known: this robot has no collision geometry."
-    deepest = f"; the deepest by {1000 * policy['deepest_contact_m']:.1f} mm" if policy["deepest_contact_m"] else ""
-    sentence = f"of the episodes touched something: an obstacle, the ground or the arm itself{deepest}."
+    deepest = (
+        f"; the deepest by {1000 * policy['deepest_contact_m']:.1f} mm"
+        if policy["deepest_contact_m"]
+        else ""
+    )
+    sentence = (
+        f"of the episodes touched something: an obstacle, the ground or the arm itself{deepest}."
+    )
     return "Contact", lambda of: _percent(1.0 - of["collision_free_rate"]), sentence
 
 

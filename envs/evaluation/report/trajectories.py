@@ -6,15 +6,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.evaluation.motion import last
-from td3_robot.evaluation import Policy
+from td3_robot.evaluation.rollout import Policy
 
 OBSTACLES = ("spheres", "boxes", "walls")
 
 
 class Watched:
-    """A policy that notes what its environment's `info` leaves out: goals, and the obstacles around the arm.
+    """A policy that notes what its environment's `info` leaves out: goals, and the obstacles around
+    the arm.
 
     Args:
         policy: what to do.
@@ -46,8 +47,8 @@ class Trajectories:
 
     Attributes:
         alive: (T, E) bool, whether the step belongs to the episode.
-        series: (T, E, ...) what `ArmEnv.step` put into `info` after every step, terms of the reward excepted; and
-            `goal` (T, E, 3) [m] before it.
+        series: (T, E, ...) what `ArmEnv.step` put into `info` after every step, terms of the reward
+            excepted; and `goal` (T, E, 3) [m] before it.
         obstacles: what stands around the arm, by its name in the scene, a row an episode.
     """
 
@@ -58,16 +59,23 @@ class Trajectories:
     @classmethod
     def of_round(cls, alive: Tensor, info: dict[str, Tensor], watched: Watched) -> "Trajectories":
         """What is worth keeping of a rollout of a watched policy."""
-        series = {name: value.cpu() for name, value in info.items() if not name.startswith("reward/")}
+        series = {
+            name: value.cpu() for name, value in info.items() if not name.startswith("reward/")
+        }
         obstacles = {name: value.cpu() for name, value in watched.obstacles.items()}
         return cls(alive.cpu(), series | {"goal": watched.take_goals().cpu()}, obstacles)
 
     def one(self, episode: int) -> "Trajectories":
         """One of the episodes, without the steps after its end."""
         alive = self.alive[:, episode]
-        cut = lambda values: values[alive][:, episode : episode + 1]  # noqa: E731
+
+        def cut(values):
+            return values[alive][:, episode : episode + 1]
+
         obstacles = {name: values[episode : episode + 1] for name, values in self.obstacles.items()}
-        return Trajectories(cut(self.alive), {name: cut(values) for name, values in self.series.items()}, obstacles)
+        return Trajectories(
+            cut(self.alive), {name: cut(values) for name, values in self.series.items()}, obstacles
+        )
 
     def last(self, name: str) -> Tensor:
         """(E, ...) a series after the last step of each episode."""
@@ -85,15 +93,22 @@ class Trajectories:
 
 
 def join(rounds: Sequence[Trajectories], episodes: int) -> Trajectories:
-    """Several rounds as one, cut to the first `episodes`; one of fewer steps is filled up with zeros and False."""
+    """Several rounds as one, cut to the first `episodes`; one of fewer steps is filled up with
+    zeros and False.
+    """
     first, steps = rounds[0], max(len(part.alive) for part in rounds)
 
     def side_by_side(parts: list[Tensor]) -> Tensor:
-        filled = [torch.cat((part, part.new_zeros(steps - len(part), *part.shape[1:]))) for part in parts]
+        filled = [
+            torch.cat((part, part.new_zeros(steps - len(part), *part.shape[1:]))) for part in parts
+        ]
         return torch.cat(filled, 1)[:, :episodes]
 
     return Trajectories(
         side_by_side([part.alive for part in rounds]),
         {name: side_by_side([part.series[name] for part in rounds]) for name in first.series},
-        {name: torch.cat([part.obstacles[name] for part in rounds])[:episodes] for name in first.obstacles},
+        {
+            name: torch.cat([part.obstacles[name] for part in rounds])[:episodes]
+            for name in first.obstacles
+        },
     )

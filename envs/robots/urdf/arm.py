@@ -14,10 +14,15 @@ from envs.robots.urdf.read import read_urdf
 from envs.robots.urdf.rtb_model import build_model, frame_on
 from envs.robots.urdf.tcp import default_tcp, moving_joints
 from envs.robots.urdf.tree import FAR, Joint, Tree, listed
-from td3_robot.errors import ConfigError, need, unknown
+from td3_robot.errors import ConfigError, not_none, unknown
 
-CONTINUOUS_LIMIT = 2.0 * math.pi  # [rad] either way: what makers of arms with endless joints commonly allow
-FASTEST = {True: 20.0, False: 100.0}  # prismatic or not: [m/s], [rad/s] no arm has more; files put 1000 for "any"
+CONTINUOUS_LIMIT = (
+    2.0 * math.pi
+)  # [rad] either way: what makers of arms with endless joints commonly allow
+FASTEST = {
+    True: 20.0,
+    False: 100.0,
+}  # prismatic or not: [m/s], [rad/s] no arm has more; files put 1000 for "any"
 SLOWEST = 1e-3  # [rad/s or m/s]
 LEAST_RANGE = 1e-6  # [rad or m]
 
@@ -27,8 +32,8 @@ class UrdfArm:
     """A serial arm of n joints.
 
     Attributes:
-        model: the roboticstoolbox Robot, for drawing and reference; its joints are the arm's n, all others stand
-            still. Its link frames are the file's.
+        model: the roboticstoolbox Robot, for drawing and reference; its joints are the arm's n, all
+            others stand still. Its link frames are the file's.
         chain: its kinematics from base (the root link) to TCP, in float32.
         joint_names: n names, from base to TCP.
         qlim: (2, n) [rad or m]; a continuous joint has ±2 pi.
@@ -97,36 +102,51 @@ def position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
             continue
         if joint.lower is None or joint.upper is None:
             wanted = '<limit lower="..." upper="..." velocity="..."/>'
-            raise ConfigError(f"{tree.source}: {joint.kind} joint {joint.name!r} has no position limits; add {wanted}")
+            raise ConfigError(
+                f"{tree.source}: {joint.kind} joint {joint.name!r} has no position limits; add {wanted}"
+            )
         if joint.upper - joint.lower < LEAST_RANGE:
-            raise ConfigError(f"{tree.source}: joint {joint.name!r} has both limits at {joint.lower:g} and cannot move")
+            raise ConfigError(
+                f"{tree.source}: joint {joint.name!r} has both limits at {joint.lower:g} and cannot move"
+            )
         if max(-joint.lower, joint.upper) > FAR:
             far = f"{joint.lower:g} to {joint.upper:g}, beyond the ±{FAR:g} [rad or m] that can be resolved"
             raise ConfigError(f"{tree.source}: joint {joint.name!r} has the limits {far}")
     wide = (-CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
-    return np.array([wide if joint.kind == "continuous" else (joint.lower, joint.upper) for joint in joints]).T
+    return np.array(
+        [wide if joint.kind == "continuous" else (joint.lower, joint.upper) for joint in joints]
+    ).T
 
 
 def velocity_limits(tree: Tree, joints: list[Joint], given: Sequence[float] | None) -> np.ndarray:
     """(n,) [rad/s or m/s].
 
     Raises:
-        ConfigError: joints without one, or with one that no arm has, all named; or limits given that do not fit.
+        ConfigError: joints without one, or with one that no arm has, all named; or limits given
+            that do not fit.
     """
     names = [joint.name for joint in joints]
     if given is not None:
         qdlim = np.array(given, float)
         if qdlim.shape != (len(joints),) or not (np.isfinite(qdlim) & (qdlim > 0)).all():
-            raise ConfigError(f"qdlim must be {len(joints)} positive numbers, for {', '.join(names)}; got {given}")
+            raise ConfigError(
+                f"qdlim must be {len(joints)} positive numbers, for {', '.join(names)}; got {given}"
+            )
         return qdlim
     how = "or give qdlim in a robot file"
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
         raise ConfigError(f"{tree.source}: no velocity limit for {listed(missing)}; {add}, {how}")
-    if odd := [joint for joint in joints if not SLOWEST <= need(joint.velocity) <= FASTEST[joint.kind == "prismatic"]]:
+    if odd := [
+        joint
+        for joint in joints
+        if not SLOWEST <= not_none(joint.velocity) <= FASTEST[joint.kind == "prismatic"]
+    ]:
         limits = listed(f"{joint.name} ({joint.velocity:g})" for joint in odd)
         arms = f"{SLOWEST:g} to {FASTEST[False]:g} rad/s or {FASTEST[True]:g} m/s that arms have"
-        raise ConfigError(f"{tree.source}: velocity limits outside the {arms}: {limits}; write the arm's own, {how}")
+        raise ConfigError(
+            f"{tree.source}: velocity limits outside the {arms}: {limits}; write the arm's own, {how}"
+        )
     return np.array([joint.velocity for joint in joints])
 
 

@@ -1,4 +1,6 @@
-"""XML that is not trusted, as elements: no entities, no depth that recursion could not follow, no end of elements."""
+"""XML that is not trusted, as elements: no entities, no depth that recursion could not follow, no
+end of elements.
+"""
 
 from collections.abc import Iterator
 from xml.dom.minidom import Element
@@ -7,7 +9,7 @@ from xml.parsers.expat import ExpatError
 from defusedxml.common import DefusedXmlException
 from defusedxml.expatbuilder import DefusedExpatBuilder
 
-from td3_robot.errors import ConfigError, need
+from td3_robot.errors import ConfigError, not_none
 
 _MAX_DEPTH = 100  # a robot description has about 6
 _MAX_ELEMENTS = 100_000  # 100 for each of the most links that are taken
@@ -27,7 +29,9 @@ class _Builder(DefusedExpatBuilder):
         if self.depth > _MAX_DEPTH:
             raise _TooMuch(f"has elements more than {_MAX_DEPTH} deep in each other")
         if self.elements > _MAX_ELEMENTS:
-            raise _TooMuch(f"has more than {_MAX_ELEMENTS:,} elements; a robot description is smaller")
+            raise _TooMuch(
+                f"has more than {_MAX_ELEMENTS:,} elements; a robot description is smaller"
+            )
         super().start_element_handler(name, attributes)
 
     def end_element_handler(self, name):
@@ -44,16 +48,22 @@ def root_element(content: bytes, source: str) -> Element:
     Raises:
         ConfigError: it is no XML, or has what a robot description has no need of.
     """
-    error = lambda what: ConfigError(f"{source}: {what}")  # noqa: E731
+
+    def error(what):
+        return ConfigError(f"{source}: {what}")
+
     try:
-        return need(_Builder(forbid_dtd=True).parseString(content).documentElement)
+        return not_none(_Builder(forbid_dtd=True).parseString(content).documentElement)
     except ExpatError as reason:
         raise error(f"is not well-formed XML: {reason}") from None
     except DefusedXmlException:
         raise error("has a DOCTYPE or entities, which a robot description has no need of") from None
     except _TooMuch as reason:
         raise error(str(reason)) from None
-    except (LookupError, ValueError) as reason:  # encodings that Python does not know, or text not in them
+    except (
+        LookupError,
+        ValueError,
+    ) as reason:  # encodings that Python does not know, or text not in them
         raise error(" ".join(f"cannot be decoded: {reason}".split())) from None
 
 

@@ -12,9 +12,20 @@ import numpy as np
 
 from envs.robots.urdf.elements import child, children, elements, root_element
 from envs.robots.urdf.ros_packages import RosPackages
-from envs.robots.urdf.tree import FAR, MOVING, Inertial, Joint, Link, Mimic, Pose, Shape, Tree, make_tree
+from envs.robots.urdf.tree import (
+    FAR,
+    MOVING,
+    Inertial,
+    Joint,
+    Link,
+    Mimic,
+    Pose,
+    Shape,
+    Tree,
+    make_tree,
+)
 from envs.robots.urdf.xacro_files import expand_xacro
-from td3_robot.errors import ConfigError, need, unknown
+from td3_robot.errors import ConfigError, not_none, unknown
 
 _MAX_BYTES = 10_000_000
 _MESHES = (".stl", ".dae", ".obj", ".ply", ".glb", ".gltf")
@@ -32,7 +43,8 @@ def read_urdf(
 
     Args:
         path: a .urdf or .xacro file.
-        packages: ROS package name -> folder, for packages that are not found by themselves (see `RosPackages`).
+        packages: ROS package name -> folder, for packages that are not found by themselves (see
+            `RosPackages`).
         arguments: values of a xacro file's <xacro:arg>s.
 
     Raises:
@@ -50,7 +62,9 @@ def read_urdf(
 
 
 def _content(path: Path) -> bytes:
-    if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a pipe that would be waited for
+    if os.path.exists(path) and not os.path.isfile(
+        path
+    ):  # a folder, or a pipe that would be waited for
         raise ConfigError(f"{path}: is no file")
     try:
         with open(path, "rb") as file:
@@ -58,14 +72,18 @@ def _content(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
     if len(content) > _MAX_BYTES:
-        raise ConfigError(f"{path}: has more than {_MAX_BYTES // 1_000_000} MB; a robot description is smaller")
+        raise ConfigError(
+            f"{path}: has more than {_MAX_BYTES // 1_000_000} MB; a robot description is smaller"
+        )
     if not content.strip():
         raise ConfigError(f"{path}: is empty")
     return content
 
 
 class _Reader:
-    """Turns the elements of one file into dataclasses; knows the file for messages and for its meshes."""
+    """Turns the elements of one file into dataclasses; knows the file for messages and for its
+    meshes.
+    """
 
     def __init__(self, path: Path, packages: RosPackages):
         self._path, self._packages = path, packages
@@ -96,13 +114,28 @@ class _Reader:
         name = self._name(element)
         where = f"link {name!r}"
         self._check_values(element, where)
-        shapes = lambda tag: tuple(self._shape(inner, where) for inner in children(element, tag))  # noqa: E731
-        return Link(name, shapes("visual"), shapes("collision"), self._inertial(child(element, "inertial"), where))
+
+        def shapes(tag):
+            return tuple(self._shape(inner, where) for inner in children(element, tag))
+
+        return Link(
+            name,
+            shapes("visual"),
+            shapes("collision"),
+            self._inertial(child(element, "inertial"), where),
+        )
 
     def _inertial(self, element: Element | None, where: str) -> Inertial | None:
-        """None where nothing, or no mass, is written; whether the values can be is for a physics engine to judge."""
+        """None where nothing, or no mass, is written; whether the values can be is for a physics
+        engine to judge.
+        """
         mass, inertia = (element and child(element, tag) for tag in ("mass", "inertia"))
-        if element is None or mass is None or inertia is None or (kg := self._number(mass, "value", where)) == 0.0:
+        if (
+            element is None
+            or mass is None
+            or inertia is None
+            or (kg := self._number(mass, "value", where)) == 0.0
+        ):
             return None
         xx, yy, zz, xy, xz, yz = (
             self._number(inertia, key, where) if inertia.hasAttribute(key) else 0.0
@@ -116,9 +149,13 @@ class _Reader:
         geometry = child(element, "geometry")
         bodies = [body for body in elements(geometry)] if geometry else []
         if len(bodies) != 1:
-            found = f", not {' and '.join(f'<{body.tagName}>' for body in bodies)}" if bodies else ""
+            found = (
+                f", not {' and '.join(f'<{body.tagName}>' for body in bodies)}" if bodies else ""
+            )
             found += "; <material> belongs beside <geometry>" if "<material>" in found else ""
-            raise self.error(f"{where}: a <{element.tagName}> needs a <geometry> with one shape{found}")
+            raise self.error(
+                f"{where}: a <{element.tagName}> needs a <geometry> with one shape{found}"
+            )
         body, where = bodies[0], f"{where}, <{bodies[0].tagName}>"
         pose = self._pose(element, where)
         color = self._material(child(element, "material"))
@@ -131,9 +168,17 @@ class _Reader:
             case "sphere":
                 return Shape("sphere", self._size(body, "radius", 1, where), pose, color=color)
             case "mesh":
-                scale = self._numbers(body, "scale", 3, where) if body.hasAttribute("scale") else (1.0, 1.0, 1.0)
-                return Shape("mesh", scale, pose, self._mesh(body.getAttribute("filename"), where), color)
-        raise self.error(str(unknown(f"shape in {where}", body.tagName, ("box", "cylinder", "sphere", "mesh"))))
+                scale = (
+                    self._numbers(body, "scale", 3, where)
+                    if body.hasAttribute("scale")
+                    else (1.0, 1.0, 1.0)
+                )
+                return Shape(
+                    "mesh", scale, pose, self._mesh(body.getAttribute("filename"), where), color
+                )
+        raise self.error(
+            str(unknown(f"shape in {where}", body.tagName, ("box", "cylinder", "sphere", "mesh")))
+        )
 
     def _size(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
         size = self._numbers(element, key, count, where)
@@ -151,7 +196,9 @@ class _Reader:
         elif scheme in ("", "file"):
             file = self._path.resolve().parent / rest
         else:
-            raise self.error(f"{where}: the mesh {uri!r} is neither a file nor a package:// address")
+            raise self.error(
+                f"{where}: the mesh {uri!r} is neither a file nor a package:// address"
+            )
         if file.suffix.lower() not in _MESHES:
             raise self.error(f"{where}: the mesh {uri!r} must be one of {', '.join(_MESHES)}")
         if not os.path.isfile(file):
@@ -175,15 +222,24 @@ class _Reader:
             raise self.error(str(unknown(f"type of {where}", kind, (*MOVING, "fixed"))))
         self._check_values(element, where)
         ends = {role: child(element, role) for role in ("parent", "child")}
-        if missing := [role for role, end in ends.items() if end is None or not end.getAttribute("link")]:
+        if missing := [
+            role for role, end in ends.items() if end is None or not end.getAttribute("link")
+        ]:
             raise self.error(f"{where} has no <{missing[0]} link=...>")
-        names: dict[str, Any] = {role: need(end).getAttribute("link") for role, end in ends.items()}
+        names: dict[str, Any] = {
+            role: not_none(end).getAttribute("link") for role, end in ends.items()
+        }
         if kind == "fixed":
             return Joint(name, kind, **names, pose=self._pose(element, where))
         limit, mimic = child(element, "limit"), child(element, "mimic")
-        get = lambda key: self._number(limit, key, where) if limit and limit.hasAttribute(key) else None  # noqa: E731
+
+        def get(key):
+            return self._number(limit, key, where) if limit and limit.hasAttribute(key) else None
+
         lower, upper = get("lower"), get("upper")
-        if limit and (lower is None) != (upper is None):  # the format's default for the one left out
+        if limit and (lower is None) != (
+            upper is None
+        ):  # the format's default for the one left out
             lower, upper = lower or 0.0, upper or 0.0
         if kind != "continuous" and lower is not None and upper is not None and lower > upper:
             raise self.error(f"{where}: lower limit {lower:g} is above upper limit {upper:g}")
@@ -207,11 +263,15 @@ class _Reader:
         length = math.hypot(*axis)
         if abs(length - 1.0) > _AXIS_ROUNDING:
             unit = "" if length == 0 else f", here {' '.join(f'{x / length:.6g}' for x in axis)}"
-            raise self.error(f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not 1{unit}")
+            raise self.error(
+                f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not 1{unit}"
+            )
         return x / length, y / length, z / length
 
     def _mimic(self, element: Element, where: str) -> Mimic:
-        get = lambda key, default: self._number(element, key, where) if element.hasAttribute(key) else default  # noqa: E731
+        def get(key, default):
+            return self._number(element, key, where) if element.hasAttribute(key) else default
+
         return Mimic(element.getAttribute("joint"), get("multiplier", 1.0), get("offset", 0.0))
 
     def _pose(self, element: Element, where: str) -> Pose:
@@ -219,7 +279,9 @@ class _Reader:
         if origin is None:
             return Pose()
         given: dict[str, Any] = {
-            key: self._numbers(origin, key, 3, where) for key in ("xyz", "rpy") if origin.hasAttribute(key)
+            key: self._numbers(origin, key, 3, where)
+            for key in ("xyz", "rpy")
+            if origin.hasAttribute(key)
         }
         pose = Pose(**given)
         if max(map(abs, pose.xyz)) > FAR:
@@ -249,14 +311,20 @@ class _Reader:
         return values
 
     def _check_values(self, element: Element, where: str) -> None:
-        """Nothing in an element is NaN or infinite, also where the value is not used; nor is anything left to xacro."""
+        """Nothing in an element is NaN or infinite, also where the value is not used; nor is
+        anything left to xacro.
+        """
         for inner in (element, *element.getElementsByTagName("*")):
             for key, text in inner.attributes.items():
                 if "$(" in text or "${" in text:
                     how = "which is for xacro to work out: name the file .xacro, or expand it"
                     raise self.error(f"{where}: {key} of <{inner.tagName}> is {text!r}, {how}")
-                if key not in _FREE and re.search(r"(^|\s)[+-]?(nan|inf|infinity)(\s|$)", text, re.IGNORECASE):
-                    raise self.error(f"{where}: {key} of <{inner.tagName}> must be finite, got {text!r}")
+                if key not in _FREE and re.search(
+                    r"(^|\s)[+-]?(nan|inf|infinity)(\s|$)", text, re.IGNORECASE
+                ):
+                    raise self.error(
+                        f"{where}: {key} of <{inner.tagName}> must be finite, got {text!r}"
+                    )
 
 
 def _float(text: str) -> float:

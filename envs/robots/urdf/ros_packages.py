@@ -1,4 +1,5 @@
-"""Where a robot description's files are: ROS packages, `package://` and relative paths, without ROS.
+"""Where a robot description's files are: ROS packages, `package://` and relative paths, without
+ROS.
 
 Imports the standard library only: the process that expands xacro files loads it as well.
 """
@@ -10,16 +11,21 @@ from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # no dots and no slashes: a name, not a path
 _PACKAGE_TAG = re.compile(r"<name>\s*([^<\s]+)\s*</name>")
-_SIGNS = ("package.xml", "urdf", "meshes")  # a folder that holds one of these is taken for a package
+_SIGNS = (
+    "package.xml",
+    "urdf",
+    "meshes",
+)  # a folder that holds one of these is taken for a package
 _INNER = ("urdf", "xacro", "robots")  # folders inside a package that hold descriptions
 
 
 class RosPackages:
     """Finds packages as seen from one description file.
 
-    Searched in this order: folders given by name; ROS_PACKAGE_PATH and AMENT_PREFIX_PATH; the folders above the file
-    (by the name in their package.xml, or by their own); folders beside those; a folder inside the package that the file
-    is in. Last comes that package itself, since its folder is often renamed when it is downloaded.
+    Searched in this order: folders given by name; ROS_PACKAGE_PATH and AMENT_PREFIX_PATH; the
+    folders above the file (by the name in their package.xml, or by their own); folders beside
+    those; a folder inside the package that the file is in. Last comes that package itself, since
+    its folder is often renamed when it is downloaded.
 
     Args:
         file: the description file.
@@ -30,7 +36,11 @@ class RosPackages:
         file = Path(file).resolve()
         self._given = {name: Path(folder).resolve() for name, folder in (given or {}).items()}
         self._above = {parent: _package_name(parent) for parent in file.parents}
-        declared = [parent for parent, name in self._above.items() if name is not None and _is_package(parent)]
+        declared = [
+            parent
+            for parent, name in self._above.items()
+            if name is not None and _is_package(parent)
+        ]
         inner = file.parent.name in _INNER
         self.own = declared[0] if declared else file.parent.parent if inner else file.parent
 
@@ -53,20 +63,30 @@ class RosPackages:
         return inside if inside.is_dir() else self.own
 
     def is_trusted(self, folder: Path) -> bool:
-        """Whether a file may read another package's files: it is a package by more than its name, or was given."""
+        """Whether a file may read another package's files: it is a package by more than its name,
+        or was given.
+        """
         return folder in self._given.values() or _is_package(folder)
 
 
 def _is_package(folder: Path) -> bool:
-    """Whether a folder looks like one package, rather than like the place where somebody keeps everything."""
+    """Whether a folder looks like one package, rather than like the place where somebody keeps
+    everything.
+    """
     home = Path(os.path.expanduser("~"))  # stays "~" for a user without one
     return folder not in (home, *home.parents) and any((folder / sign).exists() for sign in _SIGNS)
 
 
 def _on_ros_paths(name: str) -> list[Path]:
     """Where a ROS 1 or ROS 2 environment would have the package."""
-    split = lambda variable: filter(None, os.environ.get(variable, "").split(os.pathsep))  # noqa: E731
-    ros1 = [Path(entry) if Path(entry).name == name else Path(entry, name) for entry in split("ROS_PACKAGE_PATH")]
+
+    def split(variable):
+        return filter(None, os.environ.get(variable, "").split(os.pathsep))
+
+    ros1 = [
+        Path(entry) if Path(entry).name == name else Path(entry, name)
+        for entry in split("ROS_PACKAGE_PATH")
+    ]
     return ros1 + [Path(entry, "share", name) for entry in split("AMENT_PREFIX_PATH")]
 
 

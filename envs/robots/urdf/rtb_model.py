@@ -1,7 +1,8 @@
 """The roboticstoolbox model of a robot description, for drawing and as a reference.
 
-roboticstoolbox 1.5 has a reader of its own. It is not used: it fails on third-party files, evaluates xacro files
-unguarded, ignores mimic, and turns the frame of a link whose joint has a skew axis, shapes and all.
+roboticstoolbox 1.5 has a reader of its own. It is not used: it fails on third-party files,
+evaluates xacro files unguarded, ignores mimic, and turns the frame of a link whose joint has a skew
+axis, shapes and all.
 """
 
 from collections.abc import Collection
@@ -10,18 +11,20 @@ from typing import Any
 import numpy as np
 
 from envs.robots.urdf.tree import Joint, Shape, Tree
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 _AXES = ("x", "y", "z")
 
 
 def build_model(tree: Tree, moving: Collection[str] | None = None):
-    """A roboticstoolbox Robot whose links have the names, frames, shapes and limits of the description.
+    """A roboticstoolbox Robot whose links have the names, frames, shapes and limits of the
+    description.
 
     Args:
         tree: the description.
-        moving: names of the joints that move; None lets all move, mimic joints as if they were free. The others stand
-            still: at zero, at the limit nearest to it, or where their leader there has a mimic joint.
+        moving: names of the joints that move; None lets all move, mimic joints as if they were
+            free. The others stand still: at zero, at the limit nearest to it, or where their leader
+            there has a mimic joint.
     """
     import roboticstoolbox as rtb  # here: it takes over a second, and a wrong file should not
 
@@ -38,15 +41,17 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
 def _links(tree: Tree, joint: Joint, parent, free: bool) -> list:
     """The child link of a joint, after a link that turns for it where its axis is skew.
 
-    roboticstoolbox's joints move about or along x, y and z, and end their link. So a skew axis is turned onto z for
-    one link without shape, and back for the child.
+    roboticstoolbox's joints move about or along x, y and z, and end their link. So a skew axis is
+    turned onto z for one link without shape, and back for the child.
     """
     from roboticstoolbox import ET, ETS, Link
 
     shapes = _shapes(tree, joint.child)
     if not free:
         T = joint.pose.T @ motion(joint, resting_position(tree, joint))
-        return [Link(ETS(ET.SE3(T)), name=joint.child, parent=parent, joint_name=joint.name, **shapes)]
+        return [
+            Link(ETS(ET.SE3(T)), name=joint.child, parent=parent, joint_name=joint.name, **shapes)
+        ]
     limits = {"joint_name": joint.name, "qdlim": joint.velocity}
     if joint.kind != "continuous" and joint.lower is not None:
         limits["qlim"] = np.array([joint.lower, joint.upper])
@@ -54,7 +59,15 @@ def _links(tree: Tree, joint: Joint, parent, free: bool) -> list:
     if 1.0 in np.abs(joint.axis):
         k = int(np.argmax(np.abs(joint.axis)))
         moves = getattr(ET, letter + _AXES[k])(flip=joint.axis[k] < 0)
-        return [Link(ETS([ET.SE3(joint.pose.T), moves]), name=joint.child, parent=parent, **limits, **shapes)]
+        return [
+            Link(
+                ETS([ET.SE3(joint.pose.T), moves]),
+                name=joint.child,
+                parent=parent,
+                **limits,
+                **shapes,
+            )
+        ]
     turn = np.eye(4)
     turn[:3, :3] = frame_on(joint.axis)
     onto = ETS([ET.SE3(joint.pose.T @ turn), getattr(ET, letter + "z")()])
@@ -84,17 +97,24 @@ def motion(joint: Joint, position: float) -> np.ndarray:
 def resting_position(tree: Tree, joint: Joint) -> float:
     """Where a joint stands that nothing moves [rad or m]."""
     if joint.mimic is not None:
-        return joint.mimic.multiplier * resting_position(tree, tree.joints[joint.mimic.joint]) + joint.mimic.offset
+        return (
+            joint.mimic.multiplier * resting_position(tree, tree.joints[joint.mimic.joint])
+            + joint.mimic.offset
+        )
     if joint.lower is None or joint.kind == "continuous":
         return 0.0
-    return min(max(0.0, joint.lower), need(joint.upper))
+    return min(max(0.0, joint.lower), not_none(joint.upper))
 
 
 def _shapes(tree: Tree, link: str) -> dict[str, Any]:
     """A link's shapes and inertia as roboticstoolbox wants them."""
     body = tree.links[link]
     mass = body.inertial
-    heavy = {} if mass is None else {"m": mass.mass, "r": list(mass.center), "I": np.array(mass.inertia)}
+    heavy = (
+        {}
+        if mass is None
+        else {"m": mass.mass, "r": list(mass.center), "I": np.array(mass.inertia)}
+    )
     return heavy | {
         "geometry": [_spatial(shape) for shape in body.visuals],
         "collision": [_spatial(shape) for shape in body.collisions],
@@ -104,7 +124,9 @@ def _shapes(tree: Tree, link: str) -> dict[str, Any]:
 def _spatial(shape: Shape):
     import spatialgeometry as sg
 
-    common: dict[str, Any] = {"pose": shape.pose.T} | ({"color": shape.color} if shape.color else {})
+    common: dict[str, Any] = {"pose": shape.pose.T} | (
+        {"color": shape.color} if shape.color else {}
+    )
     match shape.kind:
         case "box":
             return sg.Cuboid(shape.size, **common)

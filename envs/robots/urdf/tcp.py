@@ -5,7 +5,8 @@ import re
 from envs.robots.urdf.tree import Joint, Tree, listed
 from td3_robot.errors import ConfigError
 
-# What makers call the link that tools are mounted to or that a tool ends in, the most telling name first.
+# What makers call the link that tools are mounted to or that a tool ends in, the most telling name
+# first.
 TCP_NAMES = (
     *("tcp", "tool_center_point", "tool0", "ee_gripper_link"),
     *("end_effector", "end_effector_link", "ee_link", "ee"),
@@ -13,17 +14,21 @@ TCP_NAMES = (
 
 # What the joint of a gripper is called, or the link that it moves.
 _GRIPPING = re.compile("grip|jaw|finger|claw|thumb|knuckle", re.IGNORECASE)
-_GRIPPER_LINK = re.compile("jaw|finger|claw|thumb|knuckle", re.IGNORECASE)  # "gripper" is what a wrist carries
+_GRIPPER_LINK = re.compile(
+    "jaw|finger|claw|thumb|knuckle", re.IGNORECASE
+)  # "gripper" is what a wrist carries
 
 
 def default_tcp(tree: Tree) -> str:
     """The link that must be meant where none is named.
 
-    In this order: the only link with a name from TCP_NAMES, by itself or after a prefix ("left_tool0", "arm/ee_link");
-    the link at the end of the only line of moving joints, with what is rigidly mounted in line with it.
+    In this order: the only link with a name from TCP_NAMES, by itself or after a prefix
+    ("left_tool0", "arm/ee_link"); the link at the end of the only line of moving joints, with what
+    is rigidly mounted in line with it.
 
     Raises:
-        ConfigError: there are several, the joints before it seem to end in those of a gripper, or nothing moves.
+        ConfigError: there are several, the joints before it seem to end in those of a gripper, or
+            nothing moves.
     """
     tcp = _named(tree) or _end(tree)
     arm = tree.path(tcp)
@@ -41,7 +46,10 @@ def default_tcp(tree: Tree) -> str:
 
 def _grips(tree: Tree, joint: Joint) -> bool:
     """Whether a joint opens a gripper, by its name, or by others that follow it."""
-    followed = any(other.mimic is not None and other.mimic.joint == joint.name for other in tree.joints.values())
+    followed = any(
+        other.mimic is not None and other.mimic.joint == joint.name
+        for other in tree.joints.values()
+    )
     return followed or bool(_GRIPPING.search(joint.name) or _GRIPPER_LINK.search(joint.child))
 
 
@@ -54,7 +62,11 @@ def _commanded(tree: Tree, link: str) -> bool:
 def _named(tree: Tree) -> str | None:
     """The link that a name from TCP_NAMES tells of."""
     for name in TCP_NAMES:
-        named = [link for link in tree.links if link == name or link.endswith((f"_{name}", f"/{name}", f"-{name}"))]
+        named = [
+            link
+            for link in tree.links
+            if link == name or link.endswith((f"_{name}", f"/{name}", f"-{name}"))
+        ]
         named = [link for link in named if _commanded(tree, link)]
         if len(named) == 1:
             return named[0]
@@ -67,12 +79,18 @@ def _end(tree: Tree) -> str:
     """The end of the only line of moving joints."""
     moving = [joint for joint in tree.joints.values() if joint.moves]
     if not moving:
-        raise ConfigError(f"{tree.source}: no joint moves; a robot needs one that is revolute, continuous or prismatic")
+        raise ConfigError(
+            f"{tree.source}: no joint moves; a robot needs one that is revolute, continuous or prismatic"
+        )
     inner = {above.name for joint in moving for above in tree.path(joint.parent)}
     last = [joint for joint in moving if joint.name not in inner]
     if len(last) > 1:
         ways = {above.child for joint in last for above in tree.path(joint.child)}
-        parting = [link for link in tree.links if sum(joint.child in ways for joint in tree.joints_below(link)) > 1]
+        parting = [
+            link
+            for link in tree.links
+            if sum(joint.child in ways for joint in tree.joints_below(link)) > 1
+        ]
         raise _choose(tree, parting + [joint.child for joint in last])
     link = last[0].child
     while len(below := tree.joints_below(link)) == 1:
@@ -84,7 +102,9 @@ def _choose(tree: Tree, candidates: list[str]) -> ConfigError:
     able = [link for link in candidates if _commanded(tree, link)]
     if not able:
         return ConfigError(f"{tree.source}: is no arm: whatever moves follows another joint")
-    return ConfigError(f"{tree.source}: several links could be the TCP; choose one with --tcp: {listed(able)}")
+    return ConfigError(
+        f"{tree.source}: several links could be the TCP; choose one with --tcp: {listed(able)}"
+    )
 
 
 def moving_joints(tree: Tree, tcp: str) -> list[Joint]:
@@ -95,9 +115,13 @@ def moving_joints(tree: Tree, tcp: str) -> list[Joint]:
     """
     joints = [joint for joint in tree.path(tcp) if joint.moves]
     if not joints:
-        raise ConfigError(f"{tree.source}: no joint moves the link {tcp!r}; choose another with --tcp")
+        raise ConfigError(
+            f"{tree.source}: no joint moves the link {tcp!r}; choose another with --tcp"
+        )
     for joint in joints:
         if joint.mimic is not None:
             how = "each joint of an arm must move by itself; choose a link before it with --tcp"
-            raise ConfigError(f"{tree.source}: joint {joint.name!r} on the way to {tcp!r} is a mimic joint; {how}")
+            raise ConfigError(
+                f"{tree.source}: joint {joint.name!r} on the way to {tcp!r} is a mimic joint; {how}"
+            )
     return joints

@@ -1,7 +1,8 @@
 """What a URDF file says, read safely and checked, as plain data.
 
-The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/joint. Only what the simulators and the
-view have a use for is kept; transmissions, sensors and other programs' elements are passed over.
+The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/joint. Only what the
+simulators and the view have a use for is kept; transmissions, sensors and other programs' elements
+are passed over.
 """
 
 from collections.abc import Iterable
@@ -46,7 +47,8 @@ class Shape:
 
     Attributes:
         kind: "box", "cylinder", "sphere" or "mesh".
-        size: box: x, y, z; cylinder: radius, length; sphere: radius [m]; mesh: its scale along x, y, z.
+        size: box: x, y, z; cylinder: radius, length; sphere: radius [m]; mesh: its scale along x,
+            y, z.
         pose: the shape in its link.
         mesh: absolute path of the mesh file.
         color: red, green, blue, opacity in [0, 1].
@@ -161,23 +163,33 @@ class Tree:
 def listed(names: Iterable[str]) -> str:
     """Names for a message, the first ten."""
     names = list(names)
-    return ", ".join(names[:_LISTED]) + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
+    return ", ".join(names[:_LISTED]) + (
+        f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
+    )
 
 
 def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) -> Tree:
     """Join links and joints, if they make one tree.
 
     Raises:
-        ConfigError: no links or very many, names used twice or not defined, two parents, several roots, a loop, a
-            wrong mimic.
+        ConfigError: no links or very many, names used twice or not defined, two parents, several
+            roots, a loop, a wrong mimic.
     """
     for kind, things in (("link", links), ("joint", joints)):
         if len(things) > _MAX_LINKS:
-            raise ConfigError(f"{source}: has {len(things)} {kind}s; at most {_MAX_LINKS} are taken")
+            raise ConfigError(
+                f"{source}: has {len(things)} {kind}s; at most {_MAX_LINKS} are taken"
+            )
         names = [thing.name for thing in things]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"{source}: two {kind}s are called {twice[0]!r}")
-    tree = Tree(source, name, {link.name: link for link in links}, {joint.name: joint for joint in joints}, "")
+    tree = Tree(
+        source,
+        name,
+        {link.name: link for link in links},
+        {joint.name: joint for joint in joints},
+        "",
+    )
     if not links:
         raise ConfigError(
             f"{source}: <robot> has no <link>; where a xacro file holds macros alone, load the one that uses them"
@@ -185,7 +197,9 @@ def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) ->
     for joint in joints:
         for role in ("parent", "child"):
             if getattr(joint, role) not in tree.links:
-                raise ConfigError(f"{source}: joint {joint.name!r}: there is no {role} link {getattr(joint, role)!r}")
+                raise ConfigError(
+                    f"{source}: joint {joint.name!r}: there is no {role} link {getattr(joint, role)!r}"
+                )
     _check_mimics(tree)
     return Tree(source, name, tree.links, tree.joints, _root(tree))
 
@@ -196,18 +210,26 @@ def _root(tree: Tree) -> str:
     for joint in tree.joints.values():
         if joint.child in above:
             names = f"{above[joint.child].name!r} and {joint.name!r}"
-            raise ConfigError(f"{tree.source}: link {joint.child!r} is the child of two joints, {names}")
+            raise ConfigError(
+                f"{tree.source}: link {joint.child!r} is the child of two joints, {names}"
+            )
         above[joint.child] = joint
     roots = [link for link in tree.links if link not in above]
     reached, level, depth = set(roots), roots, 0
     while level := [joint.child for link in level for joint in tree.joints_below(link)]:
         reached, depth = reached | set(level), depth + 1
     if depth > _MAX_DEPTH:
-        raise ConfigError(f"{tree.source}: has {depth} joints one after the other; at most {_MAX_DEPTH} are taken")
+        raise ConfigError(
+            f"{tree.source}: has {depth} joints one after the other; at most {_MAX_DEPTH} are taken"
+        )
     if loop := [link for link in tree.links if link not in reached]:
-        raise ConfigError(f"{tree.source}: links hang on each other in a circle: {listed(map(repr, loop))}")
+        raise ConfigError(
+            f"{tree.source}: links hang on each other in a circle: {listed(map(repr, loop))}"
+        )
     if len(roots) > 1:
-        raise ConfigError(f"{tree.source}: several links have no parent, one may: {listed(map(repr, roots))}")
+        raise ConfigError(
+            f"{tree.source}: several links have no parent, one may: {listed(map(repr, roots))}"
+        )
     return roots[0]
 
 
@@ -225,6 +247,8 @@ def _check_mimics(tree: Tree) -> None:
                     f"{tree.source}: joint {joint.name!r} mimics another through over {_MAX_DEPTH} others"
                 )
             if leader.name in seen:
-                raise ConfigError(f"{tree.source}: joint {leader.name!r} mimics itself, directly or through others")
+                raise ConfigError(
+                    f"{tree.source}: joint {leader.name!r} mimics itself, directly or through others"
+                )
             seen.add(leader.name)
             follower = leader

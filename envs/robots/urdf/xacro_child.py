@@ -1,14 +1,18 @@
-"""Expand one xacro file, in a process of its own that can do nothing else. See envs/robots/urdf/xacro_files.py.
+"""Expand one xacro file, in a process of its own that can do nothing else. See
+envs/robots/urdf/xacro_files.py.
 
-xacro hands every ${...} to Python's eval, and its own guard against code does not hold: it looks at the names of the
-outermost expression only. What stands between a file and this machine:
+xacro hands every ${...} to Python's eval, and its own guard against code does not hold: it looks at
+the names of the outermost expression only. What stands between a file and this machine:
 
-1. every expression is parsed first and refused unless it is arithmetic, text, look-ups and the functions listed below;
-2. from the first line of the file on, an audit hook (PEP 578) lets Python open files of the packages for reading
-   and nothing more: no other file, no import, no process, no network;
-3. environment variables are not given out, memory is limited here, and the parent ends the process when time is up.
+1. every expression is parsed first and refused unless it is arithmetic, text, look-ups and the
+functions listed below;
+2. from the first line of the file on, an audit hook (PEP 578) lets Python open files of the
+   packages for reading and nothing more: no other file, no import, no process, no network;
+3. environment variables are not given out, memory is limited here, and the parent ends the process
+when time is up.
 
-Reads {"file", "packages", "arguments"} as JSON from standard input; writes {"urdf": text} or {"error": line}.
+Reads {"file", "packages", "arguments"} as JSON from standard input; writes {"urdf": text} or
+{"error": line}.
 """
 
 import ast
@@ -29,18 +33,57 @@ MAX_BYTES = 10_000_000  # of one file, and of the result
 MAX_LINE = 400  # characters of a message
 MAX_MEMORY = 2 << 30  # [bytes]
 FUNCTIONS = {name for name in dir(math) if not name.startswith("_")}
-FUNCTIONS |= {"abs", "all", "any", "bool", "float", "int", "len", "max", "min", "round", "str", "sum"}
+FUNCTIONS |= {
+    "abs",
+    "all",
+    "any",
+    "bool",
+    "float",
+    "int",
+    "len",
+    "max",
+    "min",
+    "round",
+    "str",
+    "sum",
+}
 FUNCTIONS |= {"arg", "error", "fatal", "load_yaml", "message", "warning"}
 NAMESPACES = ("math", "python", "xacro")
 NODES = (
-    *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Call, ast.Attribute, ast.Subscript, ast.Slice),
+    *(
+        ast.Expression,
+        ast.Constant,
+        ast.Name,
+        ast.Load,
+        ast.Call,
+        ast.Attribute,
+        ast.Subscript,
+        ast.Slice,
+    ),
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.List, ast.Tuple, ast.Dict),
     *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
 )
 DATA = (str, int, float, list, tuple, dict, type(None))
-READING = ("open", "os.listdir", "os.scandir", "glob.glob")  # audit events, refused outside the packages
+READING = (
+    "open",
+    "os.listdir",
+    "os.scandir",
+    "glob.glob",
+)  # audit events, refused outside the packages
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-WALLED = {"import", "os", "subprocess", "socket", "ctypes", "shutil", "glob", "pty", "tempfile", "urllib", "winreg"}
+WALLED = {
+    "import",
+    "os",
+    "subprocess",
+    "socket",
+    "ctypes",
+    "shutil",
+    "glob",
+    "pty",
+    "tempfile",
+    "urllib",
+    "winreg",
+}
 
 
 class Refused(Exception):
@@ -54,15 +97,23 @@ def check_expression(expression: str) -> None:
     for node in ast.walk(tree):
         allowed = isinstance(node, NODES)
         if isinstance(node, ast.Name):
-            allowed = not node.id.startswith("__") and (id(node) not in called or node.id in FUNCTIONS)
+            allowed = not node.id.startswith("__") and (
+                id(node) not in called or node.id in FUNCTIONS
+            )
         elif isinstance(node, ast.Attribute):
             of_namespace = isinstance(node.value, ast.Name) and node.value.id in NAMESPACES
-            allowed = node.attr in FUNCTIONS if of_namespace else not node.attr.startswith(("_", "format"))
+            allowed = (
+                node.attr in FUNCTIONS
+                if of_namespace
+                else not node.attr.startswith(("_", "format"))
+            )
             allowed = allowed and (of_namespace or id(node) not in called)
         elif isinstance(node, ast.Call):
             allowed = isinstance(node.func, ast.Name | ast.Attribute) and not node.keywords
         if not allowed:
-            raise Refused(f"xacro may not evaluate {ast.unparse(node)!r}: only arithmetic, text and look-ups,")
+            raise Refused(
+                f"xacro may not evaluate {ast.unparse(node)!r}: only arithmetic, text and look-ups,"
+            )
 
 
 def guarded_eval(expression: str, symbols, local=None, _eval=xacro.safe_eval):
@@ -135,7 +186,11 @@ def expand(file: str, packages: dict[str, str], arguments: dict[str, str]) -> st
         return str(folder)
 
     xacro.safe_eval, xacro.parse = guarded_eval, parse
-    substitution._eval, substitution._eval_env, substitution._eval_find = refuse_eval, refuse_environment, find
+    substitution._eval, substitution._eval_env, substitution._eval_find = (
+        refuse_eval,
+        refuse_environment,
+        find,
+    )
     substitution._eval_optenv = lambda name, default="": default
     limit_memory()
     wall_in(roots)
@@ -156,7 +211,9 @@ def limit_memory() -> None:
 
 
 def reason(error: Any) -> str:
-    """What an exception says, in one line; xacro wraps those of expressions and of nested files in its own."""
+    """What an exception says, in one line; xacro wraps those of expressions and of nested files in
+    its own.
+    """
     cause = error
     while getattr(cause, "exc", None) is not None:
         cause = cause.exc

@@ -1,4 +1,6 @@
-"""The links of a robot as MuJoCo bodies: where they are, what they weigh, which joint moves them."""
+"""The links of a robot as MuJoCo bodies: where they are, what they weigh, which joint moves
+them.
+"""
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
 # MuJoCo's Python package has no type stubs, and roboticstoolbox's links come as Any.
@@ -12,10 +14,14 @@ from mujoco import MjsBody, MjSpec
 
 from envs.robots import Robot
 from envs.robots.physics import Physics
-from td3_robot.errors import ConfigError, need
+from td3_robot.errors import ConfigError, not_none
 
 # Of a link whose weight nobody has written down: a solid cylinder from its joint to the next.
-_PER_METRE, _RADIUS, _SHORTEST = 12.0, 0.05, 0.05  # [kg/m]: arms of 5 to 15 kg payload have 10 to 20; [m]; [m]
+_PER_METRE, _RADIUS, _SHORTEST = (
+    12.0,
+    0.05,
+    0.05,
+)  # [kg/m]: arms of 5 to 15 kg payload have 10 to 20; [m]; [m]
 _FINGER = (0.05, 0.02)  # a link of a gripper: [kg], radius of gyration [m]
 
 
@@ -63,18 +69,26 @@ def links_of(robot: Robot) -> list[Any]:
 
 
 def body_name(link: str) -> str:
-    """Of a link's body: never that of MuJoCo's own `world`, which ROS's root links share, nor that of a cube."""
+    """Of a link's body: never that of MuJoCo's own `world`, which ROS's root links share, nor that
+    of a cube.
+    """
     return f"robot/{link}"
 
 
 def _add_body(parent: MjsBody, link: Any) -> MjsBody:
     """At the place of a link whose joint is at zero."""
     T = link.A(0.0).A
-    return parent.add_body(name=body_name(link.name), pos=T[:3, 3], quat=quaternion(T[:3, :3]), gravcomp=1.0)
+    return parent.add_body(
+        name=body_name(link.name), pos=T[:3, 3], quat=quaternion(T[:3, :3]), gravcomp=1.0
+    )
 
 
-def _add_joint(body: MjsBody, link: Any, name: str, limits: np.ndarray | None, **values: float) -> None:
-    """What moves a link: the last thing of it, about or along an axis of its frame, see `assembly` and `rtb_model`."""
+def _add_joint(
+    body: MjsBody, link: Any, name: str, limits: np.ndarray | None, **values: float
+) -> None:
+    """What moves a link: the last thing of it, about or along an axis of its frame, see `assembly`
+    and `rtb_model`.
+    """
     kind, sign = link.v.kind, -1.0 if link.v.isflip else 1.0
     axis = sign * np.eye(3)["xyz".index(kind[-1])]
     slides = mujoco.mjtJoint.mjJNT_SLIDE if kind.startswith("t") else mujoco.mjtJoint.mjJNT_HINGE
@@ -99,8 +113,10 @@ def _add_arm_link(spec: MjSpec, of: dict[str, MjsBody], robot: Robot, link: Any)
 
 
 def _add_gripper(of: dict[str, MjsBody], robot: Robot, links: list[Any]) -> tuple[str, ...]:
-    """All joints that the gripper knows move; `drives.add_drives` ties those that follow its drivers to them."""
-    hand = need(robot._gripper)
+    """All joints that the gripper knows move; `drives.add_drives` ties those that follow its
+    drivers to them.
+    """
+    hand = not_none(robot._gripper)
     named = dict(zip(hand.links, hand.joints))
     for link in links:
         body = of[link.name] = _add_body(of[link.parent.name], link)
@@ -122,21 +138,32 @@ def _weigh(of: dict[str, MjsBody], robot: Robot) -> tuple[str, ...]:
     known = {link.name: _inertia(robot, link) for link in links}
     carrier = {}  # the link that moves as this one does
     for link in links:
-        carrier[link.name] = link.name if link.isjoint or link.parent is None else carrier[link.parent.name]
+        carrier[link.name] = (
+            link.name if link.isjoint or link.parent is None else carrier[link.parent.name]
+        )
     heavy = {carrier[name] for name, row in known.items() if row is not None}
     guessed = [link for link in links if link.isjoint and link.name not in heavy]
     known |= {link.name: _estimate(robot, link, links) for link in guessed}
     for name, row in known.items():
         if row is not None:
             if row[0] <= 0 or not np.isfinite(row).all():
-                raise ConfigError(f"{robot.owner}: link {name!r} has a mass that is not positive, {row[0]:g} kg")
+                raise ConfigError(
+                    f"{robot.owner}: link {name!r} has a mass that is not positive, {row[0]:g} kg"
+                )
             body = of[name]
-            body.mass, body.ipos, body.fullinertia, body.explicitinertial = row[0], row[1:4], row[4:], True
+            body.mass, body.ipos, body.fullinertia, body.explicitinertial = (
+                row[0],
+                row[1:4],
+                row[4:],
+                True,
+            )
     return tuple(link.name for link in guessed)
 
 
 def _inertia(robot: Robot, link: Any) -> np.ndarray | None:
-    """(10,) of a link, see `Physics`: that of the robot's or gripper's file, else that of the model; None for none."""
+    """(10,) of a link, see `Physics`: that of the robot's or gripper's file, else that of the
+    model; None for none.
+    """
     owner: Any = robot if link in robot.rtb.links else robot._gripper
     row = owner.physics.inertias.get(link.name.removeprefix(f"{owner.name}/"))
     if row is not None:

@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
-from envs.values import CONFIGS, check_keys, numbers, read_values
+from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
 from td3_robot.errors import ConfigError, unknown
 
 FILE = "configs/physics/contacts.yaml"
@@ -14,13 +14,15 @@ _SHAPES = {"solref": (2,), "solimp": (5,)}
 
 @dataclass(frozen=True)
 class Contacts:
-    """Names as in MuJoCo's XML reference, https://mujoco.readthedocs.io/en/stable/XMLreference.html.
+    """Names as in MuJoCo's XML reference,
+    https://mujoco.readthedocs.io/en/stable/XMLreference.html.
 
     Attributes:
         timestep: the longest step of the physics [s].
         impratio: how much stiffer friction is than pressure, under elliptic cones.
         solref, solimp: of every contact.
-        pad_friction, cube_friction, table_friction, arm_friction: sliding; of two that touch the greater counts.
+        pad_friction, cube_friction, table_friction, arm_friction: sliding; of two that touch the
+            greater counts.
         cube_mass: [kg].
         arm_shapes: what of the arm touches: its capsules, or what is drawn of it (`hulls`).
 

@@ -1,7 +1,9 @@
-"""What drives joints and fingers: position servos with a velocity reference, and what ties a gripper's joints together.
+"""What drives joints and fingers: position servos with a velocity reference, and what ties a
+gripper's joints together.
 
-One affine actuator does what a position and a velocity actuator do beside each other, with the torque limit on both:
-told u = q_ref + kv/kp qd_ref, it gives kp (u - q) - kv qd = kp (q_ref - q) + kv (qd_ref - qd).
+One affine actuator does what a position and a velocity actuator do beside each other, with the
+torque limit on both: told u = q_ref + kv/kp qd_ref, it gives kp (u - q) - kv qd = kp (q_ref - q) +
+kv (qd_ref - qd).
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -15,11 +17,15 @@ from mujoco import MjModel, MjSpec, mjtTrn
 
 from envs.robots import Robot
 from envs.simulation.mujoco.bodies import Bodies
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
-BANDWIDTH = 45.0  # [rad/s] of servos of unknown stiffness, at home: that of Menagerie's Panda, sqrt(4500 / 2.2)
+# [rad/s] of servos of unknown stiffness, at home: that of Menagerie's Panda, sqrt(4500 / 2.2)
+BANDWIDTH = 45.0
 FINGERS = "fingers"
-_STIFF = {"solref": [0.004, 1.0], "solimp": [0.999, 0.9999, 0.001, 0.5, 2.0]}  # fingers that yield lose their grip
+_STIFF = {
+    "solref": [0.004, 1.0],
+    "solimp": [0.999, 0.9999, 0.001, 0.5, 2.0],
+}  # fingers that yield lose their grip
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class Drives:
     """The servos of a compiled model.
 
     Attributes:
-        stiffness, damping: (a,) of each actuator: those of the n joints, then that of the gripper if there is one.
+        stiffness, damping: (a,) of each actuator: those of the n joints, then that of the gripper
+            if there is one.
         torque: (a,) the most that each gives; infinite where no limit is known.
     """
 
@@ -46,8 +53,10 @@ def add_drives(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
 
 
 def _tie_fingers(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
-    """All joints follow the first driver, by their multiples; a tendon as long as the drivers' mean moves both."""
-    hand = need(robot._gripper)
+    """All joints follow the first driver, by their multiples; a tendon as long as the drivers' mean
+    moves both.
+    """
+    hand = not_none(robot._gripper)
     multiple = dict(zip(hand.joints, hand.mimic))
     leader = bodies.drivers[0]
     moving = {joint.name for joint in spec.joints}
@@ -56,7 +65,9 @@ def _tie_fingers(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
         tendon.wrap_joint(name, 1.0 / (len(bodies.drivers) * multiple[name]))
     for name in hand.joints:
         if name in moving and name != leader:
-            equality = spec.add_equality(type=mujoco.mjtEq.mjEQ_JOINT, objtype=mujoco.mjtObj.mjOBJ_JOINT, **_STIFF)
+            equality = spec.add_equality(
+                type=mujoco.mjtEq.mjEQ_JOINT, objtype=mujoco.mjtObj.mjOBJ_JOINT, **_STIFF
+            )
             equality.name1, equality.name2 = name, leader
             equality.data[:2] = 0.0, multiple[name] / multiple[leader]
 
@@ -75,9 +86,14 @@ def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray) -> Dr
     damping = 2.0 * np.sqrt(stiffness * inertia) if servo.damping is None else servo.damping
     torque = np.full(n, np.inf) if servo.torque is None else servo.torque
     if model.nu > n:  # the tendon shares its force between two drivers
-        fingers = need(hand).physics
-        both = [2.0 * need(values) for values in (fingers.stiffness, fingers.damping, fingers.torque)]
-        stiffness, damping, torque = (np.append(a, b) for a, b in zip((stiffness, damping, torque), both))
+        fingers = not_none(hand).physics
+        both = [
+            2.0 * not_none(values)
+            for values in (fingers.stiffness, fingers.damping, fingers.torque)
+        ]
+        stiffness, damping, torque = (
+            np.append(a, b) for a, b in zip((stiffness, damping, torque), both)
+        )
     model.actuator_gaintype[:] = mujoco.mjtGain.mjGAIN_FIXED
     model.actuator_biastype[:] = mujoco.mjtBias.mjBIAS_AFFINE
     model.actuator_gainprm[:, 0] = stiffness

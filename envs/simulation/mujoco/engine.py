@@ -1,13 +1,19 @@
-"""Contact physics as an engine: what the kinematic engine would do is what the joints' servos are told to follow.
+"""Contact physics as an engine: what the kinematic engine would do is what the joints' servos are
+told to follow.
 
-What an episode is made of lives in the scene, one row an arm, so that resets, resuming and foresight need nothing more:
+What an episode is made of lives in the scene, one row an arm, so that resets, resuming and
+foresight need nothing more:
 
-- `physics` (B, s): MuJoCo's state (mjSTATE_FULLPHYSICS), in float64, as a period begins; its clock starts anew in each;
+- `physics` (B, s): MuJoCo's state (mjSTATE_FULLPHYSICS), in float64, as a period begins; its clock
+    starts anew in each;
 - `told` (B, 2 n + 1): where the servos are to be then: q, qd, and the gripper's driver coordinate;
-- `contact_depth` (B,) [m], `contact_force` (B,) [N]: how deep the arm is, at the deepest of the period, in the table or
-  in itself, and the greatest force that it got from them; what it grasps does not count;
-- `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the period began;
-- `turned` (B, 4), where there is a cube: the quaternion, wxyz, of its axes in the base frame, and `support_turned`;
+- `contact_depth` (B,) [m], `contact_force` (B,) [N]: how deep the arm is, at the deepest of the
+  period, in the table or in itself, and the greatest force that it got from them; what it grasps
+  does not count;
+- `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the
+    period began;
+- `turned` (B, 4), where there is a cube: the quaternion, wxyz, of its axes in the base frame, and
+    `support_turned`;
 - `pressed` (B,), where there is a cube: whether a pad presses on it;
 - `varied` (B, k), where episodes differ: what was drawn for them, see `Variation`.
 """
@@ -33,7 +39,7 @@ from envs.simulation.mujoco.feed_forward import FeedForward
 from envs.simulation.mujoco.model import build
 from envs.simulation.mujoco.varied import Varied, Worlds
 from envs.simulation.variation import Variation
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS
 _TOO_FAST = 10.0  # times its velocity limit: no servo moves a joint like that
@@ -47,7 +53,8 @@ class Mujoco:
         dt: control period [s].
         cube: side of the cubes that are around [m]; None for none.
         contacts: how things touch; None: as in their file.
-        feed_forward: servos are given the torque that the motion takes by the arm's model, see `FeedForward`.
+        feed_forward: servos are given the torque that the motion takes by the arm's model, see
+            `FeedForward`.
         threads: that step worlds beside each other; None: as many as torch's.
         variation: in what episodes differ.
         cubes: names in scenes of those that are around; the first is what is grasped.
@@ -82,7 +89,9 @@ class Mujoco:
         self._shares = torch.linspace(0.0, 1.0, self.physics.substeps + 1, dtype=torch.float64)
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """See `Engine.begin`. A cube is turned by `yaw` (B,) [rad] of the scene, if that is there, see `of_cube`."""
+        """See `Engine.begin`. A cube is turned by `yaw` (B,) [rad] of the scene, if that is there,
+        see `of_cube`.
+        """
         p, count = self.physics, len(state.q)
         start = np.zeros((count, mujoco.mj_stateSize(p.model, _FULL)))
         qpos, qvel = start[:, self._qpos], start[:, self._qvel]
@@ -98,11 +107,22 @@ class Mujoco:
             qpos[:, first + 3], qpos[:, first + 6] = np.cos(half), np.sin(half)
         none = torch.zeros_like(state.gripper)
         kept = {"physics": torch.as_tensor(start, device=state.q.device), "told": _flat(state)}
-        kept |= {of_cube(name, "turned"): turned for name, (_, turned) in self._cubes(start, state.q).items()}
+        kept |= {
+            of_cube(name, "turned"): turned
+            for name, (_, turned) in self._cubes(start, state.q).items()
+        }
         kept |= {"pressed": none.bool()} if p.cubes else {}
-        return {**scene, **kept, "contact_depth": none, "contact_force": none, "unstable": none.long()}
+        return {
+            **scene,
+            **kept,
+            "contact_depth": none,
+            "contact_force": none,
+            "unstable": none.long(),
+        }
 
-    def step(self, model: SimModel, state: SimState, command: Command, scene: Scene) -> tuple[SimState, Scene]:
+    def step(
+        self, model: SimModel, state: SimState, command: Command, scene: Scene
+    ) -> tuple[SimState, Scene]:
         """See `Engine.step`."""
         n = self._n
         told = SimState(scene["told"][:, :n], scene["told"][:, n : 2 * n], scene["told"][:, 2 * n])
@@ -121,8 +141,15 @@ class Mujoco:
         self.unstable += int(failed.sum())
         bad = torch.as_tensor(failed, device=state.q.device)
         after = self._state(physics, state)
-        scene = {**scene, **self._touching(sensed, state.q), "physics": torch.as_tensor(physics, device=state.q.device)}
-        scene |= {"told": self._reachable(model, target, after, bad), "unstable": scene["unstable"] + bad}
+        scene = {
+            **scene,
+            **self._touching(sensed, state.q),
+            "physics": torch.as_tensor(physics, device=state.q.device),
+        }
+        scene |= {
+            "told": self._reachable(model, target, after, bad),
+            "unstable": scene["unstable"] + bad,
+        }
         return after, scene | self._grasped(model, after, physics, sensed)
 
     def _worlds(self, scene: Scene) -> Worlds:
@@ -132,14 +159,19 @@ class Mujoco:
         return Worlds(self.physics.model, drives.stiffness[None], drives.damping[None])
 
     def _controls(self, worlds: Worlds, told: SimState, target: SimState, dt: float) -> np.ndarray:
-        """(B, substeps, a) what the servos are told: velocity rises evenly, and what it comes to is where to be."""
+        """(B, substeps, a) what the servos are told: velocity rises evenly, and what it comes to is
+        where to be.
+        """
         n = self._n
         share = self._shares[:, None, None]  # (S + 1, 1, 1)
         (q, v, g), (_, v_end, g_end) = (
             [x.double().cpu() for x in (s.q, s.qd, s.gripper[:, None])] for s in (told, target)
         )
         speed, along = v + share * (v_end - v), q + dt * share * (v + 0.5 * share * (v_end - v))
-        places, speeds = along[:-1], speed[1:]  # the integrator takes positions as they were and speeds as they will be
+        places, speeds = (
+            along[:-1],
+            speed[1:],
+        )  # the integrator takes positions as they were and speeds as they will be
         if worlds.stiffness.shape[1] > n:
             rate = ((g_end - g) / dt).expand(len(places), -1, -1)
             places = torch.cat((places, g + dt * share[:-1] * rate), 2)
@@ -147,32 +179,55 @@ class Mujoco:
         lead = torch.as_tensor(worlds.damping / worlds.stiffness)
         return (places + lead * speeds).transpose(0, 1).contiguous().numpy()
 
-    def _ahead(self, worlds: Worlds, start: np.ndarray, told: SimState, target: SimState, dt: float) -> np.ndarray:
-        """(B, n) by how much farther the servos are told to be, for the torque that the motion takes."""
+    def _ahead(
+        self, worlds: Worlds, start: np.ndarray, told: SimState, target: SimState, dt: float
+    ) -> np.ndarray:
+        """(B, n) by how much farther the servos are told to be, for the torque that the motion
+        takes.
+        """
         before, after = _array(told.qd), _array(target.qd)
-        torque = need(self._feed_forward).torque(start[:, self._qpos], (before + after) / 2.0, (after - before) / dt)
+        torque = not_none(self._feed_forward).torque(
+            start[:, self._qpos], (before + after) / 2.0, (after - before) / dt
+        )
         return torque / worlds.stiffness[:, : self._n]
 
     def _failed(self, model: SimModel, physics: np.ndarray) -> np.ndarray:
-        """(B,) whose numbers are not finite or beyond reason, or whose clock shows that MuJoCo began anew."""
+        """(B,) whose numbers are not finite or beyond reason, or whose clock shows that MuJoCo
+        began anew.
+        """
         late = np.abs(physics[:, 0] - model.dt) > 1e-6
-        fast = np.abs(physics[:, self._qvel][:, self.physics.qd]) > _TOO_FAST * model.qdlim.cpu().numpy()
+        fast = (
+            np.abs(physics[:, self._qvel][:, self.physics.qd])
+            > _TOO_FAST * model.qdlim.cpu().numpy()
+        )
         return late | fast.any(1) | ~np.isfinite(physics).all(1)
 
     def _state(self, physics: np.ndarray, like: SimState) -> SimState:
         """The arms as they are."""
         p, qpos, qvel = self.physics, physics[:, self._qpos], physics[:, self._qvel]
-        tensor = lambda x: torch.as_tensor(x, dtype=like.q.dtype, device=like.q.device)  # noqa: E731
-        gripper = tensor((qpos[:, p.drivers] / p.driver_multiple).mean(1)) if len(p.drivers) else like.gripper
+
+        def tensor(x):
+            return torch.as_tensor(x, dtype=like.q.dtype, device=like.q.device)
+
+        gripper = (
+            tensor((qpos[:, p.drivers] / p.driver_multiple).mean(1))
+            if len(p.drivers)
+            else like.gripper
+        )
         return SimState(tensor(qpos[:, p.q]), tensor(qvel[:, p.qd]), gripper)
 
-    def _reachable(self, model: SimModel, target: SimState, after: SimState, failed: Tensor) -> Tensor:
-        """What the servos go on from (B, 2 n + 1): no farther from the arm than where they give all their torque.
+    def _reachable(
+        self, model: SimModel, target: SimState, after: SimState, failed: Tensor
+    ) -> Tensor:
+        """What the servos go on from (B, 2 n + 1): no farther from the arm than where they give all
+        their torque.
 
         An arm that is held up does not store how far it would have gone.
         """
         drives, n = self.physics.drives, self._n
-        room = torch.as_tensor(drives.torque / drives.stiffness, dtype=after.q.dtype, device=after.q.device)
+        room = torch.as_tensor(
+            drives.torque / drives.stiffness, dtype=after.q.dtype, device=after.q.device
+        )
         q = torch.clamp(torch.clamp(target.q, after.q - room[:n], after.q + room[:n]), *model.qlim)
         gripper = target.gripper
         if len(room) > n:
@@ -183,27 +238,47 @@ class Mujoco:
         """What the robot touched in the period; sensed (B, S, ...)."""
         p = self.physics
         depth = np.maximum(-sensed[..., p.table[3]], -sensed[..., p.itself[3]]).max(1).clip(0.0)
-        force = [np.linalg.norm(sensed[..., columns], axis=2).max(1) for columns in (p.table_force, p.itself[:3])]
-        tensor = lambda x: torch.as_tensor(x, dtype=like.dtype, device=like.device)  # noqa: E731
+        force = [
+            np.linalg.norm(sensed[..., columns], axis=2).max(1)
+            for columns in (p.table_force, p.itself[:3])
+        ]
+
+        def tensor(x):
+            return torch.as_tensor(x, dtype=like.dtype, device=like.device)
+
         return {"contact_depth": tensor(depth), "contact_force": tensor(np.maximum(*force))}
 
-    def _grasped(self, model: SimModel, after: SimState, physics: np.ndarray, sensed: np.ndarray) -> Scene:
-        """Where cubes are; and of the first whether a pad presses on it, and both with enough of it between them."""
+    def _grasped(
+        self, model: SimModel, after: SimState, physics: np.ndarray, sensed: np.ndarray
+    ) -> Scene:
+        """Where cubes are; and of the first whether a pad presses on it, and both with enough of it
+        between them.
+        """
         p, like = self.physics, after.q
         if not p.cubes:
             return {}
         scene: Scene = {}
         for name, (place, turned) in self._cubes(physics, like).items():
             scene |= {name: place, of_cube(name, "turned"): turned}
-        pressed = torch.as_tensor(np.linalg.norm(sensed[:, -1][:, need(p.pads)], axis=2) > 0.0, device=like.device)
-        hand, T = need(model.hand), kinematics.fkine(model.chain, after.q)
-        overlap = grasp.overlap(hand, grasp.in_hand(grasp.hand_axes(hand, T), T[:, :3, 3], scene[OBJECT]))
-        return scene | {"pressed": pressed.any(1), "held": pressed.all(1) & (overlap >= grasp.OVERLAP)}
+        pressed = torch.as_tensor(
+            np.linalg.norm(sensed[:, -1][:, not_none(p.pads)], axis=2) > 0.0, device=like.device
+        )
+        hand, T = not_none(model.hand), kinematics.fkine(model.chain, after.q)
+        overlap = grasp.overlap(
+            hand, grasp.in_hand(grasp.hand_axes(hand, T), T[:, :3, 3], scene[OBJECT])
+        )
+        return scene | {
+            "pressed": pressed.any(1),
+            "held": pressed.all(1) & (overlap >= grasp.OVERLAP),
+        }
 
     def _cubes(self, physics: np.ndarray, like: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """By name, where each cube is (B, 3) [m], and how it stands (B, 4)."""
         qpos = torch.as_tensor(physics[:, self._qpos], dtype=like.dtype, device=like.device)
-        return {name: (qpos[:, i : i + 3], qpos[:, i + 3 : i + 7]) for name, i in self.physics.cubes.items()}
+        return {
+            name: (qpos[:, i : i + 3], qpos[:, i + 3 : i + 7])
+            for name, i in self.physics.cubes.items()
+        }
 
 
 def _array(x: Tensor) -> np.ndarray:

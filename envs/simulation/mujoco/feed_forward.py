@@ -1,8 +1,9 @@
-"""What a motion takes, by the arm's own model: the torque that its controller gives before there is any error.
+"""What a motion takes, by the arm's own model: the torque that its controller gives before there is
+any error.
 
-Controllers of arms know their dynamics (Siciliano et al., "Robotics", 8.5.2, inverse dynamics control; Franka's and
-Universal Robots' compensate inertia and friction inside), and a servo alone would be behind by M qdd / kp, millimetres
-at the TCP. Gravity is compensated by the model itself.
+Controllers of arms know their dynamics (Siciliano et al., "Robotics", 8.5.2, inverse dynamics
+control; Franka's and Universal Robots' compensate inertia and friction inside), and a servo alone
+would be behind by M qdd / kp, millimetres at the TCP. Gravity is compensated by the model itself.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -16,7 +17,8 @@ from mujoco import MjData, MjModel
 
 
 class FeedForward:
-    """Inverse dynamics of many arms, one after the other; a thirtieth of what a control period of physics takes.
+    """Inverse dynamics of many arms, one after the other; a thirtieth of what a control period of
+    physics takes.
 
     Args:
         model: the robot's, with whatever else there is.
@@ -30,7 +32,8 @@ class FeedForward:
         self._armature, self._friction = model.dof_armature[qd], model.dof_damping[qd]
 
     def torque(self, qpos: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
-        """Of arms at qpos (B, nq), where the fingers are too, with velocities qd and accelerations qdd (B, n).
+        """Of arms at qpos (B, nq), where the fingers are too, with velocities qd and accelerations
+        qdd (B, n).
 
         Returns:
             (B, n) [Nm or N].

@@ -1,7 +1,8 @@
-"""The arm's drawn meshes as what touches: of each capsule the convex hull of what is drawn inside it.
+"""The arm's drawn meshes as what touches: of each capsule the convex hull of what is drawn inside
+it.
 
-A hull never leaves its capsule, so the pairs of capsules that are held against each other are those of the hulls, and
-where hulls touch capsules do.
+A hull never leaves its capsule, so the pairs of capsules that are held against each other are those
+of the hulls, and where hulls touch capsules do.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -30,7 +31,9 @@ class Hulls:
             from envs.collision.fitting import capsule, shapes
         except ImportError as error:
             install = "pip install 'td3-robot[collision]'"
-            raise ConfigError(f"arm_shapes: meshes needs {error.name}; install it with: {install}") from None
+            raise ConfigError(
+                f"arm_shapes: meshes needs {error.name}; install it with: {install}"
+            ) from None
         self._robot, self._capsule, self._shapes = robot, capsule, shapes
         self._links = {link.name: link for link in robot.rtb.links}
         self._points: dict[str, np.ndarray] = {}
@@ -70,6 +73,10 @@ class Hulls:
         try:
             meshes = [self._shapes.shape_mesh(shape) for shape in shapes]
         except Exception as error:  # whatever the readers of a dozen formats raise
-            raise ConfigError(f"{self._robot.owner}: the mesh of link {name!r} cannot be read: {error}") from None
-        parts = [trimesh.remesh.subdivide_to_size(mesh.vertices, mesh.faces, _EDGE)[0] for mesh in meshes]
+            raise ConfigError(
+                f"{self._robot.owner}: the mesh of link {name!r} cannot be read: {error}"
+            ) from None
+        parts = [
+            trimesh.remesh.subdivide_to_size(mesh.vertices, mesh.faces, _EDGE)[0] for mesh in meshes
+        ]
         return np.concatenate(parts) if parts else np.empty((0, 3))

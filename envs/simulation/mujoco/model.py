@@ -1,4 +1,6 @@
-"""A robot, a table and perhaps cubes as one MuJoCo model, and where in its arrays each of them is."""
+"""A robot, a table and perhaps cubes as one MuJoCo model, and where in its arrays each of them
+is.
+"""
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
 # MuJoCo's Python package has no type stubs.
@@ -18,7 +20,7 @@ from envs.simulation.mujoco.bodies import Bodies, add_robot, body_name
 from envs.simulation.mujoco.contacts import Contacts
 from envs.simulation.mujoco.drives import Drives, add_drives, tune
 from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
-from td3_robot.errors import ConfigError, need
+from td3_robot.errors import ConfigError, not_none
 
 _FOUND, _FORCE, _DIST = (1 << int(bit) for bit in (0, 1, 3))  # of mjtConDataField
 _DEEPEST, _SUM = 1, 3  # how a sensor chooses among contacts: mindist, netforce
@@ -33,13 +35,14 @@ class CompiledModel:
         substeps: steps of the physics in a control period.
         drives: the servos.
         q: (n,) where the arm's joints are in qpos, and qd: in qvel.
-        gripper: (m,) where the gripper's moving joints are in qpos, multiple: (m,) of the driver coordinate that each
-            is, and drivers, driver_multiple: (2,) the same of the drivers.
+        gripper: (m,) where the gripper's moving joints are in qpos, multiple: (m,) of the driver
+            coordinate that each is, and drivers, driver_multiple: (2,) the same of the drivers.
         hand: the body that carries the fingers, or the last link of an arm without.
         cubes: by the names of cubes in scenes, where the position of each begins in qpos.
-        table, itself: columns of the sensors for contact of the robot with the table and with itself: the deepest one's
-            force (3) and distance. table_force: the whole force on the table (3). pads: (2, 3) the force on each pad
-            that the first cube gives; None where there is none.
+        table, itself: columns of the sensors for contact of the robot with the table and with
+            itself: the deepest one's force (3) and distance. table_force: the whole force on the
+            table (3). pads: (2, 3) the force on each pad that the first cube gives; None where
+            there is none.
     """
 
     model: MjModel
@@ -60,7 +63,11 @@ class CompiledModel:
 
 
 def build(
-    robot: Robot, contacts: Contacts, dt: float, cube: float | None = None, cubes: tuple[str, ...] = (OBJECT,)
+    robot: Robot,
+    contacts: Contacts,
+    dt: float,
+    cube: float | None = None,
+    cubes: tuple[str, ...] = (OBJECT,),
 ) -> CompiledModel:
     """Make the model of a robot on its table.
 
@@ -88,7 +95,7 @@ def build(
         add_hand(bodies.of, robot, contacts)
     cubes = cubes if cube is not None else ()
     for name in cubes:
-        add_cube(spec, contacts, need(cube), name)
+        add_cube(spec, contacts, not_none(cube), name)
     add_drives(spec, robot, bodies)
     _add_sensors(spec, body_name(robot.rtb.links[0].name), cubes[:1])
     try:
@@ -114,28 +121,48 @@ def _add_sensors(spec: MjSpec, root: str, grasped: tuple[str, ...]) -> None:
     robot = {"objtype": mjtObj.mjOBJ_XBODY, "objname": root}
     table = {"reftype": mjtObj.mjOBJ_GEOM, "refname": TABLE}
     deepest, total = [_FORCE | _DIST, _DEEPEST, 1], [_FORCE, _SUM, 1]
-    add = lambda name, prm, **what: spec.add_sensor(  # noqa: E731
-        name=name, type=mujoco.mjtSensor.mjSENS_CONTACT, intprm=prm, **what
-    )
+
+    def add(name, prm, **what):
+        return spec.add_sensor(name=name, type=mujoco.mjtSensor.mjSENS_CONTACT, intprm=prm, **what)
+
     add("table", deepest, **robot, **table)
     add("table_force", total, **robot, **table)
     add("itself", deepest, **robot, reftype=mjtObj.mjOBJ_XBODY, refname=root)
     for cube in grasped:
         for pad in PADS:
-            add(pad, total, objtype=mjtObj.mjOBJ_GEOM, objname=pad, reftype=mjtObj.mjOBJ_GEOM, refname=cube)
+            add(
+                pad,
+                total,
+                objtype=mjtObj.mjOBJ_GEOM,
+                objname=pad,
+                reftype=mjtObj.mjOBJ_GEOM,
+                refname=cube,
+            )
 
 
-def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]) -> CompiledModel:
+def _compiled(
+    model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]
+) -> CompiledModel:
     hand = robot._gripper
-    place = lambda names: np.array([model.joint(name).qposadr[0] for name in names], int)  # noqa: E731
+
+    def place(names):
+        return np.array([model.joint(name).qposadr[0] for name in names], int)
+
     moving = {model.joint(i).name for i in range(model.njnt)}
-    named = {name: multiple for name, multiple in zip(hand.joints, hand.mimic) if name in moving} if hand else {}
-    sensor = lambda name: model.sensor(name).adr[0] + np.arange(model.sensor(name).dim[0])  # noqa: E731
+    named = (
+        {name: multiple for name, multiple in zip(hand.joints, hand.mimic) if name in moving}
+        if hand
+        else {}
+    )
+
+    def sensor(name):
+        return model.sensor(name).adr[0] + np.arange(model.sensor(name).dim[0])
+
     q, gripper, multiple = place(bodies.joints), place(named), np.array(list(named.values()))
     qd = np.array([model.joint(name).dofadr[0] for name in bodies.joints], int)
     home = np.array(model.qpos0)
     home[q] = robot.home
-    home[gripper] = multiple * need(hand).opened if hand else 0.0
+    home[gripper] = multiple * not_none(hand).opened if hand else 0.0
     return CompiledModel(
         model=model,
         substeps=substeps,
@@ -156,18 +183,28 @@ def _compiled(model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes
 
 
 def _hand(model: MjModel, bodies: Bodies) -> int:
-    carried = lambda joint: model.jnt_bodyid[model.joint(joint).id]  # noqa: E731
-    return int(model.body_parentid[carried(bodies.drivers[0])] if bodies.drivers else carried(bodies.joints[-1]))
+    def carried(joint):
+        return model.jnt_bodyid[model.joint(joint).id]
+
+    return int(
+        model.body_parentid[carried(bodies.drivers[0])]
+        if bodies.drivers
+        else carried(bodies.joints[-1])
+    )
 
 
 def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
     """What of the physics is no knowledge, in one line."""
     guessed = []
     if bodies.estimated:
-        guessed += [f"no inertia of {', '.join(bodies.estimated)} is known: each is taken for a cylinder of 12 kg/m"]
+        guessed += [
+            f"no inertia of {', '.join(bodies.estimated)} is known: each is taken for a cylinder of 12 kg/m"
+        ]
     if robot.physics.torque is None:
         guessed += ["no torque limits are known: there are none"]
     if not capsules:
-        guessed += ["it has no collision geometry (python -m envs.fit_collision): the arm touches nothing"]
+        guessed += [
+            "it has no collision geometry (python -m envs.collision.fitting.command): the arm touches nothing"
+        ]
     if guessed:
         print(f"warning: engine mujoco: {robot.owner}: {'; '.join(guessed)}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """What can touch: the arm's capsules, the fingers and palm of its hand as boxes, the table, cubes.
 
-MuJoCo lets two geoms touch where the type of one is among the affinities of the other. Capsules of the arm are held
-against each other in pairs instead, those of `CollisionModel`, and of its capsules those over the ground.
+MuJoCo lets two geoms touch where the type of one is among the affinities of the other. Capsules of
+the arm are held against each other in pairs instead, those of `CollisionModel`, and of its capsules
+those over the ground.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -16,7 +17,7 @@ from envs.robots import Robot
 from envs.simulation.mujoco.bodies import quaternion
 from envs.simulation.mujoco.contacts import MESHES, Contacts
 from envs.simulation.mujoco.hulls import Hulls
-from td3_robot.errors import need
+from td3_robot.errors import not_none
 
 TABLE = "table"
 PADS = ("pad0", "pad1")
@@ -44,15 +45,25 @@ def add_cube(spec: MjSpec, contacts: Contacts, side: float, name: str) -> None:
     body.inertia = [contacts.cube_mass * side**2 / 6.0] * 3
     touch = _touch(contacts, contacts.cube_friction)
     body.add_geom(
-        **touch, name=name, type=mjtGeom.mjGEOM_BOX, size=[side / 2.0] * 3, contype=_CUBE, conaffinity=_TABLE | _CUBE
+        **touch,
+        name=name,
+        type=mjtGeom.mjGEOM_BOX,
+        size=[side / 2.0] * 3,
+        contype=_CUBE,
+        conaffinity=_TABLE | _CUBE,
     )
 
 
 def add_capsules(
-    spec: MjSpec, bodies: dict[str, MjsBody], robot: Robot, model: CollisionModel, contacts: Contacts
+    spec: MjSpec,
+    bodies: dict[str, MjsBody],
+    robot: Robot,
+    model: CollisionModel,
+    contacts: Contacts,
 ) -> None:
-    """The arm's capsules, or the meshes inside them, and, of a hand that has no boxes, the hand's; a hand's boxes stand
-    for its capsules where it touches the table or a cube, since these are larger.
+    """The arm's capsules, or the meshes inside them, and, of a hand that has no boxes, the hand's;
+    a hand's boxes stand for its capsules where it touches the table or a cube, since these are
+    larger.
     """
     hulls = Hulls(robot) if contacts.arm_shapes == MESHES else None
     hand = robot._gripper
@@ -75,7 +86,11 @@ def add_capsules(
             "quat": _along(way) if long else [1.0, 0.0, 0.0, 0.0],
         }
         geom = f"capsule{index}"
-        if hulls is not None and not in_hand and hulls.add(spec, geom, name, np.stack((start, end)), radius[index]):
+        if (
+            hulls is not None
+            and not in_hand
+            and hulls.add(spec, geom, name, np.stack((start, end)), radius[index])
+        ):
             shape = {"type": mjtGeom.mjGEOM_MESH, "meshname": geom}
         touch = _touch(contacts, contacts.arm_friction)
         body.add_geom(**touch, **shape, name=geom, contype=0, conaffinity=affinity)
@@ -85,10 +100,14 @@ def add_capsules(
 
 
 def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> None:
-    """Fingers, each from the palm to its tip with the pad on the inside, and the palm; see `Pads`."""
-    hand, tool = need(robot._gripper), robot.rtb.grippers[0]
-    pads, root = need(hand.pads), tool.links[0]
-    T_bg = hand.tcp.copy()  # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
+    """Fingers, each from the palm to its tip with the pad on the inside, and the palm; see
+    `Pads`.
+    """
+    hand, tool = not_none(robot._gripper), robot.rtb.grippers[0]
+    pads, root = not_none(hand.pads), tool.links[0]
+    T_bg = (
+        hand.tcp.copy()
+    )  # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
     T_bg[:3, :3] = T_bg[:3, :3] @ pads.axes
     shut = hand.model_q(tool, hand.closed)
     links = {hand.short_name(link): link for link in tool.links}
@@ -101,19 +120,37 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
         touch = _touch(contacts, contacts.pad_friction)
         _box(bodies[carrier.name], T, name, center, half, touch)
     touch = _touch(contacts, contacts.arm_friction)
-    _box(bodies[root.name], T_bg, "palm", [0.0, 0.0, -behind - _PALM / 2.0], [palm_x, palm_y, _PALM / 2.0], touch)
+    _box(
+        bodies[root.name],
+        T_bg,
+        "palm",
+        [0.0, 0.0, -behind - _PALM / 2.0],
+        [palm_x, palm_y, _PALM / 2.0],
+        touch,
+    )
 
 
 def _box(body: MjsBody, T: np.ndarray, name: str, center, half, touch: dict) -> None:
     """A box in the frame T (4, 4) of a body."""
     place = {"pos": T[:3, :3] @ center + T[:3, 3], "quat": quaternion(T[:3, :3])}
     body.add_geom(
-        **touch, **place, name=name, type=mjtGeom.mjGEOM_BOX, size=half, contype=0, conaffinity=_TABLE | _CUBE
+        **touch,
+        **place,
+        name=name,
+        type=mjtGeom.mjGEOM_BOX,
+        size=half,
+        contype=0,
+        conaffinity=_TABLE | _CUBE,
     )
 
 
 def _touch(contacts: Contacts, friction: float) -> dict:
-    return {"friction": [friction, 0.005, 0.0001], "solref": contacts.solref, "solimp": contacts.solimp, "condim": 3}
+    return {
+        "friction": [friction, 0.005, 0.0001],
+        "solref": contacts.solref,
+        "solimp": contacts.solimp,
+        "condim": 3,
+    }
 
 
 def _along(way: np.ndarray) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Worlds whose physics differ: a model for each, written anew where an episode with other values begins."""
+"""Worlds whose physics differ: a model for each, written anew where an episode with other values
+begins.
+"""
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
 # MuJoCo's Python package has no type stubs.
@@ -43,21 +45,30 @@ class Varied:
         self._data = MjData(physics.model)
 
     def lifted(self, drawn: np.ndarray) -> np.ndarray | float:
-        """(B,) by how much higher the middles of cubes lie on the table than without, by what was drawn (B, k) [m]."""
+        """(B,) by how much higher the middles of cubes lie on the table than without, by what was
+        drawn (B, k) [m].
+        """
         if "cube_side" not in self._columns:
             return 0.0
         name = next(iter(self._physics.cubes))
-        return drawn[:, self._columns.index("cube_side")] / 2.0 - self._physics.model.geom(name).size[2]
+        return (
+            drawn[:, self._columns.index("cube_side")] / 2.0
+            - self._physics.model.geom(name).size[2]
+        )
 
     def worlds(self, drawn: np.ndarray) -> Worlds:
         """Those for which was drawn what is given, (B, k)."""
         while len(self._models) < len(drawn):
             self._models.append(copy.copy(self._physics.model))
-            self._written = np.concatenate((self._written, np.full((1, len(self._columns)), np.nan)))
+            self._written = np.concatenate(
+                (self._written, np.full((1, len(self._columns)), np.nan))
+            )
         for row in np.flatnonzero((self._written[: len(drawn)] != drawn).any(1)):
             self._write(self._models[row], dict(zip(self._columns, drawn[row])))
             self._written[row] = drawn[row]
-        stiffer, damper = (drawn[:, [self._columns.index(name)]] for name in ("stiffness", "damping"))
+        stiffer, damper = (
+            drawn[:, [self._columns.index(name)]] for name in ("stiffness", "damping")
+        )
         drives, models = self._physics.drives, self._models[: len(drawn)]
         return Worlds(models, stiffer * drives.stiffness, damper * drives.damping)
 
@@ -70,7 +81,9 @@ class Varied:
         model.geom_friction[:, 0] = plain.geom_friction[:, 0] * drawn["friction"]
         mass = plain.body_mass[physics.hand] + drawn["payload"]
         model.body_mass[physics.hand] = mass
-        model.body_gravcomp[physics.hand] = plain.body_mass[physics.hand] / mass  # compensates what it knows of
+        model.body_gravcomp[physics.hand] = (
+            plain.body_mass[physics.hand] / mass
+        )  # compensates what it knows of
         for name in physics.cubes:
             self._write_cube(model, name, drawn)
         mujoco.mj_setConst(model, self._data)  # what MuJoCo works out of masses

@@ -1,6 +1,7 @@
 """Arms by name. A vendor's package is imported when its adapter is made, and nowhere else.
 
-None of those has been tried on hardware yet: they are tested against stand-ins for the vendors' documented calls.
+None of those has been tried on hardware yet: they are tested against stand-ins for the vendors'
+    documented calls.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,12 @@ ARMS: dict[str, Callable[[str, tuple[str, ...]], Arm]] = {
     "franky": _franky,
     "ros2_control": _ros2_control,
 }
-PACKAGES = {"rtde_control": "ur_rtde", "rtde_receive": "ur_rtde", "franky": "franky-control", "rclpy": "ROS 2"}
+PACKAGES = {
+    "rtde_control": "ur_rtde",
+    "rtde_receive": "ur_rtde",
+    "franky": "franky-control",
+    "rclpy": "ROS 2",
+}
 
 
 def connect(name: str, host: str, joints: tuple[str, ...]) -> Arm:

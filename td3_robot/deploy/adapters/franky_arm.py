@@ -1,7 +1,8 @@
 """Franka arms by franky: joint-velocity motions, each replacing the one before.
 
-The calls: https://github.com/timschneider42/franky, "Joint Velocity Control". Every motion ends by itself after
-`HOLD`, so that an arm whose process dies stops; franky keeps to the robot's limits as well. Not tried on hardware yet.
+The calls: https://github.com/timschneider42/franky, "Joint Velocity Control". Every motion ends by
+itself after `HOLD`, so that an arm whose process dies stops; franky keeps to the robot's limits as
+well. Not tried on hardware yet.
 """
 
 # the vendor's package is on the computer beside the arm
@@ -39,7 +40,9 @@ class FrankyArm:
     def send(self, qd: np.ndarray) -> None:
         """See `Arm`."""
         self._sending = True
-        self._robot.move(JointVelocityMotion(qd.tolist(), duration=Duration(HOLD)), asynchronous=True)
+        self._robot.move(
+            JointVelocityMotion(qd.tolist(), duration=Duration(HOLD)), asynchronous=True
+        )
 
     def stop(self) -> None:
         """See `Arm`."""

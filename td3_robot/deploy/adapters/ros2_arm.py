@@ -1,8 +1,9 @@
 """An example for ros2_control: a JointGroupVelocityController's topic out, /joint_states in.
 
-https://control.ros.org/rolling/doc/ros2_controllers/velocity_controllers/doc/userdoc.html: the controller repeats its
-last command for ever. What makes the arm stop is that this process sends zeros; where it may die, its command_timeout
-or a hardware interface that stops by itself has to be there. Not tried on hardware yet.
+https://control.ros.org/rolling/doc/ros2_controllers/velocity_controllers/doc/userdoc.html: the
+controller repeats its last command for ever. What makes the arm stop is that this process sends
+zeros; where it may die, its command_timeout or a hardware interface that stops by itself has to be
+there. Not tried on hardware yet.
 """
 
 # ROS 2 is on the computer beside the arm
@@ -34,14 +35,19 @@ class Ros2Arm:
     def __init__(self, controller: str, joints: tuple[str, ...], rate: float = 100.0):
         self.rate, self._joints, self._newest = rate, joints, None
         self._came, self._sending = 0, False
-        # Its own handlers would shut ROS down under Ctrl-C and SIGTERM, and with it the way to brake the arm.
+        # Its own handlers would shut ROS down under Ctrl-C and SIGTERM, and with it the way to
+        # brake the arm.
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
         self._node = rclpy.create_node("td3_robot")
         self._node.create_subscription(JointState, "/joint_states", self._seen, QUEUE)
-        self._publisher = self._node.create_publisher(Float64MultiArray, f"/{controller}/commands", QUEUE)
+        self._publisher = self._node.create_publisher(
+            Float64MultiArray, f"/{controller}/commands", QUEUE
+        )
 
     def _seen(self, message) -> None:
-        """Keep a message that has all the joints, in whatever order, with their positions and velocities."""
+        """Keep a message that has all the joints, in whatever order, with their positions and
+        velocities.
+        """
         self._came += 1
         place = {name: index for index, name in enumerate(message.name)}
         whole = len(message.position) == len(message.velocity) == len(place)
@@ -51,7 +57,9 @@ class Ros2Arm:
             self._newest = Reading(q, qd, None, time.monotonic())
 
     def read(self) -> Reading | None:
-        """See `Arm`. All that has come is taken: what is left waiting would be old when it is read, and look new."""
+        """See `Arm`. All that has come is taken: what is left waiting would be old when it is read,
+        and look new.
+        """
         for _ in range(QUEUE):
             came = self._came
             rclpy.spin_once(self._node, timeout_sec=0.0)

@@ -1,7 +1,8 @@
-"""An arm at the other end of UDP, and the protocol both ends speak: small, numbered, with a sum over every packet.
+"""An arm at the other end of UDP, and the protocol both ends speak: small, numbered, with a sum
+over every packet.
 
-A packet is a number, a time, and 64-bit floats, behind their CRC-32 (zlib's); one whose sum is wrong, or whose number
-is not above all before, is not there.
+A packet is a number, a time, and 64-bit floats, behind their CRC-32 (zlib's); one whose sum is
+wrong, or whose number is not above all before, is not there.
 """
 
 import socket
@@ -24,7 +25,9 @@ def packed(number: int, stamp: float, values: np.ndarray) -> bytes:
 
 
 class Inbox:
-    """What has come in at a socket, without what is damaged, old, twice, or not of this many values."""
+    """What has come in at a socket, without what is damaged, old, twice, or not of this many
+    values.
+    """
 
     def __init__(self, count: int):
         self.count, self.number = count, 0
@@ -46,7 +49,10 @@ def waiting(sock: socket.socket) -> list[tuple[bytes, tuple]]:
     while True:
         try:
             packets.append(sock.recvfrom(2048))
-        except (BlockingIOError, ConnectionError):  # nothing more; or told that nobody listens there
+        except (
+            BlockingIOError,
+            ConnectionError,
+        ):  # nothing more; or told that nobody listens there
             return packets
 
 

@@ -1,4 +1,6 @@
-"""The robot's end of UDP: an arm that is stepped in real time, with a network as bad as is asked for."""
+"""The robot's end of UDP: an arm that is stepped in real time, with a network as bad as is asked
+for.
+"""
 
 import heapq
 import random
@@ -35,7 +37,8 @@ class Faults:
     """What happens to packets, each way; shares are in [0, 1].
 
     Attributes:
-        delay, jitter: every packet is late by the first and up to the second on top [s]; so they overtake each other.
+        delay, jitter: every packet is late by the first and up to the second on top [s]; so they
+            overtake each other.
         drop, duplicate, corrupt: the share of packets to which that happens.
     """
 
@@ -47,7 +50,9 @@ class Faults:
 
     @property
     def latency(self) -> float:
-        """From sending a velocity to a state that shows its effect, on average [s]: there, a step, and back."""
+        """From sending a velocity to a state that shows its effect, on average [s]: there, a step,
+        and back.
+        """
         return 2.0 * self.delay + self.jitter + PERIOD
 
 
@@ -65,7 +70,11 @@ class Lossy:
         for _ in range(1 + (draw.random() < faults.duplicate)):
             if draw.random() < faults.corrupt:
                 place = draw.randrange(len(packet))
-                packet = packet[:place] + bytes([packet[place] ^ (1 << draw.randrange(8))]) + packet[place + 1 :]
+                packet = (
+                    packet[:place]
+                    + bytes([packet[place] ^ (1 << draw.randrange(8))])
+                    + packet[place + 1 :]
+                )
             self._count += 1  # so that equal times need no comparison of packets
             late = faults.delay + faults.jitter * draw.random()
             heapq.heappush(self._queue, (now + late, self._count, packet))

@@ -1,6 +1,8 @@
-"""Universal Robots by ur_rtde: speedJ, and a watchdog on the robot that stops it where this process dies.
+"""Universal Robots by ur_rtde: speedJ, and a watchdog on the robot that stops it where this process
+dies.
 
-The calls and their defaults: https://sdurobotics.gitlab.io/ur_rtde/api/api.html. Not tried on hardware yet.
+The calls and their defaults: https://sdurobotics.gitlab.io/ur_rtde/api/api.html. Not tried on
+    hardware yet.
 """
 
 # the vendor's package is on the computer beside the arm
@@ -44,7 +46,9 @@ class UrRtdeArm:
         return Reading(np.array(q), np.array(qd), None, time.monotonic())
 
     def send(self, qd: np.ndarray) -> None:
-        """See `Arm`. The robot waits for signs of life from the first on, not while the policy is still thinking."""
+        """See `Arm`. The robot waits for signs of life from the first on, not while the policy is
+        still thinking.
+        """
         if not self._sending:
             self._control.setWatchdog(LEAST_RATE)
             self._sending = True

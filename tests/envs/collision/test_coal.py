@@ -1,4 +1,6 @@
-"""Batched distances against coal, on the same capsules, and on the shapes and meshes that they stand for."""
+"""Batched distances against coal, on the same capsules, and on the shapes and meshes that they
+stand for.
+"""
 
 import coal
 import numpy as np
@@ -6,7 +8,13 @@ import pytest
 import torch
 from spatialmath import UnitQuaternion
 
-from envs.collision import Obstacles, compile_collision, obstacle_distance, pair_distances, self_distance
+from envs.collision import (
+    Obstacles,
+    compile_collision,
+    obstacle_distance,
+    pair_distances,
+    self_distance,
+)
 from envs.collision.files import read_capsules
 from envs.collision.fitting.meshes import Meshes, gap, touch, transform
 from envs.collision.links import link_pose
@@ -15,7 +23,10 @@ from envs.robots import make_robot
 
 ROBOTS = ["panda", "lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"]
 FULL = pytest.param(1000, marks=pytest.mark.slow)  # configurations
-BESIDE = ("base_link_inertia", "upper_arm_link")  # near in every position, in part, which no distance counts
+BESIDE = (
+    "base_link_inertia",
+    "upper_arm_link",
+)  # near in every position, in part, which no distance counts
 
 
 def coal_capsule(capsule: np.ndarray) -> tuple[coal.CollisionGeometry, np.ndarray]:
@@ -35,7 +46,10 @@ class Reference:
 
     def __init__(self, robot):
         self.robot, self.shapes = robot, {}
-        self.shapes |= {link: list(map(coal_capsule, rows)) for link, rows in read_capsules(robot.name).links.items()}
+        self.shapes |= {
+            link: list(map(coal_capsule, rows))
+            for link, rows in read_capsules(robot.name).links.items()
+        }
         if (hand := robot._gripper) is not None:
             rows = [row for group in read_capsules(hand.name).links.values() for row in group]
             self.shapes[hand.name] = list(map(coal_capsule, rows))
@@ -76,7 +90,9 @@ def by_links(model, q: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
 @pytest.mark.parametrize("count", [50, FULL])
 @pytest.mark.parametrize("name", ROBOTS)
 def test_the_arm_is_as_far_from_itself_as_coal_says(name, count):
-    """No pair is closer than coal has it; where the arm is near to itself, the closest is as close, but for a few."""
+    """No pair is closer than coal has it; where the arm is near to itself, the closest is as close,
+    but for a few.
+    """
     robot = make_robot(name)
     model, reference = compile_collision(robot), Reference(robot)
     q = configurations(robot, count)
@@ -93,9 +109,16 @@ def test_the_arm_is_as_far_from_itself_as_coal_says(name, count):
 @pytest.mark.parametrize("count", [100, FULL])
 @pytest.mark.parametrize("name", ROBOTS)
 def test_no_collision_of_what_is_drawn_is_missed(name, count):
-    """Whatever the gripper's opening, told or not; and few free configurations are taken for a collision."""
+    """Whatever the gripper's opening, told or not; and few free configurations are taken for a
+    collision.
+    """
     robot = make_robot(name)
-    model, meshes, q, hand = compile_collision(robot), Meshes(robot), configurations(robot, count), robot._gripper
+    model, meshes, q, hand = (
+        compile_collision(robot),
+        Meshes(robot),
+        configurations(robot, count),
+        robot._gripper,
+    )
     share = np.random.default_rng(2).uniform(size=count)
     drivers = hand.closed + share * (hand.opened - hand.closed) if hand else share
     touching = np.zeros(count, bool)
@@ -110,16 +133,25 @@ def test_no_collision_of_what_is_drawn_is_missed(name, count):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_capsules_are_never_farther_apart_than_what_is_drawn(name):
     robot = make_robot(name)
-    model, meshes, q, hand = compile_collision(robot), Meshes(robot), configurations(robot, 5), robot._gripper
+    model, meshes, q, hand = (
+        compile_collision(robot),
+        Meshes(robot),
+        configurations(robot, 5),
+        robot._gripper,
+    )
     found = self_distance(model, torch.tensor(q, dtype=torch.float32))
     for row in range(len(q)):
         placed = meshes.place(q[row], hand.opened if hand else 0.0)
-        apart = min(gap(placed[first], placed[second]) for first, second in set(model.pairs) - {BESIDE})
+        apart = min(
+            gap(placed[first], placed[second]) for first, second in set(model.pairs) - {BESIDE}
+        )
         assert apart > NEAR or found[row] <= apart + 1e-5
 
 
 def test_obstacles_are_as_far_away_as_coal_says():
-    """The arm's capsules against one sphere, one turned box and one wall, each other in every configuration."""
+    """The arm's capsules against one sphere, one turned box and one wall, each other in every
+    configuration.
+    """
     robot = make_robot("panda")
     model, reference = compile_collision(robot), Reference(robot)
     q, rng = configurations(robot, 200), np.random.default_rng(3)
@@ -132,7 +164,9 @@ def test_obstacles_are_as_far_away_as_coal_says():
         "walls": np.c_[normals, np.full(200, -0.3)],
     }
     found = {
-        kind: obstacle_distance(model, torch.tensor(q, dtype=torch.float32), Obstacles(**{kind: as_tensor(values)}))
+        kind: obstacle_distance(
+            model, torch.tensor(q, dtype=torch.float32), Obstacles(**{kind: as_tensor(values)})
+        )
         for kind, values in rows.items()
     }
     for row, placed in enumerate(map(reference.place, q)):

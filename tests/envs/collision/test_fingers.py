@@ -1,4 +1,6 @@
-"""A gripper at its present opening: where fingers and finger tips are, in every query, against the drawn meshes."""
+"""A gripper at its present opening: where fingers and finger tips are, in every query, against the
+drawn meshes.
+"""
 
 from dataclasses import replace
 
@@ -47,13 +49,22 @@ def base_vertices(robot) -> np.ndarray:
 @pytest.fixture(scope="module", params=ARMS)
 def arm(request, tmp_path_factory):
     """A robot, and its model with one capsule around each part of the gripper."""
-    folder, robot, name = tmp_path_factory.mktemp("capsules"), make_robot(request.param), ARMS[request.param]
+    folder, robot, name = (
+        tmp_path_factory.mktemp("capsules"),
+        make_robot(request.param),
+        ARMS[request.param],
+    )
     model, hand = robot.rtb.grippers[0], robot._gripper
     meshes = {link: mesh.vertices for link, mesh in moving_meshes(model, hand).items()}
-    corners = {link: outermost(points) for link, points in meshes.items()} | {BASE: outermost(base_vertices(robot))}
+    corners = {link: outermost(points) for link, points in meshes.items()} | {
+        BASE: outermost(base_vertices(robot))
+    }
     moving = {link: [fit_capsule(points, thorough=False)] for link, points in meshes.items()}
     swept = np.concatenate([mesh.vertices for mesh in finger_meshes(model, hand)])
-    links = {"palm": [fit_capsule(base_vertices(robot), thorough=False)], FINGERS: [fit_capsule(swept, thorough=False)]}
+    links = {
+        "palm": [fit_capsule(base_vertices(robot), thorough=False)],
+        FINGERS: [fit_capsule(swept, thorough=False)],
+    }
     write_capsules(folder / f"{name}.yaml", "arm", Shapes(links, (), moving, corners))
     (folder / f"{robot.name}.yaml").write_text((CAPSULES / f"{robot.name}.yaml").read_text())
     with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +118,9 @@ def test_capsules_hold_the_fingers_at_every_opening(arm):
     robot, model = arm
     q, drivers = draw(robot, 10), openings(robot, 10)
     for row, driver in zip(q, drivers):
-        points = torch.tensor(finger_vertices(robot, row.double().numpy(), driver.item())[::7], dtype=torch.float32)
+        points = torch.tensor(
+            finger_vertices(robot, row.double().numpy(), driver.item())[::7], dtype=torch.float32
+        )
         spheres = torch.cat((points, torch.full((len(points), 1), 1e-6)), 1)[:, None]
         alone = row.expand(len(points), -1), Obstacles(spheres), driver.expand(len(points))
         assert obstacle_distance(model, *alone).max() < 2e-5
@@ -131,10 +144,14 @@ def test_a_batch_is_its_rows_one_by_one(arm):
 
 
 def test_distances_change_with_the_joints_as_their_gradients_say(arm):
-    """By central differences, in float64, where both sides of a step have the same nearest pair or corner."""
+    """By central differences, in float64, where both sides of a step have the same nearest pair or
+    corner.
+    """
     robot, model = arm
     at = in_float64(model.at_opening)
-    model = replace(in_float64(model), at_opening=replace(at, fingers=in_float64_fingers(at.fingers)))
+    model = replace(
+        in_float64(model), at_opening=replace(at, fingers=in_float64_fingers(at.fingers))
+    )
     q, drivers = draw(robot, 200).double(), openings(robot, 200).double()
     found = nearest(model, q, ground=-0.2, gripper=drivers)
     assert_close(found.distance[:, -1], self_distance(model, q, drivers).clamp(max=MOST))
@@ -142,7 +159,10 @@ def test_distances_change_with_the_joints_as_their_gradients_say(arm):
     for joint in range(robot.n):
         step = torch.zeros(robot.n, dtype=torch.float64)
         step[joint] = 1e-6
-        up, down = (nearest(model, q + side * step, ground=-0.2, gripper=drivers).distance for side in (1, -1))
+        up, down = (
+            nearest(model, q + side * step, ground=-0.2, gripper=drivers).distance
+            for side in (1, -1)
+        )
         right += ((up - down) / 2e-6 - found.gradient[:, :, joint]).abs() < 1e-4
     assert (right == robot.n).double().mean() > 0.97
 
@@ -155,7 +175,10 @@ def in_float64_fingers(fingers):
 def test_an_opening_without_fingers_in_the_file_changes_nothing(arm):
     robot, model = arm
     q, swept = draw(robot, 10), replace(model, at_opening=None)
-    assert_close(clearance(swept, q, ground=0.0, gripper=openings(robot, 10)), clearance(model, q, ground=0.0))
+    assert_close(
+        clearance(swept, q, ground=0.0, gripper=openings(robot, 10)),
+        clearance(model, q, ground=0.0),
+    )
 
 
 def test_an_opening_for_each_row_is_asked_for(arm):

@@ -1,4 +1,6 @@
-"""Capsules around shapes and meshes hold all of them and little else; the files that ship do; the command."""
+"""Capsules around shapes and meshes hold all of them and little else; the files that ship do; the
+command.
+"""
 
 import shutil
 from pathlib import Path
@@ -12,10 +14,10 @@ from spatialmath import SE3
 
 import envs.collision.files
 import envs.collision.fitting.robot
-from envs import fit_collision
 from envs.collision import compile_collision, known_collision
 from envs.collision.files import CAPSULES, Shapes, read_capsules, write_capsules
 from envs.collision.fitting import apart
+from envs.collision.fitting import command as fit_collision
 from envs.collision.fitting.capsule import distances, fit_capsule, fit_mesh, volume
 from envs.collision.fitting.gripper import finger_meshes, outermost
 from envs.collision.fitting.shapes import drawn, link_capsules, merged, shape_mesh
@@ -28,7 +30,9 @@ CAPSULE = np.array([0.1, -0.05, 0.2, 0.25, 0.1, 0.25, 0.06])  # any one
 
 
 def holds(capsules: list[np.ndarray], points: np.ndarray) -> bool:
-    inside = [distances(capsule[:6].reshape(2, 3), points) <= capsule[6] + 1e-6 for capsule in capsules]
+    inside = [
+        distances(capsule[:6].reshape(2, 3), points) <= capsule[6] + 1e-6 for capsule in capsules
+    ]
     return bool(np.any(inside, 0).all())
 
 
@@ -54,16 +58,25 @@ def test_a_capsule_is_found_again_from_points_on_it():
 
 
 def test_balls_are_held_whole():
-    centres, radii = np.random.default_rng(1).uniform(-0.2, 0.2, (50, 3)), np.linspace(0.01, 0.08, 50)
+    centres, radii = (
+        np.random.default_rng(1).uniform(-0.2, 0.2, (50, 3)),
+        np.linspace(0.01, 0.08, 50),
+    )
     found = fit_capsule(centres, radii)
     assert (distances(found[:6].reshape(2, 3), centres) + radii <= found[6] + 1e-9).all()
-    assert volume(fit_capsule(centres[:1], radii[:1])) == pytest.approx(4 / 3 * np.pi * radii[0] ** 3, rel=0.05)
+    assert volume(fit_capsule(centres[:1], radii[:1])) == pytest.approx(
+        4 / 3 * np.pi * radii[0] ** 3, rel=0.05
+    )
 
 
 def angle_piece() -> trimesh.Trimesh:
     """An L of two long boxes, whose triangles run its whole length."""
-    upright = trimesh.creation.box((0.06, 0.06, 0.5), trimesh.transformations.translation_matrix((0, 0, 0.25)))
-    level = trimesh.creation.box((0.5, 0.06, 0.06), trimesh.transformations.translation_matrix((0.25, 0, 0)))
+    upright = trimesh.creation.box(
+        (0.06, 0.06, 0.5), trimesh.transformations.translation_matrix((0, 0, 0.25))
+    )
+    level = trimesh.creation.box(
+        (0.5, 0.06, 0.06), trimesh.transformations.translation_matrix((0.25, 0, 0))
+    )
     return trimesh.util.concatenate((upright, level))
 
 
@@ -88,7 +101,9 @@ def test_a_cylinder_between_its_own_spheres_is_a_capsule_as_it_stands():
     ends = np.concatenate([(pose * SE3.Tz(end)).t for end in (-0.1, 0.1)])
     assert len(found) == 1
     np.testing.assert_allclose(found[0], [*ends, 0.05], atol=1e-12)
-    np.testing.assert_allclose(link_capsules(caps[:1], 3), [[*ends[:3], *ends[:3], 0.05]], atol=1e-12)
+    np.testing.assert_allclose(
+        link_capsules(caps[:1], 3), [[*ends[:3], *ends[:3], 0.05]], atol=1e-12
+    )
 
 
 def test_cylinders_and_boxes_are_held():
@@ -107,7 +122,9 @@ def test_shapes_without_a_capsule_are_refused():
 
 
 def test_shapes_without_a_surface_are_nothing_and_no_capsule_is_without_one():
-    link = SimpleNamespace(geometry=[Sphere(0.0), Cuboid([0.1, 0, 0]), Cylinder(0.0, 0.1)], collision=[Sphere(0.02)])
+    link = SimpleNamespace(
+        geometry=[Sphere(0.0), Cuboid([0.1, 0, 0]), Cylinder(0.0, 0.1)], collision=[Sphere(0.02)]
+    )
     assert drawn(link) == link.collision
     assert fit_capsule(np.array([[0.0, 0, 0], [0.1, 0, 0]]))[6] > 0
 
@@ -137,7 +154,9 @@ def test_fingers_are_swept_from_open_to_shut():
     """Each as its convex hull: a capsule that holds the one holds the other."""
     robot = make_robot("wx250s")
     model, hand = robot.rtb.grippers[0], robot._gripper
-    swept = {tuple(vertex) for mesh in finger_meshes(model, hand) for vertex in mesh.vertices.round(9)}
+    swept = {
+        tuple(vertex) for mesh in finger_meshes(model, hand) for vertex in mesh.vertices.round(9)
+    }
     finger = next(link for link in model.links if link.name == hand.links[0])
     for driver in (hand.opened, (hand.opened + hand.closed) / 2, hand.closed):
         T = link_pose(finger, hand.model_q(model, driver), model.links[0])
@@ -156,11 +175,19 @@ def test_no_plane_touches_a_mesh_before_its_outermost_points():
 
 
 def test_meshes_decide_which_pairs_never_come_close(monkeypatch):
-    """The Panda's shoulder and upper arm overlap as capsules in a quarter of all configurations, and never do."""
+    """The Panda's shoulder and upper arm overlap as capsules in a quarter of all configurations,
+    and never do.
+    """
     monkeypatch.setattr(apart, "SAMPLES", 300)
     robot = make_robot("panda")
-    touching = [("panda_link0", "panda_link7"), ("panda_link1", "panda_link7"), ("panda_link1", "panda_hand")]
-    assert apart.never_close(robot, [("panda_link1", "panda_link3"), *touching]) == [("panda_link1", "panda_link3")]
+    touching = [
+        ("panda_link0", "panda_link7"),
+        ("panda_link1", "panda_link7"),
+        ("panda_link1", "panda_hand"),
+    ]
+    assert apart.never_close(robot, [("panda_link1", "panda_link3"), *touching]) == [
+        ("panda_link1", "panda_link3")
+    ]
 
 
 def test_every_registered_robot_and_its_gripper_have_capsules():
@@ -175,8 +202,14 @@ def test_every_registered_robot_and_its_gripper_have_capsules():
 
 def test_a_file_is_read_as_it_was_written(tmp_path, monkeypatch):
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "new")
-    odd = {name: [CAPSULE] for name in ("1", "01", "on", "null", "link: a", "b#c", "a, b", '"', "élan", "1e3")}
-    rows = odd | {"a": [CAPSULE, CAPSULE[[3, 4, 5, 0, 1, 2, 6]]], "/b c": [np.array([-0.0, 1e-9, 0, 0, 0, 0, 0.1])]}
+    odd = {
+        name: [CAPSULE]
+        for name in ("1", "01", "on", "null", "link: a", "b#c", "a, b", '"', "élan", "1e3")
+    }
+    rows = odd | {
+        "a": [CAPSULE, CAPSULE[[3, 4, 5, 0, 1, 2, 6]]],
+        "/b c": [np.array([-0.0, 1e-9, 0, 0, 0, 0, 0.1])],
+    }
     shapes = Shapes(
         rows,
         [("a", "/b c"), ("01", "on"), ("a, b", "null")],
@@ -194,14 +227,19 @@ def test_a_file_is_read_as_it_was_written(tmp_path, monkeypatch):
 
 
 def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch, capsys):
-    """Whatever it is called: a panda.urdf is no Panda, and fitting it leaves the shipped Panda alone. Links that are
-    drawn get capsules though only the base has a collision shape, and one that is bare is named."""
+    """Whatever it is called: a panda.urdf is no Panda, and fitting it leaves the shipped Panda
+    alone. Links that are drawn get capsules though only the base has a collision shape, and one
+    that is bare is named."""
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path / "shipped")
     (tmp_path / "shipped").mkdir()
-    (tmp_path / "shipped" / "panda.yaml").write_text("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}")
+    (tmp_path / "shipped" / "panda.yaml").write_text(
+        "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}"
+    )
     file = tmp_path / "panda.urdf"
     shutil.copy(ROOT / "tests" / "envs" / "data" / "gantry.urdf", file)
-    with pytest.raises(ConfigError, match="'panda' has no collision geometry.*panda.urdf.collision.yaml"):
+    with pytest.raises(
+        ConfigError, match="'panda' has no collision geometry.*panda.urdf.collision.yaml"
+    ):
         compile_collision(make_robot(str(file)))
     assert known_collision(make_robot(str(file))) is None
 
@@ -216,7 +254,11 @@ def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch, capsys
 
 @pytest.mark.parametrize(
     "arguments, named",
-    [(["pandas"], "pandas"), (["panda", "--capsules", "0"], "--capsules"), (["panda", "--gripper", "hook"], "hook")],
+    [
+        (["pandas"], "pandas"),
+        (["panda", "--capsules", "0"], "--capsules"),
+        (["panda", "--gripper", "hook"], "hook"),
+    ],
 )
 def test_the_command_refuses_in_one_line(arguments, named, capsys):
     try:
@@ -229,4 +271,7 @@ def test_the_command_refuses_in_one_line(arguments, named, capsys):
 def test_the_command_says_what_is_not_installed(monkeypatch, capsys):
     monkeypatch.setitem(fit_collision.NEEDED, "no_such_module", "some-wheel")
     assert fit_collision.main(["panda"]) == 2
-    assert capsys.readouterr().err == "fit_collision: fitting needs some-wheel; install with: pip install some-wheel\n"
+    assert (
+        capsys.readouterr().err
+        == "fit_collision: fitting needs some-wheel; install with: pip install some-wheel\n"
+    )

@@ -1,4 +1,6 @@
-"""Distances between simple shapes: by hand, against a search over points of the shapes, and against coal."""
+"""Distances between simple shapes: by hand, against a search over points of the shapes, and against
+coal.
+"""
 
 import coal
 import numpy as np
@@ -6,7 +8,13 @@ import pytest
 import torch
 from spatialmath import UnitQuaternion
 
-from envs.collision.geometry import BOX_STEPS, box_distance, plane_distance, point_distance, segment_distance
+from envs.collision.geometry import (
+    BOX_STEPS,
+    box_distance,
+    plane_distance,
+    point_distance,
+    segment_distance,
+)
 from envs.kinematics.rotations import rotations
 
 ROWS, RADIUS = 2000, 0.01
@@ -32,7 +40,9 @@ def random_segments(count: int = ROWS, seed: int = 0) -> tuple[torch.Tensor, tor
 def signed_box_distance(x: np.ndarray, half: np.ndarray) -> np.ndarray:
     """Of points x (..., 3) to a box about the origin, from its definition."""
     beyond = np.abs(x) - half
-    return np.where((beyond <= 0).all(-1), beyond.max(-1), np.linalg.norm(np.maximum(beyond, 0), axis=-1))
+    return np.where(
+        (beyond <= 0).all(-1), beyond.max(-1), np.linalg.norm(np.maximum(beyond, 0), axis=-1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,9 +59,16 @@ def signed_box_distance(x: np.ndarray, half: np.ndarray) -> np.ndarray:
     ],
 )
 def test_segments_by_hand(u, e, expected):
-    """Against the segment from the origin to (1, 0, 0), either first, and either running either way."""
+    """Against the segment from the origin to (1, 0, 0), either first, and either running either
+    way.
+    """
     p, d, u, e = column(0, 0, 0), column(1, 0, 0), column(*u), column(*e)
-    for first, second in [((p, d), (u, e)), ((u, e), (p, d)), ((p + d, -d), (u, e)), ((p, d), (u + e, -e))]:
+    for first, second in [
+        ((p, d), (u, e)),
+        ((u, e), (p, d)),
+        ((p + d, -d), (u, e)),
+        ((p, d), (u + e, -e)),
+    ]:
         assert between(*first, *second).item() == pytest.approx(expected, abs=1e-9)
 
 
@@ -62,7 +79,9 @@ def test_segments_are_as_near_as_a_search_over_them_finds():
         best = torch.minimum(best, point_distance(u, e, (e * e).sum(0), p + s * d))
     found = between(p, d, u, e)
     assert (found <= best + 1e-9).all()
-    assert (best - found).max() < 0.005 * np.sqrt(0.75)  # half a step of the search along the longest segment
+    assert (best - found).max() < 0.005 * np.sqrt(
+        0.75
+    )  # half a step of the search along the longest segment
 
 
 def test_segments_agree_with_coal():
@@ -84,7 +103,10 @@ def test_point_distance_is_that_to_a_segment_of_no_length():
     p, d = random_segments()
     point = torch.rand(3, ROWS, dtype=torch.float64)
     torch.testing.assert_close(
-        point_distance(p, d, (d * d).sum(0), point), between(p, d, point, torch.zeros_like(point)), atol=1e-12, rtol=0
+        point_distance(p, d, (d * d).sum(0), point),
+        between(p, d, point, torch.zeros_like(point)),
+        atol=1e-12,
+        rtol=0,
     )
 
 
@@ -144,7 +166,9 @@ def capsule(p: torch.Tensor, d: torch.Tensor, row: int) -> tuple[coal.Capsule, c
     start, extent = p[:, row].numpy(), d[:, row].numpy()
     basis = np.linalg.svd(extent[None])[2]  # the first row is along the extent
     turn = np.stack((basis[1], np.cross(basis[0], basis[1]), basis[0]), 1)
-    return coal.Capsule(RADIUS, float(np.linalg.norm(extent))), coal.Transform3s(turn, start + extent / 2)
+    return coal.Capsule(RADIUS, float(np.linalg.norm(extent))), coal.Transform3s(
+        turn, start + extent / 2
+    )
 
 
 def coal_distance(first, second) -> float:

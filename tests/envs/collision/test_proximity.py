@@ -1,4 +1,6 @@
-"""What each link is nearest to: against the arm's clearance, a search over points of the capsules, and differences."""
+"""What each link is nearest to: against the arm's clearance, a search over points of the capsules,
+and differences.
+"""
 
 from dataclasses import replace
 
@@ -8,7 +10,15 @@ import roboticstoolbox as rtb
 import torch
 from torch.testing import assert_close
 
-from envs.collision import Obstacles, clearance, compile_collision, link_clearance, link_poses, nearest, self_distance
+from envs.collision import (
+    Obstacles,
+    clearance,
+    compile_collision,
+    link_clearance,
+    link_poses,
+    nearest,
+    self_distance,
+)
 from envs.collision.compiler import place_capsules
 from envs.collision.files import Shapes, read_capsules
 from envs.collision.geometry import box_distance, box_gap
@@ -32,7 +42,10 @@ def in_float64(model):
         model,
         chain=model.chain.to(dtype=torch.float64),
         points=tuple((body, local.double()) for body, local in model.points),
-        **{name: getattr(model, name).double() for name in ("length_squared", "radius", "joints_below")},
+        **{
+            name: getattr(model, name).double()
+            for name in ("length_squared", "radius", "joints_below")
+        },
     )
 
 
@@ -40,7 +53,7 @@ def doubled(obstacles: Obstacles) -> Obstacles:
     return Obstacles(*(value.double() for value in vars(obstacles).values()))
 
 
-# A segment and a box ----------------------------------------------------------------------------------------
+# A segment and a box
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +83,9 @@ def test_inside_a_box_the_depth_is_at_least_half_of_the_greatest(segments_and_bo
     steps = torch.linspace(0, 1, 400, dtype=torch.float64)[:, None]
     deepest = ((p[:, None] + steps * d[:, None]).abs() - half[:, None]).amax(0).amin(0)
     inside = found < 0
-    assert (found[inside] <= 0.5 * deepest[inside] + 1e-9).all() and (found[inside] >= deepest[inside] - 2e-3).all()
+    assert (found[inside] <= 0.5 * deepest[inside] + 1e-9).all() and (
+        found[inside] >= deepest[inside] - 2e-3
+    ).all()
 
 
 def test_along_its_normal_a_segment_leaves_a_box_as_fast_as_it_moves(segments_and_boxes):
@@ -79,11 +94,14 @@ def test_along_its_normal_a_segment_leaves_a_box_as_fast_as_it_moves(segments_an
     farther, _, _ = box_gap(p + 1e-5 * normal, d, half)
     outside = found > 0
     assert_close(
-        (farther - found)[outside], torch.full((int(outside.sum()),), 1e-5, dtype=torch.float64), rtol=1e-2, atol=0
+        (farther - found)[outside],
+        torch.full((int(outside.sum()),), 1e-5, dtype=torch.float64),
+        rtol=1e-2,
+        atol=0,
     )
 
 
-# Arms -------------------------------------------------------------------------------------------------------
+# Arms
 
 
 def test_the_least_of_all_links_and_the_arm_itself_is_its_clearance(panda):
@@ -93,19 +111,28 @@ def test_the_least_of_all_links_and_the_arm_itself_is_its_clearance(panda):
     least = found.distance.amin(1)
     clear = whole > -0.02  # deeper, a capsule's segment may be inside a box
     assert 100 < clear.sum() < 450
-    assert_close(least[clear], whole[clear], atol=2e-4, rtol=0)  # `clearance` is short by as much for boxes
+    assert_close(
+        least[clear], whole[clear], atol=2e-4, rtol=0
+    )  # `clearance` is short by as much for boxes
     assert (least[~clear] < -0.01).all()
     assert_close(found.distance[:, -1], self_distance(model, q))
     assert_close(found.distance[:, :-1], link_clearance(model, q, obstacles, GROUND))
 
 
 def test_each_link_has_its_own_distance(panda):
-    """Points along the capsules of each link, placed by the links' poses, held against each shape's definition."""
+    """Points along the capsules of each link, placed by the links' poses, held against each shape's
+    definition.
+    """
     robot, model = panda
     q, obstacles = draw(robot, 40), random_obstacles(40)
-    capsules = {**read_capsules("panda").links, "panda_hand": sum(read_capsules("panda_hand").links.values(), [])}
+    capsules = {
+        **read_capsules("panda").links,
+        "panda_hand": sum(read_capsules("panda_hand").links.values(), []),
+    }
     expected = np.full((40, len(model.links)), np.inf)
-    for link, (name, T) in enumerate(zip(model.links, link_poses(model, q).double().numpy().transpose(1, 0, 2, 3))):
+    for link, (name, T) in enumerate(
+        zip(model.links, link_poses(model, q).double().numpy().transpose(1, 0, 2, 3))
+    ):
         for capsule in capsules[name]:
             local = capsule[:3] + np.linspace(0, 1, 300)[:, None] * (capsule[3:6] - capsule[:3])
             points = local @ T[:, :3, :3].transpose(0, 2, 1) + T[:, None, :3, 3]  # (40, 300, 3)
@@ -122,7 +149,10 @@ def test_each_link_has_its_own_distance(panda):
 def to_obstacles(points: np.ndarray, obstacles: Obstacles) -> np.ndarray:
     """The least signed distance (B,) of points (B, N, 3) to any of their obstacles."""
     spheres, boxes, walls = (value.double().numpy() for value in vars(obstacles).values())
-    near = [np.linalg.norm(points[:, :, None] - spheres[:, None, :, :3], axis=3) - spheres[:, None, :, 3]]
+    near = [
+        np.linalg.norm(points[:, :, None] - spheres[:, None, :, :3], axis=3)
+        - spheres[:, None, :, 3]
+    ]
     near.append((points[:, :, None] * walls[:, None, :, :3]).sum(3) - walls[:, None, :, 3])
     w, v = boxes[:, None, :, 6:7], -boxes[:, None, :, 7:]  # the inverse turn
     r = points[:, :, None] - boxes[:, None, :, :3]
@@ -134,7 +164,9 @@ def to_obstacles(points: np.ndarray, obstacles: Obstacles) -> np.ndarray:
 
 
 def sliding_arm() -> Robot:
-    """A joint that slides along y, two that turn, one that slides along the arm, and a last one that turns."""
+    """A joint that slides along y, two that turn, one that slides along the arm, and a last one
+    that turns.
+    """
     parts = [
         rtb.ET.ty(),
         rtb.ET.Rz(),
@@ -148,7 +180,9 @@ def sliding_arm() -> Robot:
     ets = rtb.ETS(parts)
     qlim = np.array([[-0.5, -3.0, -3.0, 0.0, -3.0], [0.5, 3.0, 3.0, 0.3, 3.0]])
     home, box = np.array([0, 0.1, 0.1, 0.1, 0.1]), np.array([[-1.0] * 3, [1.0] * 3])
-    return Robot("sliding", rtb.Robot(ets), compile_ets(ets), home, qlim, np.ones(5), None, box, None)
+    return Robot(
+        "sliding", rtb.Robot(ets), compile_ets(ets), home, qlim, np.ones(5), None, box, None
+    )
 
 
 def sliding():
@@ -200,4 +234,8 @@ def test_nothing_waits_for_the_device(panda):
     robot, model = panda
     q, obstacles = draw(robot, 8).to("meta"), random_obstacles(8)
     obstacles = Obstacles(*(value.to("meta") for value in vars(obstacles).values()))
-    assert nearest(model.to("meta"), q, obstacles, 0.0).gradient.shape == (8, len(model.links) + 1, 7)
+    assert nearest(model.to("meta"), q, obstacles, 0.0).gradient.shape == (
+        8,
+        len(model.links) + 1,
+        7,
+    )

@@ -1,4 +1,6 @@
-"""Queries on whole arms: what one configuration gets in a batch and alone, obstacles, the ground, the pairs."""
+"""Queries on whole arms: what one configuration gets in a batch and alone, obstacles, the ground,
+the pairs.
+"""
 
 import re
 from dataclasses import replace
@@ -83,8 +85,12 @@ def test_a_batch_is_its_rows_one_by_one_whatever_pieces_it_is_cut_into(panda):
         assert_close(pair_distances(model, q)[rows], pair_distances(model, q[rows]))
         assert_close(self_distance(model, q)[rows], self_distance(model, q[rows]))
         assert_close(ground_distance(model, q)[rows], ground_distance(model, q[rows]))
-        assert_close(obstacle_distance(model, q, obstacles)[rows], obstacle_distance(model, q[rows], alone))
-        assert_close(clearance(model, q, obstacles, 0.0)[rows], clearance(model, q[rows], alone, 0.0))
+        assert_close(
+            obstacle_distance(model, q, obstacles)[rows], obstacle_distance(model, q[rows], alone)
+        )
+        assert_close(
+            clearance(model, q, obstacles, 0.0)[rows], clearance(model, q[rows], alone, 0.0)
+        )
 
 
 def test_clearance_is_the_least_of_all_that_is_asked_for(panda):
@@ -96,13 +102,18 @@ def test_clearance_is_the_least_of_all_that_is_asked_for(panda):
     assert_close(clearance(model, q), own)
     assert_close(clearance(model, q, ground=0.1), torch.minimum(own, ground))
     assert_close(clearance(model, q, obstacles), torch.minimum(own, around))
-    assert_close(clearance(model, q, obstacles, 0.1), torch.minimum(torch.minimum(own, around), ground))
+    assert_close(
+        clearance(model, q, obstacles, 0.1), torch.minimum(torch.minimum(own, around), ground)
+    )
 
 
 def test_obstacles_add_up_and_parked_ones_do_not_count(panda):
     robot, model = panda
     q, all_kinds = draw(robot, 50), random_obstacles(50)
-    kinds = [replace(Obstacles(), **{name: getattr(all_kinds, name)}) for name in ("spheres", "boxes", "walls")]
+    kinds = [
+        replace(Obstacles(), **{name: getattr(all_kinds, name)})
+        for name in ("spheres", "boxes", "walls")
+    ]
     one_by_one = torch.stack([obstacle_distance(model, q, kind) for kind in kinds])
     assert_close(obstacle_distance(model, q, all_kinds), one_by_one.amin(0))
     parked = Obstacles(
@@ -117,7 +128,9 @@ def test_obstacles_add_up_and_parked_ones_do_not_count(panda):
 def test_shared_obstacles_are_the_same_for_every_environment(panda):
     robot, model = panda
     q, one = draw(robot, 700), random_obstacles(1)
-    each = Obstacles(*(getattr(one, name).expand(700, -1, -1) for name in ("spheres", "boxes", "walls")))
+    each = Obstacles(
+        *(getattr(one, name).expand(700, -1, -1) for name in ("spheres", "boxes", "walls"))
+    )
     assert_close(obstacle_distance(model, q, one), obstacle_distance(model, q, each))
 
 
@@ -127,7 +140,9 @@ def test_a_wall_moved_up_comes_nearer_by_as_much(panda):
     walls = [Obstacles(walls=torch.tensor([[[0.0, 0, 1, height]]])) for height in (-1.0, -0.75)]
     far, near = (obstacle_distance(model, q, wall) for wall in walls)
     assert_close(far - near, torch.full((50,), 0.25))
-    assert_close(ground_distance(model, q, -1.0) - ground_distance(model, q, -0.75), torch.full((50,), 0.25))
+    assert_close(
+        ground_distance(model, q, -1.0) - ground_distance(model, q, -0.75), torch.full((50,), 0.25)
+    )
 
 
 def test_ground_distance_is_the_lowest_point_of_what_can_be_lifted(panda):
@@ -137,7 +152,9 @@ def test_ground_distance_is_the_lowest_point_of_what_can_be_lifted(panda):
     lowest = torch.full((200,), torch.inf)
     for link, T in zip(model.links, link_poses(model, q).unbind(1)):
         if link not in ("panda_link0", "panda_link1"):
-            for *ends, radius in torch.tensor(np.array(capsules[link]), dtype=torch.float32).tolist():
+            for *ends, radius in torch.tensor(
+                np.array(capsules[link]), dtype=torch.float32
+            ).tolist():
                 heights = T[:, 2, :3] @ torch.tensor(ends).view(2, 3).T + T[:, 2, 3:]
                 lowest = torch.minimum(lowest, heights.amin(1) - radius)
     assert_close(ground_distance(model, q, 0.05), lowest - 0.05)
@@ -147,7 +164,9 @@ def test_nothing_waits_for_the_device(panda):
     """On the meta device a tensor has no values: whoever asks for one raises."""
     robot, model = panda
     q, obstacles = draw(robot, 8).to("meta"), random_obstacles(8)
-    obstacles = Obstacles(*(getattr(obstacles, name).to("meta") for name in ("spheres", "boxes", "walls")))
+    obstacles = Obstacles(
+        *(getattr(obstacles, name).to("meta") for name in ("spheres", "boxes", "walls"))
+    )
     assert clearance(model.to("meta"), q, obstacles, 0.0).shape == (8,)
     assert pair_distances(model.to("meta"), q).shape == (8, len(model.pairs))
 
@@ -170,7 +189,11 @@ def test_clearance_has_a_gradient(panda):
 
 def test_the_panda_is_clear_at_home_and_not_when_folded(panda):
     robot, model = panda
-    q = torch.tensor(np.stack((robot.home, [0, 1.76, 0, -2.9, 0, 2.0, 0], [0, 0, 0, -3.07, 0, -0.01, 0])).astype("f4"))
+    q = torch.tensor(
+        np.stack((robot.home, [0, 1.76, 0, -2.9, 0, 2.0, 0], [0, 0, 0, -3.07, 0, -0.01, 0])).astype(
+            "f4"
+        )
+    )
     assert self_distance(model, q)[0] > 0.02
     assert ground_distance(model, q)[0] > 0.2
     assert ground_distance(model, q)[1] < 0
@@ -178,7 +201,9 @@ def test_the_panda_is_clear_at_home_and_not_when_folded(panda):
 
 
 def planar_arm(reach: float) -> Robot:
-    """Four links of 1 m that turn in the plane, the last joints by so much; a gripper it has none."""
+    """Four links of 1 m that turn in the plane, the last joints by so much; a gripper it has
+    none.
+    """
     ets = rtb.ETS([part for _ in range(4) for part in (rtb.ET.Rz(), rtb.ET.tx(1))])
     chain = compile_ets(ets)
     qlim = np.array([[-3.0, -reach, -reach, -reach], [3.0, reach, reach, reach]])
@@ -193,12 +218,17 @@ def compiled(robot: Robot, radius: float):
 
 
 def test_pairs_of_a_planar_arm():
-    """Bending by 10 degrees a joint it cannot reach itself; by 150 degrees it can, but a neighbour is not checked."""
+    """Bending by 10 degrees a joint it cannot reach itself; by 150 degrees it can, but a neighbour
+    is not checked.
+    """
     stiff, free = planar_arm(0.17), planar_arm(2.6)
     names = [link.name for link in stiff.rtb.links]
     far = {(names[0], names[2]), (names[0], names[3]), (names[1], names[3])}
     model = compiled(stiff, 0.05)
-    assert model.pairs == [] and {pair[:2] for pair in model.allowed if pair[2] == "never close"} == far
+    assert (
+        model.pairs == []
+        and {pair[:2] for pair in model.allowed if pair[2] == "never close"} == far
+    )
     model = compiled(free, 0.05)
     assert set(model.pairs) == far and {pair[2] for pair in model.allowed} == {"neighbours"}
     model = compiled(stiff, 0.65)  # links two apart overlap even when it is nearly straight
@@ -213,7 +243,9 @@ def test_an_arm_with_nothing_to_check_is_infinitely_clear_of_itself():
     model, q = compiled(robot, 0.05), torch.zeros(3, 4)
     assert (self_distance(model, q) == torch.inf).all()
     assert pair_distances(model, q).shape == (3, 0)
-    assert (ground_distance(model, q) == torch.inf).all()  # it turns in a level plane: nothing is lifted
+    assert (
+        ground_distance(model, q) == torch.inf
+    ).all()  # it turns in a level plane: nothing is lifted
 
 
 def test_pairs_are_the_same_every_time(panda):
@@ -246,9 +278,18 @@ def test_the_base_is_not_held_against_the_ground(panda):
         ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0]]}", "radius"),
         ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, .nan]]}", "panda_link0"),
         ("links: {elbow: [[0, 0, 0, 0, 0, 1, 0.1]]}", "elbow"),
-        ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nnever_close: [[panda_link0, elbow]]", "elbow"),
-        ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nnever_close: [panda_link0]", "never_close"),
-        ("links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: {finger: [[0, 0, 0, 0, 0, 1, 0.1]]}", "corners"),
+        (
+            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nnever_close: [[panda_link0, elbow]]",
+            "elbow",
+        ),
+        (
+            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nnever_close: [panda_link0]",
+            "never_close",
+        ),
+        (
+            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: {finger: [[0, 0, 0, 0, 0, 1, 0.1]]}",
+            "corners",
+        ),
         (
             "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: {finger: [[0, 0, 0, 0, 0, 1, 0.1]]}\n"
             "corners: {thumb: [[0, 0, 1]]}",
@@ -267,7 +308,7 @@ def test_a_file_that_is_wrong_is_named_with_its_fault(tmp_path, monkeypatch, pan
 
 def test_a_robot_without_a_file_says_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path)
-    with pytest.raises(ConfigError, match="python -m envs.fit_collision ROBOT"):
+    with pytest.raises(ConfigError, match="python -m envs.collision.fitting.command ROBOT"):
         read_capsules("panda")
 
 
@@ -286,6 +327,10 @@ def test_configurations_of_another_shape_are_refused(shape):
 
 def test_of_one_environment_none_may_be_chosen():
     one = Obstacles(spheres=torch.ones(1, 2, 4))
-    for mask, count in ((torch.tensor([False]), 0), (torch.tensor([True]), 1), (torch.tensor([True, False]), 1)):
+    for mask, count in (
+        (torch.tensor([False]), 0),
+        (torch.tensor([True]), 1),
+        (torch.tensor([True, False]), 1),
+    ):
         assert len(one.rows(mask).spheres) == count
     assert len(one.rows(slice(3, 7)).spheres) == 1  # shared by all

@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from envs.collision import Obstacles, clearance, compile_collision, compiler, link_clearance, touching
+from envs.collision import (
+    Obstacles,
+    clearance,
+    compile_collision,
+    compiler,
+    link_clearance,
+    touching,
+)
 from envs.kinematics import fkine
 from envs.robots import make_robot
 
@@ -25,7 +32,9 @@ def test_an_arm_that_is_free_touches_nowhere(robot, model):
 
 
 def test_a_ball_is_touched_half_way_into_the_overlap(robot, model):
-    """Every point is within the ball, and as deep in it as in the link: half the depth of that link each."""
+    """Every point is within the ball, and as deep in it as in the link: half the depth of that link
+    each.
+    """
     home = torch.tensor(robot.home, dtype=torch.float32)[None]
     tcp = fkine(robot.chain, home)[0, :3, 3]
     radius = 0.08
@@ -51,11 +60,15 @@ def test_an_arm_touches_itself_between_both_surfaces(robot, model):
         points = touching(model, folded)
         moved = touching(model, folded + torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]]))
         turn = torch.tensor([[0.87758, -0.47943, 0], [0.47943, 0.87758, 0], [0, 0, 1.0]])
-        torch.testing.assert_close(moved, points @ turn.T, atol=1e-3, rtol=0)  # it turns with the arm
+        torch.testing.assert_close(
+            moved, points @ turn.T, atol=1e-3, rtol=0
+        )  # it turns with the arm
 
 
 def test_pairs_are_chosen_once_and_anew_for_what_differs(monkeypatch):
-    """Other limits bring other links together; what was found for the former ones is not taken for them."""
+    """Other limits bring other links together; what was found for the former ones is not taken for
+    them.
+    """
     robot = make_robot("panda")
     first, chosen = compile_collision(robot), []
     real = compiler.choose_pairs

@@ -23,7 +23,10 @@ def speeds(env, action):
 
 def test_damped_least_squares_is_the_minimum():
     generator = torch.Generator().manual_seed(0)
-    draw = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)  # noqa: E731
+
+    def draw(*shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
     J, velocity, damping = draw(20, 3, 7), draw(20, 3), 0.3
     qd = damped_least_squares(J, velocity, damping)
 
@@ -38,7 +41,9 @@ def test_damped_least_squares_is_the_minimum():
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_singular_jacobians_give_finite_and_bounded_velocities(rank):
     generator = torch.Generator().manual_seed(rank)
-    J = torch.randn(50, 3, rank, generator=generator) @ torch.randn(50, rank, 7, generator=generator)
+    J = torch.randn(50, 3, rank, generator=generator) @ torch.randn(
+        50, rank, 7, generator=generator
+    )
     velocity, damping = torch.randn(50, 3, generator=generator), 0.1
     qd = damped_least_squares(J, velocity, damping)
     # sigma / (sigma^2 + damping^2) is at most 1 / (2 damping)
@@ -47,7 +52,9 @@ def test_singular_jacobians_give_finite_and_bounded_velocities(rank):
 
 @pytest.mark.parametrize("name", ["panda", "ur5e", "wx250s"])
 def test_a_motion_to_joint_positions_brakes_in_time(name):
-    """Whatever its gain and the arm's accelerations: beyond what it goes to by less than a step at half speed."""
+    """Whatever its gain and the arm's accelerations: beyond what it goes to by less than a step at
+    half speed.
+    """
     env = envs.make(name, "reach_pose", 64, "cpu", 3)
     for gain in (4.0, 8.0):
         policy, observation = FollowSolution(env, gain), env.reset(3)
@@ -73,7 +80,10 @@ def test_error_falls_at_every_step_with_a_small_gain(env):
 
 
 def test_the_tcp_sets_out_straight_for_the_goal(env):
-    v = env.jacob0(env.state.q)[:, :3] @ speeds(env, ResolvedRate(env, damping=1e-3)(None))[:, :, None]
+    v = (
+        env.jacob0(env.state.q)[:, :3]
+        @ speeds(env, ResolvedRate(env, damping=1e-3)(None))[:, :, None]
+    )
     towards = torch.nn.functional.cosine_similarity(v[:, :, 0], env.goal - env.tcp)
     assert (towards > 0.999).all()
 
@@ -82,7 +92,9 @@ def test_velocities_are_scaled_together_and_never_over_a_limit(env):
     slow, fast = ResolvedRate(env, gain=0.01)(None), ResolvedRate(env, gain=1000.0)(None)
     assert (slow.abs().amax(1) < 1).all()
     torch.testing.assert_close(fast.abs().amax(1), torch.ones(env.num_envs))
-    assert (torch.nn.functional.cosine_similarity(speeds(env, slow), speeds(env, fast)) > 0.9999).all()
+    assert (
+        torch.nn.functional.cosine_similarity(speeds(env, slow), speeds(env, fast)) > 0.9999
+    ).all()
 
 
 def test_it_solves_reach_within_the_limits_of_the_arm(env):
@@ -108,9 +120,13 @@ def test_a_pose_is_approached_straight_and_turned_to_about_a_fixed_axis():
     env = envs.make("panda", "reach_pose", num_envs=100, seed=3)
     action = ResolvedRate(env, gain=0.1, damping=1e-4)(None)
     v = (env.moment.J.double() @ speeds(env, action).double()[:, :, None])[:, :, 0]
-    torch.testing.assert_close(v[:, :3], 0.1 * (env.goal[:, :3] - env.tcp).double(), atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(
+        v[:, :3], 0.1 * (env.goal[:, :3] - env.tcp).double(), atol=1e-4, rtol=1e-3
+    )
     angle = torch.linalg.vector_norm(v[:, 3:], dim=1) / 0.1
-    turned = rodrigues(v[:, 3:] / (0.1 * angle[:, None]), angle) @ env.moment.T_be[:, :3, :3].double()
+    turned = (
+        rodrigues(v[:, 3:] / (0.1 * angle[:, None]), angle) @ env.moment.T_be[:, :3, :3].double()
+    )
     torch.testing.assert_close(turned, to_matrix(env.goal[:, 3:]).double(), atol=5e-3, rtol=0)
 
 
@@ -133,7 +149,9 @@ def test_resolved_rate_reaches_most_poses():
 
 
 def test_feed_forward_removes_the_lag():
-    """Without it a goal at constant speed is followed at a distance of speed / gain; with it, of almost nothing."""
+    """Without it a goal at constant speed is followed at a distance of speed / gain; with it, of
+    almost nothing.
+    """
     error = {}
     for known in (True, False):
         env = envs.make("panda", "track", num_envs=50, seed=3)
@@ -159,14 +177,20 @@ class Without:
 
 def test_names(env):
     assert isinstance(make_baseline("rrmc", env), ResolvedRate)
-    with pytest.raises(ConfigError, match="did you mean .rrmc..* valid choices: ik, neo, pick, push, reactive, rrmc$"):
+    with pytest.raises(
+        ConfigError,
+        match="did you mean .rrmc..* valid choices: ik, neo, pick, push, reactive, rrmc$",
+    ):
         make_baseline("rmc", env)
 
 
 def test_who_cannot_grasp_is_told_apart_from_who_only_grasps(env):
     with pytest.raises(
-        ConfigError, match="'pick' cannot do this task; valid choices for it: random, rrmc, neo, reactive$"
+        ConfigError,
+        match="'pick' cannot do this task; valid choices for it: random, rrmc, neo, reactive$",
     ):
         make_baseline("pick", env)
-    with pytest.raises(ConfigError, match="'neo' cannot do this task; valid choices for it: random, pick$"):
+    with pytest.raises(
+        ConfigError, match="'neo' cannot do this task; valid choices for it: random, pick$"
+    ):
         make_baseline("neo", envs.make("panda", "pick_place"))

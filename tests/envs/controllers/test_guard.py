@@ -1,4 +1,6 @@
-"""The guard: it leaves alone what is safe, changes the rest as little as it must, and arms do not run into things."""
+"""The guard: it leaves alone what is safe, changes the rest as little as it must, and arms do not
+run into things.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -8,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 import envs
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Nearest, Obstacles, nearest
 from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.halfspaces import brakes
@@ -37,7 +39,11 @@ def state_of(world, count, seed=0):
     """Arms that move at up to a third of their speed limits."""
     generator = torch.Generator().manual_seed(seed)
     q = world.random_q(count, generator)
-    return SimState(q, world.model.qdlim * (torch.rand(q.shape, generator=generator) - 0.5) * 0.67, torch.zeros(count))
+    return SimState(
+        q,
+        world.model.qdlim * (torch.rand(q.shape, generator=generator) - 0.5) * 0.67,
+        torch.zeros(count),
+    )
 
 
 def nothing(q):
@@ -49,14 +55,19 @@ def test_far_from_everything_an_arm_moves_as_it_is_told(world):
     state, action = state_of(world, 50), random_actions(50, 1)
     told = step(world.model, state, action)
     bound = bound_for(world.model, state)
-    told_safely = step(world.model, state, guarded(world.model, bound, action, nothing(bound.q), nothing))
+    told_safely = step(
+        world.model, state, guarded(world.model, bound, action, nothing(bound.q), nothing)
+    )
     assert_close(told_safely.qd, told.qd, rtol=1e-6, atol=1e-6)
 
 
 def test_one_distance_is_held_by_the_least_change_of_velocity(world):
-    """By hand: beyond the bound, the point of the half-space g . x >= -rate nearest to x, in units of what each joint
-    can change its speed by in a period, is x + (-rate - g . x) W g / (g . W g)."""
-    model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)  # so that nothing else bounds the speed
+    """By hand: beyond the bound, the point of the half-space g . x >= -rate nearest to x, in units
+    of what each joint can change its speed by in a period, is x + (-rate - g . x) W g / (g . W
+    g)."""
+    model = dataclasses.replace(
+        world.model, dqd=world.model.dqd * 100.0
+    )  # so that nothing else bounds the speed
     state = rest(model, world.home.expand(40, -1))
     generator = torch.Generator().manual_seed(2)
     gradient = torch.randn(40, 1, 7, generator=generator)
@@ -76,10 +87,16 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
 def test_what_it_gives_is_within_reach_whatever_is_near(world):
     bound, generator = state_of(world, 200), torch.Generator().manual_seed(4)
     near, ahead = (
-        Nearest(0.1 * torch.randn(200, 9, generator=generator), torch.randn(200, 9, 7, generator=generator))
+        Nearest(
+            0.1 * torch.randn(200, 9, generator=generator),
+            torch.randn(200, 9, 7, generator=generator),
+        )
         for _ in range(2)
     )
-    qd = guarded(world.model, bound, random_actions(200, 5), near, lambda q: ahead) * world.model.qdlim
+    qd = (
+        guarded(world.model, bound, random_actions(200, 5), near, lambda q: ahead)
+        * world.model.qdlim
+    )
     lower, upper = reachable(world.model, bound)
     assert (qd >= lower - 1e-6).all() and (qd <= upper + 1e-6).all()
 
@@ -89,13 +106,19 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
     """Joint 1 at full speed for 0.9 s: the arm comes near to the wall and does not meet it."""
     model = dataclasses.replace(world.model, dqd=world.model.dqd * factor)
     world = dataclasses.replace(world, model=model)
-    wall = Obstacles(walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]]))  # everything with y > 0.4 is wall
+    wall = Obstacles(
+        walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]])
+    )  # everything with y > 0.4 is wall
     action = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])
     state, least = rest(model, world.home[None]), []
     for _ in range(18):
         bound = bound_for(model, state)
         near = nearest(world.collision, bound.q, wall)
-        state = step(model, state, guarded(model, bound, action, near, lambda q: nearest(world.collision, q, wall)))
+        state = step(
+            model,
+            state,
+            guarded(model, bound, action, near, lambda q: nearest(world.collision, q, wall)),
+        )
         least.append(float(nearest(world.collision, state.q, wall).distance.min()))
     assert 0.0 < min(least) < 0.02
     free = rest(model, world.home[None])
@@ -109,18 +132,29 @@ def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
     constants = GuardConstants(stop=0.005)
     rate = brakes(world.model, near, constants.stop, constants.share).h
     assert_close(rate, torch.tensor([[-0.3]]))  # 15 mm in 50 ms
-    action = guarded(world.model, rest(world.model, world.home[None]), torch.zeros(1, 7), near, nothing, constants)
+    action = guarded(
+        world.model,
+        rest(world.model, world.home[None]),
+        torch.zeros(1, 7),
+        near,
+        nothing,
+        constants,
+    )
     assert_close(action[0, 0] * world.model.qdlim[0], torch.tensor(0.3))
     assert_close(action[0, 1:], torch.zeros(6))
 
 
 def test_the_end_of_the_period_counts_too(world):
-    """What is far now and would be 1 cm deep at its end is kept at `least`: 15 mm in 50 ms, 0.3 m/s less."""
+    """What is far now and would be 1 cm deep at its end is kept at `least`: 15 mm in 50 ms, 0.3 m/s
+    less.
+    """
     ahead = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[-1.0, 0, 0, 0, 0, 0, 0]]]))
     model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
     action = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]])
     state = rest(model, world.home[None])
-    safe = guarded(model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005))
+    safe = guarded(
+        model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005)
+    )
     assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.3))
     assert_close(safe[0, 1:], torch.zeros(6))
 
@@ -164,11 +198,15 @@ def test_every_task_can_have_a_guard_that_knows_the_ground_and_the_arm(task):
 def test_a_replayed_episode_has_the_guard_too():
     env = envs.make("panda", "reach_avoid", 2, seed=9, guard=True)
     env.reset(9)
-    again = ArmEnv(env.robot, env.task, 1, "cpu", 0, guard=env.guard, episodes=OneEpisode(env.arrived, 0))
+    again = ArmEnv(
+        env.robot, env.task, 1, "cpu", 0, guard=env.guard, episodes=OneEpisode(env.arrived, 0)
+    )
     action = torch.ones(2, 7)
     assert_close(again.step(action[:1]).info["q"], env.step(action).info["q"][:1])
 
 
 def test_a_guard_for_an_arm_whose_shape_is_not_known_is_refused():
-    with pytest.raises(ConfigError, match="no collision geometry; `python -m envs.fit_collision"):
+    with pytest.raises(
+        ConfigError, match="no collision geometry; `python -m envs.collision.fitting.command"
+    ):
         envs.make(str(DATA / "gantry.urdf"), "reach", guard=True)

@@ -31,16 +31,24 @@ def test_hildreth_finds_the_nearest_point_in_the_measure_that_it_is_given(spaces
 
 
 def test_agmon_ends_inside_whatever_can_be_met_and_never_leaves_the_bounds(spaces):
-    qd, bounds = 3.0 * draw(20, 7, seed=2), (torch.full((20, 7), -2.0).double(), torch.full((20, 7), 2.0).double())
+    qd, bounds = (
+        3.0 * draw(20, 7, seed=2),
+        (torch.full((20, 7), -2.0).double(), torch.full((20, 7), 2.0).double()),
+    )
     inside = agmon(spaces, qd, torch.ones(7), bounds, sweeps=2000)
-    assert ((spaces.G @ inside[:, :, None])[:, :, 0] <= spaces.h + 1e-4).all() and (inside.abs() <= 2.0).all()
+    assert ((spaces.G @ inside[:, :, None])[:, :, 0] <= spaces.h + 1e-4).all() and (
+        inside.abs() <= 2.0
+    ).all()
     wall = HalfSpaces(spaces.G, spaces.h - 100.0)  # not to be met within the bounds
     assert (agmon(wall, qd, torch.ones(7), bounds, sweeps=3).abs() <= 2.0).all()
 
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_velocity_inside_stays_and_one_outside_is_copied_not_changed(spaces, count):
-    spaces, far = HalfSpaces(spaces.G[:count], spaces.h[:count]), (draw(count, 7) * 0 - 9.0, draw(count, 7) * 0 + 9.0)
+    spaces, far = (
+        HalfSpaces(spaces.G[:count], spaces.h[:count]),
+        (draw(count, 7) * 0 - 9.0, draw(count, 7) * 0 + 9.0),
+    )
     methods = (
         lambda qd: hildreth(spaces, qd, torch.eye(7).double(), sweeps=3),
         lambda qd: agmon(spaces, qd, torch.ones(7), far, sweeps=3),

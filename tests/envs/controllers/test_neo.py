@@ -17,12 +17,22 @@ from envs.controllers.halfspaces import HalfSpaces, damped
 from envs.controllers.neo import NeoConstants
 from envs.controllers.quadratic import QuadraticSolver
 from envs.kinematics import jacob0
-from envs.kinematics.manipulability import kinematic_hessian, manipulability, manipulability_gradient
+from envs.kinematics.manipulability import (
+    kinematic_hessian,
+    manipulability,
+    manipulability_gradient,
+)
 from envs.kinematics.rotations import to_matrix
 from td3_robot.errors import ConfigError
 
 OFF = (-20.0, -10.0, 1.0)  # a damper of what is metres deep
-PAPER = NeoConstants(gain=2.0, manipulability=1.0, joint_damper=(0.05, 0.9, 1.0), obstacle_damper=OFF, self_damper=OFF)
+PAPER = NeoConstants(
+    gain=2.0,
+    manipulability=1.0,
+    joint_damper=(0.05, 0.9, 1.0),
+    obstacle_damper=OFF,
+    self_damper=OFF,
+)
 
 
 def draw(*shape, seed=0):
@@ -34,7 +44,7 @@ def speeds(env, constants=None):
     return Neo(env, constants)(None) * env.model.qdlim
 
 
-# Manipulability ---------------------------------------------------------------------------------------------
+# Manipulability
 
 
 @pytest.fixture(scope="module", params=["panda", "gantry"])
@@ -56,7 +66,9 @@ def by_differences(f, q, step=1e-6):
 def test_the_hessian_is_the_derivative_of_the_jacobian(chain_q):
     chain, q = chain_q
     by_joint = by_differences(lambda q: jacob0(chain, q), q)  # (B, i, 6, j)
-    torch.testing.assert_close(kinematic_hessian(jacob0(chain, q)), by_joint.transpose(1, 2), atol=1e-7, rtol=0)
+    torch.testing.assert_close(
+        kinematic_hessian(jacob0(chain, q)), by_joint.transpose(1, 2), atol=1e-7, rtol=0
+    )
 
 
 @pytest.mark.parametrize("moving", [7, 6, 5, 4, 2])
@@ -67,11 +79,17 @@ def test_the_gradient_is_that_of_the_manipulability(rows, moving):
     chain, (lower, upper) = robot.chain.to(dtype=torch.float64), torch.as_tensor(robot.qlim)
     share = torch.rand(50, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     q = lower + share * (upper - lower)
-    wanted = by_differences(lambda q: manipulability(jacob0(chain, q)[:, :rows, :moving]), q)[:, :moving]
+    wanted = by_differences(lambda q: manipulability(jacob0(chain, q)[:, :rows, :moving]), q)[
+        :, :moving
+    ]
     J = jacob0(chain, q)[:, :, :moving]
-    regular = manipulability(J[:, :rows]) > 1e-3  # elsewhere the differences of a root are those of rounding
+    regular = (
+        manipulability(J[:, :rows]) > 1e-3
+    )  # elsewhere the differences of a root are those of rounding
     assert regular.sum() > 40
-    torch.testing.assert_close(manipulability_gradient(J, rows)[regular], wanted[regular], atol=1e-7, rtol=1e-5)
+    torch.testing.assert_close(
+        manipulability_gradient(J, rows)[regular], wanted[regular], atol=1e-7, rtol=1e-5
+    )
 
 
 def test_a_singular_arm_has_no_manipulability_and_a_finite_gradient():
@@ -81,11 +99,13 @@ def test_a_singular_arm_has_no_manipulability_and_a_finite_gradient():
     assert manipulability_gradient(J, 6).abs().max() < 10.0
 
 
-# The programme ----------------------------------------------------------------------------------------------
+# The programme
 
 
 def test_the_solution_meets_the_conditions_of_optimality():
-    """Karush, Kuhn and Tucker: what is left of the cost's slope is pushed back by limits that are reached."""
+    """Karush, Kuhn and Tucker: what is left of the cost's slope is pushed back by limits that are
+    reached.
+    """
     B, n, k = 200, 7, 5
     root = draw(B, n, n)
     P, c, A = root @ root.mT + torch.eye(n), draw(B, n, seed=1), draw(B, k, n, seed=2)
@@ -111,15 +131,19 @@ def test_the_solution_meets_the_conditions_of_optimality():
 
 
 def test_contradicting_conditions_stop_the_arm():
-    P, c, A = torch.eye(2).double()[None], torch.ones(1, 2).double(), torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]]).double()
+    P, c, A = (
+        torch.eye(2).double()[None],
+        torch.ones(1, 2).double(),
+        torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]]).double(),
+    )
     limit = torch.ones(1, 2).double()
     impossible = torch.tensor([[-0.5, -0.5]]).double()  # x <= -0.5 and x >= 0.5
     assert (QuadraticSolver().solve(P, c, HalfSpaces(A, impossible), (-limit, limit)) == 0).all()
 
 
 def reference(panda, q, T_goal, k):
-    """The velocities of the authors' example, its programme in speeds and slack, by roboticstoolbox in its own words:
-    https://github.com/petercorke/robotics-toolbox-python, examples/neo.py.
+    """The velocities of the authors' example, its programme in speeds and slack, by roboticstoolbox
+    in its own words: https://github.com/petercorke/robotics-toolbox-python, examples/neo.py.
     """
     n, T_be = 7, panda.fkine(q).A
     v, _ = rtb.p_servo(T_be, T_goal, k.gain, method="angle-axis")
@@ -130,7 +154,9 @@ def reference(panda, q, T_goal, k):
     A[:, :n], b = panda.joint_velocity_damper(q, ps=stop, pi=influence, n=n, gain=gain)
     c = np.r_[-k.manipulability * panda.jacobm(q).ravel(), np.zeros(6)]
     bound = np.r_[panda.qdlim[:n], 100 * np.ones(6)]
-    x = qpsolvers.solve_qp(Q, c, A, b, np.c_[panda.jacob0(q), np.eye(6)], v, -bound, bound, solver="quadprog")
+    x = qpsolvers.solve_qp(
+        Q, c, A, b, np.c_[panda.jacob0(q), np.eye(6)], v, -bound, bound, solver="quadprog"
+    )
     return x[:n]
 
 
@@ -141,7 +167,10 @@ def test_it_is_the_programme_of_its_authors():
     found, panda = speeds(env, PAPER).double().numpy(), env.robot.rtb
     limited = 0
     for row, q in enumerate(env.moment.state.q.double().numpy()):
-        R, t = to_matrix(env.goal[row : row + 1, 3:])[0].double().numpy(), env.goal[row, :3].double().numpy()
+        R, t = (
+            to_matrix(env.goal[row : row + 1, 3:])[0].double().numpy(),
+            env.goal[row, :3].double().numpy(),
+        )
         wanted = reference(panda, q, SE3.Rt(R, t, check=False).A, PAPER)
         np.testing.assert_allclose(found[row], wanted, atol=2e-4)
         lower, upper = env.model.qlim.double().numpy()
@@ -149,7 +178,7 @@ def test_it_is_the_programme_of_its_authors():
     assert limited > 5
 
 
-# What it does -----------------------------------------------------------------------------------------------
+# What it does
 
 
 def test_it_goes_more_often_than_resolved_rate_where_joint_limits_are_in_the_way():
@@ -182,7 +211,9 @@ def test_positions_are_reached():
 
 @pytest.mark.parametrize("task", ["reach_avoid", "reach"])
 def test_links_approach_no_faster_than_the_dampers_let_them(task):
-    """Obstacles, the ground and the arm itself: also in a task that looks for none of them, sent under the ground."""
+    """Obstacles, the ground and the arm itself: also in a task that looks for none of them, sent
+    under the ground.
+    """
     env = envs.make("panda", task, num_envs=50, seed=3)
     if task == "reach":
         env.moment.scene["goal"][:] = torch.tensor([0.5, 0.0, -0.3])
@@ -192,7 +223,10 @@ def test_links_approach_no_faster_than_the_dampers_let_them(task):
         near = nearest(collision, env.moment.state.q, env.moment.obstacles, 0.0)
         qd = policy(None) * env.model.qdlim
         approach = -(near.gradient @ qd[:, :, None])[:, :, 0]
-        around, own = damped(near.distance, *k.obstacle_damper), damped(near.distance, *k.self_damper)
+        around, own = (
+            damped(near.distance, *k.obstacle_damper),
+            damped(near.distance, *k.self_damper),
+        )
         allowed = torch.cat((around[:, :-1], own[:, -1:]), 1)
         moving = (qd != 0).any(1)  # a programme without solution stops the arm
         assert (approach <= allowed + 1e-4)[moving].all()
@@ -203,7 +237,9 @@ def test_links_approach_no_faster_than_the_dampers_let_them(task):
 
 def test_what_is_far_away_changes_nothing():
     env = envs.make("panda", "reach", num_envs=50, seed=3)
-    alone = Neo(env, dataclasses.replace(NeoConstants(), obstacle_damper=OFF, self_damper=OFF))(None)
+    alone = Neo(env, dataclasses.replace(NeoConstants(), obstacle_damper=OFF, self_damper=OFF))(
+        None
+    )
     env.world = dataclasses.replace(env.world, collision=None)  # an arm of no known shape
     torch.testing.assert_close(alone, Neo(env)(None))
 

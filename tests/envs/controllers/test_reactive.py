@@ -1,4 +1,6 @@
-"""The reactive controller: damped least squares in free space, the quadratic programme's optimum behind dampers."""
+"""The reactive controller: damped least squares in free space, the quadratic programme's optimum
+behind dampers.
+"""
 
 import dataclasses
 
@@ -21,7 +23,9 @@ def env():
 
 
 def random_problem(env, count, distances, seed=0, rows=3):
-    """Jacobians of random configurations, errors, wanted velocities, and dampers of distances that motions change."""
+    """Jacobians of random configurations, errors, wanted velocities, and dampers of distances that
+    motions change.
+    """
     generator = torch.Generator().manual_seed(seed)
     J = env.jacob0(env.world.random_q(count, generator))[:, :rows]
     error = 0.3 * torch.randn(count, rows, generator=generator)
@@ -30,7 +34,9 @@ def random_problem(env, count, distances, seed=0, rows=3):
 
 
 def dampers(distance, gradient):
-    return distance_dampers(Nearest(distance, gradient), DEFAULTS.obstacle_damper, DEFAULTS.self_damper)
+    return distance_dampers(
+        Nearest(distance, gradient), DEFAULTS.obstacle_damper, DEFAULTS.self_damper
+    )
 
 
 @pytest.mark.parametrize("rows", [3, 6])
@@ -61,7 +67,9 @@ def test_with_many_sweeps_it_is_the_optimum_of_the_quadratic_programme(env, seed
 def test_a_damper_in_the_way_is_kept_and_one_that_is_not_changes_nothing(env):
     J, error, velocity, near = random_problem(env, 200, [0.05, 1.0])
     far = dataclasses.replace(near, h=torch.full_like(near.h, torch.inf))
-    free, qd = (behind_dampers(J, error, velocity, seen, DEFAULTS.effort, sweeps=4) for seen in (far, near))
+    free, qd = (
+        behind_dampers(J, error, velocity, seen, DEFAULTS.effort, sweeps=4) for seen in (far, near)
+    )
     allowed = damped(torch.tensor(0.05), *DEFAULTS.obstacle_damper)
     wanted, kept = ((near.G[:, :1] @ x[:, :, None])[:, 0, 0] for x in (free, qd))
     too_fast = wanted > allowed
@@ -73,7 +81,10 @@ def test_a_damper_in_the_way_is_kept_and_one_that_is_not_changes_nothing(env):
 def test_what_no_joint_can_change_is_left_alone(env):
     J, error, velocity, _ = random_problem(env, 10, [])
     touching, far = (dampers(torch.full((10, 3), d), torch.zeros(10, 3, 7)) for d in (-0.1, 10.0))
-    moved, free = (behind_dampers(J, error, velocity, near, DEFAULTS.effort, sweeps=4) for near in (touching, far))
+    moved, free = (
+        behind_dampers(J, error, velocity, near, DEFAULTS.effort, sweeps=4)
+        for near in (touching, far)
+    )
     assert_close(moved, free)
 
 
@@ -86,10 +97,14 @@ def test_joint_speeds_stay_within_limits_and_slow_down_before_position_limits(en
     moment = dataclasses.replace(moment, scene={**moment.scene, "goal": goal})
     qd = reactive(env.model, moment, env.task.nearest(env.world, moment))
     assert torch.isfinite(qd).all() and (qd.abs() <= env.model.qdlim).all()
-    room = torch.where(qd > 0, env.model.qlim[1] - moment.state.q, moment.state.q - env.model.qlim[0])
+    room = torch.where(
+        qd > 0, env.model.qlim[1] - moment.state.q, moment.state.q - env.model.qlim[0]
+    )
     assert (qd.abs() <= (room - 0.05).clamp_min(0) / 0.85 + 1e-5)[room < 0.9].all()
     model = env.model
-    lower, upper = joint_dampers(moment.state.q, model.qlim, model.qdlim, DEFAULTS.joint_damper, model.chain)
+    lower, upper = joint_dampers(
+        moment.state.q, model.qlim, model.qdlim, DEFAULTS.joint_damper, model.chain
+    )
     assert ((qd == lower) | (qd == upper)).sum() > 20
 
 
@@ -105,9 +120,15 @@ def test_a_joint_that_slides_is_held_back_near_its_ends_alone():
 
 
 def test_among_obstacles_and_behind_the_guard_it_finds_most_goals():
-    """What `reach_avoid` shows the policy works by itself, and is what the baseline `reactive` does."""
+    """What `reach_avoid` shows the policy works by itself, and is what the baseline `reactive`
+    does.
+    """
     env = envs.make("panda", "reach_avoid", num_envs=200, seed=12345, guard=True)
-    observation, alive, baseline = env.reset(), torch.ones(200, dtype=torch.bool), make_baseline("reactive", env)
+    observation, alive, baseline = (
+        env.reset(),
+        torch.ones(200, dtype=torch.bool),
+        make_baseline("reactive", env),
+    )
     for _ in range(env.task.horizon):
         action = baseline(None)
         assert_close(observation[:, env.layout["reactive"]], action, atol=1e-5, rtol=1e-5)
@@ -131,6 +152,6 @@ def test_a_damped_distance_never_falls_below_where_it_stops():
     for _ in range(1000):
         distance = distance - 0.05 * damped(distance, 0.1, 0.5, 1.0).clamp(max=2.0)
     assert distance.item() == pytest.approx(0.1, abs=1e-6)
-    assert damped(torch.tensor([0.5, 0.49, 0.3, 0.1, 0.0]), 0.1, 0.5, 2.0).tolist() == pytest.approx(
-        [torch.inf, 1.95, 1.0, 0.0, -0.5]
-    )
+    assert damped(
+        torch.tensor([0.5, 0.49, 0.3, 0.1, 0.0]), 0.1, 0.5, 2.0
+    ).tolist() == pytest.approx([torch.inf, 1.95, 1.0, 0.0, -0.5])

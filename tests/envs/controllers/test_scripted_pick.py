@@ -1,4 +1,6 @@
-"""The scripted pick: it solves the task, within the limits, and is paid more than what only looks like it."""
+"""The scripted pick: it solves the task, within the limits, and is paid more than what only looks
+like it.
+"""
 
 import pytest
 import torch
@@ -34,7 +36,9 @@ def test_it_solves_the_task(env):
 
 @pytest.mark.parametrize("robot", ["ur5e", "wx250s"])
 def test_it_solves_the_task_behind_the_guard(robot, monkeypatch):
-    """Which lets finger tips down to a centimetre over the table: not what encloses their stroke, and stands out."""
+    """Which lets finger tips down to a centimetre over the table: not what encloses their stroke,
+    and stands out.
+    """
     monkeypatch.setattr(ScenePool, "BLOCK", 64)
     env = envs.make(robot, "pick_place", num_envs=30, guard=True)
     info, _, lowest = play(env, ScriptedPick(env))
@@ -87,6 +91,11 @@ def test_success_is_paid_more_than_any_part_of_it(env):
         "random": lambda observation: 2 * torch.rand(150, env.a_dim, generator=generator) - 1,
     }
     means = {name: play(env, policy)[1] for name, policy in parts.items()}
-    print(env.robot.name, "whole", whole.mean().item(), {name: value.mean().item() for name, value in means.items()})
+    print(
+        env.robot.name,
+        "whole",
+        whole.mean().item(),
+        {name: value.mean().item() for name, value in means.items()},
+    )
     for name, value in means.items():
         assert (whole > value)[solved].float().mean() > 0.99, name

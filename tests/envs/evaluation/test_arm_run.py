@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from envs.evaluation.report import read_log
-from envs.options import EnvOptions
-from td3_robot.deploy.drive import Log
+from td3_robot.deploy.runtime.control_loop import Log
 from td3_robot.errors import ConfigError
 
 JOINTS = tuple(f"joint{i}" for i in range(1, 8))
@@ -19,7 +19,12 @@ def path(tmp_path):
     """30 lines at 1 kHz; from 10 ms on the filter holds back, in the end the run is stopped."""
     log = Log(tmp_path / "run.csv", JOINTS)
     for k in range(30):
-        log.step(k / 1000, Q[k], SENT[k], "" if k < 10 else "too near <b>itself</b>" if k < 25 else "Enter, or Ctrl-C")
+        log.step(
+            k / 1000,
+            Q[k],
+            SENT[k],
+            "" if k < 10 else "too near <b>itself</b>" if k < 25 else "Enter, or Ctrl-C",
+        )
     log.close()
     return tmp_path / "run.csv"
 

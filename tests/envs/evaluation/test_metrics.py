@@ -48,13 +48,18 @@ def gantry() -> SimModel:
 
 @pytest.fixture
 def trajectory() -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Two episodes. A: from (0.15, 0) straight to (0.35, 0), at rest there. B: y from 0.125 to 0.25 to 0.15, in two
-    steps. In each the joints move by the mean of the speeds that it begins and ends with, times 0.1 s.
+    """Two episodes. A: from (0.15, 0) straight to (0.35, 0), at rest there. B: y from 0.125 to 0.25
+    to 0.15, in two steps. In each the joints move by the mean of the speeds that it begins and ends
+    with, times 0.1 s.
 
     B's third row is not part of its episode, and as bad as can be.
     """
-    q = torch.tensor([[[0.2, 0.0], [0.5, 0.25]], [[0.3, 0.0], [0.5, 0.15]], [[0.35, 0.0], [9.0, 9.0]]])
-    qd = torch.tensor([[[1.0, 0.0], [0.0, 2.5]], [[1.0, 0.0], [0.0, -4.5]], [[0.0, 0.0], [90.0, 90.0]]])
+    q = torch.tensor(
+        [[[0.2, 0.0], [0.5, 0.25]], [[0.3, 0.0], [0.5, 0.15]], [[0.35, 0.0], [9.0, 9.0]]]
+    )
+    qd = torch.tensor(
+        [[[1.0, 0.0], [0.0, 2.5]], [[1.0, 0.0], [0.0, -4.5]], [[0.0, 0.0], [90.0, 90.0]]]
+    )
     info = {
         "q": q,
         "qd": qd,
@@ -73,9 +78,13 @@ def test_hand_worked_trajectories(gantry, trajectory):
         "final_position_error_m": [0.0, 0.4],
         "time_to_goal_s": [0.2, math.nan],
         "path_length_m": [0.05 + 0.1 + 0.05, 0.125 + 0.1],
-        # A: qd_x 1, 1, 0 changes by 1, 0, -1, and that by 1, -1, -1. B: qd_y changes by 2.5, -7, that by 2.5, -9.5.
+        # A: qd_x 1, 1, 0 changes by 1, 0, -1, and that by 1, -1, -1. B: qd_y changes by 2.5, -7,
+        # that by 2.5, -9.5.
         "rms_jerk": [100 * math.sqrt((1 + 1 + 1) / 6), 100 * math.sqrt((2.5**2 + 9.5**2) / 4)],
-        "manipulability": [1.0, 1.0],  # J of two sliding joints at right angles has two singular values of 1
+        "manipulability": [
+            1.0,
+            1.0,
+        ],  # J of two sliding joints at right angles has two singular values of 1
         "minimum_manipulability": [1.0, 1.0],
         "joint_limit_steps": [0.0, 0.5],
         "joint_limit_violations": [0, 0],
@@ -92,7 +101,9 @@ def test_hand_worked_trajectories(gantry, trajectory):
 
 
 def test_a_success_with_contact_is_none_and_counts_beside(gantry, trajectory):
-    """A touches in its second step, and ends at the goal all the same; B's row that does is not part of it."""
+    """A touches in its second step, and ends at the goal all the same; B's row that does is not
+    part of it.
+    """
     info, alive = trajectory
     seen = info | {
         "success": torch.zeros(3, 2, dtype=torch.bool),
@@ -100,23 +111,39 @@ def test_a_success_with_contact_is_none_and_counts_beside(gantry, trajectory):
         "clearance": torch.tensor([[0.02, 0.3], [-0.004, 0.1], [0.5, -0.7]]),
     }
     figures = measure(gantry, seen, alive)
-    assert figures["success"].tolist() == [0.0, 0.0] and figures["success_with_contact"].tolist() == [1.0, 0.0]
+    assert figures["success"].tolist() == [0.0, 0.0] and figures[
+        "success_with_contact"
+    ].tolist() == [1.0, 0.0]
     assert figures["minimum_clearance_m"].tolist() == pytest.approx([-0.004, 0.1])
     summary = summarise(figures)
     told = ("success_rate", "success_rate_with_contact", "collision_free_rate", "deepest_contact_m")
     assert [summary[name] for name in told] == pytest.approx([0.0, 0.5, 0.5, 0.004])
     rows, bare = dict(table_rows({"it": summary})), summarise(measure(gantry, info, alive))
-    labels = ("success rate [%]", "success rate, contact or not [%]", "episodes without contact [%]")
-    felt = {labels[-1], "deepest contact [mm]", "least clearance, median [mm]", "least clearance of all [mm]"}
+    labels = (
+        "success rate [%]",
+        "success rate, contact or not [%]",
+        "episodes without contact [%]",
+    )
+    felt = {
+        labels[-1],
+        "deepest contact [mm]",
+        "least clearance, median [mm]",
+        "least clearance of all [mm]",
+    }
     assert [rows[label] for label in labels] == [["0.0"], ["50.0"], ["50.0"]]
-    assert rows["deepest contact [mm]"] == ["4.0"] and rows.keys() - dict(table_rows({"it": bare})).keys() == felt
+    assert (
+        rows["deepest contact [mm]"] == ["4.0"]
+        and rows.keys() - dict(table_rows({"it": bare})).keys() == felt
+    )
 
 
 def test_every_position_outside_the_limits_is_counted(gantry, trajectory):
     info, _ = trajectory
     everything = torch.ones(3, 2, dtype=torch.bool)
     assert measure(gantry, info, everything)["joint_limit_violations"].tolist() == [0, 2]
-    just_beyond = info | {"q": torch.nextafter(gantry.qlim[1], torch.tensor(torch.inf)).expand(3, 2, 2)}
+    just_beyond = info | {
+        "q": torch.nextafter(gantry.qlim[1], torch.tensor(torch.inf)).expand(3, 2, 2)
+    }
     assert measure(gantry, just_beyond, everything)["joint_limit_violations"].tolist() == [6, 6]
     on_the_limit = info | {"q": gantry.qlim[0].expand(3, 2, 2)}
     assert measure(gantry, on_the_limit, everything)["joint_limit_violations"].tolist() == [0, 0]
@@ -125,17 +152,26 @@ def test_every_position_outside_the_limits_is_counted(gantry, trajectory):
 def test_every_broken_limit_is_counted_by_step_and_joint(gantry, trajectory):
     info, alive = trajectory
     everything = torch.ones(3, 2, dtype=torch.bool)
-    # B's third row: 90 m/s each from rest and from -4.5, so both joints break speed, acceleration and jerk.
+    # B's third row: 90 m/s each from rest and from -4.5, so both joints break speed, acceleration
+    # and jerk.
     figures = measure(gantry, info, everything)
     assert figures["speed_violations"].tolist() == [0, 2]
     assert figures["acceleration_violations"].tolist() == [0, 2]
     assert figures["jerk_violations"].tolist() == [0, 3]
-    assert summarise(figures)["limit_violations"] == {"position": 2, "speed": 2, "acceleration": 2, "jerk": 3}
+    assert summarise(figures)["limit_violations"] == {
+        "position": 2,
+        "speed": 2,
+        "acceleration": 2,
+        "jerk": 3,
+    }
     slack = 1 + 0.9 * LIMIT_ROUNDING
     for share, count in ((1.0, 0), (slack, 0), (1 + 1.1 * LIMIT_ROUNDING, 2)):
         at_the_limit = info | {"qd": (share * gantry.qdlim.double()).expand(3, 2, 2)}
         assert (
-            measure(gantry, at_the_limit, alive & torch.tensor([[1], [0], [0]]).bool())["speed_violations"][0] == count
+            measure(gantry, at_the_limit, alive & torch.tensor([[1], [0], [0]]).bool())[
+                "speed_violations"
+            ][0]
+            == count
         )
 
 
@@ -164,7 +200,9 @@ def test_no_jerk_figure_without_jerk_limits(gantry, trajectory):
     figures = measure(dataclasses.replace(gantry, qdddlim=None), *trajectory)
     assert figures["max_abs_qddd_over_limit"].isnan().all()
     summary = summarise(figures)
-    assert summary["max_abs_qddd_over_limit"] is None and summary["limit_violations"]["jerk"] is None
+    assert (
+        summary["max_abs_qddd_over_limit"] is None and summary["limit_violations"]["jerk"] is None
+    )
 
 
 def test_no_acceleration_figure_without_acceleration_limits(gantry, trajectory):
@@ -172,14 +210,19 @@ def test_no_acceleration_figure_without_acceleration_limits(gantry, trajectory):
     figures = measure(unlimited, *trajectory)
     assert figures["max_abs_qdd_over_limit"].isnan().all()
     summary = summarise(figures)
-    assert summary["max_abs_qdd_over_limit"] is None and summary["limit_violations"]["acceleration"] is None
+    assert (
+        summary["max_abs_qdd_over_limit"] is None
+        and summary["limit_violations"]["acceleration"] is None
+    )
 
 
 def test_episodes_do_not_touch_each_other(gantry, trajectory):
     info, alive = trajectory
     together = measure(gantry, info, alive)
     for i in range(2):
-        alone = measure(gantry, {name: value[:, i : i + 1] for name, value in info.items()}, alive[:, i : i + 1])
+        alone = measure(
+            gantry, {name: value[:, i : i + 1] for name, value in info.items()}, alive[:, i : i + 1]
+        )
         for name in together:
             torch.testing.assert_close(alone[name], together[name][i : i + 1], equal_nan=True)
 
@@ -207,7 +250,9 @@ def test_path_of_a_circle_and_of_standing_still():
     angle = torch.linspace(0, 2 * math.pi, 1001, dtype=torch.float64)
     circle = torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), 1)
     tcp = torch.stack((0.5 * circle, torch.full_like(circle, 3.0)), 1)
-    assert path_length(tcp, torch.ones(1000, 2, dtype=torch.bool)).tolist() == pytest.approx([math.pi, 0.0], rel=1e-5)
+    assert path_length(tcp, torch.ones(1000, 2, dtype=torch.bool)).tolist() == pytest.approx(
+        [math.pi, 0.0], rel=1e-5
+    )
 
 
 def test_jerk_of_a_joint_whose_acceleration_grows_steadily():
@@ -215,11 +260,15 @@ def test_jerk_of_a_joint_whose_acceleration_grows_steadily():
     qd = 0.5 * 3.0 * time**2  # jerk 3 rad/s3; half of it in the first step, when it begins
     alive = torch.ones(200, 1, dtype=torch.bool)
     assert rms_jerk(qd[:, None, None], alive, DT).item() == pytest.approx(3.0, rel=2e-3)
-    assert rms_jerk(qd[:3, None, None], alive[:3], DT).item() == pytest.approx(3.0 * math.sqrt((0.25 + 1 + 1) / 3))
+    assert rms_jerk(qd[:3, None, None], alive[:3], DT).item() == pytest.approx(
+        3.0 * math.sqrt((0.25 + 1 + 1) / 3)
+    )
 
 
 def test_summary_of_known_episodes():
-    column = lambda *values: torch.tensor(values, dtype=torch.float64)  # noqa: E731
+    def column(*values):
+        return torch.tensor(values, dtype=torch.float64)
+
     nan = math.nan
     figures = {
         "success": column(1, 1, 1, 0, 0),
@@ -243,7 +292,10 @@ def test_summary_of_known_episodes():
     assert summary == {
         "success_rate": pytest.approx(0.6),
         "success_rate_with_contact": pytest.approx(0.8),
-        "final_position_error_m": {"median": pytest.approx(0.3), "p95": pytest.approx(0.4 + 0.8 * 0.1)},
+        "final_position_error_m": {
+            "median": pytest.approx(0.3),
+            "p95": pytest.approx(0.4 + 0.8 * 0.1),
+        },
         "time_to_goal_s": {"median": pytest.approx(1.5)},
         "path_length_m": {"median": 3.0},
         "rms_jerk_rad_s3": {"median": 7.0},
@@ -255,11 +307,23 @@ def test_summary_of_known_episodes():
         "limit_violations": {"position": 3, "speed": 1, "acceleration": 5, "jerk": 0},
         "manipulability": {"median": pytest.approx(0.3), "min": pytest.approx(0.05)},
     }
-    assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {"median": None}
-    for least, free, deepest in (((0.2, 0.0, -0.01, 0.1, -0.03), 0.6, 0.03), ((0.2, 0.1, 0.3, 0.1, 0.4), 1.0, 0.0)):
+    assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {
+        "median": None
+    }
+    for least, free, deepest in (
+        ((0.2, 0.0, -0.01, 0.1, -0.03), 0.6, 0.03),
+        ((0.2, 0.1, 0.3, 0.1, 0.4), 1.0, 0.0),
+    ):
         felt = summarise(figures | {"minimum_clearance_m": column(*least)})
-        assert felt.keys() - summary.keys() == {"collision_free_rate", "deepest_contact_m", "minimum_clearance_m"}
-        assert (felt["collision_free_rate"], felt["deepest_contact_m"]) == (pytest.approx(free), pytest.approx(deepest))
+        assert felt.keys() - summary.keys() == {
+            "collision_free_rate",
+            "deepest_contact_m",
+            "minimum_clearance_m",
+        }
+        assert (felt["collision_free_rate"], felt["deepest_contact_m"]) == (
+            pytest.approx(free),
+            pytest.approx(deepest),
+        )
 
 
 def test_rounds_join_in_order_and_the_surplus_is_dropped():
@@ -272,18 +336,28 @@ def test_manipulability_is_the_product_of_singular_values():
     panda, generator = make_robot("panda"), torch.Generator().manual_seed(0)
     q = torch.rand(20, 7, generator=generator, dtype=torch.float64) * 2 - 1
     got = manipulability(jacob0(panda.chain.to(dtype=torch.float64), q))
-    expected = [rtb.models.Panda().manipulability(row, method="yoshikawa", axes="all") for row in q.numpy()]
-    assert got.tolist() == pytest.approx(expected, rel=1e-5)  # the chain's constants are rounded to float32
+    expected = [
+        rtb.models.Panda().manipulability(row, method="yoshikawa", axes="all") for row in q.numpy()
+    ]
+    assert got.tolist() == pytest.approx(
+        expected, rel=1e-5
+    )  # the chain's constants are rounded to float32
 
-    short = compile_ets(rtb.ET.Rz() * rtb.ET.tx(0.5) * rtb.ET.Rz() * rtb.ET.tx(0.3) * rtb.ET.tz(), torch.float64)
+    short = compile_ets(
+        rtb.ET.Rz() * rtb.ET.tx(0.5) * rtb.ET.Rz() * rtb.ET.tx(0.3) * rtb.ET.tz(), torch.float64
+    )
     q = torch.rand(20, 3, generator=generator, dtype=torch.float64)
     singular = torch.linalg.svdvals(jacob0(short, q))
     torch.testing.assert_close(manipulability(jacob0(short, q)), singular.prod(1))
 
 
 def test_manipulability_of_a_singular_arm_is_zero():
-    straight = compile_ets(rtb.ET.tx() * rtb.ET.tx(), torch.float64)  # two joints along the same line
-    assert manipulability(jacob0(straight, torch.zeros(1, 2, dtype=torch.float64))).tolist() == [0.0]
+    straight = compile_ets(
+        rtb.ET.tx() * rtb.ET.tx(), torch.float64
+    )  # two joints along the same line
+    assert manipulability(jacob0(straight, torch.zeros(1, 2, dtype=torch.float64))).tolist() == [
+        0.0
+    ]
 
 
 class Measuring(Reach):
@@ -314,19 +388,21 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
     assert got.keys() - bare.keys() == {one.name for one in task.measures} | {"minimum_clearance_m"}
     assert got["turned_deg"].tolist() == pytest.approx([30.0, math.degrees(0.1)], rel=1e-6)
     assert got["untouched_rate"].tolist() == [0.0, 1.0] and got["held_rate"].tolist() == [1.0, 0.0]
-    assert got["height_m"].tolist() == got["minimum_clearance_m"].tolist() == pytest.approx([0.1, 0.2])
+    assert (
+        got["height_m"].tolist() == got["minimum_clearance_m"].tolist() == pytest.approx([0.1, 0.2])
+    )
     steps = [row[~row.isnan()].tolist() for row in got["off_m"]]
-    assert steps == [pytest.approx([0.0, 0.0]), pytest.approx([0.4])]  # the first step has not settled
+    assert steps == [
+        pytest.approx([0.0, 0.0]),
+        pytest.approx([0.4]),
+    ]  # the first step has not settled
 
     summary = summarise(got, task.measures)
     assert summary["untouched_rate"] == summary["held_rate"] == 0.5
     assert (
         summary["height_m"]
         == summary["minimum_clearance_m"]
-        == {
-            "median": pytest.approx(0.15),
-            "min": pytest.approx(0.1),
-        }
+        == {"median": pytest.approx(0.15), "min": pytest.approx(0.1)}
     )
     assert summary["turned_deg"]["median"] == pytest.approx((30 + math.degrees(0.1)) / 2)
     assert summary["off_m"]["median"] == pytest.approx(0.0, abs=1e-7)
@@ -339,7 +415,9 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
         "height, median [mm]": "150.00",
         "height, least [mm]": "100.00",
     }
-    assert {label: rows[label] for label in expected} == {label: [cell] for label, cell in expected.items()}
+    assert {label: rows[label] for label in expected} == {
+        label: [cell] for label, cell in expected.items()
+    }
     assert not {one.name for one in task.measures} & summarise(bare).keys()
 
 
@@ -350,7 +428,11 @@ def test_tracking_errors_are_those_after_the_tasks_own_time(gantry, settle):
     steps, first = 12, round(settle / DT)
     error = torch.arange(1.0, 1 + steps)[:, None].expand(steps, 2)
     zeros = torch.zeros(steps, 2)
-    info = {"q": torch.zeros(steps, 2, 2), "qd": torch.zeros(steps, 2, 2), "tcp": torch.zeros(steps, 2, 3)}
+    info = {
+        "q": torch.zeros(steps, 2, 2),
+        "qd": torch.zeros(steps, 2, 2),
+        "tcp": torch.zeros(steps, 2, 3),
+    }
     info |= {"position_error": error, "success": zeros.bool()}
     alive = torch.ones(steps, 2, dtype=torch.bool)
     alive[11, 1] = False
@@ -358,4 +440,6 @@ def test_tracking_errors_are_those_after_the_tasks_own_time(gantry, settle):
     counted = [row[~row.isnan()].tolist() for row in got["tracking_error_m"]]
     assert counted == [list(range(first + 1, 13)), list(range(first + 1, 12))]
     median = torch.tensor(counted[0] + counted[1]).median()
-    assert summarise(got, task.measures)["tracking_error_m"]["median"] == pytest.approx(median.item(), abs=0.5)
+    assert summarise(got, task.measures)["tracking_error_m"]["median"] == pytest.approx(
+        median.item(), abs=0.5
+    )

@@ -21,7 +21,9 @@ from envs.registry import make_task
 from envs.view.recording import find_chromium
 
 HORIZON = 60
-CURVE = [{"env_steps": 1000.0 * k, "gradient_steps": k, "success_rate": k / 10} for k in range(1, 11)]
+CURVE = [
+    {"env_steps": 1000.0 * k, "gradient_steps": k, "success_rate": k / 10} for k in range(1, 11)
+]
 
 
 def play(env, policy, seed: int) -> Trajectories:
@@ -33,7 +35,9 @@ def play(env, policy, seed: int) -> Trajectories:
         observation = step.observation
         infos.append(step.info)
     info = {name: torch.stack([one[name] for one in infos]) for name in infos[0]}
-    return Trajectories.of_round(torch.ones(len(infos), env.num_envs, dtype=torch.bool), info, watched)
+    return Trajectories.of_round(
+        torch.ones(len(infos), env.num_envs, dtype=torch.bool), info, watched
+    )
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +49,17 @@ def env():
 def evaluation(env) -> Report:
     """A policy that goes to the goal in half of its episodes, beside one that never moves."""
     columns, goes = env.layout["joint_error"], torch.tensor([1.0, 0, 1, 0, 0, 1])[:, None]
-    transpose = lambda o: torch.tanh(2 * torch.nn.functional.pad(o[:, columns], (0, 1))) * goes  # noqa: E731
-    still = lambda o: torch.zeros(6, 7)  # noqa: E731
+
+    def transpose(o):
+        return torch.tanh(2 * torch.nn.functional.pad(o[:, columns], (0, 1))) * goes
+
+    def still(o):
+        return torch.zeros(6, 7)
+
     played = {"policy": play(env, transpose, 1), "<b>still</b>": play(env, still, 1)}
-    figures = {name: measure(env.task, env.model, one.series, one.alive) for name, one in played.items()}
+    figures = {
+        name: measure(env.task, env.model, one.series, one.alive) for name, one in played.items()
+    }
     return Report(
         title="a & b </script>",
         facts={"checkpoint": "checkpoints/<run>"},
@@ -83,7 +94,11 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         attributes = dict(attrs)
-        self.referred += [attributes[name] for name in ("src", "href", "xlink:href", "action") if name in attributes]
+        self.referred += [
+            attributes[name]
+            for name in ("src", "href", "xlink:href", "action")
+            if name in attributes
+        ]
         self.ids += [attributes["id"]] if "id" in attributes else []
         if tag not in self.VOID:
             self.open.append(tag)
@@ -100,9 +115,13 @@ def test_the_page_is_whole_and_refers_to_nothing_outside(html):
     assert html.startswith("<!DOCTYPE html>")
     assert all(link.startswith("#") for link in outline.referred)
     urls = set(re.findall(r"https?://[^\s\"'<)]+", html))
-    assert all(url.startswith("http://www.w3.org/") for url in urls)  # names of XML, which nothing fetches
+    assert all(
+        url.startswith("http://www.w3.org/") for url in urls
+    )  # names of XML, which nothing fetches
     assert not re.search(r"@import|url\((?!#)", html)
-    assert {"paths", "paths-label", "paths-data", "show-succeeded", "show-failed"} <= set(outline.ids)
+    assert {"paths", "paths-label", "paths-data", "show-succeeded", "show-failed"} <= set(
+        outline.ids
+    )
 
 
 def test_what_it_says_is_text_and_never_markup(html):
@@ -122,28 +141,57 @@ def test_the_first_screen_tells_success_time_error_and_contact(html, evaluation)
     boxes = re.search(r'<div class="tiles">(.*?)</div>', html, re.DOTALL).group(1)
     assert re.findall(r"<h2>(\w+)</h2>", boxes) == ["Success", "Time", "Error", "Contact"]
     shown = re.findall(r"<strong>([^<]*)</strong>", boxes)
-    assert shown[0] == f"{100 * policy['success_rate']:.1f}%" and evaluation.env.task.criterion in boxes
+    assert (
+        shown[0] == f"{100 * policy['success_rate']:.1f}%"
+        and evaluation.env.task.criterion in boxes
+    )
     assert shown[1] == f"{policy['time_to_goal_s']['median']:.2f} s"
     assert shown[2] == f"{1000 * policy['final_position_error_m']['median']:.2f} mm"
-    assert shown[3] == f"{100 - 100 * policy['collision_free_rate']:.1f}%" and "and no contact before" in boxes
+    assert (
+        shown[3] == f"{100 - 100 * policy['collision_free_rate']:.1f}%"
+        and "and no contact before" in boxes
+    )
     assert boxes.count("&lt;b&gt;still&lt;/b&gt;") == 4  # the other controller's figures below each
 
 
-def test_the_first_screen_tells_how_deep_the_deepest_contact_was_and_of_no_capsules_that_nothing_is_known(evaluation):
-    policy = evaluation.summaries["policy"] | {"collision_free_rate": 0.9, "deepest_contact_m": 0.0123}
-    told = tiles(evaluation.env.task, {"policy": policy, "other": policy | {"collision_free_rate": 1.0}})
-    assert "<strong>10.0%</strong>" in told and "the deepest by 12.3 mm" in told and "other 0.0%" in told
-    bare = {name: value for name, value in policy.items() if name not in ("collision_free_rate", "deepest_contact_m")}
+def test_the_first_screen_tells_how_deep_the_deepest_contact_was_and_of_no_capsules_that_nothing_is_known(
+    evaluation,
+):
+    policy = evaluation.summaries["policy"] | {
+        "collision_free_rate": 0.9,
+        "deepest_contact_m": 0.0123,
+    }
+    told = tiles(
+        evaluation.env.task, {"policy": policy, "other": policy | {"collision_free_rate": 1.0}}
+    )
+    assert (
+        "<strong>10.0%</strong>" in told
+        and "the deepest by 12.3 mm" in told
+        and "other 0.0%" in told
+    )
+    bare = {
+        name: value
+        for name, value in policy.items()
+        if name not in ("collision_free_rate", "deepest_contact_m")
+    }
     told = tiles(evaluation.env.task, {"policy": bare})
     assert "this robot has no collision geometry" in told and "no contact before" not in told
 
 
 def test_rows_of_zeros_are_folded(html):
-    folded = re.search(r"<details><summary>(\d+) more, zero for all</summary>(.*?)</details>", html, re.DOTALL)
+    folded = re.search(
+        r"<details><summary>(\d+) more, zero for all</summary>(.*?)</details>", html, re.DOTALL
+    )
     rows = re.findall(r"<tr><th scope=\"row\">[^<]*</th>(.*?)</tr>", folded.group(2))
     assert len(rows) == int(folded.group(1)) > 0
-    assert all(float(cell.replace("-", "0")) == 0 for row in rows for cell in re.findall(r"<td>([^<]*)</td>", row))
-    shown = re.findall(r"<tr><th scope=\"row\">[^<]*</th>(.*?)</tr>", html.replace(folded.group(0), ""))
+    assert all(
+        float(cell.replace("-", "0")) == 0
+        for row in rows
+        for cell in re.findall(r"<td>([^<]*)</td>", row)
+    )
+    shown = re.findall(
+        r"<tr><th scope=\"row\">[^<]*</th>(.*?)</tr>", html.replace(folded.group(0), "")
+    )
     assert not any(re.fullmatch(r"(<td>[-0.]*</td>)+", row) for row in shown)
 
 
@@ -156,21 +204,31 @@ def test_failures_of_the_policy_are_listed_each_with_its_command(html, evaluatio
 
 def test_paths_are_those_that_were_played(html, evaluation):
     data, each = embedded(html), list(evaluation.played.values())
-    shown = [(by, episode) for by in range(len(each)) for episode in range(6)]  # the others' in the same episodes
+    shown = [
+        (by, episode) for by in range(len(each)) for episode in range(6)
+    ]  # the others' in the same episodes
     assert sorted((path["by"], path["episode"]) for path in data["paths"]) == shown
     for path in data["paths"]:
         episode, policy = path["episode"], each[path["by"]]
         assert path["failed"] == (path["by"] == 0 and episode in policy.failed.tolist())
-        torch.testing.assert_close(torch.tensor(path["tcp"]), policy.series["tcp"][:, episode], atol=6e-4, rtol=0)
+        torch.testing.assert_close(
+            torch.tensor(path["tcp"]), policy.series["tcp"][:, episode], atol=6e-4, rtol=0
+        )
         assert len(path["goal"]) == 1  # it never moves
         distance = torch.dist(torch.tensor(path["tcp"][-1]), torch.tensor(path["goal"][0]))
-        assert distance.item() == pytest.approx(policy.last("position_error")[episode].item(), abs=2e-3)
+        assert distance.item() == pytest.approx(
+            policy.last("position_error")[episode].item(), abs=2e-3
+        )
 
 
 def test_no_failure_says_so(evaluation):
     policy = evaluation.played["policy"]
-    every = dataclasses.replace(policy, series=policy.series | {"success": torch.ones(HORIZON, 6, dtype=torch.bool)})
-    assert "None of 6 episodes." in page(dataclasses.replace(evaluation, played={"policy": every}, curve=[]))
+    every = dataclasses.replace(
+        policy, series=policy.series | {"success": torch.ones(HORIZON, 6, dtype=torch.bool)}
+    )
+    assert "None of 6 episodes." in page(
+        dataclasses.replace(evaluation, played={"policy": every}, curve=[])
+    )
 
 
 def test_rounds_join_in_order_and_the_surplus_is_dropped(evaluation):
@@ -180,7 +238,7 @@ def test_rounds_join_in_order_and_the_surplus_is_dropped(evaluation):
     assert torch.equal(both.series["q"], torch.cat((one.series["q"], two.series["q"][:, :2]), 1))
 
 
-# Why an episode failed ----------------------------------------------------------------------------------------
+# Why an episode failed
 
 
 def episode(env, steps: int = 4, **changed) -> Trajectories:
@@ -190,7 +248,10 @@ def episode(env, steps: int = 4, **changed) -> Trajectories:
         "position_error": torch.full((steps, 1), 0.1),
         "q": env.world.home.expand(steps, 1, 7),
     }
-    given = {name: torch.as_tensor(value).reshape(steps, 1, -1).squeeze(-1) for name, value in changed.items()}
+    given = {
+        name: torch.as_tensor(value).reshape(steps, 1, -1).squeeze(-1)
+        for name, value in changed.items()
+    }
     series |= {"touched": series["success"]} | given
     known = {"success_with_contact": series["success"]} | series
     return Trajectories(torch.ones(steps, 1, dtype=torch.bool), known, {})
@@ -198,7 +259,10 @@ def episode(env, steps: int = 4, **changed) -> Trajectories:
 
 def test_rounds_of_different_lengths_stand_side_by_side(env):
     """As where all episodes of a round end early."""
-    long, short = episode(env, position_error=[0.4, 0.3, 0.2, 0.1]), episode(env, 2, position_error=[0.6, 0.5])
+    long, short = (
+        episode(env, position_error=[0.4, 0.3, 0.2, 0.1]),
+        episode(env, 2, position_error=[0.6, 0.5]),
+    )
     both = join([short, long], 2)
     assert both.alive.T.tolist() == [[True, True, False, False], [True] * 4]
     torch.testing.assert_close(both.last("position_error"), torch.tensor([0.5, 0.1]))
@@ -216,16 +280,24 @@ def test_reasons_of_failures(env):
     assert why(success=[False, True, True, False]) == "was at the goal, left it after 0.15 s"
     touched = {"touched": [False, True, True, True]}
     assert why("reach_avoid", **touched) == why(**touched) == "contact after 0.10 s"
-    at_the_end, before_it = ({"success_with_contact": seen} for seen in ([False, False, True, True], [*some[:3], True]))
+    at_the_end, before_it = (
+        {"success_with_contact": seen} for seen in ([False, False, True, True], [*some[:3], True])
+    )
     assert why(**touched, **at_the_end) == why(**touched, **before_it) == "contact after 0.10 s"
     left = why(**touched, success_with_contact=[False, False, True, False])
     assert left == "contact after 0.10 s; was at the goal, left it after 0.15 s"
     assert why("track", **touched).startswith("contact after 0.10 s; mean tracking error")
     assert why("reach_avoid", touched=no) == why("reach_avoid") == "never reached, nearest 100.0 mm"
-    assert why("pick_place", held=no, table_clearance=[0.1] * 4) == "never held; never reached, nearest 100.0 mm"
+    assert (
+        why("pick_place", held=no, table_clearance=[0.1] * 4)
+        == "never held; never reached, nearest 100.0 mm"
+    )
     grasped = why("pick_place", held=some, table_clearance=[0.1] * 4)
     assert grasped == "held after 0.10 s, not at the end; never reached, nearest 100.0 mm"
-    turned = {"rotation_error": [1.0, math.radians(4), 0.2, 0.3], "position_error": [0.3, 0.1, 0.02, 0.1]}
+    turned = {
+        "rotation_error": [1.0, math.radians(4), 0.2, 0.3],
+        "position_error": [0.3, 0.1, 0.02, 0.1],
+    }
     assert why("reach_pose", **turned) == "never reached, nearest 20.0 mm, 4.0 deg"
     at_limit = env.world.home.repeat(4, 1)
     at_limit[3, 3], at_limit[3, 5] = env.model.qlim[0, 3], env.model.qlim[1, 5]
@@ -244,7 +316,10 @@ def test_only_what_belongs_to_the_episode_counts(env):
     played = episode(env, success=[False, False, True, True], position_error=[0.3, 0.2, 0.0, 0.0])
     cut = dataclasses.replace(played, alive=torch.tensor([[True], [True], [False], [False]]))
     (failure,) = failures(env.task, env.model, cut, 10)
-    assert failure.errors == (pytest.approx(200.0),) and failure.why == "never reached, nearest 200.0 mm"
+    assert (
+        failure.errors == (pytest.approx(200.0),)
+        and failure.why == "never reached, nearest 200.0 mm"
+    )
     assert failures(env.task, env.model, played, 10) == []
 
 
@@ -253,12 +328,21 @@ def test_only_what_belongs_to_the_episode_counts(env):
     [
         ("reach", [("error", "final error", "mm", 10.0)]),
         ("track", [("tracking error", "mean tracking error", "mm", 10.0)]),
-        ("reach_pose", [("error", "final error", "mm", 10.0), ("rotation error", "final rotation error", "deg", 5.0)]),
+        (
+            "reach_pose",
+            [
+                ("error", "final error", "mm", 10.0),
+                ("rotation error", "final rotation error", "deg", 5.0),
+            ],
+        ),
     ],
 )
 def test_errors_are_those_that_the_task_measures(task, told):
     errors = errors_of(make_task(task))
-    names = [(error.name, error.final_name, error.measure.unit, pytest.approx(error.tolerance)) for error in errors]
+    names = [
+        (error.name, error.final_name, error.measure.unit, pytest.approx(error.tolerance))
+        for error in errors
+    ]
     assert names == told
 
 
@@ -271,12 +355,18 @@ def test_charts_take_the_colour_of_the_page_and_name_the_controllers(env, evalua
         text = " ".join(ElementTree.fromstring(svg).itertext())
         assert "policy" in text and "<b>still</b>" in text
         assert "currentColor" in svg and charts._INK not in svg
-    assert charts.learning_curve(CURVE) == charts.learning_curve(CURVE)  # the same figures, the same file
+    assert charts.learning_curve(CURVE) == charts.learning_curve(
+        CURVE
+    )  # the same figures, the same file
 
 
 def test_a_run_without_evaluations_shows_the_success_of_its_own_episodes(evaluation):
-    own = [{"env_steps": row["env_steps"], "train_success_rate": row["success_rate"]} for row in CURVE]
-    assert "success of the training&#x27;s episodes" in page(dataclasses.replace(evaluation, curve=own))
+    own = [
+        {"env_steps": row["env_steps"], "train_success_rate": row["success_rate"]} for row in CURVE
+    ]
+    assert "success of the training&#x27;s episodes" in page(
+        dataclasses.replace(evaluation, curve=own)
+    )
     none = [{"env_steps": row["env_steps"], "train_return": 1.0} for row in CURVE]
     assert "Learning curve" not in page(dataclasses.replace(evaluation, curve=none))
 
@@ -288,7 +378,7 @@ def test_errors_of_zero_do_not_break_a_logarithmic_axis(env):
         assert "nan" not in svg.lower().replace("dominant", "")
 
 
-# In a browser -------------------------------------------------------------------------------------------------
+# In a browser
 
 
 def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
@@ -304,7 +394,9 @@ def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
         tab.set_default_timeout(300_000)  # [ms] where many other things run
         tab.on("request", lambda request: asked.append(request.url))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("console", lambda message: complaints.extend([message.text] * (message.type == "error")))
+        tab.on(
+            "console", lambda message: complaints.extend([message.text] * (message.type == "error"))
+        )
         tab.goto(address)
         tab.wait_for_function(f"({ink})() > 0")
         everything = tab.evaluate(ink)
@@ -314,6 +406,8 @@ def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
         tab.uncheck("#show-failed")
         tab.uncheck("#show-succeeded")
         assert 0 < tab.evaluate(ink) < everything  # the ground stays
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390  # nothing sticks out of a telephone
+        assert (
+            tab.evaluate("document.documentElement.scrollWidth") <= 390
+        )  # nothing sticks out of a telephone
         browser.close()
     assert asked == [address] and complaints == []

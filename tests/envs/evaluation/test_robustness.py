@@ -6,16 +6,20 @@ import re
 import pytest
 import torch
 
+from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from envs.evaluation.report import charts
 from envs.evaluation.robustness import SWEEPS, Robustness, sweep
-from envs.options import EnvOptions
 
 
 def transpose(env, gain=0.7):
-    """It moves by the transpose of the Jacobian, at a pace at which about half of the goals are reached in time."""
+    """It moves by the transpose of the Jacobian, at a pace at which about half of the goals are
+    reached in time.
+    """
     columns = env.layout["joint_error"]
-    return lambda observation: torch.tanh(gain * torch.nn.functional.pad(observation[:, columns], (0, 1)))
+    return lambda observation: torch.tanh(
+        gain * torch.nn.functional.pad(observation[:, columns], (0, 1))
+    )
 
 
 def brisk(env):
@@ -44,24 +48,40 @@ def plain() -> Evaluation:
 
 @pytest.mark.parametrize("guard", [False, True])
 def test_without_disturbance_it_is_the_plain_evaluation(guard):
-    disturbed = evaluation(12, guard=guard, latency=0.1, noise=0.01, servo_lag=0.1, assumed_latency=0.0)
+    disturbed = evaluation(
+        12, guard=guard, latency=0.1, noise=0.01, servo_lag=0.1, assumed_latency=0.0
+    )
     summaries = evaluation(12, guard=guard).play()
     rates = {
         name: summaries[name]["success_rate"] for name in ("policy", "brisk", "still")
     }  # random actions look at nothing
     assert 0 < rates["policy"] < 1
-    assert disturbed.success_behind({"latency": 0.0}, 12) == rates  # what is measured in does not add to it
+    assert (
+        disturbed.success_behind({"latency": 0.0}, 12) == rates
+    )  # what is measured in does not add to it
 
 
-@pytest.mark.parametrize("worst", [{"latency": 0.1}, {"noise": 0.1}, {"servo_lag": 0.1}], ids=lambda worst: [*worst][0])
+@pytest.mark.parametrize(
+    "worst", [{"latency": 0.1}, {"noise": 0.1}, {"servo_lag": 0.1}], ids=lambda worst: [*worst][0]
+)
 def test_who_stands_still_does_not_mind_and_who_moves_does(plain, worst):
-    """Where nothing is foreseen; a lag that is known leaves an arm where its commands led all the same, only later."""
-    rates, undisturbed = plain.success_behind(worst | {"assumed_latency": 0.0}, 12), plain.success_behind({}, 12)
-    assert rates["still"] == undisturbed["still"] == 0.0 and rates["brisk"] < undisturbed["brisk"] - 0.3
+    """Where nothing is foreseen; a lag that is known leaves an arm where its commands led all the
+    same, only later.
+    """
+    rates, undisturbed = (
+        plain.success_behind(worst | {"assumed_latency": 0.0}, 12),
+        plain.success_behind({}, 12),
+    )
+    assert (
+        rates["still"] == undisturbed["still"] == 0.0
+        and rates["brisk"] < undisturbed["brisk"] - 0.3
+    )
 
 
 LATE = EnvOptions(latency=0.07, servo_lag=0.05, assumed_latency=0.0)
-DRAWN = EnvOptions(latency=0.05, latency_spread=0.05, joint_offset=0.02, tcp_offset=0.005, base_offset=0.01)
+DRAWN = EnvOptions(
+    latency=0.05, latency_spread=0.05, joint_offset=0.02, tcp_offset=0.005, base_offset=0.01
+)
 
 
 @pytest.mark.parametrize("late", [LATE, DRAWN], ids=["the same for all", "drawn for each"])
@@ -84,41 +104,66 @@ def test_every_disturbance_is_played_once_and_told_in_its_place():
         return {"policy": len(asked) / 100}
 
     robustness = sweep(play, 7)
-    told = {name: [(value, rate["policy"]) for value, rate in robustness.points(name)] for name in SWEEPS}
+    told = {
+        name: [(value, rate["policy"]) for value, rate in robustness.points(name)]
+        for name in SWEEPS
+    }
     assert len(asked) == 1 + 4 + 4 + 4 + 4  # none; latency, foreseen and not; noise at 50 ms; lag
-    assert told["latency"][0] == told["latency_without_foresight"][0] == told["servo_lag"][0] == (0.0, 0.01)
+    assert (
+        told["latency"][0]
+        == told["latency_without_foresight"][0]
+        == told["servo_lag"][0]
+        == (0.0, 0.01)
+    )
     assert told["noise"][0][1] == dict(told["latency"])[0.05]
     rates = [rate for points in told.values() for _, rate in points]
     assert len(set(rates)) == len(asked)
 
     physics = sweep(play, 7, lagging=True)  # whose servos lag by themselves
-    assert SWEEPS.keys() - physics.success.keys() == {"servo_lag"} == SWEEPS.keys() - physics.results().keys()
+    assert (
+        SWEEPS.keys() - physics.success.keys()
+        == {"servo_lag"}
+        == SWEEPS.keys() - physics.results().keys()
+    )
     assert len(list(physics.rows())) == 19 - 5
 
     results = robustness.results()
     assert results.pop("episodes") == 7 and results.keys() == SWEEPS.keys()
     worst = {"latency": 0.05, "noise": 0.005}
-    assert results["noise"][-1] == worst | {"success_rate": {"policy": 0.01 * (1 + asked.index(worst))}}
+    assert results["noise"][-1] == worst | {
+        "success_rate": {"policy": 0.01 * (1 + asked.index(worst))}
+    }
     assert json.loads(json.dumps(results)) == results
 
 
 def test_a_row_of_the_table_names_its_disturbance():
-    robustness = Robustness(7, {name: [{"policy": 0.125}] * len(one.values) for name, one in SWEEPS.items()})
+    robustness = Robustness(
+        7, {name: [{"policy": 0.125}] * len(one.values) for name, one in SWEEPS.items()}
+    )
     rows = dict(robustness.rows())
     assert len(rows) == 19 and set(map(tuple, rows.values())) == {("12.5",)}
-    labels = ["latency 25 ms", "latency 50 ms, without foresight", "noise 0.5 mrad, latency 50 ms", "servo lag 100 ms"]
+    labels = [
+        "latency 25 ms",
+        "latency 50 ms, without foresight",
+        "noise 0.5 mrad, latency 50 ms",
+        "servo lag 100 ms",
+    ]
     assert set(labels) < set(rows)
     assert "latency 0 ms, without foresight" not in rows  # the same as latency 0
 
 
 def test_a_chart_keeps_the_colours_and_dashes_what_is_not_foreseen():
-    success = {name: [{"policy": 1.0, "rrmc": 0.5}] * len(one.values) for name, one in SWEEPS.items()}
+    success = {
+        name: [{"policy": 1.0, "rrmc": 0.5}] * len(one.values) for name, one in SWEEPS.items()
+    }
     drawn = {
         varied: charts.success_against(varied, Robustness(7, success), ["policy", "random", "rrmc"])
         for varied in ("latency", "noise", "servo_lag")
     }
     for svg in drawn.values():
-        assert charts.COLOURS[0] in svg and charts.COLOURS[2] in svg and charts.COLOURS[1] not in svg
+        assert (
+            charts.COLOURS[0] in svg and charts.COLOURS[2] in svg and charts.COLOURS[1] not in svg
+        )
         assert "policy" in svg and "rrmc" in svg
     dashed = {varied: len(re.findall("stroke-dasharray", svg)) for varied, svg in drawn.items()}
     assert dashed == {"latency": 2, "noise": 0, "servo_lag": 0}

@@ -1,4 +1,6 @@
-"""Gymnasium environments as VecEnvs: bounds, autoreset modes, success, seeds, and refused environments."""
+"""Gymnasium environments as VecEnvs: bounds, autoreset modes, success, seeds, and refused
+environments.
+"""
 
 import re
 
@@ -20,7 +22,8 @@ LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32)
 
 
 class Diary(gym.Env):
-    """Observes (copy, episode, step, last action); episodes of 2 to 4 steps, ending in turn in both ways.
+    """Observes (copy, episode, step, last action); episodes of 2 to 4 steps, ending in turn in both
+    ways.
 
     The reward is the step. Success, where it is told, is an odd step.
     """
@@ -41,7 +44,13 @@ class Diary(gym.Env):
         self.time += 1
         self.ended = self.time == 2 + (self.copy + self.episode) % 3
         cut = self.episode % 2 == 1
-        return self._observe(action), float(self.time), self.ended and not cut, self.ended and cut, self._told()
+        return (
+            self._observe(action),
+            float(self.time),
+            self.ended and not cut,
+            self.ended and cut,
+            self._told(),
+        )
 
     def _observe(self, action):
         return np.array([self.copy, self.episode, self.time, *action], float)
@@ -51,9 +60,18 @@ class Diary(gym.Env):
 
 
 class Fixed(gym.Env):
-    """Given spaces, given observations and rewards, one a step; the first observation is that of the reset."""
+    """Given spaces, given observations and rewards, one a step; the first observation is that of
+    the reset.
+    """
 
-    def __init__(self, observation_space=None, action_space=None, observations=(0.0,), rewards=(0.0,), ends=None):
+    def __init__(
+        self,
+        observation_space=None,
+        action_space=None,
+        observations=(0.0,),
+        rewards=(0.0,),
+        ends=None,
+    ):
         self.observation_space = observation_space or spaces.Box(-1, 1, (2,))
         self.action_space = action_space or spaces.Box(-1, 1, (2,))
         self.observations, self.rewards, self.ends = observations, rewards, ends
@@ -85,16 +103,25 @@ every_mode = pytest.mark.parametrize("mode", list(AutoresetMode))
 
 
 def diaries(mode=AutoresetMode.SAME_STEP, copies=3, tells=None) -> GymnasiumEnv:
-    return GymnasiumEnv(Reusing([lambda i=i: Diary(i, tells) for i in range(copies)], autoreset_mode=mode, copy=False))
+    return GymnasiumEnv(
+        Reusing(
+            [lambda i=i: Diary(i, tells) for i in range(copies)], autoreset_mode=mode, copy=False
+        )
+    )
 
 
 def fixed(**given) -> GymnasiumEnv:
-    return GymnasiumEnv(SyncVectorEnv([lambda: Fixed(**given)] * 2, autoreset_mode=AutoresetMode.SAME_STEP), name="toy")
+    return GymnasiumEnv(
+        SyncVectorEnv([lambda: Fixed(**given)] * 2, autoreset_mode=AutoresetMode.SAME_STEP),
+        name="toy",
+    )
 
 
 def policy(observation: torch.Tensor) -> torch.Tensor:
     """Actions that tell copies, episodes and steps apart."""
-    return torch.stack((observation @ torch.tensor([0.1, 0.01, -0.2, 0, 0]), observation[:, 2] / 4), 1).clamp(-1, 1)
+    return torch.stack(
+        (observation @ torch.tensor([0.1, 0.01, -0.2, 0, 0]), observation[:, 2] / 4), 1
+    ).clamp(-1, 1)
 
 
 def transitions(env: GymnasiumEnv, steps: int) -> list[list[tuple]]:
@@ -103,7 +130,14 @@ def transitions(env: GymnasiumEnv, steps: int) -> list[list[tuple]]:
     for _ in range(steps):
         action = policy(observation)
         step = env.step(action)
-        columns = (observation, action, step.reward, step.next_observation, step.terminated, step.truncated)
+        columns = (
+            observation,
+            action,
+            step.reward,
+            step.next_observation,
+            step.terminated,
+            step.truncated,
+        )
         for i in range(env.num_envs):
             if step.valid is None or step.valid[i]:
                 kept[i].append(tuple(column[i].tolist() for column in columns))
@@ -120,7 +154,16 @@ def loop(copy: int, steps: int) -> list[tuple]:
         action = policy(state)
         physical = LOW + (action[0].numpy() + 1) / 2 * (HIGH - LOW)
         observation, reward, terminated, truncated, _ = env.step(physical.astype(np.float32))
-        kept.append((state[0].tolist(), action[0].tolist(), reward, observation.tolist(), terminated, truncated))
+        kept.append(
+            (
+                state[0].tolist(),
+                action[0].tolist(),
+                reward,
+                observation.tolist(),
+                terminated,
+                truncated,
+            )
+        )
         if terminated or truncated:
             observation, _ = env.reset()
     return kept
@@ -162,7 +205,9 @@ def test_what_was_handed_out_does_not_change_later(mode):
     handed = []
     for _ in range(10):
         step = env.step(torch.zeros(3, 2))
-        tensors = [value for value in (*step[:5], *step.info.values(), step.valid) if value is not None]
+        tensors = [
+            value for value in (*step[:5], *step.info.values(), step.valid) if value is not None
+        ]
         handed += [(value, value.clone()) for value in tensors]
     assert all(torch.equal(now, then) for now, then in handed)
 
@@ -172,10 +217,13 @@ def test_it_is_a_vec_env_of_flat_float32():
     assert isinstance(env, VecEnv) and (env.num_envs, env.o_dim, env.a_dim) == (3, 5, 2)
     assert env.reset(0).dtype == torch.float32
     step = env.step(torch.zeros(3, 2))
-    assert step.observation.dtype == step.reward.dtype == torch.float32 and step.terminated.dtype == torch.bool
+    assert (
+        step.observation.dtype == step.reward.dtype == torch.float32
+        and step.terminated.dtype == torch.bool
+    )
 
 
-# Actions ----------------------------------------------------------------------------------------------------
+# Actions
 
 
 def sent(action: list[float], low, high, dtype=np.float32) -> list:
@@ -253,7 +301,7 @@ def test_the_greatest_score_is_the_discrete_action():
     assert all(action in env.unwrapped.action_space for action in chosen)
 
 
-# Success, seeds and state -----------------------------------------------------------------------------------
+# Success, seeds and state
 
 
 @every_mode
@@ -283,12 +331,19 @@ def test_seeds_repeat_and_differ():
     first = env.reset(3)
     played, then = play(env), env.reset()
     assert not torch.equal(first, then) and len(torch.cat((first, then)).unique(dim=0)) == 4
-    assert torch.equal(first, other.reset(3)) and torch.equal(played, play(other)) and torch.equal(then, other.reset())
+    assert (
+        torch.equal(first, other.reset(3))
+        and torch.equal(played, play(other))
+        and torch.equal(then, other.reset())
+    )
     assert not torch.equal(first, env.reset(4))
 
 
 def test_the_seed_of_the_constructor_is_that_of_a_reset():
-    assert torch.equal(play(make_gymnasium("Pendulum-v1", 2, seed=3)), play_from(make_gymnasium("Pendulum-v1", 2), 3))
+    assert torch.equal(
+        play(make_gymnasium("Pendulum-v1", 2, seed=3)),
+        play_from(make_gymnasium("Pendulum-v1", 2), 3),
+    )
 
 
 def play_from(env, seed: int) -> torch.Tensor:
@@ -307,10 +362,13 @@ def test_a_saved_state_starts_new_episodes_that_repeat():
     assert len(torch.cat((env.reset(5), resumed, again)).unique(dim=0)) == 6
 
 
-# Environments that cannot be learned with -------------------------------------------------------------------
+# Environments that cannot be learned with
 
 big = np.finfo(np.float32).max
-pair = lambda low, high: spaces.Box(np.array([-1, low], np.float32), np.array([1, high], np.float32))  # noqa: E731
+
+
+def pair(low, high):
+    return spaces.Box(np.array([-1, low], np.float32), np.array([1, high], np.float32))
 
 
 @pytest.mark.parametrize(
@@ -320,8 +378,14 @@ pair = lambda low, high: spaces.Box(np.array([-1, low], np.float32), np.array([1
         (pair(0, np.inf), "env 'toy': action dimension 1 has no finite bounds: [0, inf]"),
         (pair(-big, big), "env 'toy': action dimension 1 has no finite bounds: [-3.4"),
         (pair(0.5, 0.5), "env 'toy': action dimension 1 has zero width: [0.5, 0.5]"),
-        (spaces.MultiDiscrete([2, 3]), "env 'toy': action space MultiDiscrete([2 3]) is not supported; it must be"),
-        (spaces.Discrete(3), "env 'toy': action space Discrete(3) is not supported; it must be a Box"),
+        (
+            spaces.MultiDiscrete([2, 3]),
+            "env 'toy': action space MultiDiscrete([2 3]) is not supported; it must be",
+        ),
+        (
+            spaces.Discrete(3),
+            "env 'toy': action space Discrete(3) is not supported; it must be a Box",
+        ),
     ],
 )
 def test_action_spaces_that_cannot_be_acted_in_are_named(space, message):
@@ -329,12 +393,16 @@ def test_action_spaces_that_cannot_be_acted_in_are_named(space, message):
         fixed(action_space=space)
 
 
-@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Sequence(spaces.Discrete(2)), spaces.Dict(a=pair(0, 1))])
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(3), spaces.Sequence(spaces.Discrete(2)), spaces.Dict(a=pair(0, 1))]
+)
 def test_observation_spaces_that_are_not_numbers_are_named(space):
     vector = SyncVectorEnv([Fixed], autoreset_mode=AutoresetMode.SAME_STEP)
     vector.single_observation_space = space
     shown = " ".join(str(space).split())
-    with pytest.raises(ConfigError, match=re.escape(f"env 'toy': observation space {shown} is not supported")):
+    with pytest.raises(
+        ConfigError, match=re.escape(f"env 'toy': observation space {shown} is not supported")
+    ):
         GymnasiumEnv(vector, name="toy")
 
 
@@ -347,20 +415,33 @@ def test_a_vector_environment_without_an_autoreset_mode_is_refused():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39])
 def test_observations_and_rewards_that_are_not_finite_stop_the_run(value):
-    with np.errstate(over="ignore"), pytest.raises(NotFiniteError, match=r"env 'toy': observation\[1\] of copy 0 is"):
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(NotFiniteError, match=r"env 'toy': observation\[1\] of copy 0 is"),
+    ):
         fixed(observations=[value])
     env = fixed(observations=[0.0, 0.0, 0.0, value])
     env.step(torch.zeros(2, 2))
     env.step(torch.zeros(2, 2))
-    with np.errstate(over="ignore"), pytest.raises(NotFiniteError, match=r"observation\[1\] of copy 0 is .* at step 3"):
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(NotFiniteError, match=r"observation\[1\] of copy 0 is .* at step 3"),
+    ):
         env.step(torch.zeros(2, 2))
-    with np.errstate(over="ignore"), pytest.raises(NotFiniteError, match=r"observation\[1\] of copy 0 is .* at step 2"):
-        env = fixed(observations=[0.0, 0.0, value], ends=2)  # the last of its episode, that nobody acts on
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(NotFiniteError, match=r"observation\[1\] of copy 0 is .* at step 2"),
+    ):
+        env = fixed(
+            observations=[0.0, 0.0, value], ends=2
+        )  # the last of its episode, that nobody acts on
         env.step(torch.zeros(2, 2))
         env.step(torch.zeros(2, 2))
     env = fixed(rewards=[0.0, value])
     env.step(torch.zeros(2, 2))
-    wrong = "env 'toy': reward of copy 0 is .* at step 2 and was not stored; .* check the environment"
+    wrong = (
+        "env 'toy': reward of copy 0 is .* at step 2 and was not stored; .* check the environment"
+    )
     with np.errstate(over="ignore"), pytest.raises(NotFiniteError, match=wrong) as caught:
         env.step(torch.zeros(2, 2))
     shapes = {name: tuple(part.shape) for name, part in caught.value.evidence.items()}

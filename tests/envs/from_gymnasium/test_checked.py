@@ -1,4 +1,6 @@
-"""Environments that break the rules: one line that names the environment, the step, the seed and what was expected."""
+"""Environments that break the rules: one line that names the environment, the step, the seed and
+what was expected.
+"""
 
 import gymnasium as gym
 import numpy as np
@@ -8,7 +10,7 @@ from gymnasium import spaces
 
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from td3_robot.errors import ConfigError, EnvError, Td3RobotError
-from td3_robot.evaluation import rollout
+from td3_robot.evaluation.rollout import rollout
 
 
 class Tame(gym.Env):
@@ -55,7 +57,10 @@ def toy(monkeypatch):
 
 STEPS = {
     "raises": (fail, "step raised RuntimeError: the motor is hot"),
-    "four values": (lambda o, r, t, c, i: (o, r, t, i), "step must return (observation, reward, terminated, "),
+    "four values": (
+        lambda o, r, t, c, i: (o, r, t, i),
+        "step must return (observation, reward, terminated, ",
+    ),
     "nothing": (
         lambda *_: None,
         "step must return (observation, reward, terminated, truncated, info), got NoneType None",
@@ -71,9 +76,18 @@ STEPS = {
         lambda o, r, *rest: (o, np.ones(2), *rest),
         "reward must be one real number, got an array of float64 of shape (2,)",
     ),
-    "complex": (lambda o, r, *rest: (o, 1j, *rest), "reward must be one real number, got complex 1j"),
-    "no reward": (lambda o, r, *rest: (o, None, *rest), "reward must be one real number, got NoneType None"),
-    "terminated": (lambda o, r, t, *rest: (o, r, "no", *rest), "terminated must be one real number, got str 'no'"),
+    "complex": (
+        lambda o, r, *rest: (o, 1j, *rest),
+        "reward must be one real number, got complex 1j",
+    ),
+    "no reward": (
+        lambda o, r, *rest: (o, None, *rest),
+        "reward must be one real number, got NoneType None",
+    ),
+    "terminated": (
+        lambda o, r, t, *rest: (o, r, "no", *rest),
+        "terminated must be one real number, got str 'no'",
+    ),
     "no info": (lambda *parts: (*parts[:4], None), "info must be a dict, got NoneType None"),
 }
 
@@ -96,7 +110,10 @@ def test_a_step_that_breaks_the_rules_is_one_line(toy, what):
     "at_reset, message",
     [
         (fail, "reset raised RuntimeError: the motor is hot"),
-        (lambda o, i: o, "reset must return (observation, info), got an array of float32 of shape (2,)"),
+        (
+            lambda o, i: o,
+            "reset must return (observation, info), got an array of float32 of shape (2,)",
+        ),
         (lambda o, i: (o, None), "info must be a dict, got NoneType None"),
         (lambda o, i: (o[:1], i), "observation must be of Box(-1.0, 1.0, (2,), float32)"),
     ],
@@ -123,7 +140,10 @@ def test_the_line_tells_how_to_see_it_again(toy):
 
 
 def test_numbers_may_come_as_arrays_of_one(toy):
-    env = toy(at_step=lambda o, r, t, c, i: (o, np.array([2.0]), np.array([False]), np.bool_(False), i), late=1)
+    env = toy(
+        at_step=lambda o, r, t, c, i: (o, np.array([2.0]), np.array([False]), np.bool_(False), i),
+        late=1,
+    )
     step = env.step(torch.zeros(2, 1))
     assert step.reward.tolist() == [2.0, 2.0] and not step.terminated.any()
 
@@ -131,8 +151,16 @@ def test_numbers_may_come_as_arrays_of_one(toy):
 @pytest.mark.parametrize(
     "space, observation, width",
     [
-        (spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3))), (np.ones(2, np.float32), 2), 5),
-        (spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Discrete(2)), {"a": np.ones(2, np.float32), "b": 1}, 4),
+        (
+            spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3))),
+            (np.ones(2, np.float32), 2),
+            5,
+        ),
+        (
+            spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Discrete(2)),
+            {"a": np.ones(2, np.float32), "b": 1},
+            4,
+        ),
         (spaces.Text(3), "ab", 3),
     ],
 )
@@ -143,36 +171,46 @@ def test_structured_observations_are_flattened_and_checked(toy, space, observati
         toy(**right, at_step=lambda o, *rest: ((1,), *rest))
 
 
-@pytest.mark.parametrize("space", [spaces.Sequence(spaces.Discrete(2)), spaces.Graph(spaces.Box(0, 1), None)])
+@pytest.mark.parametrize(
+    "space", [spaces.Sequence(spaces.Discrete(2)), spaces.Graph(spaces.Box(0, 1), None)]
+)
 def test_observations_that_are_no_numbers_are_refused(toy, space):
-    with pytest.raises(ConfigError, match="env 'toys/Tame-v0': observation space .* is not supported") as caught:
+    with pytest.raises(
+        ConfigError, match="env 'toys/Tame-v0': observation space .* is not supported"
+    ) as caught:
         toy(space=space, at_reset=lambda o, i: (space.sample(), i))
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("actions", [spaces.Text(5), spaces.Tuple((spaces.Discrete(2),)), spaces.MultiBinary(3)])
+@pytest.mark.parametrize(
+    "actions", [spaces.Text(5), spaces.Tuple((spaces.Discrete(2),)), spaces.MultiBinary(3)]
+)
 def test_actions_that_are_no_numbers_are_refused(toy, actions):
     with pytest.raises(ConfigError, match="env 'toys/Tame-v0': action space .* is not supported"):
         toy(actions=actions)
 
 
 def test_what_a_vector_environment_of_yours_raises_is_one_line_too():
-    vector = gym.vector.SyncVectorEnv([lambda: Tame(at_step=fail)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP)
+    vector = gym.vector.SyncVectorEnv(
+        [lambda: Tame(at_step=fail)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
+    )
     env = GymnasiumEnv(vector, seed=8, name="mine")
     with pytest.raises(
-        EnvError, match=r"env 'mine', step 3 after reset\(seed=8\): raised RuntimeError: the motor is hot"
+        EnvError,
+        match=r"env 'mine', step 3 after reset\(seed=8\): raised RuntimeError: the motor is hot",
     ):
         for _ in range(3):
             env.step(torch.zeros(1, 1))
 
 
-# Episodes that never end ------------------------------------------------------------------------------------
+# Episodes that never end
 
 
 def test_an_episode_that_never_ends_is_not_evaluated_for_ever(toy):
     env = toy()
     with pytest.raises(
-        Td3RobotError, match="env 'toys/Tame-v0': an episode is still running after 500 steps.*--time_limit"
+        Td3RobotError,
+        match="env 'toys/Tame-v0': an episode is still running after 500 steps.*--time_limit",
     ):
         rollout(lambda o: torch.zeros(2, 1), env, env.reset(0), limit=500)
 

@@ -1,4 +1,6 @@
-"""Goal environments: the order of their observations, and transitions relabelled with other goals."""
+"""Goal environments: the order of their observations, and transitions relabelled with other
+goals.
+"""
 
 import gymnasium as gym
 import numpy as np
@@ -9,24 +11,31 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envs.from_gymnasium import GoalGymnasiumEnv, GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.goals import GoalRules
-from td3_robot.config import Config, ReplayConfig
+from td3_robot.config.run import Config, ReplayConfig
 from td3_robot.errors import ConfigError
-from td3_robot.replay.make import make_replay
+from td3_robot.replay.factory import make_replay
 from td3_robot.vec_env import GoalVecEnv
 
 
 class Line(gym.Env):
     """A point on a line, moved by up to 1; its goal is drawn from [-3, 3] and met within 0.5.
 
-    `batched` is whether the rules take batches; `ends` whether an episode ends at the goal, and `told` whether
-    that can be asked. Asking moves the goal, as in gymnasium-robotics' AntMaze.
+    `batched` is whether the rules take batches; `ends` whether an episode ends at the goal, and
+    `told` whether that can be asked. Asking moves the goal, as in gymnasium-robotics' AntMaze.
     """
 
     def __init__(self, batched: bool = True, ends: bool = True, told: bool = True):
         self.batched, self.ends = batched, ends
-        box = lambda low, high, size: spaces.Box(low, high, (size,), np.float64)  # noqa: E731
+
+        def box(low, high, size):
+            return spaces.Box(low, high, (size,), np.float64)
+
         self.observation_space = spaces.Dict(
-            {"desired_goal": box(-3, 3, 1), "observation": box(-9, 9, 2), "achieved_goal": box(-9, 9, 1)}
+            {
+                "desired_goal": box(-3, 3, 1),
+                "observation": box(-9, 9, 2),
+                "achieved_goal": box(-9, 9, 1),
+            }
         )
         self.action_space = spaces.Box(-1, 1, (1,), np.float32)
         if told:
@@ -51,12 +60,18 @@ class Line(gym.Env):
     def step(self, action):
         self.place, self.time = self.place + action, self.time + 1
         near = bool(
-            self._near(self.place[None], self.goal[None])[0] if self.batched else self._near(self.place, self.goal)
+            self._near(self.place[None], self.goal[None])[0]
+            if self.batched
+            else self._near(self.place, self.goal)
         )
         return self._observe(), near - 1.0, self.ends and near, self.time == 8, {"is_success": near}
 
     def _observe(self):
-        return {"achieved_goal": self.place, "desired_goal": self.goal, "observation": np.append(self.place, self.time)}
+        return {
+            "achieved_goal": self.place,
+            "desired_goal": self.goal,
+            "observation": np.append(self.place, self.time),
+        }
 
 
 def lines(copies: int = 3, **kind) -> GoalGymnasiumEnv:
@@ -75,7 +90,9 @@ def played(env, steps: int = 60) -> list[tuple]:
     return rows
 
 
-every_kind = pytest.mark.parametrize("kind", [{}, {"batched": False}, {"told": False, "ends": False}])
+every_kind = pytest.mark.parametrize(
+    "kind", [{}, {"batched": False}, {"told": False, "ends": False}]
+)
 
 
 @every_kind
@@ -94,7 +111,9 @@ def test_a_transition_keeps_its_worth_under_its_own_goal(kind):
     env = lines(**kind)
     for state, action, step in played(env):
         same = env.relabel(state, action, step.next_observation, state[:, 3:])
-        for value, wanted in zip(same, (state, step.next_observation, step.reward, step.terminated)):
+        for value, wanted in zip(
+            same, (state, step.next_observation, step.reward, step.terminated)
+        ):
             assert torch.equal(value, wanted) and value.dtype == wanted.dtype
 
 
@@ -104,7 +123,9 @@ def test_another_goal_gives_its_reward_and_end(kind):
     for state, action, step in played(env, 20):
         before = state.clone()
         goal = env.achieved_goal(step.next_observation) + torch.tensor([[0.0], [0.4], [0.6]])
-        new_state, next_state, reward, terminated = env.relabel(state, action, step.next_observation, goal)
+        new_state, next_state, reward, terminated = env.relabel(
+            state, action, step.next_observation, goal
+        )
         assert reward.tolist() == [0, 0, -1]
         assert terminated.tolist() == [kind.get("ends", True), kind.get("ends", True), False]
         assert torch.equal(new_state[:, 3:], goal) and torch.equal(next_state[:, 3:], goal)
@@ -135,7 +156,9 @@ def test_rules_of_published_environments_agree_with_their_steps(env_id):
     for state, action, step in played(env, 55):
         same = env.relabel(state, action, step.next_observation, state[:, -g:])
         assert torch.equal(same[2], step.reward) and torch.equal(same[3], step.terminated)
-        met = env.relabel(state, action, step.next_observation, env.achieved_goal(step.next_observation))
+        met = env.relabel(
+            state, action, step.next_observation, env.achieved_goal(step.next_observation)
+        )
         assert (met[2] >= step.reward).all() and (met[2] == met[2].max()).all()
         assert (met[3] == (env_id == "PandaReach-v3")).all()  # panda-gym ends an episode at success
         assert torch.equal(step.info["success"], step.reward == met[2])
@@ -174,5 +197,7 @@ def test_why_goals_cannot_be_others_is_told_to_whoever_wants_them():
     gym.register("toys/MistakenLine-v0", Mistaken)
     env = make_gymnasium("toys/MistakenLine-v0", 2)
     config = Config(replay=ReplayConfig(capacity=1000, hindsight="future"))
-    with pytest.raises(ConfigError, match="this has none: compute_reward cannot be asked .*: KeyError: 'cost'"):
+    with pytest.raises(
+        ConfigError, match="this has none: compute_reward cannot be asked .*: KeyError: 'cost'"
+    ):
         make_replay((2, env.o_dim, env.a_dim), config, torch.Generator(), env)

@@ -16,7 +16,12 @@ from td3_robot.vec_env import VecEnv
 
 @pytest.mark.parametrize(
     ("env_id", "o_dim", "a_dim"),
-    [("HalfCheetah-v5", 17, 6), ("CartPole-v1", 4, 2), ("FrozenLake-v1", 16, 4), ("FetchReach-v4", 16, 4)],
+    [
+        ("HalfCheetah-v5", 17, 6),
+        ("CartPole-v1", 4, 2),
+        ("FrozenLake-v1", 16, 4),
+        ("FetchReach-v4", 16, 4),
+    ],
 )
 def test_an_id_becomes_a_vec_env(env_id, o_dim, a_dim):
     env = make_gymnasium(env_id, 2)
@@ -45,7 +50,10 @@ def test_a_time_limit_truncates_and_does_not_terminate():
         ("FetchReach-v2", "env 'FetchReach-v2': DeprecatedEnv: .*`FetchReach-v4`"),
         ("qqqqqq", "unknown env 'qqqqqq'; gymnasium.pprint_registry"),
         ("", "unknown env ''"),
-        ("no_such_module:Fetch-v0", "env 'no_such_module:Fetch-v0' needs no_such_module .*no_such_module.\\)$"),
+        (
+            "no_such_module:Fetch-v0",
+            "env 'no_such_module:Fetch-v0' needs no_such_module .*no_such_module.\\)$",
+        ),
     ],
 )
 def test_an_id_that_is_not_there_is_named_with_what_is_near(env_id, message):
@@ -70,15 +78,21 @@ def test_what_is_not_installed_is_named(monkeypatch, env_id, module, message):
 
 def test_an_id_of_one_s_own_may_begin_like_a_family_s(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
-    monkeypatch.setitem(gym.registry, "HandOpen-v0", dataclasses.replace(gym.spec("Pendulum-v1"), id="HandOpen-v0"))
+    monkeypatch.setitem(
+        gym.registry, "HandOpen-v0", dataclasses.replace(gym.spec("Pendulum-v1"), id="HandOpen-v0")
+    )
     assert make_gymnasium("HandOpen-v0").a_dim == 1
 
 
 def test_without_mujoco_its_package_is_named(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.mujoco", "mujoco"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("gymnasium.envs.mujoco", "mujoco"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(ConfigError, match=r"env 'HalfCheetah-v5' cannot be made: .*; pip install 'mujoco>=3.8,<4'"):
+    with pytest.raises(
+        ConfigError, match=r"env 'HalfCheetah-v5' cannot be made: .*; pip install 'mujoco>=3.8,<4'"
+    ):
         make_gymnasium("HalfCheetah-v5")
 
 
@@ -94,5 +108,7 @@ class Unbounded(gym.Env):
 
 def test_errors_name_the_id():
     gym.register("toys/Unbounded-v0", Unbounded)
-    with pytest.raises(ConfigError, match="env 'toys/Unbounded-v0': action dimension 0 has no finite bounds"):
+    with pytest.raises(
+        ConfigError, match="env 'toys/Unbounded-v0': action dimension 0 has no finite bounds"
+    ):
         make_gymnasium("toys/Unbounded-v0")

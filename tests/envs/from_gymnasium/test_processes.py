@@ -1,4 +1,6 @@
-"""Environments in processes of their own: the same experience, and nothing left behind however it ends."""
+"""Environments in processes of their own: the same experience, and nothing left behind however it
+ends.
+"""
 
 import contextlib
 import functools
@@ -34,7 +36,9 @@ def play(env, steps: int = 450) -> list[torch.Tensor]:
 
 
 def test_it_is_the_same_experience_as_one_after_the_other():
-    one, other = (make_gymnasium("Pendulum-v1", 2, seed=1, vector=vector) for vector in ("sync", "async"))
+    one, other = (
+        make_gymnasium("Pendulum-v1", 2, seed=1, vector=vector) for vector in ("sync", "async")
+    )
     processes = other._gym.processes
     assert all(torch.equal(a, b) for a, b in zip(play(one), play(other), strict=True))
     other.close()
@@ -42,7 +46,9 @@ def test_it_is_the_same_experience_as_one_after_the_other():
 
 
 def test_goals_are_told_as_well():
-    one, other = (make_gymnasium("FetchReach-v4", 2, seed=1, vector=vector) for vector in ("sync", "async"))
+    one, other = (
+        make_gymnasium("FetchReach-v4", 2, seed=1, vector=vector) for vector in ("sync", "async")
+    )
     assert all(torch.equal(a, b) for a, b in zip(play(one, 60), play(other, 60), strict=True))
     other.close()
 
@@ -53,7 +59,9 @@ def test_an_unknown_way_is_refused():
 
 
 class Counting(gym.Env):
-    """Observes its step; episodes of 3 steps. At its fifth step the second copy does what `ends` says."""
+    """Observes its step; episodes of 3 steps. At its fifth step the second copy does what `ends`
+    says.
+    """
 
     observation_space, action_space = spaces.Box(-9, 9, (1,)), spaces.Box(-1, 1, (1,))
 
@@ -82,7 +90,12 @@ def test_every_autoreset_mode_works_in_processes(mode):
     steps = [env.step(torch.zeros(2, 1)) for _ in range(8)]
     learnt = [step for step in steps if step.valid is None or step.valid.all()]
     assert [step.next_observation[0].item() for step in learnt][:6] == [1, 2, 3, 1, 2, 3]
-    assert [step.observation[0].item() for step in learnt if not step.terminated.any()][:4] == [1, 2, 1, 2]
+    assert [step.observation[0].item() for step in learnt if not step.terminated.any()][:4] == [
+        1,
+        2,
+        1,
+        2,
+    ]
     env.close()
 
 
@@ -94,11 +107,16 @@ def fail():
     "ends, message",
     [
         (functools.partial(os._exit, 7), "the process of copy 1 has ended with exit code 7"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "the process of copy 1 has ended with exit code -9"),
+        (
+            lambda: os.kill(os.getpid(), signal.SIGKILL),
+            "the process of copy 1 has ended with exit code -9",
+        ),
         (fail, "step raised RuntimeError: the motor is hot"),
     ],
 )
-def test_what_fails_in_its_process_is_one_line_and_all_processes_end(monkeypatch, capfd, ends, message):
+def test_what_fails_in_its_process_is_one_line_and_all_processes_end(
+    monkeypatch, capfd, ends, message
+):
     monkeypatch.setattr(gym.registry["toys/Counting-v0"], "kwargs", {"ends": ends})
     env = make_gymnasium("toys/Counting-v0", 2, vector="async")
     processes = env._gym.processes
@@ -122,7 +140,7 @@ def test_closing_in_the_middle_of_a_step_ends_all_processes():
     assert not any(process.is_alive() for process in processes)
 
 
-# As their user meets it (Linux: processes are found in /proc) -------------------------------------------------
+# As their user meets it (Linux: processes are found in /proc)
 
 TRAIN = """--env Pendulum-v1 --vector async --envs 2 --steps 100000 --exploration.start_steps 100 --td3.hidden 16
     --replay.batch_size 16 --evaluation.every 400 --evaluation.episodes 1 --run r"""
@@ -148,9 +166,20 @@ def gone(workers: list[int]) -> bool:
 
 def start(cwd: Path, *words: str) -> subprocess.Popen:
     """Python in a process group of its own, as a terminal starts it."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, *words], cwd=cwd, env=environment, start_new_session=True, **pipes)
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    return subprocess.Popen(
+        [sys.executable, *words], cwd=cwd, env=environment, start_new_session=True, **pipes
+    )
 
 
 def workers_of(process: subprocess.Popen, count: int) -> list[int]:
@@ -165,7 +194,9 @@ def workers_of(process: subprocess.Popen, count: int) -> list[int]:
     return workers
 
 
-def test_ctrl_c_saves_the_resumed_run_says_what_is_lost_and_a_process_that_dies_ends_it_with_one_line(tmp_path):
+def test_ctrl_c_saves_the_resumed_run_says_what_is_lost_and_a_process_that_dies_ends_it_with_one_line(
+    tmp_path,
+):
     process = start(tmp_path, str(ROOT / "train.py"), *TRAIN.split())
     workers = workers_of(process, 3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
@@ -174,12 +205,18 @@ def test_ctrl_c_saves_the_resumed_run_says_what_is_lost_and_a_process_that_dies_
 
     process = start(tmp_path, str(ROOT / "train.py"), "--resume", "r")
     line = process.stdout.readline()
-    assert line == "the environments cannot be restored: new episodes begin\n", process.communicate()
+    assert line == "the environments cannot be restored: new episodes begin\n", (
+        process.communicate()
+    )
     workers = workers_of(process, 3)
     os.kill(workers[0], signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2 and err.count("\n") == 1, err
-    assert err.startswith("error: env 'Pendulum-v1', step ") and "has ended with exit code -9" in err and gone(workers)
+    assert (
+        err.startswith("error: env 'Pendulum-v1', step ")
+        and "has ended with exit code -9" in err
+        and gone(workers)
+    )
 
 
 ALONE = """
@@ -190,7 +227,9 @@ input()
 """
 
 
-def test_a_killed_learner_takes_its_processes_with_it_and_a_group_that_is_told_to_end_leaves_them_to_it(tmp_path):
+def test_a_killed_learner_takes_its_processes_with_it_and_a_group_that_is_told_to_end_leaves_them_to_it(
+    tmp_path,
+):
     process = start(tmp_path, "-c", ALONE)
     workers = workers_of(process, 2)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.wrappers import DtypeObservation, FrameStackObservation, NormalizeObservation, RescaleAction, TimeLimit
+from gymnasium.wrappers import (
+    DtypeObservation,
+    FrameStackObservation,
+    NormalizeObservation,
+    RescaleAction,
+    TimeLimit,
+)
 
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.processes import vectorized
@@ -70,9 +76,14 @@ class Summing(Doubling):
         self.total = state["total"]
 
 
-def toy(vector: str = "sync", seed: int = 0, kind: type[gym.Env] = Wanderer, around=lambda env: env) -> GymnasiumEnv:
+def toy(
+    vector: str = "sync", seed: int = 0, kind: type[gym.Env] = Wanderer, around=lambda env: env
+) -> GymnasiumEnv:
     """Three wanderers, whose episodes are cut after seven steps."""
-    make_one = lambda: Restorable(around(TimeLimit(kind(), 7)), "toy")  # noqa: E731
+
+    def make_one():
+        return Restorable(around(TimeLimit(kind(), 7)), "toy")
+
     return GymnasiumEnv(vectorized(make_one, 3, vector), seed=seed, restorable=True)
 
 
@@ -81,7 +92,13 @@ def play(env: GymnasiumEnv, steps: int) -> list[torch.Tensor]:
     numbers, seen = torch.Generator().manual_seed(steps), []
     for _ in range(steps):
         step = env.step(torch.rand(3, env.a_dim, generator=numbers) * 2 - 1)
-        seen += [step.observation, step.next_observation, step.reward, step.terminated, step.truncated]
+        seen += [
+            step.observation,
+            step.next_observation,
+            step.reward,
+            step.terminated,
+            step.truncated,
+        ]
     return seen
 
 
@@ -98,7 +115,9 @@ def on_disk(state: dict) -> dict:
         lambda seed: toy("sync", seed),
         lambda seed: toy("async", seed),
         lambda seed: toy(seed=seed, around=Summing),
-        lambda seed: toy(seed=seed, around=lambda env: RescaleAction(DtypeObservation(env, np.float32), -2, 2)),
+        lambda seed: toy(
+            seed=seed, around=lambda env: RescaleAction(DtypeObservation(env, np.float32), -2, 2)
+        ),
         lambda seed: make_gymnasium("td3_robot/PandaReach-v0", 3, seed=seed),
         lambda seed: make_gymnasium("td3_robot/Ur5eTrackGoal-v0", 3, seed=seed, time_limit=9),
     ],
@@ -121,7 +140,9 @@ def test_one_that_cannot_tell_begins_new_episodes():
     assert env.state_dict().keys() == {"seed", "steps"}
 
 
-@pytest.mark.parametrize("around", [NormalizeObservation, lambda env: FrameStackObservation(env, 3), Doubling])
+@pytest.mark.parametrize(
+    "around", [NormalizeObservation, lambda env: FrameStackObservation(env, 3), Doubling]
+)
 def test_what_is_around_it_and_cannot_tell_begins_new_episodes(around):
     """Or it would go on with other observations, and say that all is as it was."""
     assert toy(around=around).state_dict().keys() == {"seed", "steps"}
@@ -133,5 +154,8 @@ def test_a_mistake_in_its_state_dict_is_told():
 
 
 def test_what_no_checkpoint_can_hold_is_named():
-    with pytest.raises(EnvError, match="env 'toy': state_dict must give tensors and plain values in lists and dicts"):
+    with pytest.raises(
+        EnvError,
+        match="env 'toy': state_dict must give tensors and plain values in lists and dicts",
+    ):
         toy(kind=Strange).state_dict()

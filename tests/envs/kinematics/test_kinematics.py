@@ -1,4 +1,6 @@
-"""Batched kinematics against roboticstoolbox, against finite differences, and against a drawing of the Panda."""
+"""Batched kinematics against roboticstoolbox, against finite differences, and against a drawing of
+the Panda.
+"""
 
 import numpy as np
 import pytest
@@ -29,7 +31,9 @@ def reference_jacob0(ets, q: np.ndarray) -> np.ndarray:
 
 def rotation_angle(R: np.ndarray) -> np.ndarray:
     """Of each (3, 3), precise near zero [rad]."""
-    twice_sin = np.stack((R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]), 1)
+    twice_sin = np.stack(
+        (R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]), 1
+    )
     return np.arctan2(np.linalg.norm(twice_sin, axis=1), np.trace(R, axis1=1, axis2=2) - 1)
 
 
@@ -49,10 +53,16 @@ def test_panda_jacobian_is_roboticstoolboxs(panda):
 
 
 def test_panda_stretched_out_stands_as_its_drawing_says():
-    """Franka's sheet of DH parameters: d1 0.333, d3 0.316, d5 0.384, flange 0.107, a7 0.088; the hand adds 0.1034 m."""
+    """Franka's sheet of DH parameters: d1 0.333, d3 0.316, d5 0.384, flange 0.107, a7 0.088; the
+    hand adds 0.1034 m.
+    """
     T = fkine(compile_ets(rtb.models.Panda().ets()), torch.zeros(1, 7))[0]
-    torch.testing.assert_close(T[:3, 3], torch.tensor([0.088, 0.0, 0.333 + 0.316 + 0.384 - 0.107 - 0.1034]))
-    torch.testing.assert_close(T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0)  # the hand points down
+    torch.testing.assert_close(
+        T[:3, 3], torch.tensor([0.088, 0.0, 0.333 + 0.316 + 0.384 - 0.107 - 0.1034])
+    )
+    torch.testing.assert_close(
+        T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0
+    )  # the hand points down
 
 
 def finite_difference_jacob0(chain, q: torch.Tensor, h: float = 1e-6) -> torch.Tensor:
@@ -64,14 +74,18 @@ def finite_difference_jacob0(chain, q: torch.Tensor, h: float = 1e-6) -> torch.T
         ahead, behind, T = fkine(chain, q + dq), fkine(chain, q - dq), fkine(chain, q)
         dT = (ahead - behind) / (2 * h)
         W = dT[:, :3, :3] @ T[:, :3, :3].transpose(1, 2)
-        columns.append(torch.cat((dT[:, :3, 3], torch.stack((W[:, 2, 1], W[:, 0, 2], W[:, 1, 0]), 1)), 1))
+        columns.append(
+            torch.cat((dT[:, :3, 3], torch.stack((W[:, 2, 1], W[:, 0, 2], W[:, 1, 0]), 1)), 1)
+        )
     return torch.stack(columns, 2)
 
 
 def test_panda_jacobian_is_the_derivative_of_fkine(panda):
     model, q = panda
     chain, q = compile_ets(model.ets(), torch.float64), torch.tensor(q[:100])
-    torch.testing.assert_close(jacob0(chain, q), finite_difference_jacob0(chain, q), atol=1e-8, rtol=0)
+    torch.testing.assert_close(
+        jacob0(chain, q), finite_difference_jacob0(chain, q), atol=1e-8, rtol=0
+    )
 
 
 def test_both_at_once_are_the_same_as_each(panda):
@@ -95,20 +109,30 @@ def test_a_batch_of_any_layout_will_do(panda):
     assert fkine(chain, q[:0]).shape == (0, 4, 4) and jacob0(chain, q[:0]).shape == (0, 6, 7)
 
 
-# Chains of every kind ---------------------------------------------------------------------------------------
+# Chains of every kind
 
 angles, lengths = st.floats(-3, 3), st.floats(-1, 1)
 AXES = ("Rx", "Ry", "Rz", "tx", "ty", "tz")
-joints = st.builds(lambda kind, flip: getattr(rtb.ET, kind)(flip=flip), st.sampled_from(AXES), st.booleans())
+joints = st.builds(
+    lambda kind, flip: getattr(rtb.ET, kind)(flip=flip), st.sampled_from(AXES), st.booleans()
+)
 constants = st.one_of(
     st.builds(lambda kind, value: getattr(rtb.ET, kind)(value), st.sampled_from(AXES), lengths),
-    st.builds(lambda r, p, y, x: rtb.ET.SE3(SE3.Trans(x, -x, 0.3) * SE3.RPY(r, p, y)), angles, angles, angles, lengths),
+    st.builds(
+        lambda r, p, y, x: rtb.ET.SE3(SE3.Trans(x, -x, 0.3) * SE3.RPY(r, p, y)),
+        angles,
+        angles,
+        angles,
+        lengths,
+    ),
 )
 
 
 @st.composite
 def chains(draw) -> rtb.ETS:
-    """1 to 10 joints about or along any axis, some flipped, with up to two constants around each."""
+    """1 to 10 joints about or along any axis, some flipped, with up to two constants around
+    each.
+    """
     parts = draw(st.lists(constants, max_size=2))
     for joint in draw(st.lists(joints, min_size=1, max_size=10)):
         parts += [joint, *draw(st.lists(constants, max_size=2))]
@@ -133,7 +157,9 @@ def test_any_serial_chain_is_as_roboticstoolbox_has_it(ets, seed):
 def test_a_joint_turns_about_its_own_axis_and_a_flipped_one_against_it():
     for row, kind in enumerate(("tx", "ty", "tz", "Rx", "Ry", "Rz")):
         for flip, sign in ((False, 1.0), (True, -1.0)):
-            J = jacob0(compile_ets(rtb.ETS([getattr(rtb.ET, kind)(flip=flip)])), torch.zeros(1, 1))[0, :, 0]
+            J = jacob0(compile_ets(rtb.ETS([getattr(rtb.ET, kind)(flip=flip)])), torch.zeros(1, 1))[
+                0, :, 0
+            ]
             assert torch.equal(J, sign * torch.eye(6)[row]), (kind, flip)
 
 
@@ -144,7 +170,9 @@ def test_joints_out_of_order_are_refused():
 
 
 def test_link_frames_stand_on_the_joints_axes_and_end_at_the_tcp(panda):
-    """Frame i, after i joints: its axis and origin are joint i's, and the joints from i on leave it where it is."""
+    """Frame i, after i joints: its axis and origin are joint i's, and the joints from i on leave it
+    where it is.
+    """
     model, q = panda
     chain, q = compile_ets(model.ets(), torch.float64), torch.tensor(q[:50])
     frames = torch.stack(link_frames(chain, q))  # (n+1, 3, 4, B)

@@ -1,4 +1,6 @@
-"""Robots from files: home and workspace worked out from the model, and an arm that learns can be made of them."""
+"""Robots from files: home and workspace worked out from the model, and an arm that learns can be
+made of them.
+"""
 
 import dataclasses
 import re
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.kinematics import fkine, jacob0
 from envs.robots import Robot
 from envs.robots.from_file import home_pose, robot_from_file, workspace_box
@@ -25,7 +27,9 @@ def gantry() -> Robot:
 
 
 def tcp_at(robot: Robot, q) -> np.ndarray:
-    return fkine(robot.chain, torch.as_tensor(np.array(q), dtype=torch.float32)[None])[0, :3, 3].numpy()
+    return fkine(robot.chain, torch.as_tensor(np.array(q), dtype=torch.float32)[None])[
+        0, :3, 3
+    ].numpy()
 
 
 def test_a_file_makes_a_robot(gantry):
@@ -40,14 +44,18 @@ def assert_central(chain, box, home, margin=0.25) -> None:
 
 
 def worst_speed(chain, q: np.ndarray, directions: int = 3) -> np.ndarray:
-    """(B,) how fast the TCP moves, for joint velocities of norm 1, in the worst of the directions it can move in."""
+    """(B,) how fast the TCP moves, for joint velocities of norm 1, in the worst of the directions
+    it can move in.
+    """
     J = jacob0(chain, torch.as_tensor(q, dtype=torch.float32))[:, :3]
     return torch.linalg.svdvals(J)[:, directions - 1].numpy()
 
 
 def test_home_is_inside_the_limits_with_the_tcp_in_the_box_and_able_to_move_any_way(gantry):
     lower, upper = gantry.qlim
-    assert (lower + 0.1 * (upper - lower) < gantry.home).all() and (gantry.home < upper - 0.1 * (upper - lower)).all()
+    assert (lower + 0.1 * (upper - lower) < gantry.home).all() and (
+        gantry.home < upper - 0.1 * (upper - lower)
+    ).all()
     assert_central(gantry.chain, gantry.workspace, gantry.home)
     assert worst_speed(gantry.chain, gantry.home[None]) > 0.05
 
@@ -64,7 +72,9 @@ def test_the_box_is_in_front_and_above_and_can_be_reached(gantry):
 
 def test_the_same_file_gives_the_same_robot(gantry):
     again = robot_from_file(str(GANTRY))
-    assert np.array_equal(again.home, gantry.home) and np.array_equal(again.workspace, gantry.workspace)
+    assert np.array_equal(again.home, gantry.home) and np.array_equal(
+        again.workspace, gantry.workspace
+    )
 
 
 def written(folder: Path, axis: str, offset: str, lift: str = "0 0 0") -> Path:
@@ -97,7 +107,9 @@ def test_arms_that_move_in_a_plane_have_a_home_and_a_box_too(tmp_path, axis, off
     assert ((arm.qlim[0] < home) & (home < arm.qlim[1])).all()
     assert_central(arm.chain, box, home, margin=0.5 if lift.startswith("-") else 0.25)
     q = np.random.default_rng(0).uniform(-1.5, 1.5, (1000, 3))
-    assert worst_speed(arm.chain, home[None], 2) > np.percentile(worst_speed(arm.chain, q, 2), 90)  # the elbow is bent
+    assert worst_speed(arm.chain, home[None], 2) > np.percentile(
+        worst_speed(arm.chain, q, 2), 90
+    )  # the elbow is bent
 
 
 def test_a_gripper_is_put_on_at_the_tcp_link():
@@ -105,7 +117,10 @@ def test_a_gripper_is_put_on_at_the_tcp_link():
     bare = robot_from_file(str(GANTRY), gripper="none")
     assert robot.n == 3 and robot._gripper.name == "robotiq_2f_85" and len(robot.rtb.grippers) == 1
     q = np.array([0.2, 0.3, -0.5])
-    T_bt = fkine(bare.chain, torch.tensor(q, dtype=torch.float32)[None])[0].numpy() @ robot._gripper.tcp
+    T_bt = (
+        fkine(bare.chain, torch.tensor(q, dtype=torch.float32)[None])[0].numpy()
+        @ robot._gripper.tcp
+    )
     np.testing.assert_allclose(tcp_at(robot, q), T_bt[:3, 3], atol=1e-6)
     np.testing.assert_allclose(robot.rtb.fkine(q).t, T_bt[:3, 3], atol=1e-6)
 
@@ -121,7 +136,10 @@ def test_the_example_of_the_docs_is_a_robot(tmp_path):
 
 
 def test_wrong_choices_end_in_one_line():
-    for options, named in (({"gripper": "hook"}, "unknown gripper 'hook'"), ({"tcp": "hook"}, "unknown TCP link")):
+    for options, named in (
+        ({"gripper": "hook"}, "unknown gripper 'hook'"),
+        ({"tcp": "hook"}, "unknown TCP link"),
+    ):
         with pytest.raises(ConfigError, match=named):
             robot_from_file(str(GANTRY), **options)
 

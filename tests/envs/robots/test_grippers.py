@@ -1,4 +1,6 @@
-"""Grippers: open at the start, every joint where its driver puts it, and fingers where the maker says."""
+"""Grippers: open at the start, every joint where its driver puts it, and fingers where the maker
+says.
+"""
 
 import numpy as np
 import pytest
@@ -20,7 +22,10 @@ def test_every_registered_gripper_is_whole(name):
     gripper = make_gripper(name)
     m = len(gripper.joints)
     assert gripper.name == name
-    assert gripper.q.shape == gripper.mimic.shape == (m,) and len(gripper.links) == len(set(gripper.joints)) == m
+    assert (
+        gripper.q.shape == gripper.mimic.shape == (m,)
+        and len(gripper.links) == len(set(gripper.joints)) == m
+    )
     assert len(set(gripper.drivers)) == 2 and all(0 <= index < m for index in gripper.drivers)
     assert gripper.closed != gripper.opened and gripper.speed > 0
     np.testing.assert_allclose(gripper.q, gripper.mimic * gripper.opened)
@@ -65,14 +70,18 @@ def test_the_pads_of_interbotix_fingers_are_where_the_model_draws_them(arm):
         for x in (end + 1e-3, tip - 1e-3):
             left, right = (cut(mesh(link, driver), x) for link in pads.links)
             assert gap == pytest.approx(left[:, 1].min() - right[:, 1].max(), abs=1e-4)
-    assert (pads.tip, pads.palm[0], pads.size[1]) == pytest.approx((tip - tcp, tcp - end, tip - end), abs=1e-4)
+    assert (pads.tip, pads.palm[0], pads.size[1]) == pytest.approx(
+        (tip - tcp, tcp - end, tip - end), abs=1e-4
+    )
     assert pads.finger == pytest.approx(np.ptp(cut(finger, end + 1e-3)[:, 1]), abs=1e-3)
     assert pads.size[0] == pytest.approx(np.ptp(cut(finger, tip - 0.01)[:, 2]), abs=1e-3)
     assert pads.palm[2] == pytest.approx(cut(bar, end - 1e-3)[:, 1].max(), abs=2e-3)
 
 
 def test_joints_follow_their_driver():
-    linkage = Gripper("claw", ("driver", "tip"), (0, 1), np.array([1.0, -0.5]), closed=0.8, opened=0.2, speed=1.0)
+    linkage = Gripper(
+        "claw", ("driver", "tip"), (0, 1), np.array([1.0, -0.5]), closed=0.8, opened=0.2, speed=1.0
+    )
     np.testing.assert_allclose(linkage.q, [0.2, -0.1])
 
 
@@ -106,7 +115,9 @@ def strokes(hand) -> np.ndarray:
 def test_the_2f_85_has_its_eight_joints_in_order():
     hand = make_gripper("robotiq_2f_85")
     side = ("driver", "coupler", "spring_link", "follower")
-    assert hand.joints == tuple(f"right_{part}" for part in side) + tuple(f"left_{part}" for part in side)
+    assert hand.joints == tuple(f"right_{part}" for part in side) + tuple(
+        f"left_{part}" for part in side
+    )
     assert hand.drivers == (0, 4)
     np.testing.assert_array_equal(hand.mimic, [1, 0, 1, -1] * 2)
 
@@ -115,7 +126,9 @@ def test_the_2f_85_opens_85_mm_and_shuts(robotiq):
     hand, pose = robotiq
     width = [opening(pose, driver) for driver in strokes(hand)]
     assert width[0] - width[-1] == pytest.approx(0.085, abs=1e-5)
-    assert width[0] == pytest.approx(0.085, abs=1.1e-3)  # the URDF's pads are thinner than the real ones
+    assert width[0] == pytest.approx(
+        0.085, abs=1.1e-3
+    )  # the URDF's pads are thinner than the real ones
     assert width[-1] == pytest.approx(0.0, abs=1.1e-3)
     assert (np.diff(width) < 0).all()
 
@@ -125,7 +138,10 @@ def test_the_pads_of_the_2f_85_stay_parallel(robotiq):
     for driver in strokes(hand):
         right, left = (pose(f"{side}_inner_finger_pad", driver) for side in ("right", "left"))
         across = right[:3, 3] - left[:3, 3]
-        for normal, toward in ((right[:3, 1], across), (left[:3, 1], -across)):  # along y, away from the other pad
+        for normal, toward in (
+            (right[:3, 1], across),
+            (left[:3, 1], -across),
+        ):  # along y, away from the other pad
             angle = np.arctan2(np.linalg.norm(np.cross(normal, toward)), normal @ toward)
             assert angle < np.radians(1.0)
 
@@ -133,7 +149,12 @@ def test_the_pads_of_the_2f_85_stay_parallel(robotiq):
 def test_driver_and_spring_link_hold_the_finger_of_the_2f_85_together(robotiq):
     """The pin that joins finger and spring link is one point, seen from either."""
     hand, pose = robotiq
-    pin = [0.0, -0.018, 0.0065, 1.0]  # in the finger: the follower joint of MuJoCo Menagerie's model
+    pin = [
+        0.0,
+        -0.018,
+        0.0065,
+        1.0,
+    ]  # in the finger: the follower joint of MuJoCo Menagerie's model
     for side in ("right", "left"):
         seen = [
             np.linalg.solve(pose(f"{side}_inner_knuckle", s), pose(f"{side}_inner_finger", s) @ pin)
@@ -145,13 +166,17 @@ def test_driver_and_spring_link_hold_the_finger_of_the_2f_85_together(robotiq):
 def test_the_2f_85_keeps_to_its_fastest_speed(robotiq):
     hand, pose = robotiq
     step = 1e-4
-    rates = [(opening(pose, s) - opening(pose, s + step)) / step * hand.speed for s in strokes(hand)]
+    rates = [
+        (opening(pose, s) - opening(pose, s + step)) / step * hand.speed for s in strokes(hand)
+    ]
     assert max(rates) == pytest.approx(0.150, rel=1e-3)
 
 
 def test_the_tcp_of_the_2f_85_is_between_the_shut_pads(robotiq):
     hand, pose = robotiq
-    middle = np.mean([pose(f"{side}_inner_finger_pad", hand.closed)[:3, 3] for side in ("right", "left")], axis=0)
+    middle = np.mean(
+        [pose(f"{side}_inner_finger_pad", hand.closed)[:3, 3] for side in ("right", "left")], axis=0
+    )
     np.testing.assert_allclose(hand.tcp[:3, 3], middle, atol=2e-4)
 
 
@@ -164,8 +189,14 @@ def test_an_unknown_gripper_is_refused_with_the_valid_ones():
     ("changes", "words"),
     [
         ({"joints": {"a": [1]}}, "joints must map every joint to .link, multiple"),
-        ({"joints": {"a": ["left", "one"], "b": ["right", 1]}, "drivers": ["a", "b"]}, "joints must be numbers"),
-        ({"drivers": ["panda_leftfinger"]}, "drivers must be two of the joints panda_leftfinger, panda_rightfinger"),
+        (
+            {"joints": {"a": ["left", "one"], "b": ["right", 1]}, "drivers": ["a", "b"]},
+            "joints must be numbers",
+        ),
+        (
+            {"drivers": ["panda_leftfinger"]},
+            "drivers must be two of the joints panda_leftfinger, panda_rightfinger",
+        ),
         ({"drivers": ["panda_leftfinger", "thumb"]}, "drivers must be two of the joints .*thumb"),
         ({"opened": 0.0}, "closed and opened must differ"),
         ({"speed": 0.0}, "speed must be positive"),

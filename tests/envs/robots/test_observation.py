@@ -22,7 +22,9 @@ def test_a_gripper_that_names_no_drivers_is_taken_for_a_robotiq():
 
 def test_a_gripper_may_name_its_drivers_right_before_left():
     gripper = SimpleNamespace(q=np.array([1.0, 2.0, 3.0]), drivers=(2, 1))
-    np.testing.assert_array_equal(o(None, SimpleNamespace(q=np.zeros(1), _gripper=gripper)), [0.0, 3.0, 2.0])
+    np.testing.assert_array_equal(
+        o(None, SimpleNamespace(q=np.zeros(1), _gripper=gripper)), [0.0, 3.0, 2.0]
+    )
 
 
 def test_without_a_gripper_there_are_the_joints_alone():
@@ -60,6 +62,11 @@ def test_the_batch_sees_what_each_robot_sees():
 def test_a_layout_gives_every_column_one_name():
     layout = Layout([Column("q", 7), Column("drivers", 2), Column("nothing", 0), Column("goal", 3)])
     assert layout.size == 12 and list(layout) == ["q", "drivers", "nothing", "goal"]
-    assert [layout[name] for name in layout] == [slice(0, 7), slice(7, 9), slice(9, 9), slice(9, 12)]
+    assert [layout[name] for name in layout] == [
+        slice(0, 7),
+        slice(7, 9),
+        slice(9, 9),
+        slice(9, 12),
+    ]
     with pytest.raises(KeyError):
         layout["gaol"]

@@ -78,17 +78,25 @@ def test_home_is_in_the_workspace_and_goals_are_found_there(name):
     tcp = fkine(robot.chain, torch.as_tensor(q, dtype=torch.float32))[:, :3, 3].numpy()
     inside = ((tcp > robot.workspace[0]) & (tcp < robot.workspace[1])).all(1)
     assert inside[0] and inside[1:].mean() > 0.03
-    assert ((robot.home - 0.3 > robot.qlim[0]) & (robot.home + 0.3 < robot.qlim[1])).all(), "starts are home +-0.3 rad"
-    assert robot.workspace[0, 0] > 0 and robot.workspace[0, 2] > 0, "in front of the base and above its floor"
+    assert ((robot.home - 0.3 > robot.qlim[0]) & (robot.home + 0.3 < robot.qlim[1])).all(), (
+        "starts are home +-0.3 rad"
+    )
+    assert robot.workspace[0, 0] > 0 and robot.workspace[0, 2] > 0, (
+        "in front of the base and above its floor"
+    )
 
 
 @pytest.mark.parametrize("name", OFFLINE)
 def test_limits_are_those_of_the_model_where_it_has_any(name):
-    """A typing error in a file would show here; velocities are compared where the model's are the maker's."""
+    """A typing error in a file would show here; velocities are compared where the model's are the
+    maker's.
+    """
     robot = shared(name)
     joints = [link for link in robot.rtb.links if link.isjoint]
     if name != "puma560":  # its URDF has no more than a quarter turn, and no speeds
-        np.testing.assert_allclose(robot.qlim, np.transpose([link.qlim for link in joints]), atol=1e-3)
+        np.testing.assert_allclose(
+            robot.qlim, np.transpose([link.qlim for link in joints]), atol=1e-3
+        )
         assert (robot.qdlim <= [link.qdlim + 2e-3 for link in joints]).all()
 
 
@@ -103,7 +111,9 @@ def test_the_puma_has_the_limits_of_its_dh_model():
 
 def test_the_lbr_is_the_iiwa_14_r820():
     """Flange height of KUKA's data sheet: 360 + 420 + 400 + 126 mm."""
-    assert make_robot("lbr", gripper="none").rtb.fkine(np.zeros(7)).t[2] == pytest.approx(1.306, abs=1e-6)
+    assert make_robot("lbr", gripper="none").rtb.fkine(np.zeros(7)).t[2] == pytest.approx(
+        1.306, abs=1e-6
+    )
 
 
 def test_the_panda_is_to_the_last_bit_what_checkpoints_were_trained_on():
@@ -151,7 +161,13 @@ def test_arm_and_gripper_are_drawn_whole(name):
     shown = [shape for link in robot.rtb.links for shape in link.geometry]
     hand = [shape for tool in robot.rtb.grippers for link in tool.links for shape in link.geometry]
     arm = {"lbr": 8, "panda": 8, "puma560": 7, "ur3e": 7, "ur5e": 7, "vx300s": 7, "wx250s": 7}
-    gripper = {"robotiq_2f_85": 11, "panda_hand": 3, "wx250s_fingers": 4, "vx300s_fingers": 4, None: 0}
+    gripper = {
+        "robotiq_2f_85": 11,
+        "panda_hand": 3,
+        "wx250s_fingers": 4,
+        "vx300s_fingers": 4,
+        None: 0,
+    }
     assert len(shown) == arm[name]
     assert len(hand) == gripper[GRIPPERS[name]]
     assert len(robot.rtb.fkine_geometry(robot.home)) >= len(shown)
@@ -173,11 +189,17 @@ def test_the_drawn_fingers_follow_the_driver(name):
 def test_the_panda_has_its_makers_limits():
     """https://frankaemika.github.io/docs/control_parameters.html#limits-for-panda"""
     robot = shared("panda")
-    np.testing.assert_allclose(robot.qdlim, [2.1750, 2.1750, 2.1750, 2.1750, 2.6100, 2.6100, 2.6100])
+    np.testing.assert_allclose(
+        robot.qdlim, [2.1750, 2.1750, 2.1750, 2.1750, 2.6100, 2.6100, 2.6100]
+    )
     np.testing.assert_allclose(robot.qddlim, [15, 7.5, 10, 12.5, 15, 20, 20])
     np.testing.assert_allclose(robot.qdddlim, [7500, 3750, 5000, 6250, 7500, 10000, 10000])
-    np.testing.assert_allclose(robot.qlim[0], [-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973])
-    np.testing.assert_allclose(robot.qlim[1], [2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973])
+    np.testing.assert_allclose(
+        robot.qlim[0], [-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973]
+    )
+    np.testing.assert_allclose(
+        robot.qlim[1], [2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973]
+    )
     assert robot._gripper.name == "panda_hand"
 
 
@@ -185,13 +207,16 @@ def test_the_panda_has_its_makers_limits():
 def test_a_robot_that_is_fetched_says_in_one_line_that_it_cannot_be(name, monkeypatch, tmp_path):
     monkeypatch.setenv("ROBOT_DESCRIPTIONS_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=f"robot '{name}': .* https://github.com/.*git is not installed") as caught:
+    with pytest.raises(
+        ConfigError, match=f"robot '{name}': .* https://github.com/.*git is not installed"
+    ) as caught:
         make_robot(name)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("body", "words"), [("exit 128", "it cannot be reached"), ("exec sleep 60", "nothing answered within 1 s")]
+    ("body", "words"),
+    [("exit 128", "it cannot be reached"), ("exec sleep 60", "nothing answered within 1 s")],
 )
 def test_a_repository_that_does_not_answer_is_given_up_soon(body, words, monkeypatch, tmp_path):
     (tmp_path / "git").write_text(f"#!/bin/sh\n{body}\n")
@@ -210,7 +235,9 @@ def test_what_was_fetched_before_is_not_asked_for_again(monkeypatch, tmp_path):
     monkeypatch.setenv("ROBOT_DESCRIPTIONS_CACHE", str(tmp_path))
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("git was asked"))
     monkeypatch.setattr(rtb.models, "UR5", type("UR5", (), {"__init__": lambda self: 1 / 0}))
-    with pytest.raises(ConfigError, match="robot 'ur5': roboticstoolbox could not load it .*division by zero"):
+    with pytest.raises(
+        ConfigError, match="robot 'ur5': roboticstoolbox could not load it .*division by zero"
+    ):
         make_robot("ur5")
 
 
@@ -220,14 +247,24 @@ def test_files_of_robots_that_are_fetched_hold_together(name):
     values = yaml.safe_load((robot_file.CONFIGS / "robots" / f"{name}.yaml").read_text())
     lower, upper = np.array(values["qlim"])
     n = len(values["home"])
-    assert lower.shape == upper.shape == np.shape(values["qdlim"]) == np.shape(values["qddlim"]) == (n,)
-    assert (lower < np.array(values["home"]) - 0.3).all() and (np.array(values["home"]) + 0.3 < upper).all()
+    assert (
+        lower.shape
+        == upper.shape
+        == np.shape(values["qdlim"])
+        == np.shape(values["qddlim"])
+        == (n,)
+    )
+    assert (lower < np.array(values["home"]) - 0.3).all() and (
+        np.array(values["home"]) + 0.3 < upper
+    ).all()
     assert np.less(*values["workspace"]).all()
 
 
 def test_a_package_that_is_missing_is_named_with_how_to_install_it(files):
     files(model={"package": "airo_models_of_2040", "urdf": "a.urdf"})
-    with pytest.raises(ConfigError, match="robot 'mine': .*airo-models-of-2040; install it with: pip install"):
+    with pytest.raises(
+        ConfigError, match="robot 'mine': .*airo-models-of-2040; install it with: pip install"
+    ):
         make_robot("mine")
 
 
@@ -254,23 +291,31 @@ def test_a_path_goes_to_the_urdf_reader(path, monkeypatch):
     import envs.robots.from_file
 
     asked, arm = [], object()
-    monkeypatch.setattr(envs.robots.from_file, "robot_from_file", lambda *given: asked.append(given) or arm)
+    monkeypatch.setattr(
+        envs.robots.from_file, "robot_from_file", lambda *given: asked.append(given) or arm
+    )
     assert make_robot(path, gripper="none", tcp="tool0") is arm
     assert asked == [(path, "none", "tool0")]
 
 
 def test_a_tcp_link_is_for_files_alone():
-    with pytest.raises(ConfigError, match="robot 'panda' has its TCP in .*panda.yaml; tcp is for URDF"):
+    with pytest.raises(
+        ConfigError, match="robot 'panda' has its TCP in .*panda.yaml; tcp is for URDF"
+    ):
         make_robot("panda", tcp="panda_link7")
 
 
 def test_fingers_of_one_arm_do_not_fit_another():
-    with pytest.raises(ConfigError, match="robot 'panda': gripper 'wx250s_fingers', a part of another arm's model"):
+    with pytest.raises(
+        ConfigError, match="robot 'panda': gripper 'wx250s_fingers', a part of another arm's model"
+    ):
         make_robot("panda", gripper="wx250s_fingers")
 
 
 def test_an_unknown_robot_is_refused_with_the_valid_ones():
-    with pytest.raises(ConfigError, match="robot 'pnda'; did you mean 'panda'.*valid choices:.*panda"):
+    with pytest.raises(
+        ConfigError, match="robot 'pnda'; did you mean 'panda'.*valid choices:.*panda"
+    ):
         make_robot("pnda")
 
 

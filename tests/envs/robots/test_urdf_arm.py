@@ -1,4 +1,6 @@
-"""The arm in a description: which chain, which limits, and its kinematics against two references."""
+"""The arm in a description: which chain, which limits, and its kinematics against two
+references.
+"""
 
 from pathlib import Path
 
@@ -35,16 +37,20 @@ def refusal(path: Path, tcp: str | None = None, **options) -> str:
     return str(error.value)
 
 
-# The chain ---------------------------------------------------------------------------------------------------
+# The chain
 
 
 def test_the_gantry_stands_where_a_ruler_says():
-    """Slide 0.3 up, shoulder a quarter turn about -z (to the right), wrist a quarter turn about y (down)."""
+    """Slide 0.3 up, shoulder a quarter turn about -z (to the right), wrist a quarter turn about y
+    (down).
+    """
     arm = load_urdf(GANTRY)
     assert arm.tcp_link == "tool0" and arm.joint_names == ("slide", "shoulder", "wrist")
     T = fkine(arm.chain, torch.tensor([[0.3, np.pi / 2, np.pi / 2]]))[0]
     torch.testing.assert_close(T[:3, 3], torch.tensor([0.1, -0.4, 0.2 + 0.3 - 0.1]))
-    torch.testing.assert_close(T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0)  # the tool points down
+    torch.testing.assert_close(
+        T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0
+    )  # the tool points down
 
 
 def test_limits_are_the_files_and_an_endless_joint_gets_two_turns():
@@ -66,7 +72,9 @@ ONE_ARM += '<child link="b"/><limit lower="-1" upper="1" velocity="1"/></joint>'
 
 @pytest.mark.parametrize("name", ["tcp", "left_tcp", "left/tool0", "my-ee_link"])
 def test_a_link_with_a_telling_name_is_the_tcp(tmp_path, name):
-    path = edited(tmp_path, ('link name="tool0"', f'link name="{name}"'), ('link="tool0"', f'link="{name}"'))
+    path = edited(
+        tmp_path, ('link name="tool0"', f'link name="{name}"'), ('link="tool0"', f'link="{name}"')
+    )
     assert load_urdf(path).tcp_link == name
 
 
@@ -94,7 +102,13 @@ def test_several_ends_are_listed_with_where_they_part(tmp_path):
     assert message.endswith("choose one with --tcp: plate, left_finger")  # the right one is a mimic
     mimic = '<mimic joint="left" multiplier="-1"/>'
     assert mimic in TEXT
-    twins = edited(tmp_path, *TOOLLESS, (mimic, ""), ('"left_finger"', '"left_tcp"'), ('"right_finger"', '"right_tcp"'))
+    twins = edited(
+        tmp_path,
+        *TOOLLESS,
+        (mimic, ""),
+        ('"left_finger"', '"left_tcp"'),
+        ('"right_finger"', '"right_tcp"'),
+    )
     assert refusal(twins).endswith("choose one with --tcp: left_tcp, right_tcp")
 
 
@@ -109,7 +123,9 @@ LIMIT = '<origin xyz="0.3 0 0"/><limit lower="-1" upper="1" velocity="1"/>'
 
 
 def test_every_link_that_is_offered_is_taken(tmp_path):
-    """Two arms on a torso that does not move, with two fingers each of which one follows the other."""
+    """Two arms on a torso that does not move, with two fingers each of which one follows the
+    other.
+    """
     path = tmp_path / "robot.urdf"
     path.write_text(TORSO.format(arms="".join(ARM.format(side, LIMIT) for side in ("l", "r"))))
     offered = refusal(path).split("--tcp: ")[1].split(", ")
@@ -118,7 +134,9 @@ def test_every_link_that_is_offered_is_taken(tmp_path):
 
 
 def small_arm(folder: Path, wrist: tuple[str, str], last: tuple[str, str], more: str = "") -> Path:
-    """A shoulder, a wrist and one more joint, the last two with these names of joint and child link."""
+    """A shoulder, a wrist and one more joint, the last two with these names of joint and child
+    link.
+    """
     names = [("shoulder", "upper"), wrist, last]
     parents = ["base", "upper", wrist[1]]
     joints = "".join(
@@ -141,33 +159,49 @@ FOLLOWER = f'<link name="f"/><joint name="f" type="revolute"><parent link="hand"
         (("Wrist_Roll", "gripper"), ("Jaw", "jaw"), ""),  # as of the SO-ARM100
         (("wrist_roll", "gripper"), ("6", "moving_jaw"), FRAME),  # as of the SO-ARM101
         (("joint6", "link06"), ("jointGripper", "gripperMover"), ""),  # as of the Z1
-        (("arm_left_7_joint", "arm_left_7_link"), ("gripper_left_joint", "gripper_left_motor"), ""),  # as of TALOS
+        (
+            ("arm_left_7_joint", "arm_left_7_link"),
+            ("gripper_left_joint", "gripper_left_motor"),
+            "",
+        ),  # as of TALOS
         (("6", "hand"), ("7", "part"), f'{FOLLOWER}"7"/></joint>'),  # others follow it
     ],
 )
-def test_a_grippers_joint_is_no_joint_of_the_arm_unless_it_is_said_to_be(tmp_path, wrist, last, more):
+def test_a_grippers_joint_is_no_joint_of_the_arm_unless_it_is_said_to_be(
+    tmp_path, wrist, last, more
+):
     path = small_arm(tmp_path, wrist, last, more)
     if "mimic" in more:  # two ends, so it asks anyway
         assert refusal(path).endswith(f"--tcp: {wrist[1]}, {last[1]}")
     else:
         message = refusal(path)
-        assert f"joint {last[0]!r} seems to be a gripper's; choose the TCP with --tcp: {wrist[1]} (" in message
+        assert (
+            f"joint {last[0]!r} seems to be a gripper's; choose the TCP with --tcp: {wrist[1]} ("
+            in message
+        )
         assert f"or {last[1]} (" in message
     assert load_urdf(path, wrist[1]).joint_names == ("shoulder", wrist[0])
     assert load_urdf(path, last[1]).joint_names == ("shoulder", wrist[0], last[0])
 
 
 def test_a_wrist_that_carries_a_gripper_is_a_joint_of_the_arm(tmp_path):
-    assert load_urdf(small_arm(tmp_path, ("elbow", "fore"), ("wrist", "gripper_base"))).tcp_link == "gripper_base"
+    assert (
+        load_urdf(small_arm(tmp_path, ("elbow", "fore"), ("wrist", "gripper_base"))).tcp_link
+        == "gripper_base"
+    )
 
 
 def test_a_tcp_that_does_not_exist_or_does_not_move():
-    assert "unknown TCP link" in refusal(GANTRY, "tool1") and "did you mean 'tool0'?" in refusal(GANTRY, "tool1")
+    assert "unknown TCP link" in refusal(GANTRY, "tool1") and "did you mean 'tool0'?" in refusal(
+        GANTRY, "tool1"
+    )
     assert "no joint moves the link 'base'" in refusal(GANTRY, "base")
 
 
 def test_mimic_joints_are_refused_on_the_way_to_the_tcp():
-    assert "joint 'right' on the way to 'right_finger' is a mimic joint" in refusal(GANTRY, "right_finger")
+    assert "joint 'right' on the way to 'right_finger' is a mimic joint" in refusal(
+        GANTRY, "right_finger"
+    )
 
 
 def test_nothing_that_moves(tmp_path):
@@ -176,27 +210,36 @@ def test_nothing_that_moves(tmp_path):
     assert "no joint moves; a robot needs one" in refusal(path)
 
 
-# Limits ------------------------------------------------------------------------------------------------------
+# Limits
 
 
 def test_joints_without_a_velocity_limit_are_all_named(tmp_path):
     path = edited(tmp_path, (' velocity="0.5"', ""), ('velocity="3"', 'velocity="0"'))
     assert "no velocity limit for slide, wrist; add velocity=" in refusal(path)
     assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
-    assert load_urdf(edited(tmp_path, ('velocity="0.1"', "")), "tool0").joint_names[-1] == "wrist"  # fingers need none
+    assert (
+        load_urdf(edited(tmp_path, ('velocity="0.1"', "")), "tool0").joint_names[-1] == "wrist"
+    )  # fingers need none
 
 
 def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
-    path = edited(tmp_path, ('velocity="0.5"', 'velocity="1000"'), ('velocity="3"', 'velocity="1e-30"'))
+    path = edited(
+        tmp_path, ('velocity="0.5"', 'velocity="1000"'), ('velocity="3"', 'velocity="1e-30"')
+    )
     message = refusal(path)
-    assert "outside the 0.001 to 100 rad/s or 20 m/s that arms have: slide (1000), wrist (1e-30); write" in message
+    assert (
+        "outside the 0.001 to 100 rad/s or 20 m/s that arms have: slide (1000), wrist (1e-30); write"
+        in message
+    )
     assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
     assert load_urdf(edited(tmp_path, ('velocity="3"', 'velocity="100"'))).qdlim[2] == 100.0
 
 
 @pytest.mark.parametrize("qdlim", [[1, 1], [1, 1, 0], [1, 1, np.nan], [[1, 1, 1]], []])
 def test_velocity_limits_that_do_not_fit(qdlim):
-    assert "qdlim must be 3 positive numbers, for slide, shoulder, wrist" in refusal(GANTRY, qdlim=qdlim)
+    assert "qdlim must be 3 positive numbers, for slide, shoulder, wrist" in refusal(
+        GANTRY, qdlim=qdlim
+    )
 
 
 def test_position_limits_that_leave_no_arm(tmp_path):
@@ -208,7 +251,7 @@ def test_position_limits_that_leave_no_arm(tmp_path):
     assert "joint 'shoulder' has the limits -1e+06 to 1e+06, beyond" in refusal(far)
 
 
-# The model ---------------------------------------------------------------------------------------------------
+# The model
 
 
 def test_joints_off_the_arm_stand_still_where_they_may():
@@ -217,19 +260,27 @@ def test_joints_off_the_arm_stand_still_where_they_may():
     q = [0.1, -0.4, 0.7]
     T = arm.model.fkine(q, end="tool0").inv()
     assert arm.model.n == 3
-    np.testing.assert_allclose((T * arm.model.fkine(q, end="left_finger")).t, [0, 0.01, 0], atol=1e-12)
-    np.testing.assert_allclose((T * arm.model.fkine(q, end="right_finger")).t, [0, -0.01, 0], atol=1e-12)
+    np.testing.assert_allclose(
+        (T * arm.model.fkine(q, end="left_finger")).t, [0, 0.01, 0], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        (T * arm.model.fkine(q, end="right_finger")).t, [0, -0.01, 0], atol=1e-12
+    )
 
 
 def test_the_model_wears_the_shapes_and_limits(tmp_path):
     mesh = tmp_path / "finger.stl"
     mesh.write_text("solid")
-    shape = (
-        '<link name="wrist"><visual><geometry><mesh filename="finger.stl" scale="1 2 3"/></geometry></visual></link>'
-    )
+    shape = '<link name="wrist"><visual><geometry><mesh filename="finger.stl" scale="1 2 3"/></geometry></visual></link>'
     arm = load_urdf(edited(tmp_path, ('<link name="wrist"/>', shape)))
-    shapes = {link.name: [type(shape).__name__ for shape in link.geometry] for link in arm.model.links}
-    assert shapes | {"base": ["Cuboid"], "carriage": ["Sphere"], "arm": ["Cylinder"], "wrist": ["Mesh"]} == shapes
+    shapes = {
+        link.name: [type(shape).__name__ for shape in link.geometry] for link in arm.model.links
+    }
+    assert (
+        shapes
+        | {"base": ["Cuboid"], "carriage": ["Sphere"], "arm": ["Cylinder"], "wrist": ["Mesh"]}
+        == shapes
+    )
     links = {link.name: link for link in arm.model.links}
     assert [type(shape).__name__ for shape in links["base"].collision] == ["Cuboid"]
     assert list(links["base"].geometry)[0].color[:3] == pytest.approx((1, 0.5, 0))
@@ -247,18 +298,22 @@ def test_a_model_may_have_every_joint_free():
     )
 
 
-# Any description ---------------------------------------------------------------------------------------------
+# Any description
 
 numbers = st.floats(-3, 3).map(lambda x: round(x, 4))
 poses = st.tuples(st.tuples(numbers, numbers, numbers), st.tuples(numbers, numbers, numbers))
 principal = st.sampled_from([(1, 0, 0), (0, 1, 0), (0, 0, 1), (-1, 0, 0), (0, -1, 0), (0, 0, -1)])
 skew = (
-    st.tuples(numbers, numbers, numbers).filter(lambda v: np.linalg.norm(v) > 0.1).map(lambda v: v / np.linalg.norm(v))
+    st.tuples(numbers, numbers, numbers)
+    .filter(lambda v: np.linalg.norm(v) > 0.1)
+    .map(lambda v: v / np.linalg.norm(v))
 )
 joints = st.tuples(
     st.sampled_from(["revolute", "continuous", "prismatic"]),
     st.one_of(principal, skew),
-    st.lists(poses, min_size=1, max_size=3),  # the joint's own offset, then links fixed to its child
+    st.lists(
+        poses, min_size=1, max_size=3
+    ),  # the joint's own offset, then links fixed to its child
 )
 
 
@@ -306,20 +361,28 @@ def reference(base: list, chain: list, q: np.ndarray) -> tuple[np.ndarray, np.nd
         T, axis = T @ placed(offset), np.array(axis, float)
         axes.append(T[:3, :3] @ axis)
         origins.append(T[:3, 3])
-        turn = Rotation.from_rotvec(0 * axis if kind == "prismatic" else position * axis).as_matrix()
+        turn = Rotation.from_rotvec(
+            0 * axis if kind == "prismatic" else position * axis
+        ).as_matrix()
         T = T @ rigid(turn, position * axis if kind == "prismatic" else np.zeros(3))
         for pose in fixed:
             T = T @ placed(pose)
     columns = [
-        np.append(axis, np.zeros(3)) if kind == "prismatic" else np.append(np.cross(axis, T[:3, 3] - origin), axis)
+        np.append(axis, np.zeros(3))
+        if kind == "prismatic"
+        else np.append(np.cross(axis, T[:3, 3] - origin), axis)
         for (kind, _, _), axis, origin in zip(chain, axes, origins)
     ]
     return T, np.stack(columns, 1)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(poses, max_size=2), st.lists(joints, min_size=1, max_size=10), st.integers(0, 2**31))
-def test_any_chain_moves_as_its_description_and_as_roboticstoolbox_say(tmp_path_factory, base, chain, seed):
+@given(
+    st.lists(poses, max_size=2), st.lists(joints, min_size=1, max_size=10), st.integers(0, 2**31)
+)
+def test_any_chain_moves_as_its_description_and_as_roboticstoolbox_say(
+    tmp_path_factory, base, chain, seed
+):
     text, tcp = as_urdf(base, chain)
     path = tmp_path_factory.mktemp("any") / "any.urdf"
     path.write_text(text)
@@ -329,6 +392,8 @@ def test_any_chain_moves_as_its_description_and_as_roboticstoolbox_say(tmp_path_
     exact = compile_path(read_urdf(path).path(tcp), torch.float64)
     np.testing.assert_allclose(fkine(exact, torch.tensor(q)), [T for T, _ in expected], atol=1e-9)
     np.testing.assert_allclose(jacob0(exact, torch.tensor(q)), [J for _, J in expected], atol=1e-9)
-    np.testing.assert_allclose([arm.model.fkine(row, end=tcp).A for row in q], [T for T, _ in expected], atol=1e-9)
+    np.testing.assert_allclose(
+        [arm.model.fkine(row, end=tcp).A for row in q], [T for T, _ in expected], atol=1e-9
+    )
     single = fkine(arm.chain, torch.tensor(q, dtype=torch.float32))
     np.testing.assert_allclose(single, [T for T, _ in expected], atol=1e-5 * (1 + 10 * len(chain)))

@@ -49,9 +49,20 @@ def test_a_tree_says_what_the_file_says():
     )
     assert tree.joints["right"].mimic == Mimic("left", -1.0, 0.0)
     assert tree.joints["wrist"].lower is None and tree.joints["wrist"].velocity == 3.0
-    assert [joint.name for joint in tree.path("right_finger")] == ["slide", "shoulder", "wrist", "tool", "right"]
+    assert [joint.name for joint in tree.path("right_finger")] == [
+        "slide",
+        "shoulder",
+        "wrist",
+        "tool",
+        "right",
+    ]
     box, collision = tree.links["base"].visuals[0], tree.links["base"].collisions[0]
-    assert (box.kind, box.size, box.pose.xyz, box.color) == ("box", (0.3, 0.3, 0.2), (0, 0, 0.1), (1, 0.5, 0, 1))
+    assert (box.kind, box.size, box.pose.xyz, box.color) == (
+        "box",
+        (0.3, 0.3, 0.2),
+        (0, 0, 0.1),
+        (1, 0.5, 0, 1),
+    )
     assert collision.color is None
     assert [shape.size for shape in tree.links["arm"].visuals] == [(0.04, 0.4)]
 
@@ -98,15 +109,27 @@ WRONG = {  # what is replaced in the gantry, by what, and what the message must 
     "circle apart": ("</robot>", f"{LINK_LOOP}</robot>", "in a circle: 'a', 'b'"),
     "all in a circle": (TEXT, f"<robot>{LINK_LOOP}</robot>", "in a circle: 'a', 'b'"),
     "own parent": ('<parent link="base"/>', '<parent link="carriage"/>', "in a circle: 'carriage'"),
-    "two parents": ('<child link="camera"/>', '<child link="wrist"/>', "'wrist' is the child of two joints"),
+    "two parents": (
+        '<child link="camera"/>',
+        '<child link="wrist"/>',
+        "'wrist' is the child of two joints",
+    ),
     "same link twice": (
         '<link name="wrist"/>',
         '<link name="wrist"/><link name="wrist"/>',
         "two links are called 'wrist'",
     ),
     "same joint twice": ('<joint name="eye"', '<joint name="tool"', "two joints are called 'tool'"),
-    "unknown parent": ('<parent link="arm"/>', '<parent link="leg"/>', "joint 'wrist': there is no parent link 'leg'"),
-    "unknown child": ('<child link="arm"/>', '<child link="leg"/>', "joint 'shoulder': there is no child link 'leg'"),
+    "unknown parent": (
+        '<parent link="arm"/>',
+        '<parent link="leg"/>',
+        "joint 'wrist': there is no parent link 'leg'",
+    ),
+    "unknown child": (
+        '<child link="arm"/>',
+        '<child link="leg"/>',
+        "joint 'shoulder': there is no child link 'leg'",
+    ),
     "no child": ('<child link="arm"/>', "", "joint 'shoulder' has no <child link=...>"),
     "no name": ('<link name="wrist"/>', "<link/>", "a <link> has no name"),
     "unknown type": (
@@ -114,42 +137,98 @@ WRONG = {  # what is replaced in the gantry, by what, and what the message must 
         'type="continous"',
         "did you mean 'continuous'? valid choices: continuous, fixed",
     ),
-    "floating": ('type="continuous"', 'type="floating"', "joint 'wrist' 'floating'; valid choices: continuous, fixed"),
+    "floating": (
+        'type="continuous"',
+        'type="floating"',
+        "joint 'wrist' 'floating'; valid choices: continuous, fixed",
+    ),
     "no type": (' type="continuous"', "", "joint 'wrist'"),
-    "zero axis": ('xyz="0 0 -1"', 'xyz="0 0 0"', "joint 'shoulder': the axis '0 0 0' has length 0, not 1"),
+    "zero axis": (
+        'xyz="0 0 -1"',
+        'xyz="0 0 0"',
+        "joint 'shoulder': the axis '0 0 0' has length 0, not 1",
+    ),
     "long axis": (
         'xyz="0 0 -1"',
         'xyz="0 3 4"',
         "joint 'shoulder': the axis '0 3 4' has length 5, not 1, here 0 0.6 0.8",
     ),
-    "axis of two": ('xyz="0 0 -1"', 'xyz="0 1"', "joint 'shoulder': xyz of <axis> must be 3 numbers, got '0 1'"),
-    "NaN limit": ('lower="-2"', 'lower="nan"', "joint 'shoulder': lower of <limit> must be finite, got 'nan'"),
-    "infinite speed": ('velocity="2"', 'velocity="INF"', "joint 'shoulder': velocity of <limit> must be finite"),
-    "overflow": ('velocity="2"', 'velocity="1e999"', "joint 'shoulder': velocity of <limit> must be finite"),
-    "NaN not used": ('effort="50"', 'effort="NaN"', "joint 'shoulder': effort of <limit> must be finite"),
-    "NaN place": ('xyz="0.4 0 0"', 'xyz="0.4 0 nan"', "joint 'wrist': xyz of <origin> must be finite"),
-    "NaN size": ('size="0.3 0.3 0.2"', 'size="0.3 nan 0.2"', "link 'base': size of <box> must be finite"),
+    "axis of two": (
+        'xyz="0 0 -1"',
+        'xyz="0 1"',
+        "joint 'shoulder': xyz of <axis> must be 3 numbers, got '0 1'",
+    ),
+    "NaN limit": (
+        'lower="-2"',
+        'lower="nan"',
+        "joint 'shoulder': lower of <limit> must be finite, got 'nan'",
+    ),
+    "infinite speed": (
+        'velocity="2"',
+        'velocity="INF"',
+        "joint 'shoulder': velocity of <limit> must be finite",
+    ),
+    "overflow": (
+        'velocity="2"',
+        'velocity="1e999"',
+        "joint 'shoulder': velocity of <limit> must be finite",
+    ),
+    "NaN not used": (
+        'effort="50"',
+        'effort="NaN"',
+        "joint 'shoulder': effort of <limit> must be finite",
+    ),
+    "NaN place": (
+        'xyz="0.4 0 0"',
+        'xyz="0.4 0 nan"',
+        "joint 'wrist': xyz of <origin> must be finite",
+    ),
+    "NaN size": (
+        'size="0.3 0.3 0.2"',
+        'size="0.3 nan 0.2"',
+        "link 'base': size of <box> must be finite",
+    ),
     "underscore": (
         'velocity="2"',
         'velocity="1_0"',
         "joint 'shoulder': velocity of <limit> must be a number, got '1_0'",
     ),
-    "words": ('upper="0.6"', 'upper="far"', "joint 'slide': upper of <limit> must be a number, got 'far'"),
-    "inverted": ('upper="0.6"', 'upper="-0.6"', "joint 'slide': lower limit 0 is above upper limit -0.6"),
+    "words": (
+        'upper="0.6"',
+        'upper="far"',
+        "joint 'slide': upper of <limit> must be a number, got 'far'",
+    ),
+    "inverted": (
+        'upper="0.6"',
+        'upper="-0.6"',
+        "joint 'slide': lower limit 0 is above upper limit -0.6",
+    ),
     "mimic of nobody": (
         'mimic joint="left"',
         'mimic joint="thumb"',
         "joint 'right' mimics 'thumb', which does not exist",
     ),
-    "mimic of fixed": ('mimic joint="left"', 'mimic joint="tool"', "joint 'right' mimics 'tool', which is fixed"),
+    "mimic of fixed": (
+        'mimic joint="left"',
+        'mimic joint="tool"',
+        "joint 'right' mimics 'tool', which is fixed",
+    ),
     "mimic of itself": (MIMIC_LOOP[0], MIMIC_LOOP[1], "joint 'right' mimics itself"),
     "negative radius": (
         'radius="0.08"',
         'radius="-0.08"',
         "link 'carriage', <sphere>: radius must not be negative",
     ),
-    "no radius": ('radius="0.08"', "", "link 'carriage', <sphere>: radius of <sphere> must be a number, got ''"),
-    "no shape": ('<sphere radius="0.08"/>', "", "link 'carriage': a <visual> needs a <geometry> with one shape"),
+    "no radius": (
+        'radius="0.08"',
+        "",
+        "link 'carriage', <sphere>: radius of <sphere> must be a number, got ''",
+    ),
+    "no shape": (
+        '<sphere radius="0.08"/>',
+        "",
+        "link 'carriage': a <visual> needs a <geometry> with one shape",
+    ),
     "unknown shape": ("<sphere", "<torus", "valid choices: box, cylinder, mesh, sphere"),
     "xacro inside": (
         '<link name="wrist"/>',
@@ -171,7 +250,11 @@ WRONG = {  # what is replaced in the gantry, by what, and what the message must 
         '<mesh filename="https://x.org/a.stl"/>',
         "neither a file nor a pack",
     ),
-    "no mesh": ('<sphere radius="0.08"/>', '<mesh filename="/etc/passwd"/>', "must be one of .stl, .dae"),
+    "no mesh": (
+        '<sphere radius="0.08"/>',
+        '<mesh filename="/etc/passwd"/>',
+        "must be one of .stl, .dae",
+    ),
     "a material inside": (
         '<sphere radius="0.08"/>',
         '<sphere radius="0.08"/><material name="orange"/>',
@@ -182,16 +265,36 @@ WRONG = {  # what is replaced in the gantry, by what, and what the message must 
         'upper="${lift}"',
         "joint 'slide': upper of <limit> is '${lift}', which is for xacro to work out: name the file .xacro",
     ),
-    "xacro in a name": ('<link name="wrist"/>', '<link name="$(arg p)wrist"/>', "name of <link> is '$(arg p)wrist'"),
+    "xacro in a name": (
+        '<link name="wrist"/>',
+        '<link name="$(arg p)wrist"/>',
+        "name of <link> is '$(arg p)wrist'",
+    ),
     "xacro in a file": (
         '<sphere radius="0.08"/>',
         '<mesh filename="$(find arm)/a.stl"/>',
         "filename of <mesh> is '$(find arm)/a.stl', which is for xacro",
     ),
-    "far away": ('xyz="0.4 0 0"', 'xyz="0.4 0 1e308"', "joint 'wrist': xyz of <origin> is '0.4 0 1e308', farther than"),
-    "very large": ('radius="0.08"', 'radius="1e308"', "radius must not be negative and at most 1000 m, got '1e308'"),
-    "entities": ('<?xml version="1.0"?>', "<!DOCTYPE robot [<!ENTITY a 'b'>]>", "DOCTYPE or entities"),
-    "external DTD": ('<?xml version="1.0"?>', '<!DOCTYPE robot SYSTEM "file:///etc/hosts">', "DOCTYPE or entities"),
+    "far away": (
+        'xyz="0.4 0 0"',
+        'xyz="0.4 0 1e308"',
+        "joint 'wrist': xyz of <origin> is '0.4 0 1e308', farther than",
+    ),
+    "very large": (
+        'radius="0.08"',
+        'radius="1e308"',
+        "radius must not be negative and at most 1000 m, got '1e308'",
+    ),
+    "entities": (
+        '<?xml version="1.0"?>',
+        "<!DOCTYPE robot [<!ENTITY a 'b'>]>",
+        "DOCTYPE or entities",
+    ),
+    "external DTD": (
+        '<?xml version="1.0"?>',
+        '<!DOCTYPE robot SYSTEM "file:///etc/hosts">',
+        "DOCTYPE or entities",
+    ),
 }
 
 
@@ -203,21 +306,23 @@ def test_a_wrong_file_ends_in_one_line_that_names_what_is_wrong(tmp_path, kind):
 
 
 def test_mimics_in_a_circle(tmp_path):
-    text = TEXT.replace('effort="5"/>\n  </joint>', 'effort="5"/><mimic joint="right"/>\n  </joint>', 1)
+    text = TEXT.replace(
+        'effort="5"/>\n  </joint>', 'effort="5"/><mimic joint="right"/>\n  </joint>', 1
+    )
     assert "mimics itself, directly or through others" in refusal(written(tmp_path, text))
 
 
 def test_a_message_names_the_first_of_many(tmp_path):
     many = "".join(f'<link name="island{i}"/>' for i in range(900))
     message = refusal(written(tmp_path, f"<robot>{many}</robot>"))
-    assert "several links have no parent, one may: 'island0', " in message and message.endswith("(900 in all)")
+    assert "several links have no parent, one may: 'island0', " in message and message.endswith(
+        "(900 in all)"
+    )
     assert len(message) < 400
 
 
 def test_a_queue_of_mimics_is_refused(tmp_path):
-    joint = (
-        '<link name="m{0}"/><joint name="m{0}" type="continuous"><parent link="base"/><child link="m{0}"/>{1}</joint>'
-    )
+    joint = '<link name="m{0}"/><joint name="m{0}" type="continuous"><parent link="base"/><child link="m{0}"/>{1}</joint>'
     queue = "".join(joint.format(i, f'<mimic joint="m{i - 1}"/>' if i else "") for i in range(900))
     text = TEXT.replace("</robot>", f"{queue}</robot>")
     assert "mimics another through over 100 others" in refusal(written(tmp_path, text))
@@ -225,7 +330,9 @@ def test_a_queue_of_mimics_is_refused(tmp_path):
 
 def test_entity_bombs_do_not_go_off(tmp_path):
     entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10 if i else "boom"}">' for i in range(12))
-    assert "entities" in refusal(written(tmp_path, f"<!DOCTYPE robot [{entities}]><robot name='&e11;'/>"))
+    assert "entities" in refusal(
+        written(tmp_path, f"<!DOCTYPE robot [{entities}]><robot name='&e11;'/>")
+    )
 
 
 def test_huge_files_are_not_read(tmp_path):
@@ -240,22 +347,30 @@ def test_huge_files_are_not_read(tmp_path):
 @pytest.mark.parametrize("around", ["{}", '<link name="a">{}</link>'])
 def test_depth_is_counted_before_anything_walks_down_it(tmp_path, around):
     deep = "<a>" * 100_000 + "</a>" * 100_000
-    assert "more than 100 deep" in refusal(written(tmp_path, f"<robot>{around.format(deep)}</robot>"))
+    assert "more than 100 deep" in refusal(
+        written(tmp_path, f"<robot>{around.format(deep)}</robot>")
+    )
 
 
 def test_elements_without_end_are_not_kept(tmp_path):
-    assert "more than 100,000 elements" in refusal(written(tmp_path, f"<robot>{'<a/>' * 100_001}</robot>"))
+    assert "more than 100,000 elements" in refusal(
+        written(tmp_path, f"<robot>{'<a/>' * 100_001}</robot>")
+    )
 
 
 def one_after_the_other(count: int, length: str = "0.1") -> str:
-    limits = f'<origin xyz="0 0 {length}"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" velocity="1"/>'
+    limits = (
+        f'<origin xyz="0 0 {length}"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" velocity="1"/>'
+    )
     joint = '<link name="l{1}"/><joint name="j{0}" type="revolute"><parent link="l{0}"/><child link="l{1}"/>{2}</joint>'
     joints = "".join(joint.format(i, i + 1, limits) for i in range(count))
     return f'<robot name="r"><link name="l0"/>{joints}</robot>'
 
 
 def test_a_chain_that_recursion_could_not_follow_is_refused_and_the_longest_is_taken(tmp_path):
-    assert "999 joints one after the other; at most 100" in refusal(written(tmp_path, one_after_the_other(999)))
+    assert "999 joints one after the other; at most 100" in refusal(
+        written(tmp_path, one_after_the_other(999))
+    )
     assert len(load_urdf(written(tmp_path, one_after_the_other(100))).joint_names) == 100
 
 
@@ -274,10 +389,12 @@ def test_what_is_no_file_or_no_description(tmp_path):
     assert "is no file" in refusal(tmp_path / "pipe.urdf")
     assert "ends in .urdf or .xacro" in refusal(written(tmp_path, TEXT, "robot.xml"))
     assert "not well-formed" in refusal(written(tmp_path, bytes(range(256)) * 10))
-    assert "only a .xacro file takes arguments, got dof" in refusal(written(tmp_path, TEXT), arguments={"dof": 7})
+    assert "only a .xacro file takes arguments, got dof" in refusal(
+        written(tmp_path, TEXT), arguments={"dof": 7}
+    )
 
 
-# Meshes -----------------------------------------------------------------------------------------------------
+# Meshes
 
 
 def mesh_path(path: Path, **options) -> Path:
@@ -300,11 +417,17 @@ def test_meshes_are_found_from_the_file(mesh, uri):
 
 
 def test_a_mesh_may_be_named_in_full(mesh, tmp_path):
-    assert mesh_path(with_mesh(tmp_path, f"file://{mesh}")) == mesh_path(with_mesh(tmp_path, str(mesh))) == mesh
+    assert (
+        mesh_path(with_mesh(tmp_path, f"file://{mesh}"))
+        == mesh_path(with_mesh(tmp_path, str(mesh)))
+        == mesh
+    )
 
 
 def test_packages_are_found_by_their_manifest(mesh):
-    inner = mesh.parents[1] / "inner"  # a package of its own, so that it is not found as the file's own
+    inner = (
+        mesh.parents[1] / "inner"
+    )  # a package of its own, so that it is not found as the file's own
     path = with_mesh(inner / "urdf", "package://other_name/meshes/link.STL")
     (inner / "package.xml").write_text("<package><name>inner</name></package>")
     (mesh.parents[1] / "package.xml").write_text("<package>\n  <name> other_name </name></package>")
@@ -312,11 +435,19 @@ def test_packages_are_found_by_their_manifest(mesh):
 
 
 def test_packages_are_found_beside_the_own_one(mesh, tmp_path):
-    assert mesh_path(with_mesh(tmp_path / "cell" / "urdf", "package://arm_description/meshes/link.STL")) == mesh
+    assert (
+        mesh_path(
+            with_mesh(tmp_path / "cell" / "urdf", "package://arm_description/meshes/link.STL")
+        )
+        == mesh
+    )
 
 
 def test_a_package_with_its_folder_renamed_is_its_own(mesh):
-    assert mesh_path(with_mesh(mesh.parents[1] / "urdf", "package://arm_support/meshes/link.STL")) == mesh
+    assert (
+        mesh_path(with_mesh(mesh.parents[1] / "urdf", "package://arm_support/meshes/link.STL"))
+        == mesh
+    )
 
 
 def test_packages_are_found_where_ros_has_them(mesh, tmp_path, monkeypatch):

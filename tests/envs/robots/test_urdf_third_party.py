@@ -32,7 +32,9 @@ def outcome(path: Path, tcp: str | None = None) -> int:
         return 0
     q = np.random.default_rng(0).uniform(*arm.qlim, (5, len(arm.joint_names)))
     expected = [arm.model.fkine(row, end=arm.tcp_link).A for row in q]
-    np.testing.assert_allclose(fkine(arm.chain, torch.tensor(q, dtype=torch.float32)), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        fkine(arm.chain, torch.tensor(q, dtype=torch.float32)), expected, atol=1e-5
+    )
     return len(arm.joint_names)
 
 
@@ -46,7 +48,9 @@ def test_the_panda_is_roboticstoolboxs_panda():
     import roboticstoolbox as rtb
 
     theirs = rtb.models.Panda()
-    arm = load_urdf(RTB / "xacro" / "qut_frankie_description/robots/panda_arm_hand.urdf.xacro", "panda_hand")
+    arm = load_urdf(
+        RTB / "xacro" / "qut_frankie_description/robots/panda_arm_hand.urdf.xacro", "panda_hand"
+    )
     q = np.random.default_rng(1).uniform(*theirs.qlim, (20, 7))
     T = fkine(arm.chain, torch.tensor(q, dtype=torch.float32)).double().numpy()
     T[:, :3, 3] += 0.1034 * T[:, :3, 2]
@@ -62,7 +66,12 @@ def descriptions() -> list[Path]:
         folders.append(Path(airo_models.__file__).parent)
     except ImportError:
         pass
-    return sorted(path for folder in folders for kind in ("urdf", "xacro") for path in folder.rglob(f"*.{kind}"))
+    return sorted(
+        path
+        for folder in folders
+        for kind in ("urdf", "xacro")
+        for path in folder.rglob(f"*.{kind}")
+    )
 
 
 @pytest.mark.slow

@@ -13,7 +13,9 @@ SECRET = "<robot><link name='secret'/></robot>"
 
 @pytest.fixture
 def package(tmp_path) -> Path:
-    """tmp_path/cell/arm_description is a package; files beside it in tmp_path/cell are none of its business."""
+    """tmp_path/cell/arm_description is a package; files beside it in tmp_path/cell are none of its
+    business.
+    """
     folder = tmp_path / "cell" / "arm_description"
     (folder / "urdf").mkdir(parents=True)
     (folder / "package.xml").write_text("<package><name>arm_description</name></package>")
@@ -32,7 +34,7 @@ def links(package: Path, body: str, **options) -> list[str]:
     return list(read_urdf(written(package, body), **options).links)
 
 
-# What they may -----------------------------------------------------------------------------------------------
+# What they may
 
 XACRO = """
 <xacro:include filename="$(find arm_description)/urdf/parts.xacro"/>
@@ -101,10 +103,11 @@ def test_optional_environment_variables_have_their_defaults(package, monkeypatch
     assert links(package, '<link name="$(optenv WHO nobody)"/>') == ["nobody"]
 
 
-# What they may not -------------------------------------------------------------------------------------------
+# What they may not
 
 DOUBLING = '<xacro:macro name="m0" params=""><link name="x"/></xacro:macro>' + "".join(
-    f'<xacro:macro name="m{i}" params="">{f"<xacro:m{i - 1}/>" * 10}</xacro:macro>' for i in range(1, 12)
+    f'<xacro:macro name="m{i}" params="">{f"<xacro:m{i - 1}/>" * 10}</xacro:macro>'
+    for i in range(1, 12)
 )
 ATTACKS = {
     "attributes of types": ("<link name='${().__class__}'/>", "may not evaluate"),
@@ -127,17 +130,44 @@ ATTACKS = {
         "may not evaluate",
     ),
     "$(eval)": ("<link name='$(eval 1 + 1)'/>", "may not run $(eval 1 + 1)"),
-    "the environment": ("<link name='$(env HOME)'/>", "may not read the environment variable 'HOME'"),
-    "an include in full": ("<xacro:include filename='{cell}/secret.xacro'/>", "outside the package folders"),
-    "an include upwards": ("<xacro:include filename='../../secret.xacro'/>", "outside the package folders"),
-    "an optional include": ("<xacro:include filename='../../secret.xacro' optional='true'/>", "outside the package"),
-    "an include by pattern": ("<xacro:include filename='../../*.xacro'/>", "outside the package folders"),
+    "the environment": (
+        "<link name='$(env HOME)'/>",
+        "may not read the environment variable 'HOME'",
+    ),
+    "an include in full": (
+        "<xacro:include filename='{cell}/secret.xacro'/>",
+        "outside the package folders",
+    ),
+    "an include upwards": (
+        "<xacro:include filename='../../secret.xacro'/>",
+        "outside the package folders",
+    ),
+    "an optional include": (
+        "<xacro:include filename='../../secret.xacro' optional='true'/>",
+        "outside the package",
+    ),
+    "an include by pattern": (
+        "<xacro:include filename='../../*.xacro'/>",
+        "outside the package folders",
+    ),
     "an include by link": ("<xacro:include filename='link.xacro'/>", "outside the package folders"),
-    "an include by package": ("<xacro:include filename='$(find cell)/secret.xacro'/>", "outside the package folders"),
-    "a path as a package": ("<xacro:include filename='$(find ../..)/secret.xacro'/>", "cannot include a file"),
-    "YAML": ("<link name='${xacro.load_yaml(\"../../secret.yaml\")}'/>", "outside the package folders"),
+    "an include by package": (
+        "<xacro:include filename='$(find cell)/secret.xacro'/>",
+        "outside the package folders",
+    ),
+    "a path as a package": (
+        "<xacro:include filename='$(find ../..)/secret.xacro'/>",
+        "cannot include a file",
+    ),
+    "YAML": (
+        "<link name='${xacro.load_yaml(\"../../secret.yaml\")}'/>",
+        "outside the package folders",
+    ),
     "entities": ("<xacro:include filename='bomb.xacro'/>", "DTDForbidden"),
-    "endless macros": ("<xacro:macro name='m' params=''><xacro:m/></xacro:macro><xacro:m/>", "nested too deeply"),
+    "endless macros": (
+        "<xacro:macro name='m' params=''><xacro:m/></xacro:macro><xacro:m/>",
+        "nested too deeply",
+    ),
     "endless includes": ("<xacro:include filename='arm.xacro'/>", "nested too deeply"),
     "too much memory": ("<link name='${\"a\" * 10**10}'/>", "more than fits in memory"),
     "a long result": ("<link name='${\"a\" * 10**8}'/>", "expands to more than 10 MB"),
@@ -168,7 +198,9 @@ def refusal(path: Path) -> str:
 def test_whatever_else_a_file_tries_ends_in_one_line(package, attack):
     body, named = ATTACKS[attack]
     (package / "urdf" / "link.xacro").symlink_to(package.parent / "secret.xacro")
-    (package / "urdf" / "bomb.xacro").write_text("<!DOCTYPE robot [<!ENTITY a 'b'>]><robot name='&a;'/>")
+    (package / "urdf" / "bomb.xacro").write_text(
+        "<!DOCTYPE robot [<!ENTITY a 'b'>]><robot name='&a;'/>"
+    )
     message = refusal(written(package, body.replace("{cell}", str(package.parent))))
     assert named in message and "1234" not in message
 
@@ -180,17 +212,23 @@ def test_a_file_that_never_ends_is_ended(package, attack, monkeypatch):
 
 
 def test_nothing_is_run_and_the_second_wall_stands_by_itself(package, tmp_path, monkeypatch):
-    """A file that runs code under plain xacro; then the same with the check of expressions taken away."""
+    """A file that runs code under plain xacro; then the same with the check of expressions taken
+    away.
+    """
     ran = tmp_path / "ran"
     classes = "().__class__.__base__.__subclasses__()"
-    system = f"[c for c in {classes} if c.__name__ == '_wrap_close'][0].__init__.__globals__['system']"
+    system = (
+        f"[c for c in {classes} if c.__name__ == '_wrap_close'][0].__init__.__globals__['system']"
+    )
     path = written(package, f"<link name=\"${{(lambda: {system}('touch {ran}'))()}}\"/>")
     assert "may not evaluate" in refusal(path)
     child = tmp_path / "child" / "xacro_child.py"
     child.parent.mkdir()
     source = xacro_files._CHILD.read_text()
     child.write_text(source.replace("    check_expression(expression)\n", ""))
-    (child.parent / "ros_packages.py").write_text(xacro_files._CHILD.with_name("ros_packages.py").read_text())
+    (child.parent / "ros_packages.py").write_text(
+        xacro_files._CHILD.with_name("ros_packages.py").read_text()
+    )
     monkeypatch.setattr(xacro_files, "_CHILD", child)
     assert "may not use os.system of Python" in refusal(path)
     assert not ran.exists()
@@ -201,7 +239,9 @@ def test_a_home_folder_is_no_package(package, tmp_path, monkeypatch):
     home = tmp_path / "cell"
     (home / "meshes").mkdir()
     body = "<xacro:include filename='$(find cell)/secret.xacro'/>"
-    assert links(package, body) == ["secret"]  # a folder that looks like a package, and is none but for its name
+    assert links(package, body) == [
+        "secret"
+    ]  # a folder that looks like a package, and is none but for its name
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr(xacro_files, "_KEPT", (*xacro_files._KEPT, "HOME"))
     assert "outside the package folders" in refusal(package / "urdf" / "arm.xacro")

@@ -1,4 +1,6 @@
-"""What an arm is measured wrongly by: all that stands in the world moves together, and the arm goes by what it sees."""
+"""What an arm is measured wrongly by: all that stands in the world moves together, and the arm goes
+by what it sees.
+"""
 
 import math
 
@@ -7,9 +9,9 @@ import torch
 from torch.testing import assert_close
 
 import envs
+from envs.config.env_options import KINEMATIC, MUJOCO
 from envs.controllers import make_baseline
 from envs.kinematics.rotations import rotation_error, rotation_vector, to_matrix
-from envs.options import KINEMATIC, MUJOCO
 from envs.simulation.calibration import displaced, pose_error
 from envs.simulation.disturbances import Disturbances
 
@@ -31,7 +33,10 @@ def test_by_hand_a_base_that_is_a_quarter_turn_off():
         T,
     )
     turned = [math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)]
-    close = lambda name, *values: assert_close(seen[name].flatten(), torch.tensor(values), atol=1e-6, rtol=0)  # noqa: E731
+
+    def close(name, *values):
+        return assert_close(seen[name].flatten(), torch.tensor(values), atol=1e-6, rtol=0)
+
     close("goal", 0.1, 0.5, 0.3, *turned)
     close("goal_velocity", 0.0, 0.2, 0.0)
     close("spheres", -0.3, 0.0, 0.1, 0.05)
@@ -40,7 +45,9 @@ def test_by_hand_a_base_that_is_a_quarter_turn_off():
     assert seen["held"].all()
 
 
-@pytest.mark.parametrize(("task", "engine"), [("reach_avoid", KINEMATIC), ("track", KINEMATIC), ("pick_place", MUJOCO)])
+@pytest.mark.parametrize(
+    ("task", "engine"), [("reach_avoid", KINEMATIC), ("track", KINEMATIC), ("pick_place", MUJOCO)]
+)
 def test_what_stands_in_the_world_is_seen_elsewhere_as_one_for_a_whole_episode(task, engine):
     if engine == MUJOCO:
         pytest.importorskip("mujoco")
@@ -49,13 +56,22 @@ def test_what_stands_in_the_world_is_seen_elsewhere_as_one_for_a_whole_episode(t
         true, seen, T = env.now.scene, env.moment.scene, env.now.scene["base_error"]
         for name in {"object", "path"} & true.keys():
             assert_close(
-                seen[name], (true[name].view(3, -1, 3) @ T[:, :3, :3].mT + T[:, None, :3, 3]).view_as(true[name])
+                seen[name],
+                (true[name].view(3, -1, 3) @ T[:, :3, :3].mT + T[:, None, :3, 3]).view_as(
+                    true[name]
+                ),
             )
         places = [scene["goal"][:, None] for scene in (true, seen)]
         if "spheres" in true:
-            places = [torch.cat((place, scene["spheres"][:, :, :3]), 1) for place, scene in zip(places, (true, seen))]
+            places = [
+                torch.cat((place, scene["spheres"][:, :, :3]), 1)
+                for place, scene in zip(places, (true, seen))
+            ]
             near = true["spheres"][:, :, 0].abs() < 10.0  # others are parked
-            apart = [torch.linalg.vector_norm(place[:, 1:] - place[:, :1], dim=2)[near] for place in places]
+            apart = [
+                torch.linalg.vector_norm(place[:, 1:] - place[:, :1], dim=2)[near]
+                for place in places
+            ]
             assert_close(*apart)
         assert (places[1] - places[0])[:, 0].norm(dim=1).min() > 1e-4
         env.step(torch.zeros(3, env.a_dim))

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.disturbances import SPEED_NOISE, Disturbances
 from envs.simulation.kinematic import bound_for
 from envs.tasks.registry import make_task, task_names
 from td3_robot import TD3
 from td3_robot.errors import ConfigError
-from td3_robot.evaluation import evaluate
+from td3_robot.evaluation.rollout import evaluate
 from tests.envs.playing import actions, leaves, play, same, tensors
 
 DT = 0.05
@@ -24,7 +24,9 @@ def make():
     panda = make_robot("panda")
 
     def make(task="reach", num_envs=6, **disturbances):
-        return ArmEnv(panda, make_task(task), num_envs, "cpu", 0, disturbances=Disturbances(**disturbances))
+        return ArmEnv(
+            panda, make_task(task), num_envs, "cpu", 0, disturbances=Disturbances(**disturbances)
+        )
 
     return make
 
@@ -33,7 +35,9 @@ def test_without_any_nothing_stands_between(make):
     env = make()
     step = play(env, 3)[-1]
     assert not {"sent", "late", "reference"} & env.moment.scene.keys()
-    assert_close(env.moment.state.q, step.info["q"] + 0.5 * DT * step.info["qd"])  # within the limits
+    assert_close(
+        env.moment.state.q, step.info["q"] + 0.5 * DT * step.info["qd"]
+    )  # within the limits
     assert torch.equal(step.observation, env.task.observe(env.world, env.moment))
 
 
@@ -41,13 +45,20 @@ def test_without_any_nothing_stands_between(make):
 def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
     late, prompt = make(latency=steps * DT), make()
     late.reset(3), prompt.reset(3)
-    seen = [step.info["q"] for step in play(late, 30)], [step.info["q"] for step in play(prompt, 30)]
+    seen = (
+        [step.info["q"] for step in play(late, 30)],
+        [step.info["q"] for step in play(prompt, 30)],
+    )
     for after, before in zip(seen[0][steps:], seen[1]):
         assert_close(after, before, rtol=0, atol=1e-6)
-    assert_close(seen[0][0], prompt.reset(3)[:, prompt.layout["q"]], rtol=0, atol=0)  # nothing was sent yet
+    assert_close(
+        seen[0][0], prompt.reset(3)[:, prompt.layout["q"]], rtol=0, atol=0
+    )  # nothing was sent yet
 
 
-@pytest.mark.parametrize(("latency", "lag"), [(0.013, 0.0), (0.05, 0.0), (0.087, 0.0), (0.0, 0.03), (0.061, 0.045)])
+@pytest.mark.parametrize(
+    ("latency", "lag"), [(0.013, 0.0), (0.05, 0.0), (0.087, 0.0), (0.0, 0.03), (0.061, 0.045)]
+)
 def test_at_constant_speed_an_arm_is_behind_by_delay_and_lag_together(make, latency, lag):
     late, prompt = make(latency=latency, servo_lag=lag), make()
     late.reset(3), prompt.reset(3)
@@ -80,13 +91,17 @@ def test_what_is_foreseen_is_what_will_be(make, task):
 
 
 def test_part_of_a_step_is_foreseen_too(make):
-    """At constant speed the arm is seen where it is that much later, and where it is then bound for."""
+    """At constant speed the arm is seen where it is that much later, and where it is then bound
+    for.
+    """
     env = make(latency=0.02)
     slow = torch.full((6, 7), 0.02)
     for _ in range(20):
         env.step(slow)
     ahead = env.moment.state.q - env.arrived.state.q
-    assert_close(ahead, (0.02 * env.model.qdlim * (0.02 + 0.5 * DT)).expand(6, 7), rtol=1e-3, atol=1e-6)
+    assert_close(
+        ahead, (0.02 * env.model.qdlim * (0.02 + 0.5 * DT)).expand(6, 7), rtol=1e-3, atol=1e-6
+    )
 
 
 def test_noise_is_in_what_is_measured_alone(make):
@@ -94,7 +109,10 @@ def test_noise_is_in_what_is_measured_alone(make):
     step = env.step(torch.zeros(2000, 7))
     for name, deviation in (("q", 0.003), ("qd", 0.003 * SPEED_NOISE)):
         error = step.observation[:, env.layout[name]] - step.info[name]
-        assert error.std().item() == pytest.approx(deviation, rel=0.05) and abs(error.mean().item()) < 0.1 * deviation
+        assert (
+            error.std().item() == pytest.approx(deviation, rel=0.05)
+            and abs(error.mean().item()) < 0.1 * deviation
+        )
     assert torch.equal(step.info["q"], env.arrived.state.q)
 
 
@@ -102,9 +120,13 @@ def test_a_cube_in_the_hand_is_known_by_the_hand(make):
     """Or noise of a millimetre would seem to open the fingers."""
     env = make("pick_place", num_envs=50, latency=DT, noise=0.002)
     there, held = env.arrived, torch.ones(50, dtype=torch.bool)
-    shut = replace(there.state, gripper=torch.full((50,), 0.02))  # a Panda hand's fingers on a cube of 4 cm
+    shut = replace(
+        there.state, gripper=torch.full((50,), 0.02)
+    )  # a Panda hand's fingers on a cube of 4 cm
     sent = torch.zeros_like(there.scene["sent"])  # and they were told to
-    env.moment = replace(there, state=shut, scene={**there.scene, "object": there.tcp, "held": held, "sent": sent})
+    env.moment = replace(
+        there, state=shut, scene={**there.scene, "object": there.tcp, "held": held, "sent": sent}
+    )
     hold = torch.zeros(50, 8)
     hold[:, -1] = -1.0
     for _ in range(10):
@@ -121,18 +143,25 @@ def test_a_state_dict_round_trip_goes_on_exactly(make, task):
     other.load_state_dict(env.state_dict())
     assert same(leaves(env), leaves(other))
     steps = env.task.horizon  # over an automatic reset
-    assert all(same(tensors(a), tensors(b)) for a, b in zip(play(env, steps, 3), play(other, steps, 3)))
+    assert all(
+        same(tensors(a), tensors(b)) for a, b in zip(play(env, steps, 3), play(other, steps, 3))
+    )
 
 
 def test_foresight_makes_a_delayed_arm_as_good_as_a_prompt_one(make):
     """The shipped policy has never met a delay."""
     policy = TD3.from_checkpoint("checkpoints/run1").select_action
-    success = lambda **given: evaluate(policy, make(num_envs=200, **given), seed=11)["success_rate"]  # noqa: E731
+
+    def success(**given):
+        return evaluate(policy, make(num_envs=200, **given), seed=11)["success_rate"]
+
     assert success(latency=DT) >= 0.97 and success(latency=DT, servo_lag=0.02, noise=0.001) >= 0.95
     assert success(latency=2 * DT, assumed_latency=0.0) < 0.3
 
 
-@pytest.mark.parametrize("given", [{"latency": -0.1}, {"latency": 0.6}, {"noise": float("nan")}, {"servo_lag": 1e9}])
+@pytest.mark.parametrize(
+    "given", [{"latency": -0.1}, {"latency": 0.6}, {"noise": float("nan")}, {"servo_lag": 1e9}]
+)
 def test_what_no_arm_has_is_refused(given):
     (name,) = given
     with pytest.raises(ConfigError, match=f"{name} must be from 0 to"):

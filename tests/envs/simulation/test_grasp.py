@@ -23,7 +23,9 @@ FREE, HELD = torch.tensor([False]), torch.tensor([True])
 
 @pytest.fixture(scope="module")
 def hand():
-    """The Panda's, whose pads are 17 mm wide and fingers 14.4 mm thick, ending 8.9 mm beyond the TCP."""
+    """The Panda's, whose pads are 17 mm wide and fingers 14.4 mm thick, ending 8.9 mm beyond the
+    TCP.
+    """
     return grasp.compile_hand(make_gripper("panda_hand"), 2 * HALF)
 
 
@@ -47,7 +49,7 @@ def near(value: torch.Tensor, *numbers: float) -> None:
     torch.testing.assert_close(value, torch.tensor([numbers]), atol=1e-5, rtol=0)
 
 
-# The pads' distance -----------------------------------------------------------------------------------------
+# The pads' distance
 
 
 @pytest.mark.parametrize("name", ["panda_hand", "robotiq_2f_85"])
@@ -81,7 +83,9 @@ def test_the_pads_of_the_2f_85_are_as_far_apart_as_in_its_urdf():
     for driver in np.linspace(gripper.closed, gripper.opened, 9):
         apart = place("right_inner_finger_pad", driver) - place("left_inner_finger_pad", driver)
         expected = abs(apart @ gripper.pads.closing) - 0.00635 - 0.001
-        assert grasp.gap_of(made, torch.tensor([driver])).item() == pytest.approx(expected, abs=5e-4)
+        assert grasp.gap_of(made, torch.tensor([driver])).item() == pytest.approx(
+            expected, abs=5e-4
+        )
 
 
 @pytest.mark.parametrize(
@@ -104,13 +108,15 @@ def test_pads_that_cannot_be_right_are_named(tmp_path, monkeypatch, changes, wor
 
 
 def test_the_lowest_corner_of_the_tips(hand):
-    height = lambda T: grasp.tip_height(hand, T, torch.tensor([0.04])).item()  # noqa: E731
+    def height(T):
+        return grasp.tip_height(hand, T, torch.tensor([0.04])).item()
+
     assert height(pose(z=0.1)) == pytest.approx(0.1 - 0.0089, abs=1e-6)
     # lying on its side: pads above each other, the lower finger's outside is 0.04 + 0.0144 below
     assert height(pose(z=0.1, R=about_x(math.pi / 2))) == pytest.approx(0.1 - 0.0544, abs=1e-6)
 
 
-# Pushing ----------------------------------------------------------------------------------------------------
+# Pushing
 
 
 def test_far_away_nothing_happens(hand):
@@ -135,7 +141,9 @@ def test_a_pad_takes_the_cube_along_on_its_inner_side(hand, sign):
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_finger_takes_the_cube_along_on_its_outer_side(hand, sign):
     """A finger's outside is 40 + 14.4 mm from the middle, so the cube stays 74.4 mm away."""
-    cube, _, _ = grasp.move_cube(hand, pose(y=-0.1 * sign), pose(y=-0.05 * sign), at(), FREE, WIDE, WIDE)
+    cube, _, _ = grasp.move_cube(
+        hand, pose(y=-0.1 * sign), pose(y=-0.05 * sign), at(), FREE, WIDE, WIDE
+    )
     near(cube, 0, 0.0244 * sign, HALF)
 
 
@@ -147,12 +155,14 @@ def test_shut_fingers_push_across(hand):
 
 
 def test_a_cube_that_slips_goes_round_the_edge_of_a_finger_as_a_disc_does(hand):
-    """Pushed by shut fingers across, 8.5 mm to either side: with its middle before them it stays there, beside them it
-    touches the edge at 2 cm all the way, and moves to its own side.
+    """Pushed by shut fingers across, 8.5 mm to either side: with its middle before them it stays
+    there, beside them it touches the edge at 2 cm all the way, and moves to its own side.
     """
     slips, shut = dataclasses.replace(hand, slips=True), torch.tensor([0.0])
     face = hand.pad
-    turned = torch.tensor([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]])  # closes along x of the base, and pushes along y
+    turned = torch.tensor(
+        [[0.0, 1, 0], [1, 0, 0], [0, 0, -1]]
+    )  # closes along x of the base, and pushes along y
     reach = hand.finger  # of the shut fingers, to either side of the middle
     for aside in (0.5 * reach, -0.5 * reach, reach + 0.006, -reach - 0.006):
         cube = torch.tensor([[aside, 0.0, HALF]])
@@ -169,21 +179,39 @@ def test_a_cube_that_slips_goes_round_the_edge_of_a_finger_as_a_disc_does(hand):
 
 
 def test_the_palm_pushes_a_cube_that_no_finger_touches(hand):
-    """A hand level above the table, its fingers reaching over the cube: the palm is 37.4 mm behind the TCP."""
+    """A hand level above the table, its fingers reaching over the cube: the palm is 37.4 mm behind
+    the TCP.
+    """
     level = torch.tensor([[0.0, 0, 1], [0, 1, 0], [-1, 0, 0]])  # approach along x, closing along y
-    cube, _, _ = grasp.move_cube(hand, pose(-0.02, R=level), pose(0.03, R=level), at(), FREE, WIDE, WIDE)
+    cube, _, _ = grasp.move_cube(
+        hand, pose(-0.02, R=level), pose(0.03, R=level), at(), FREE, WIDE, WIDE
+    )
     near(cube, 0.03 - 0.0374 + HALF, 0, HALF)
 
 
 def test_at_the_end_of_a_step_nothing_overlaps():
-    """500 random hands, tilted, turned and opened at random, pass the cube, each on a straight line."""
+    """500 random hands, tilted, turned and opened at random, pass the cube, each on a straight
+    line.
+    """
     generator = torch.Generator().manual_seed(0)
-    draw = lambda low, high: low + (high - low) * torch.rand(500, generator=generator)  # noqa: E731
+
+    def draw(low, high):
+        return low + (high - low) * torch.rand(500, generator=generator)
+
     hand, zero = grasp.compile_hand(make_gripper("panda_hand"), 2 * HALF), torch.zeros(500)
-    angle, aside, speed, gap = draw(0, 2 * math.pi), draw(-0.05, 0.05), draw(0.005, 0.08), draw(0, 0.08)
+    angle, aside, speed, gap = (
+        draw(0, 2 * math.pi),
+        draw(-0.05, 0.05),
+        draw(0.005, 0.08),
+        draw(0, 0.08),
+    )
     turn = torch.stack((torch.cos(angle), zero, zero, torch.sin(angle)), 1)
     tilt = draw(-0.1, 0.1)  # half of it; more, and finger and palm touch at once
-    R = to_matrix(turn) @ to_matrix(torch.stack((torch.cos(tilt), torch.sin(tilt), zero, zero), 1)) @ DOWN
+    R = (
+        to_matrix(turn)
+        @ to_matrix(torch.stack((torch.cos(tilt), torch.sin(tilt), zero, zero), 1))
+        @ DOWN
+    )
     across = draw(0, 2 * math.pi)
     ahead, side = (
         torch.stack((torch.cos(across), torch.sin(across)), 1),
@@ -202,7 +230,9 @@ def test_at_the_end_of_a_step_nothing_overlaps():
     for k in range(-40, 40):
         cube, held, _ = grasp.move_cube(hand, hands(k - 1), hands(k), cube, held, gap, gap)
         p = grasp.in_hand(grasp.hand_axes(hand, hands(k)), hands(k)[:, :3, 3], cube)
-        depth = grasp._boxes(hand, gap) - torch.cat((p, -p), 1)[:, None]  # in each box, from each of its sides
+        depth = (
+            grasp._boxes(hand, gap) - torch.cat((p, -p), 1)[:, None]
+        )  # in each box, from each of its sides
         assert depth.amin(2).max() < 1e-3
         assert not held.any() and (cube[:, 2] == HALF).all()
         moved |= (cube[:, :2] != 0).any(1)
@@ -210,7 +240,9 @@ def test_at_the_end_of_a_step_nothing_overlaps():
 
 
 @pytest.mark.parametrize("speed", [0.01, 0.04, 0.08])
-@pytest.mark.parametrize(("angle", "front"), [(0.0, 0.0085), (math.pi / 2, 0.0144), (math.pi, 0.0085)])
+@pytest.mark.parametrize(
+    ("angle", "front"), [(0.0, 0.0085), (math.pi / 2, 0.0144), (math.pi, 0.0085)]
+)
 def test_no_shut_hand_passes_through_the_cube(hand, speed, angle, front):
     """At up to 1.6 m/s, and wherever its steps begin, it has the cube ahead of it."""
     ahead, shut = (math.cos(angle), math.sin(angle)), torch.zeros(1)
@@ -220,10 +252,12 @@ def test_no_shut_hand_passes_through_the_cube(hand, speed, angle, front):
             T = [pose(ahead[0] * d, ahead[1] * d) for d in (where, where + speed)]
             cube, _, _ = grasp.move_cube(hand, *T, cube, FREE, shut, shut)
             where += speed
-        assert cube[0, 0] * ahead[0] + cube[0, 1] * ahead[1] == pytest.approx(where + front + HALF, abs=1e-4)
+        assert cube[0, 0] * ahead[0] + cube[0, 1] * ahead[1] == pytest.approx(
+            where + front + HALF, abs=1e-4
+        )
 
 
-# Pressing ---------------------------------------------------------------------------------------------------
+# Pressing
 
 
 def press(hand, T_before, T_after, gap=0.08, held=FREE, before=0.0) -> float:
@@ -232,7 +266,9 @@ def press(hand, T_before, T_after, gap=0.08, held=FREE, before=0.0) -> float:
 
 
 def test_a_finger_from_above_is_on_the_cube_however_that_is_turned(hand):
-    """Its tip 8.9 mm beyond the TCP, the cube's top at 40 mm, its corners 28.3 mm from its middle."""
+    """Its tip 8.9 mm beyond the TCP, the cube's top at 40 mm, its corners 28.3 mm from its
+    middle.
+    """
     down = pose(z=0.1), pose(z=0.045)
     assert press(hand, *down, gap=0.08) == press(hand, *down, gap=0.057) == 0.0
     assert press(hand, *down, gap=0.056) == pytest.approx(0.0039, abs=1e-6)
@@ -253,7 +289,7 @@ def test_it_stays_on_the_cube_until_it_is_over_it_or_beside_it_again(hand):
     assert press(hand, low, pose(y=0.2, z=0.03), before=0.01) == 0.0
 
 
-# Grasping ---------------------------------------------------------------------------------------------------
+# Grasping
 
 
 def shut_around(hand, T, cube, steps: int = 30, gap: torch.Tensor = WIDE):
@@ -270,7 +306,9 @@ def test_shutting_pads_centre_the_cube_and_stop_at_it(hand):
 
 
 def test_one_pad_alone_holds_nothing(hand):
-    _, held, _ = grasp.move_cube(hand, pose(), pose(), at(0, 0.019), FREE, WIDE, torch.tensor([0.05]))
+    _, held, _ = grasp.move_cube(
+        hand, pose(), pose(), at(0, 0.019), FREE, WIDE, torch.tensor([0.05])
+    )
     assert not held.item()
 
 
@@ -324,7 +362,9 @@ def test_pads_that_open_by_less_than_they_are_soft_still_hold(hand):
 
 @pytest.mark.parametrize("width", (0.036, 0.054))
 def test_what_forces_hold_at_another_width_is_held_until_the_pads_open(hand, width):
-    """A cube of 40 mm that is turned in the pads is 54 mm wide; one that is smaller than it is said to be, 36."""
+    """A cube of 40 mm that is turned in the pads is 54 mm wide; one that is smaller than it is said
+    to be, 36.
+    """
     high = pose(0.1, 0.2, 0.3)
     for wanted, stays in ((0.0, True), (width + 0.0009, True), (width + 0.0011, False)):
         gaps = torch.tensor([width]), torch.tensor([wanted])
@@ -344,12 +384,20 @@ def test_a_held_cube_is_not_pressed_into_the_table(hand):
 
 def test_hands_in_a_batch_do_not_know_each_other(hand):
     generator = torch.Generator().manual_seed(0)
-    draw = lambda *shape: torch.rand(*shape, generator=generator) - 0.5  # noqa: E731
-    T = [torch.cat([pose(*(0.1 * draw(3)).tolist(), R=about_x(draw(1).item())) for _ in range(200)]) for _ in range(2)]
+
+    def draw(*shape):
+        return torch.rand(*shape, generator=generator) - 0.5
+
+    T = [
+        torch.cat([pose(*(0.1 * draw(3)).tolist(), R=about_x(draw(1).item())) for _ in range(200)])
+        for _ in range(2)
+    ]
     cube = torch.cat((0.05 * draw(200, 2), torch.full((200, 1), HALF)), 1)
     held, gaps = draw(200) > 0.2, [(0.04 + 0.08 * draw(200)).clamp(0, 0.08) for _ in range(2)]
     together = grasp.move_cube(hand, *T, cube, held, *gaps)
-    alone = [grasp.move_cube(hand, *(x[i : i + 1] for x in (*T, cube, held, *gaps))) for i in range(200)]
+    alone = [
+        grasp.move_cube(hand, *(x[i : i + 1] for x in (*T, cube, held, *gaps))) for i in range(200)
+    ]
     for whole, parts in zip(together, zip(*alone)):
         torch.testing.assert_close(whole, torch.cat(parts), atol=1e-6, rtol=1e-5)
 

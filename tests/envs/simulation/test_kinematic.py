@@ -23,18 +23,25 @@ def model_of(qlim, qdlim, qddlim=None, dt=0.05, stroke=(0.0, 0.04), grip_speed=0
     """A model of joints without a body: limits are all that counts."""
     qdlim = torch.tensor(qdlim)
     dqd = torch.full_like(qdlim, torch.inf) if qddlim is None else torch.tensor(qddlim) * dt
-    return SimModel(None, torch.tensor(qlim), qdlim, dqd, dt, stroke, grip_speed * dt, torch.ones(2), len(qdlim))
+    return SimModel(
+        None, torch.tensor(qlim), qdlim, dqd, dt, stroke, grip_speed * dt, torch.ones(2), len(qdlim)
+    )
 
 
 @st.composite
 def models(draw, limited: bool | None = None) -> SimModel:
     """1 to 4 joints from slow to fast, from weak to strong, at 100 to 5 Hz."""
     n = draw(st.integers(1, 4))
-    column = lambda low, high: draw(st.lists(st.floats(low, high, width=32), min_size=n, max_size=n))  # noqa: E731
+
+    def column(low, high):
+        return draw(st.lists(st.floats(low, high, width=32), min_size=n, max_size=n))
+
     lower, span = column(-5, 0), column(0.125, 6)
     limited = draw(st.booleans()) if limited is None else limited
     qlim = [lower, [a + b for a, b in zip(lower, span)]]
-    return model_of(qlim, column(0.0625, 5), column(0.125, 50) if limited else None, draw(st.floats(0.01, 0.2)))
+    return model_of(
+        qlim, column(0.0625, 5), column(0.125, 50) if limited else None, draw(st.floats(0.01, 0.2))
+    )
 
 
 def anywhere(model: SimModel, generator: torch.Generator, B: int = 40) -> SimState:
@@ -49,11 +56,15 @@ def wild_actions(shape, generator: torch.Generator) -> torch.Tensor:
     """Full speed one way, full speed the other, anything between, and more than is allowed."""
     kind = torch.randint(4, shape, generator=generator)
     value = 2 * torch.rand(shape, generator=generator) - 1
-    return torch.where(kind == 0, value, torch.where(kind == 1, 1.0, torch.where(kind == 2, -1.0, 3 * value)))
+    return torch.where(
+        kind == 0, value, torch.where(kind == 1, 1.0, torch.where(kind == 2, -1.0, 3 * value))
+    )
 
 
 def rounding(model: SimModel) -> torch.Tensor:
-    """What float32 may add to a speed: positions are exact to their last digit, and are divided by dt."""
+    """What float32 may add to a speed: positions are exact to their last digit, and are divided by
+    dt.
+    """
     return 4 * EPS * (model.qlim.abs().amax(0) / model.dt + model.qdlim)
 
 
@@ -64,7 +75,9 @@ def test_no_sequence_of_actions_from_rest_breaks_a_limit(model, seed, hold):
     state = anywhere(model, generator)
     lower, upper = model.qlim
     for t in range(80):
-        if t % hold == 0:  # the same for a while, so that joints get up to speed before they must brake
+        if (
+            t % hold == 0
+        ):  # the same for a while, so that joints get up to speed before they must brake
             action = wild_actions(state.q.shape, generator)
         after = step(model, state, action)
         assert (after.q >= lower).all() and (after.q <= upper).all()
@@ -83,7 +96,9 @@ def test_a_joint_sent_to_its_limit_arrives_there_and_as_soon_as_can_be(model, se
     lower, upper = model.qlim
     way, a, v = upper - state.q, model.dqd / model.dt, model.qdlim
     short = way < v * v / a
-    seconds = torch.where(short, 2 * torch.sqrt(way / a), way / v + torch.where(torch.isinf(a), 0.0, v / a))
+    seconds = torch.where(
+        short, 2 * torch.sqrt(way / a), way / v + torch.where(torch.isinf(a), 0.0, v / a)
+    )
     steps = torch.ceil(seconds / model.dt) + 1
     for t in range(int(steps.max())):
         arrived = t >= steps
@@ -105,16 +120,19 @@ def test_a_joint_at_its_limit_is_free_to_leave_it(model, seed):
 @given(models(), st.integers(0, 2**31))
 def test_far_from_every_limit_a_command_is_obeyed_exactly(model, seed):
     generator = torch.Generator().manual_seed(seed)
-    wide = dataclasses.replace(model, qlim=torch.tensor([-1e4, 1e4])[:, None].expand(2, len(model.qdlim)))
+    wide = dataclasses.replace(
+        model, qlim=torch.tensor([-1e4, 1e4])[:, None].expand(2, len(model.qdlim))
+    )
     fraction = 2 * torch.rand(10, len(model.qdlim), generator=generator) - 1
     state = SimState(torch.zeros_like(fraction), fraction * model.qdlim, torch.zeros(10))
     torch.testing.assert_close(step(wide, state, fraction).qd, fraction * model.qdlim)
 
 
 def test_a_hand_worked_start_and_stop():
-    # dt 0.5 s, 2 rad/s at most, 1 rad/s2, so 0.5 rad/s more or less each step. From 0 to a limit at 1.25 rad:
-    # up to 0.5 and 1.0 rad/s it comes to 0.125 and 0.5. Another step to 1.0 would leave too little to brake in; down to
-    # 0.75, 0.25 and 0 it covers 0.4375, 0.25 and 0.0625, and is there.
+    # dt 0.5 s, 2 rad/s at most, 1 rad/s2, so 0.5 rad/s more or less each step. From 0 to a limit at
+    # 1.25 rad: up to 0.5 and 1.0 rad/s it comes to 0.125 and 0.5. Another step to 1.0 would leave
+    # too little to brake in; down to 0.75, 0.25 and 0 it covers 0.4375, 0.25 and 0.0625, and is
+    # there.
     model = model_of([[-9.0], [1.25]], [2.0], [1.0], dt=0.5)
     state, speeds, places = rest(model, torch.zeros(1, 1)), [], []
     for _ in range(6):
@@ -149,7 +167,9 @@ def test_each_joint_has_its_own_limits():
     state = rest(model, torch.tensor(make_robot("panda").home, dtype=torch.float32)[None])
     first = step(model, state, torch.ones(1, 7))
     # the first step is what qddlim allows in 0.05 s
-    torch.testing.assert_close(first.qd[0], 0.05 * torch.tensor([15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0]))
+    torch.testing.assert_close(
+        first.qd[0], 0.05 * torch.tensor([15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0])
+    )
 
 
 @given(models(), st.integers(0, 2**31))
@@ -164,20 +184,34 @@ def test_batched_equals_looped(model, seed):
         ]
         state = step(model, state, action, grip)
         for name in ("q", "qd", "gripper"):
-            torch.testing.assert_close(getattr(state, name), torch.cat([getattr(s, name) for s in alone]))
+            torch.testing.assert_close(
+                getattr(state, name), torch.cat([getattr(s, name) for s in alone])
+            )
 
 
 def test_a_step_writes_into_nothing_it_was_given():
     model = compile_robot(make_robot("panda"), dt=0.05)
     state = rest(model, torch.zeros(3, 7))
     action, grip = torch.full((3, 7), 2.0), torch.zeros(3)
-    before = [x.clone() for x in (state.q, state.qd, state.gripper, action, grip, model.qlim, model.qdlim, model.dqd)]
+    before = [
+        x.clone()
+        for x in (
+            state.q,
+            state.qd,
+            state.gripper,
+            action,
+            grip,
+            model.qlim,
+            model.qdlim,
+            model.dqd,
+        )
+    ]
     step(model, state, action, grip)
     after = (state.q, state.qd, state.gripper, action, grip, model.qlim, model.qdlim, model.dqd)
     assert all(torch.equal(a, b) for a, b in zip(before, after))
 
 
-# The gripper ------------------------------------------------------------------------------------------------
+# The gripper
 
 
 def test_the_gripper_opens_and_closes_at_its_speed_and_stops_at_its_ends():
@@ -190,7 +224,9 @@ def test_the_gripper_opens_and_closes_at_its_speed_and_stops_at_its_ends():
         state = step(model, state, action, torch.tensor([0.0, 0.5, 1.0]))
     torch.testing.assert_close(state.gripper, torch.tensor([0.0025, 0.02, 0.04]))
     for _ in range(3):
-        state = step(model, state, action, torch.tensor([-5.0, 0.5, 5.0]))  # more than shut, more than open
+        state = step(
+            model, state, action, torch.tensor([-5.0, 0.5, 5.0])
+        )  # more than shut, more than open
     torch.testing.assert_close(state.gripper, torch.tensor([0.0, 0.02, 0.04]))
 
 
@@ -210,7 +246,7 @@ def test_a_gripper_whose_driver_closes_upwards_moves_the_right_way():
         assert state.gripper.item() == pytest.approx(expected)
 
 
-# Compiling --------------------------------------------------------------------------------------------------
+# Compiling
 
 
 def test_compiling_takes_over_the_robots_values():
@@ -219,7 +255,10 @@ def test_compiling_takes_over_the_robots_values():
     np.testing.assert_allclose(model.qlim, robot.qlim, rtol=1e-6)
     np.testing.assert_allclose(model.qdlim, robot.qdlim, rtol=1e-6)
     np.testing.assert_allclose(model.dqd, 0.1 * robot.qddlim, rtol=1e-6)
-    assert all(x.dtype == torch.float32 for x in (model.qlim, model.qdlim, model.dqd, model.chain.constants))
+    assert all(
+        x.dtype == torch.float32
+        for x in (model.qlim, model.qdlim, model.dqd, model.chain.constants)
+    )
 
 
 def test_joints_that_only_turn_the_hand_are_known():
@@ -227,7 +266,10 @@ def test_joints_that_only_turn_the_hand_are_known():
     robot = make_robot("panda")
     assert compile_robot(robot, dt=0.05).position_joints == 6
     tool = robot.rtb.ets() * rtb.ET.tx(0.05)  # a TCP beside the axis
-    assert compile_robot(dataclasses.replace(robot, chain=compile_ets(tool)), dt=0.05).position_joints == 7
+    assert (
+        compile_robot(dataclasses.replace(robot, chain=compile_ets(tool)), dt=0.05).position_joints
+        == 7
+    )
 
 
 def test_an_arm_may_have_no_gripper_and_no_acceleration_limit():
@@ -235,24 +277,35 @@ def test_an_arm_may_have_no_gripper_and_no_acceleration_limit():
     model = compile_robot(robot, dt=0.05)
     assert model.driver_mimic.shape == (0,) and torch.isinf(model.dqd).all()
     state = step(
-        model, rest(model, torch.tensor(robot.home, dtype=torch.float32)[None]), torch.ones(1, 7), torch.ones(1)
+        model,
+        rest(model, torch.tensor(robot.home, dtype=torch.float32)[None]),
+        torch.ones(1, 7),
+        torch.ones(1),
     )
     torch.testing.assert_close(state.qd[0], model.qdlim)
     assert state.gripper.tolist() == [0.0]
 
 
 def test_the_module_keeps_nothing():
-    state = {name for name, value in vars(kinematic).items() if isinstance(value, (torch.Tensor, dict, list))}
+    state = {
+        name
+        for name, value in vars(kinematic).items()
+        if isinstance(value, (torch.Tensor, dict, list))
+    }
     assert state <= {"__builtins__", "__annotations__", "__path__"}
 
 
 def test_jerk_limits_hold_by_themselves_over_a_long_enough_period():
-    """2 qddlim / dt is the greatest jerk; the Panda's limits allow it for periods of 4 ms or more."""
+    """2 qddlim / dt is the greatest jerk; the Panda's limits allow it for periods of 4 ms or
+    more.
+    """
     panda = make_robot("panda")
     shortest = 2 * panda.qddlim / panda.qdddlim
     np.testing.assert_allclose(shortest, 0.004)
     assert compile_robot(panda, 0.0041).qdddlim.tolist() == panda.qdddlim.tolist()
-    with pytest.raises(ConfigError, match="dt must be at least 0.004 s for robot 'panda', got 0.0039") as caught:
+    with pytest.raises(
+        ConfigError, match="dt must be at least 0.004 s for robot 'panda', got 0.0039"
+    ) as caught:
         compile_robot(panda, 0.0039)
     assert "\n" not in str(caught.value)
     panda.qdddlim = None

@@ -1,4 +1,6 @@
-"""Laws of contact physics behind the engine's Protocol: what moves, what holds, and what a world depends on."""
+"""Laws of contact physics behind the engine's Protocol: what moves, what holds, and what a world
+depends on.
+"""
 
 import dataclasses
 
@@ -16,11 +18,17 @@ G = 9.81
 
 
 class Arms:
-    """B arms of a lab, and the steps that they take; cubes lie in front of them, turned as their hands are."""
+    """B arms of a lab, and the steps that they take; cubes lie in front of them, turned as their
+    hands are.
+    """
 
     def __init__(self, lab, q=None, cube=(0.5, 0.0, 0.02), count=1):
         self.lab, self.model, self.engine = lab, lab.model, lab.engine
-        q = torch.as_tensor(lab.robot.home, dtype=torch.float32).repeat(count, 1) if q is None else q
+        q = (
+            torch.as_tensor(lab.robot.home, dtype=torch.float32).repeat(count, 1)
+            if q is None
+            else q
+        )
         self.state = rest(self.model, q)
         across = hand_axes(self.model.hand, fkine(self.model.chain, q))[:, :, 1]
         place = torch.tensor(cube).expand(len(q), 3).contiguous()
@@ -35,7 +43,9 @@ class Arms:
         home = torch.as_tensor(lab.robot.home, dtype=torch.float32)[None]
         hand = lab.model.hand
         place = torch.tensor([[x, 0.0, max(hand.half, hand.tip + 0.01) + up]])
-        q, reached = joints_pointing_down(lab.model.chain, lab.model.qlim, hand.axes[:, 2], home, place)
+        q, reached = joints_pointing_down(
+            lab.model.chain, lab.model.qlim, hand.axes[:, 2], home, place
+        )
         assert reached.all()
         return cls(lab, q, (x, 0.0, 0.02))
 
@@ -44,7 +54,9 @@ class Arms:
         joints = torch.zeros_like(self.state.q) if joints is None else joints
         grip = None if grip is None else torch.full_like(self.state.gripper, grip)
         for _ in range(steps):
-            self.state, self.scene = self.engine.step(self.model, self.state, Command(joints, grip), self.scene)
+            self.state, self.scene = self.engine.step(
+                self.model, self.state, Command(joints, grip), self.scene
+            )
 
     def lift(self, speed, steps):
         """Straight up, shut [m/s]."""
@@ -96,7 +108,10 @@ def test_stiff_servos_and_no_contact_are_the_kinematic_engine(lab):
 def test_a_free_cube_falls_at_g_and_loses_no_energy(panda_lab):
     arms = Arms(panda_lab, cube=(0.5, 0.4, 1.5))
     arms.go(8)
-    t, h = 0.4, panda_lab.engine.physics.model.opt.timestep  # h g t / 2 is the integrator's, of first order
+    t, h = (
+        0.4,
+        panda_lab.engine.physics.model.opt.timestep,
+    )  # h g t / 2 is the integrator's, of first order
     assert arms.cube[0, 2].item() == pytest.approx(1.5 - G * t * (t + h) / 2, abs=1e-4)
     torch.testing.assert_close(arms.cube[0, :2], torch.tensor([0.5, 0.4]))
     p = panda_lab.engine.physics
@@ -132,17 +147,23 @@ def test_what_is_grasped_stays_and_what_is_let_go_falls(lab):
     falling = arms.cube[0, 2].item()
     arms.go(1, grip=1.0)
     v = (height - falling) / 0.05
-    assert falling < height and arms.cube[0, 2].item() < falling - G * 0.05**2 / 2 + 1e-3 and v < 2.0
+    assert (
+        falling < height and arms.cube[0, 2].item() < falling - G * 0.05**2 / 2 + 1e-3 and v < 2.0
+    )
 
 
 def test_pads_that_pinch_a_cube_s_upper_edge_do_not_hold_it(lab):
-    """Pressed by both, but 5 mm of it are between them, half of what a grasp takes without physics too."""
+    """Pressed by both, but 5 mm of it are between them, half of what a grasp takes without physics
+    too.
+    """
     hand = lab.model.hand
     arms = Arms.at_cube(lab, up=hand.tip + 2 * hand.half - 0.005 - max(hand.half, hand.tip + 0.01))
     for _ in range(20):
         arms.go(1, grip=0.0)
         assert not arms.scene["held"].any()
-    assert arms.state.gripper.item() != pytest.approx(lab.model.gripper_stroke[0], abs=1e-3)  # the cube is in between
+    assert arms.state.gripper.item() != pytest.approx(
+        lab.model.gripper_stroke[0], abs=1e-3
+    )  # the cube is in between
 
 
 def test_fingers_do_not_pass_through_the_cube_or_the_table(lab):
@@ -150,11 +171,15 @@ def test_fingers_do_not_pass_through_the_cube_or_the_table(lab):
     arms.go(20, grip=0.0)
     model = lab.engine.physics.model
     data = mujoco.MjData(model)
-    mujoco.mj_setState(model, data, arms.scene["physics"][0].numpy(), mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    mujoco.mj_setState(
+        model, data, arms.scene["physics"][0].numpy(), mujoco.mjtState.mjSTATE_FULLPHYSICS
+    )
     mujoco.mj_forward(model, data)
     assert data.ncon and min(contact.dist for contact in data.contact) > -1e-3
     arms.lift(-0.1, 20)  # onto the table
-    assert 0.0 < arms.scene["contact_depth"].item() < 3e-3 and arms.scene["contact_force"].item() > 1.0
+    assert (
+        0.0 < arms.scene["contact_depth"].item() < 3e-3 and arms.scene["contact_force"].item() > 1.0
+    )
 
 
 def test_an_arm_that_is_held_up_stores_nothing(panda_lab):
@@ -199,4 +224,7 @@ def test_what_is_given_stays_as_it_was(panda_lab):
     before = {name: x.clone() for name, x in arms.scene.items()}
     scene, state = arms.scene, dataclasses.replace(arms.state)
     arms.go(1, torch.ones(1, panda_lab.robot.n), 0.0)
-    assert all(torch.equal(scene[name], x) for name, x in before.items()) and torch.isfinite(state.q).all()
+    assert (
+        all(torch.equal(scene[name], x) for name, x in before.items())
+        and torch.isfinite(state.q).all()
+    )

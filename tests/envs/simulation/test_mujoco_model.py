@@ -1,4 +1,6 @@
-"""A robot's MuJoCo model: it stands where the chain says, weighs what its file says, and keeps still."""
+"""A robot's MuJoCo model: it stands where the chain says, weighs what its file says, and keeps
+still.
+"""
 
 import dataclasses
 
@@ -14,9 +16,12 @@ from envs.simulation.mujoco.bodies import add_robot, body_name
 from envs.simulation.mujoco.model import build
 from td3_robot.errors import ConfigError
 
-# Of MuJoCo Menagerie's models, and of Universal Robots' and Robotiq's data sheets (20.6 and 0.9 kg) [kg].
+# Of MuJoCo Menagerie's models, and of Universal Robots' and Robotiq's data sheets (20.6 and 0.9 kg)
+# [kg].
 MASSES = {"panda": 18.0, "ur5e": 20.6 + 0.9}
-GRAVITY = {"panda": [0.0, -20.2, -0.27, 22.9, 0.6, 2.44, 0.0]}  # [Nm] at home, of Menagerie's panda.xml
+GRAVITY = {
+    "panda": [0.0, -20.2, -0.27, 22.9, 0.6, 2.44, 0.0]
+}  # [Nm] at home, of Menagerie's panda.xml
 
 
 @pytest.mark.parametrize("name", shipped_robots())
@@ -89,7 +94,9 @@ def test_what_is_not_known_of_a_urdf_is_told_in_one_line(tmp_path, capsys):
     assert model.body("robot/arm").mass[0] == pytest.approx(12.0 * 0.3)
 
 
-@pytest.mark.parametrize("mass, ixx, told", [(-1, 1, "mass that is not positive"), (1, 9, "inertia")])
+@pytest.mark.parametrize(
+    "mass, ixx, told", [(-1, 1, "mass that is not positive"), (1, 9, "inertia")]
+)
 def test_a_weight_that_cannot_be_is_refused(tmp_path, mass, ixx, told):
     path = tmp_path / "odd.urdf"
     path.write_text(URDF.format(name="odd", inertial=INERTIAL.format(mass, ixx), effort=1))
@@ -107,8 +114,14 @@ def test_the_weights_of_a_urdf_and_its_efforts_are_taken(tmp_path):
 
 def test_a_root_link_may_be_called_as_mujoco_s_own(tmp_path):
     path = tmp_path / "ros.urdf"
-    path.write_text(URDF.format(name="ros", inertial=INERTIAL.format(2, 1), effort=7).replace("'base'", "'world'"))
-    assert build(make_robot(str(path)), read_contacts(), 0.05).model.body("robot/arm").mass[0] == 2.0
+    path.write_text(
+        URDF.format(name="ros", inertial=INERTIAL.format(2, 1), effort=7).replace(
+            "'base'", "'world'"
+        )
+    )
+    assert (
+        build(make_robot(str(path)), read_contacts(), 0.05).model.body("robot/arm").mass[0] == 2.0
+    )
 
 
 def touching(physics, q):
@@ -121,7 +134,11 @@ def touching(physics, q):
         for each in data.contact
         if each.dist < 0
     ]
-    return {pair for pair in names if all(name == "table" or name.startswith("capsule") for name in pair)}
+    return {
+        pair
+        for pair in names
+        if all(name == "table" or name.startswith("capsule") for name in pair)
+    }
 
 
 @pytest.mark.parametrize("name", ["panda", "ur5e"])

@@ -1,4 +1,6 @@
-"""Laws of episodes whose physics differ: each value does what mechanics says, and to its own world alone."""
+"""Laws of episodes whose physics differ: each value does what mechanics says, and to its own world
+alone.
+"""
 
 import dataclasses
 
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from envs.options import EnvOptions
+from envs.config.env_options import EnvOptions
 from envs.registry import make, of_config
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Command, rest
@@ -20,7 +22,9 @@ G = 9.81
 
 
 def world(lab, cube=(0.5, 0.4, 0.02), **varied):
-    """A function that lets one arm of a lab stand for some periods, with these values, and tells its scene."""
+    """A function that lets one arm of a lab stand for some periods, with these values, and tells
+    its scene.
+    """
     variation = Variation(**{name: (value, value) for name, value in varied.items()})
     engine = Mujoco(lab.robot, lab.model.dt, 0.04, variation=variation)
     state = rest(lab.model, torch.as_tensor(lab.robot.home, dtype=torch.float32)[None])
@@ -41,7 +45,9 @@ def test_draws_are_in_their_ranges_and_all_over_them():
     drawn = variation.draw(2000, torch.Generator().manual_seed(0))
     for column, (low, high) in zip(drawn.T, variation.ranges.values()):
         assert low <= column.min() and column.max() <= high
-        assert column.mean().item() == pytest.approx((low + high) / 2, abs=0.02 * (high - low) + 1e-6)
+        assert column.mean().item() == pytest.approx(
+            (low + high) / 2, abs=0.02 * (high - low) + 1e-6
+        )
 
 
 def test_values_that_change_nothing_change_nothing(panda_lab):
@@ -84,13 +90,16 @@ def test_a_cube_slides_as_far_as_its_friction_lets_it(panda_lab, factor):
 
 @pytest.fixture(scope="module")
 def env():
-    return make("panda", "pick_turned", 3, seed=1, engine="mujoco", disturbances=read_randomization("lab"))
+    return make(
+        "panda", "pick_turned", 3, seed=1, engine="mujoco", disturbances=read_randomization("lab")
+    )
 
 
 def play(env, steps, seed=2):
     generator = torch.Generator().manual_seed(seed)
     return [
-        env.step(torch.rand(env.num_envs, env.a_dim, generator=generator) * 2 - 1).observation for _ in range(steps)
+        env.step(torch.rand(env.num_envs, env.a_dim, generator=generator) * 2 - 1).observation
+        for _ in range(steps)
     ]
 
 
@@ -116,8 +125,12 @@ def test_a_camera_that_is_off_shows_the_cube_elsewhere_for_the_whole_episode():
 
 def test_what_is_given_by_itself_counts_in_place_of_the_file_s():
     named = read_randomization("lab")
-    assert disturbances_of(EnvOptions(randomize="lab", noise=0.003)) == dataclasses.replace(named, noise=0.003)
-    assert disturbances_of(EnvOptions(randomize="lab", latency=0.0)) == dataclasses.replace(named, latency=0.0)
+    assert disturbances_of(EnvOptions(randomize="lab", noise=0.003)) == dataclasses.replace(
+        named, noise=0.003
+    )
+    assert disturbances_of(EnvOptions(randomize="lab", latency=0.0)) == dataclasses.replace(
+        named, latency=0.0
+    )
     assert disturbances_of(EnvOptions(noise=0.003)) == Disturbances(noise=0.003)
     assert disturbances_of(EnvOptions(noise=0.0)) == Disturbances()
 

@@ -1,7 +1,10 @@
-"""What holds for every task: dm_control's checklist, automatic resets, resuming, hindsight, the sparse reward.
+"""What holds for every task: dm_control's checklist, automatic resets, resuming, hindsight, the
+sparse reward.
 
-The checklist is that of https://github.com/google-deepmind/dm_control/blob/main/dm_control/suite/tests/domains_test.py.
-Every task is played by the Panda; reach by all robots where it may hang on the robot, elsewhere by three.
+The checklist is that of
+https://github.com/google-deepmind/dm_control/blob/main/dm_control/suite/tests/domains_test.py.
+Every task is played by the Panda; reach by all robots where it may hang on the robot, elsewhere by
+three.
 """
 
 import functools
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.controllers.teachers import make_teacher
 from envs.robots import make_robot, shipped_robots
 from envs.robots.observation import o
@@ -27,8 +30,9 @@ everywhere = pytest.mark.parametrize(("robot", "task"), CASES)
 three_robots = pytest.mark.parametrize(
     ("robot", "task"), [case for case in CASES if case[0] in ("panda", "ur5e", "wx250s")]
 )
-# A link that turns in place comes near to nothing by that, and only one scene in a hundred has a ceiling; goals on the
-# table have its height, and a joint with a level axis does not turn the hand about the vertical.
+# A link that turns in place comes near to nothing by that, and only one scene in a hundred has a
+# ceiling; goals on the table have its height, and a joint with a level axis does not turn the hand
+# about the vertical.
 RARELY_CHANGING = {
     "reach_avoid": {"push", "walls"},
     "track": {"resolved_rate"},  # 0 for a joint that does not move the TCP
@@ -55,7 +59,9 @@ def make(robot="panda", task="reach", num_envs=4, seed=0, sparse=False):
 
 
 def demonstrated(env) -> list[torch.Tensor]:
-    """Observations of episodes that get somewhere: of a teacher told the way, or of the task's first controller."""
+    """Observations of episodes that get somewhere: of a teacher told the way, or of the task's
+    first controller.
+    """
     told = "solution" if "solution" in env.moment.scene else env.task.controllers[0]
     policy, seen = make_teacher(told, env), [env.reset(0)]
     for _ in range(env.task.horizon):
@@ -63,7 +69,7 @@ def demonstrated(env) -> list[torch.Tensor]:
     return seen
 
 
-# The checklist ----------------------------------------------------------------------------------------------
+# The checklist
 
 
 @everywhere
@@ -85,7 +91,9 @@ def test_the_same_seed_gives_the_same_trajectory(robot, task):
     play(second, 7)
     assert torch.equal(first.reset(5), second.reset(5))
     steps = first.task.horizon + 10  # over an automatic reset
-    assert all(same(tensors(a), tensors(b)) for a, b in zip(play(first, steps), play(second, steps)))
+    assert all(
+        same(tensors(a), tensors(b)) for a, b in zip(play(first, steps), play(second, steps))
+    )
 
 
 @three_robots
@@ -96,7 +104,9 @@ def test_seeds_resets_and_environments_differ(robot, task):
         rows = starts[:, env.layout[name]]
         assert len(rows.unique(dim=0)) == len(rows) == 16
         flat = name == "goal" and task in ("push", "stack")
-        assert all(len(column.unique()) > 4 for column in rows.T[: 2 if flat else None])  # some lie on the table
+        assert all(
+            len(column.unique()) > 4 for column in rows.T[: 2 if flat else None]
+        )  # some lie on the table
 
 
 @three_robots
@@ -104,7 +114,9 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
     env, handed = make(robot, task), []
 
     def keep(place: str, values: dict[str, torch.Tensor]) -> None:
-        handed.extend((f"{name} of {place}", value, value.clone()) for name, value in values.items())
+        handed.extend(
+            (f"{name} of {place}", value, value.clone()) for name, value in values.items()
+        )
 
     keep("reset", {"observation": env.reset(0)})
     for t, action in enumerate(actions(env, env.task.horizon + 5)):  # over an automatic reset
@@ -114,7 +126,10 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
         keep(f"scene {t}", state.pop("scene"))
         keep(f"seen scene {t}", known.pop("scene"))
         keep(f"seen {t}", known)
-        keep(f"pool {t}", {name: value[:8] for name, value in state.pop("episodes").pop("pool").items()})
+        keep(
+            f"pool {t}",
+            {name: value[:8] for name, value in state.pop("episodes").pop("pool").items()},
+        )
         assert state.pop("begun") == {}  # only where arms are learnt with
         keep(f"state {t}", state)
     env.reset(), env.reset(3)
@@ -136,13 +151,17 @@ def test_writing_into_an_observation_or_reward_changes_nothing(robot, task):
 def test_no_element_of_the_observation_is_constant(robot, task):
     """Over random episodes, and some that get somewhere."""
     env = make(robot, task, num_envs=50)
-    seen = [env.reset(0), *(step.observation for step in play(env, env.task.horizon + 5)), *demonstrated(env)]
+    seen = [
+        env.reset(0),
+        *(step.observation for step in play(env, env.task.horizon + 5)),
+        *demonstrated(env),
+    ]
     ranges = torch.cat(seen).amax(0) - torch.cat(seen).amin(0)
     constant = {name for name in env.layout if (ranges[env.layout[name]] < 1e-3).any()}
     assert constant - RARELY_CHANGING.get(task, set()) == set()
 
 
-# Observation and reward -------------------------------------------------------------------------------------
+# Observation and reward
 
 
 @everywhere
@@ -150,11 +169,17 @@ def test_the_first_columns_are_o_of_the_robot(robot, task):
     env, body = make(robot, task), robot_named(robot)
     for step in play(env, 5):
         for row in range(4):
-            body.q = (step.info["q"] + 0.5 * env.task.dt * step.info["qd"]).clamp(*env.model.qlim)[row].numpy()
+            body.q = (
+                (step.info["q"] + 0.5 * env.task.dt * step.info["qd"])
+                .clamp(*env.model.qlim)[row]
+                .numpy()
+            )
             if body._gripper is not None:
                 body._gripper.q = body._gripper.mimic * step.info["gripper"][row].item()
             expected = o(None, body)
-            np.testing.assert_allclose(step.next_observation[row, : len(expected)], expected, rtol=1e-6)
+            np.testing.assert_allclose(
+                step.next_observation[row, : len(expected)], expected, rtol=1e-6
+            )
 
 
 @every_task
@@ -191,7 +216,7 @@ def test_the_sparse_reward_is_minus_one_short_of_success_and_nothing_else_differ
         assert torch.equal(step.info["reward/sparse"], step.reward)
 
 
-# Episodes ---------------------------------------------------------------------------------------------------
+# Episodes
 
 
 @every_task
@@ -226,11 +251,13 @@ def test_a_state_dict_round_trip_goes_on_exactly(task):
         env.step(to_goal(env))  # so that grippers are shutting, or something is touched
     other.load_state_dict(env.state_dict())
     steps = env.task.horizon + 10  # over two automatic resets
-    assert all(same(tensors(a), tensors(b)) for a, b in zip(play(env, steps, 3), play(other, steps, 3)))
+    assert all(
+        same(tensors(a), tensors(b)) for a, b in zip(play(env, steps, 3), play(other, steps, 3))
+    )
     assert torch.equal(env.reset(), other.reset())
 
 
-# Refused actions --------------------------------------------------------------------------------------------
+# Refused actions
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
@@ -265,11 +292,13 @@ def test_more_than_full_speed_is_full_speed(task):
         assert same(tensors(env.step(faster)), tensors(other.step(action)))  # and it costs no more
 
 
-# Goals that hindsight changes -------------------------------------------------------------------------------
+# Goals that hindsight changes
 
 
 def transitions(env, steps: int = 5) -> tuple[torch.Tensor, ...]:
-    """The last of some steps: memory, observation, action, memory and observation of the successor, reward."""
+    """The last of some steps: memory, observation, action, memory and observation of the successor,
+    reward.
+    """
     observation = env.reset(1)
     for action in actions(env, steps):
         before, state, step = env.memory(), observation, env.step(action)
@@ -327,10 +356,17 @@ def test_relabelled_with_what_it_achieved_a_transition_sees_that_goal(task):
     goal = env.achieved_goal(after)
     seen_before, seen_after, reward, _ = env.relabel(before, action, after, goal)
     goal_before = env.task.goal_before(earlier, env.moment, goal)
-    for seen, original, wanted in ((seen_before, state, goal_before), (seen_after, next_state, goal)):
+    for seen, original, wanted in (
+        (seen_before, state, goal_before),
+        (seen_after, next_state, goal),
+    ):
         torch.testing.assert_close(seen[:, env.layout["goal"]], wanted)
         for name in ("q", "drivers", "qd"):
             assert torch.equal(seen[:, env.layout[name]], original[:, env.layout[name]])
     assert ((reward == 0) | (reward == -1)).all()
-    if task in ("reach", "reach_pose") and not step.info["touched"].any():  # else the episode's past counts as well
-        assert (reward == 0).all() and (env.relabel(before, action, after, goal + 0.1)[2] == -1).all()
+    if (
+        task in ("reach", "reach_pose") and not step.info["touched"].any()
+    ):  # else the episode's past counts as well
+        assert (reward == 0).all() and (
+            env.relabel(before, action, after, goal + 0.1)[2] == -1
+        ).all()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import envs
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.tasks.episodes import OneEpisode, ScenePool
 from envs.tasks.registry import make_task, task_names
@@ -12,12 +12,17 @@ from envs.tasks.registry import make_task, task_names
 
 def some_policy(env):
     """Depends on all of the observation, and moves the arm much."""
-    weights = torch.randn(env.o_dim, env.a_dim, generator=torch.Generator().manual_seed(1)) / env.o_dim**0.5
+    weights = (
+        torch.randn(env.o_dim, env.a_dim, generator=torch.Generator().manual_seed(1))
+        / env.o_dim**0.5
+    )
     return lambda observation: torch.tanh(observation @ weights)
 
 
 def play(env, observation, row=0):
-    """(T,) errors and (T, n) joint positions of one arm until the end of its episode, and what is observed then."""
+    """(T,) errors and (T, n) joint positions of one arm until the end of its episode, and what is
+    observed then.
+    """
     policy, errors, positions, ended = some_policy(env), [], [], False
     while not ended:
         step = env.step(policy(observation))
@@ -29,7 +34,16 @@ def play(env, observation, row=0):
 
 def replay(env, row):
     """An environment of one arm, every episode of which is that of an arm of another."""
-    return ArmEnv(env.robot, env.task, 1, "cpu", 0, env.sparse, env.guard, episodes=OneEpisode(env.arrived, row))
+    return ArmEnv(
+        env.robot,
+        env.task,
+        1,
+        "cpu",
+        0,
+        env.sparse,
+        env.guard,
+        episodes=OneEpisode(env.arrived, row),
+    )
 
 
 @pytest.mark.parametrize("task", task_names())
@@ -63,7 +77,9 @@ def test_only_trainings_use_scenes_twice(monkeypatch):
 
 
 def test_arms_that_learn_are_not_in_step():
-    """First episodes are of any length up to the horizon, those after them of all of it; evaluations end together."""
+    """First episodes are of any length up to the horizon, those after them of all of it;
+    evaluations end together.
+    """
     panda, task = make_robot("panda"), make_task("reach")
     ends = []
     for training in (False, True):
@@ -72,7 +88,9 @@ def test_arms_that_learn_are_not_in_step():
         ends.append(torch.stack([env.step(still).truncated for _ in range(3 * task.horizon)]))
     together, spread = ends
     assert together.all(1).nonzero()[:, 0].tolist() == [59, 119, 179] and together.sum() == 3 * 120
-    assert spread.sum(1).max() < 12 and (spread[:60].sum(0) == 1).all()  # two at a step are to be expected
+    assert (
+        spread.sum(1).max() < 12 and (spread[:60].sum(0) == 1).all()
+    )  # two at a step are to be expected
     first = spread[:60].long().argmax(0)
     assert first.min() < 5 and first.max() > 54
     assert (spread[first + 60, torch.arange(120)]).all() and (spread[60:120].sum(0) == 1).all()

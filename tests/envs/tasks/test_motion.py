@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import envs
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.engine import SimState
 from envs.tasks import motion

@@ -1,4 +1,6 @@
-"""Pick and place: scenes that can be solved, what the policy sees, what it is paid, and who is refused."""
+"""Pick and place: scenes that can be solved, what the policy sees, what it is paid, and who is
+refused.
+"""
 
 import dataclasses
 import math
@@ -10,7 +12,7 @@ from scipy.optimize import least_squares
 
 import envs
 from envs import kinematics
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.robots.gripper import make_gripper
 from envs.simulation import grasp
@@ -30,7 +32,9 @@ def robots():
 
 @pytest.fixture
 def make(robots):
-    return lambda robot="panda", num_envs=4, seed=0: ArmEnv(robots[robot], TASK, num_envs, "cpu", seed)
+    return lambda robot="panda", num_envs=4, seed=0: ArmEnv(
+        robots[robot], TASK, num_envs, "cpu", seed
+    )
 
 
 def actions(env, steps: int, seed: int = 0) -> torch.Tensor:
@@ -51,10 +55,12 @@ def grasped(env, away: float = 0.0) -> None:
 def put(env, cube: torch.Tensor) -> None:
     state = env.state_dict()
     known = state["known"] | {"scene": state["known"]["scene"] | {"object": cube.clone()}}
-    env.load_state_dict(state | {"scene": state["scene"] | {"object": cube.clone()}, "known": known})
+    env.load_state_dict(
+        state | {"scene": state["scene"] | {"object": cube.clone()}, "known": known}
+    )
 
 
-# The environment --------------------------------------------------------------------------------------------
+# The environment
 
 
 @HANDED
@@ -91,7 +97,7 @@ def test_no_element_of_the_observation_is_constant(make):
     assert [name for name in env.layout if (ranges[env.layout[name]] < 1e-3).any()] == []
 
 
-# Scenes -----------------------------------------------------------------------------------------------------
+# Scenes
 
 
 @HANDED
@@ -109,7 +115,9 @@ def test_cubes_lie_on_the_table_and_half_of_the_goals_in_the_air(make, robot):
 
 
 def test_cubes_and_goals_beyond_the_arms_reach_are_not_drawn(robots):
-    """855 mm from the shoulder, by the Panda's data sheet, to a flange that has to be above the hand."""
+    """855 mm from the shoulder, by the Panda's data sheet, to a flange that has to be above the
+    hand.
+    """
     box = np.array([[0.2, -1.0, 0.05], [1.5, 1.0, 0.8]])
     env = ArmEnv(dataclasses.replace(robots["panda"], workspace=box), TASK, 500, "cpu", seed=0)
     for place in (env.moment.scene["object"], env.goal):
@@ -134,7 +142,7 @@ def test_the_hand_can_point_down_at_every_cube_and_goal_inside_the_joint_limits(
         assert min(costs) < 1e-8, place
 
 
-# What the policy sees ---------------------------------------------------------------------------------------
+# What the policy sees
 
 
 @HANDED
@@ -150,21 +158,36 @@ def test_what_the_observation_says_is_so(make, robot):
     torch.testing.assert_close(seen["approach"], T[:, :3, 2])
     torch.testing.assert_close(seen["closing"], closing)
     assert torch.equal(seen["goal"], env.goal) and torch.equal(seen["object"], scene["object"])
-    torch.testing.assert_close(seen["error"], 8 * (env.goal - scene["object"]))  # in units of an eighth of a metre
+    torch.testing.assert_close(
+        seen["error"], 8 * (env.goal - scene["object"])
+    )  # in units of an eighth of a metre
     across = torch.linalg.cross(closing, T[:, :3, 2])
     axes = torch.stack((across, closing, T[:, :3, 2]), 1)
-    torch.testing.assert_close(seen["in_hand"], 8 * (axes @ (scene["object"] - seen["tcp"])[:, :, None])[:, :, 0])
+    torch.testing.assert_close(
+        seen["in_hand"], 8 * (axes @ (scene["object"] - seen["tcp"])[:, :, None])[:, :, 0]
+    )
     assert (seen["room"] <= 1).all() and (seen["held"] == 0).all()
 
 
 def test_joint_way_and_joint_tilt_are_the_steepest_ways(make):
-    """Gradients of minus half the squared distance to where `way` leads, and of the hand's height of pointing."""
+    """Gradients of minus half the squared distance to where `way` leads, and of the hand's height
+    of pointing.
+    """
     env = make(num_envs=20)
     observation, h = env.reset(0), 1e-6
     way = observation[:, env.layout["way"]].double() * TASK.error_unit
-    aim, chain, q = env.tcp.double() + way, env.model.chain.to(dtype=torch.float64), env.state.q.double()
-    distance = lambda T: 0.5 * (aim - T[:, :3, 3]).square().sum(1)  # noqa: E731
-    up = lambda T: T[:, 2, 2]  # noqa: E731
+    aim, chain, q = (
+        env.tcp.double() + way,
+        env.model.chain.to(dtype=torch.float64),
+        env.state.q.double(),
+    )
+
+    def distance(T):
+        return 0.5 * (aim - T[:, :3, 3]).square().sum(1)
+
+    def up(T):
+        return T[:, 2, 2]
+
     for i in range(env.model.position_joints):
         dq = h * torch.eye(7, dtype=torch.float64)[i]
         T = [kinematics.fkine(chain, q + sign * dq) for sign in (1, -1)]
@@ -193,10 +216,12 @@ def test_with_the_cube_the_way_leads_to_the_goal(make):
     env = make()
     grasped(env)
     assert env.moment.scene["held"].all()
-    torch.testing.assert_close(TASK.way(env.world, env.moment), env.goal - env.moment.scene["object"])
+    torch.testing.assert_close(
+        TASK.way(env.world, env.moment), env.goal - env.moment.scene["object"]
+    )
 
 
-# The cube ---------------------------------------------------------------------------------------------------
+# The cube
 
 
 @HANDED
@@ -204,7 +229,9 @@ def test_the_cube_keeps_the_gripper_open_and_goes_with_the_hand(make, robot):
     env = make(robot, num_envs=8)
     grasped(env)
     assert env.moment.scene["held"].all()
-    torch.testing.assert_close(env.state.gripper, torch.full((8,), grasp.driver_of(env.model.hand, TASK.cube)))
+    torch.testing.assert_close(
+        env.state.gripper, torch.full((8,), grasp.driver_of(env.model.hand, TASK.cube))
+    )
     there = env.arrived
     offset = there.T_be[:, :3, :3].mT @ (there.scene["object"] - there.tcp)[:, :, None]
     action = 0.3 * actions(env, 10)
@@ -220,16 +247,26 @@ def test_the_cube_keeps_the_gripper_open_and_goes_with_the_hand(make, robot):
     assert not env.moment.scene["held"].any() and (env.moment.scene["object"][:, 2] == 0.02).all()
 
 
-# What it is paid for ----------------------------------------------------------------------------------------
+# What it is paid for
 
 
 def seen(**changes) -> Seen:
-    values = {"way": 0.0, "distance": 0.0, "held": False, "down": 1.0, "room": 1.0, "clearance": 0.01} | changes
+    values = {
+        "way": 0.0,
+        "distance": 0.0,
+        "held": False,
+        "down": 1.0,
+        "room": 1.0,
+        "clearance": 0.01,
+    } | changes
     return Seen(**{name: torch.tensor([value]) for name, value in values.items()})
 
 
 def pay(action=(0.0, 0.0, 1.0), **changes) -> dict[str, float]:
-    return {name: term.item() for name, term in reward_terms(TASK, seen(**changes), torch.tensor([action])).items()}
+    return {
+        name: term.item()
+        for name, term in reward_terms(TASK, seen(**changes), torch.tensor([action])).items()
+    }
 
 
 def test_reward_terms_are_what_a_hand_gets():
@@ -249,7 +286,9 @@ def test_reward_terms_are_what_a_hand_gets():
     }
     assert terms == pytest.approx(expected, abs=1e-6)
     held = pay(held=True, way=0.2, distance=0.2, room=0.0)
-    assert held["approach"] == held["gripper"] == 0 and held["held"] == 1.5 and held["around"] == 0.5
+    assert (
+        held["approach"] == held["gripper"] == 0 and held["held"] == 1.5 and held["around"] == 0.5
+    )
 
 
 def test_each_stage_is_worth_more_than_the_one_before():
@@ -271,14 +310,16 @@ def test_reward_is_the_sum_of_its_named_terms_and_success_the_cube_at_the_goal(m
     put(env, env.goal + torch.tensor([0.0, 0.0199, 0.0]) * (torch.arange(64) % 2)[:, None] * 1.01)
     for action in actions(env, 5):
         step = env.step(action)
-        torch.testing.assert_close(step.reward, sum(v for k, v in step.info.items() if k.startswith("reward/")))
+        torch.testing.assert_close(
+            step.reward, sum(v for k, v in step.info.items() if k.startswith("reward/"))
+        )
         distance = torch.linalg.vector_norm(env.goal - env.moment.scene["object"], dim=1)
         torch.testing.assert_close(step.info["position_error"], distance)
         assert torch.equal(step.info["success"], distance < 0.02)
         assert torch.equal(step.info["object"], env.moment.scene["object"])
 
 
-# Hindsight --------------------------------------------------------------------------------------------------
+# Hindsight
 
 
 @HANDED
@@ -292,7 +333,9 @@ def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(make, robot, h
     state, before = env.task.observe(env.world, env.moment), env.memory()
     step = env.step(action)
     again = env.relabel(before, action, env.memory(arrived=True), env.goal)
-    for name, mine, other in zip(("state", "next", "reward"), again, (state, step.next_observation, step.reward)):
+    for name, mine, other in zip(
+        ("state", "next", "reward"), again, (state, step.next_observation, step.reward)
+    ):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
     assert torch.equal(env.achieved_goal(env.memory()), env.moment.scene["object"])
     assert (step.next_observation[:, env.layout["held"]] == holding).all()
@@ -306,11 +349,13 @@ def test_relabelled_with_where_the_cube_came_to_lie_it_is_a_success(make):
     arrived = env.memory(arrived=True)
     goal = env.achieved_goal(arrived)
     before, after, _, _ = env.relabel(kept, action, arrived, goal)
-    assert (after[:, env.layout["error"]] == 0).all() and torch.equal(before[:, env.layout["goal"]], goal)
+    assert (after[:, env.layout["error"]] == 0).all() and torch.equal(
+        before[:, env.layout["goal"]], goal
+    )
     assert env.task.goal_met(after[:, env.layout["object"]], goal).all()
 
 
-# Refused ----------------------------------------------------------------------------------------------------
+# Refused
 
 
 def test_an_arm_that_cannot_grasp_the_cube_is_refused():
@@ -322,5 +367,7 @@ def test_an_arm_that_cannot_grasp_the_cube_is_refused():
 
 
 def test_a_cube_too_large_for_the_gripper_is_refused(robots):
-    with pytest.raises(ConfigError, match="'panda_hand' cannot grasp a cube of 0.09 m: it opens from 0 to 0.08 m"):
+    with pytest.raises(
+        ConfigError, match="'panda_hand' cannot grasp a cube of 0.09 m: it opens from 0 to 0.08 m"
+    ):
         ArmEnv(robots["panda"], dataclasses.replace(TASK, cube=0.09), 1, "cpu", 0)

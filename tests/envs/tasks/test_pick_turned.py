@@ -1,11 +1,13 @@
-"""Picking a cube that lies turned and stops fingers: scenes, what a finger on it costs, and that it can be done."""
+"""Picking a cube that lies turned and stops fingers: scenes, what a finger on it costs, and that it
+can be done.
+"""
 
 import math
 from dataclasses import replace
 
 import torch
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.controllers import ScriptedPick
 from envs.robots import make_robot
 from envs.tasks.registry import make_task
@@ -15,7 +17,9 @@ TASK, ROBOT = make_task("pick_turned"), make_robot("panda")
 
 def test_cubes_are_turned_by_up_to_a_right_angle():
     yaw = ArmEnv(ROBOT, TASK, 500, "cpu", 0).scene["yaw"]
-    assert yaw.min() >= 0 and yaw.max() < math.pi / 2 and abs(yaw.mean().item() - math.pi / 4) < 0.05
+    assert (
+        yaw.min() >= 0 and yaw.max() < math.pi / 2 and abs(yaw.mean().item() - math.pi / 4) < 0.05
+    )
 
 
 def test_a_finger_on_top_of_the_cube_moves_nothing_and_loses_the_episode():

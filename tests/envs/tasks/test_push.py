@@ -1,4 +1,6 @@
-"""Pushing: where the hand is led, what it is paid, and that the cube gets there; by hand and by the scripted push."""
+"""Pushing: where the hand is led, what it is paid, and that the cube gets there; by hand and by the
+scripted push.
+"""
 
 import dataclasses
 import math
@@ -22,7 +24,9 @@ def env(request):
 
 @pytest.fixture(scope="module")
 def led():
-    """A function of where the TCP and the cube are, with the goal 20 cm ahead of the latter along x: `Push.way`."""
+    """A function of where the TCP and the cube are, with the goal 20 cm ahead of the latter along
+    x: `Push.way`.
+    """
     env = envs.make("panda", "push")
 
     def led(tcp, cube=(0.5, 0.0), goal=(0.7, 0.0)):
@@ -39,20 +43,30 @@ def led():
 def test_behind_the_cube_it_goes_on_towards_the_goal_and_back_onto_the_line(led):
     assert led((0.45, 0.0, 0.0)) == pytest.approx([TASK.stride, 0.0, 0.0], abs=1e-6)
     assert led((0.45, 0.004, 0.003)) == pytest.approx([TASK.stride, -0.004, -0.003], abs=1e-6)
-    assert led((0.45, 0.0, 0.0), goal=(0.52, 0.0)) == pytest.approx([0.02, 0.0, 0.0], abs=1e-6)  # no farther than that
+    assert led((0.45, 0.0, 0.0), goal=(0.52, 0.0)) == pytest.approx(
+        [0.02, 0.0, 0.0], abs=1e-6
+    )  # no farther than that
 
 
 def test_from_elsewhere_it_is_led_over_the_place_behind_the_cube_and_down_there(led):
     behind = 0.5 - TASK.behind
-    assert led((0.6, 0.0, 0.0)) == pytest.approx([behind - 0.6, 0.0, TASK.hover], abs=1e-6)  # from the goal's side
-    assert led((0.54, 0.0, 0.0)) == pytest.approx([0.0, 0.0, TASK.hover], abs=1e-6)  # beside the cube: up first
+    assert led((0.6, 0.0, 0.0)) == pytest.approx(
+        [behind - 0.6, 0.0, TASK.hover], abs=1e-6
+    )  # from the goal's side
+    assert led((0.54, 0.0, 0.0)) == pytest.approx(
+        [0.0, 0.0, TASK.hover], abs=1e-6
+    )  # beside the cube: up first
     nearly = TASK.hover - 0.9 * TASK.corridor
     assert led((0.54, 0.0, nearly))[:2] == pytest.approx([behind - 0.54, 0.0], abs=1e-6)
-    assert led((0.45, 0.03, 0.0))[:2] == pytest.approx([behind - 0.45, -0.03], abs=1e-6)  # beside the line
+    assert led((0.45, 0.03, 0.0))[:2] == pytest.approx(
+        [behind - 0.45, -0.03], abs=1e-6
+    )  # beside the line
     high = led((behind, 0.0, 0.05))
     assert high == pytest.approx([0.0, 0.0, -0.05], abs=1e-6)
     aside = math.hypot(0.02, 0.0) - TASK.corridor
-    assert led((behind - 0.02, 0.0, 0.05))[2] == pytest.approx(TASK.descent * aside - 0.05, abs=1e-6)
+    assert led((behind - 0.02, 0.0, 0.05))[2] == pytest.approx(
+        TASK.descent * aside - 0.05, abs=1e-6
+    )
 
 
 def test_once_the_cube_is_there_it_goes_nowhere(led):
@@ -60,12 +74,16 @@ def test_once_the_cube_is_there_it_goes_nowhere(led):
 
 
 def test_faces_are_square_four_times_a_turn(env):
-    """What the hand has to turn by is what it is off, to an eighth of a turn; after it there is nothing left."""
+    """What the hand has to turn by is what it is off, to an eighth of a turn; after it there is
+    nothing left.
+    """
     moment = env.moment
     turn = env.task.turn(env.world, moment)
     assert turn.abs().max() <= math.pi / 4 + 1e-5 and turn.abs().max() > 0.3
     cos, sin, one = turn.cos(), turn.sin(), torch.ones_like(turn)
-    R = torch.stack((cos, -sin, 0 * one, sin, cos, 0 * one, 0 * one, 0 * one, one), 1).view(-1, 3, 3)
+    R = torch.stack((cos, -sin, 0 * one, sin, cos, 0 * one, 0 * one, 0 * one, one), 1).view(
+        -1, 3, 3
+    )
     T = moment.T_be.clone()
     T[:, :3, :3] = R @ T[:, :3, :3]
     assert env.task.turn(env.world, dataclasses.replace(moment, T_be=T)).abs().max() < 1e-3
@@ -82,10 +100,14 @@ def test_the_reward_is_what_is_written_down():
         "distance": -0.05 * TASK.distance_weight,
         "precision": TASK.precision_weight * math.exp(-0.05 / TASK.precision_scale),
         "action": -effort * TASK.action_weight,
-        "stillness": -TASK.stillness_weight * math.exp(-0.05 / TASK.stillness_scale) * math.sqrt(effort),
+        "stillness": -TASK.stillness_weight
+        * math.exp(-0.05 / TASK.stillness_scale)
+        * math.sqrt(effort),
         "table": -TASK.table_weight,
     }
-    assert {name: value.item() for name, value in terms.items()} == pytest.approx(expected, rel=1e-5)
+    assert {name: value.item() for name, value in terms.items()} == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_cubes_and_goals_lie_on_the_table_as_far_apart_as_it_says(env):
@@ -94,11 +116,17 @@ def test_cubes_and_goals_lie_on_the_table_as_far_apart_as_it_says(env):
     apart = torch.linalg.vector_norm(goal - cube, dim=1)
     assert (cube[:, 2] == 0.02).all() and (goal[:, 2] == 0.02).all()
     assert (apart >= TASK.least_way).all() and (apart <= TASK.longest_way).all()
-    assert env.world.in_workspace(torch.cat((cube, goal)) + torch.tensor([0, 0, env.world.workspace[0, 2] + 0.1])).all()
+    assert env.world.in_workspace(
+        torch.cat((cube, goal)) + torch.tensor([0, 0, env.world.workspace[0, 2] + 0.1])
+    ).all()
 
 
 def test_the_scripted_push_gets_it_there_and_decides_from_the_moment_alone(env):
-    observation, push, touched = env.reset(12345), ScriptedPush(env), torch.zeros(100, dtype=torch.bool)
+    observation, push, touched = (
+        env.reset(12345),
+        ScriptedPush(env),
+        torch.zeros(100, dtype=torch.bool),
+    )
     for step in range(env.task.horizon):
         action = push(observation)
         assert action.shape == (100, env.a_dim) and (action.abs() <= 1 + 1e-6).all()
@@ -126,4 +154,6 @@ def test_a_hand_that_comes_down_on_the_cube_stops_there_and_has_failed(env):
     led &= (env.now.tcp - cube)[:, :2].norm(dim=1) < 0.005  # no joint limit has led it aside
     assert led.sum() > 60
     assert env.scene["touched"][led].all() and not result.info["success"][led].any()
-    torch.testing.assert_close(env.scene["object"][led], cube[led])  # it does not slide out from under
+    torch.testing.assert_close(
+        env.scene["object"][led], cube[led]
+    )  # it does not slide out from under

@@ -1,4 +1,6 @@
-"""The reach task: its reward, observation and gripper as numbers, without an environment around them."""
+"""The reach task: its reward, observation and gripper as numbers, without an environment around
+them.
+"""
 
 import dataclasses
 import math
@@ -8,12 +10,12 @@ import torch
 import yaml
 
 from envs import kinematics
+from envs.config.yaml_values import CONFIGS
 from envs.robots import make_robot
 from envs.simulation.engine import SimState
 from envs.tasks import reach
 from envs.tasks.layout import Layout
 from envs.tasks.reach import Reach
-from envs.values import CONFIGS
 from envs.world import moment_of
 
 TASK = dataclasses.replace(
@@ -34,20 +36,29 @@ def scene():
     """Five Pandas somewhere, with goals."""
     world = TASK.world(make_robot("panda"), "cpu")
     generator = torch.Generator().manual_seed(0)
-    draw = lambda: world.random_q(5, generator)  # noqa: E731
-    state = SimState(draw(), torch.randn(5, 7, generator=generator), torch.rand(5, generator=generator) * 0.04)
+
+    def draw():
+        return world.random_q(5, generator)
+
+    state = SimState(
+        draw(), torch.randn(5, 7, generator=generator), torch.rand(5, generator=generator) * 0.04
+    )
     goal = kinematics.fkine(world.model.chain, draw())[:, :3, 3]
     return world, moment_of(world, state, {"goal": goal}, torch.zeros(5, dtype=torch.long))
 
 
 def test_reward_terms_are_what_a_hand_gets():
-    action = torch.tensor([[1.0, -1.0], [0.6, 0.0]])  # mean squares 1 and 0.18, roots 1 and 0.424264
+    action = torch.tensor(
+        [[1.0, -1.0], [0.6, 0.0]]
+    )  # mean squares 1 and 0.18, roots 1 and 0.424264
     terms = reach.reward_terms(TASK, torch.tensor([0.0, 0.1]), action)
     assert terms.keys() == {"distance", "precision", "action", "stillness"}
     torch.testing.assert_close(terms["distance"], torch.tensor([0.0, -0.2]))
     torch.testing.assert_close(terms["precision"], torch.tensor([3.0, 3.0 / math.e]))
     torch.testing.assert_close(terms["action"], torch.tensor([-0.5, -0.09]))
-    torch.testing.assert_close(terms["stillness"], torch.tensor([-4.0, -4.0 * 0.424264 / math.exp(0.5)]))
+    torch.testing.assert_close(
+        terms["stillness"], torch.tensor([-4.0, -4.0 * 0.424264 / math.exp(0.5)])
+    )
 
 
 def test_at_rest_nearer_is_always_better():
@@ -59,7 +70,9 @@ def test_at_rest_nearer_is_always_better():
 def test_at_any_distance_less_effort_is_better():
     for distance in (0.0, 0.02, 1.0):
         effort = torch.linspace(0, 1, 50)[:, None].expand(50, 7)
-        assert (sum(reach.reward_terms(TASK, torch.full((50,), distance), effort).values()).diff() < 0).all()
+        assert (
+            sum(reach.reward_terms(TASK, torch.full((50,), distance), effort).values()).diff() < 0
+        ).all()
 
 
 def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
@@ -73,13 +86,20 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
     assert torch.equal(seen[:, layout["tcp"]], tcp)
     torch.testing.assert_close(tcp, kinematics.fkine(world.model.chain, state.q)[:, :3, 3])
     assert torch.equal(seen[:, layout["goal"]], goal)
-    torch.testing.assert_close(seen[:, layout["error"]], 4 * (goal - tcp))  # in units of a quarter metre
+    torch.testing.assert_close(
+        seen[:, layout["error"]], 4 * (goal - tcp)
+    )  # in units of a quarter metre
 
 
 def test_joint_error_is_the_steepest_way_to_the_goal(scene):
-    """The gradient of minus half the squared distance, here by differences in float64; joint 7 only turns the hand."""
+    """The gradient of minus half the squared distance, here by differences in float64; joint 7 only
+    turns the hand.
+    """
     world, moment = scene
-    goal, joint_error = moment.scene["goal"], TASK.observe(world, moment)[:, Layout(TASK.columns(world))["joint_error"]]
+    goal, joint_error = (
+        moment.scene["goal"],
+        TASK.observe(world, moment)[:, Layout(TASK.columns(world))["joint_error"]],
+    )
     chain, q, h = world.model.chain.to(dtype=torch.float64), moment.state.q.double(), 1e-6
 
     def half_square(q):

@@ -7,17 +7,19 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Obstacles, clearance, nearest, obstacle_distance
 from envs.collision.obstacles import FAR
 from envs.collision.queries import capsule_segments, obstacle_distances
 from envs.controllers.teachers import make_teacher
+from envs.planning import contact_check as contact
+from envs.planning import obstacle_scenes as scenes
+from envs.planning.motion_planner import way
 from envs.robots import make_robot
 from envs.simulation.calibration import seen
 from envs.simulation.disturbances import Disturbances
-from envs.tasks import contact, reach_avoid, scenes
+from envs.tasks import reach_avoid
 from envs.tasks.registry import make_task
-from envs.tasks.way import way
 from envs.world import obstacles_of
 from td3_robot.errors import ConfigError
 from tests.envs.playing import actions, play
@@ -43,14 +45,16 @@ def detour(env):
     """Those that `drawn` were made of."""
     generator = torch.Generator().manual_seed(3)
     known = [TASK.draw(env.world, 8192, generator)[0] for _ in range(3)]
-    return scenes.Detour(*(torch.cat([getattr(one, name) for one in known]) for name in ("start", "via", "solution")))
+    return scenes.Detour(
+        *(torch.cat([getattr(one, name) for one in known]) for name in ("start", "via", "solution"))
+    )
 
 
 def number(scene) -> torch.Tensor:
     return sum(there.sum(1) for there in scenes.present(obstacles_of(scene)))
 
 
-# Scenes -----------------------------------------------------------------------------------------------------
+# Scenes
 
 
 def test_starts_and_solutions_are_what_they_are_said_to_be(env, drawn, detour):
@@ -60,7 +64,9 @@ def test_starts_and_solutions_are_what_they_are_said_to_be(env, drawn, detour):
     assert world.in_workspace(drawn["goal"]).all()
     assert ((drawn["start"] - world.home).abs() < TASK.start_spread + 1e-6).all()
     for q in (detour.start, detour.solution):
-        assert (obstacle_distance(world.collision, q, obstacles_of(drawn)) > TASK.margin - 2.5e-4).all()
+        assert (
+            obstacle_distance(world.collision, q, obstacles_of(drawn)) > TASK.margin - 2.5e-4
+        ).all()
         assert (clearance(world.collision, q, ground=0.0) > contact.ROOM - 1e-6).all()
     lower, upper = world.model.qlim
     assert ((detour.via >= lower) & (detour.via <= upper)).all()
@@ -84,7 +90,9 @@ def test_one_to_five_obstacles_of_all_kinds_stand_in_the_way(env, drawn):
     first, last = env.fkine(drawn["start"])[:, :3, 3], drawn["goal"]
     share = torch.linspace(0, 1, 200)[:, None, None]
     line = torch.lerp(first, last, share).permute(2, 0, 1)
-    assert (scenes.point_distances(line, obstacles_of(drawn)).amin((0, 1)) < scenes.IN_THE_WAY + 1e-6).all()
+    assert (
+        scenes.point_distances(line, obstacles_of(drawn)).amin((0, 1)) < scenes.IN_THE_WAY + 1e-6
+    ).all()
 
 
 def test_boxes_stand_upright_and_normals_have_unit_length(drawn):
@@ -100,11 +108,15 @@ def test_points_are_as_far_from_obstacles_as_capsules_of_no_size(env, drawn):
     model, obstacles = env.world.collision, obstacles_of(drawn)
     p, d = capsule_segments(model, drawn["start"])
     tiny = replace(model, length_squared=0 * model.length_squared, radius=0 * model.radius)
-    assert_close(scenes.point_distances(p, obstacles), obstacle_distances(tiny, p, 0 * d, obstacles))
+    assert_close(
+        scenes.point_distances(p, obstacles), obstacle_distances(tiny, p, 0 * d, obstacles)
+    )
 
 
 def test_a_teacher_who_knows_the_way_gets_there_untouched(env):
-    """So the ways are feasible for the simulator too, with its limits of speed and acceleration and 4 s."""
+    """So the ways are feasible for the simulator too, with its limits of speed and acceleration and
+    4 s.
+    """
     teacher, observation = make_teacher("solution", env), env.reset(11)
     going, arrived = torch.ones(64, dtype=torch.bool), torch.zeros(64, dtype=torch.bool)
     for _ in range(TASK.horizon):
@@ -136,7 +148,10 @@ def test_the_way_is_shown_as_an_action_and_the_time_that_is_left(env):
         action, left = (observation[:, env.layout[name]] for name in ("way", "way_left"))
         wanted = 6.0 * (to - env.state.q) / env.model.qdlim
         assert_close(action, wanted / wanted.abs().amax(1, keepdim=True).clamp(min=1.0))
-        legs = [(to - env.state.q).abs() / env.model.qdlim, (scene["solution"] - to).abs() / env.model.qdlim]
+        legs = [
+            (to - env.state.q).abs() / env.model.qdlim,
+            (scene["solution"] - to).abs() / env.model.qdlim,
+        ]
         assert_close(left[:, 0], sum(leg.amax(1) for leg in legs))
 
 
@@ -161,12 +176,16 @@ def test_a_corner_is_passed_for_good_when_every_joint_is_near(env):
 
 
 def test_an_arm_that_is_never_clear_of_itself_is_refused(env, monkeypatch):
-    monkeypatch.setattr(reach_avoid, "free", lambda world, q: torch.zeros(q.shape[:-1], dtype=torch.bool))
-    with pytest.raises(ConfigError, match=r"'panda'.*clearance at home is 0\.05. m.* more than 0\.005 m"):
+    monkeypatch.setattr(
+        reach_avoid, "free", lambda world, q: torch.zeros(q.shape[:-1], dtype=torch.bool)
+    )
+    with pytest.raises(
+        ConfigError, match=r"'panda'.*clearance at home is 0\.05. m.* more than 0\.005 m"
+    ):
         TASK.candidates(env.world, 64, torch.Generator())
 
 
-# Contact ----------------------------------------------------------------------------------------------------
+# Contact
 
 
 def moved(env, **scene):
@@ -177,13 +196,19 @@ def moved(env, **scene):
 def test_contact_ends_the_episode_without_success(env):
     env.reset(1)
     touched, spheres = torch.arange(64) < 32, env.moment.scene["spheres"].clone()
-    spheres[:32, 0] = torch.cat((env.tcp[:32], torch.full((32, 1), 0.05)), 1)  # around the hand of the first half
+    spheres[:32, 0] = torch.cat(
+        (env.tcp[:32], torch.full((32, 1), 0.05)), 1
+    )  # around the hand of the first half
     before, still = env.step(torch.zeros(64, 7)), torch.zeros(64, 7)
     assert not before.info["touched"].any() and not before.terminated.any()
     moved(env, spheres=spheres, goal=env.tcp)
     step = env.step(still)
-    assert torch.equal(step.info["touched"], touched) and torch.equal(step.info["clearance"] < 0, touched)
-    assert (step.info["position_error"] < TASK.tolerance).all() and torch.equal(step.info["success"], ~touched)
+    assert torch.equal(step.info["touched"], touched) and torch.equal(
+        step.info["clearance"] < 0, touched
+    )
+    assert (step.info["position_error"] < TASK.tolerance).all() and torch.equal(
+        step.info["success"], ~touched
+    )
     assert torch.equal(step.terminated, touched) and not step.truncated.any()
     assert torch.equal(env.moment.steps == 0, touched)
     assert_close(step.info["reward/contact"], -TASK.contact_weight * touched.float())
@@ -194,15 +219,17 @@ def test_clearance_is_that_of_the_whole_arm(env):
     for action in actions(env, 20):
         step = env.step(action)
         on = ~step.terminated  # where it is still the same episode
-        whole = clearance(env.world.collision, env.state.q, obstacles_of(env.scene), 0.0, env.state.gripper)
+        whole = clearance(
+            env.world.collision, env.state.q, obstacles_of(env.scene), 0.0, env.state.gripper
+        )
         assert on.any() and (step.info["clearance"][~on] < 0).all()
         assert_close(step.info["clearance"][on], whole[on], atol=3e-4, rtol=0)
 
 
-# Reward -----------------------------------------------------------------------------------------------------
+# Reward
 
 
-# Observation ------------------------------------------------------------------------------------------------
+# Observation
 
 
 def test_push_is_the_way_down_of_each_nearness(env):
@@ -212,19 +239,27 @@ def test_push_is_the_way_down_of_each_nearness(env):
     moving = reach_avoid.moving_links(world)
 
     def nearness(q):
-        return torch.exp(-nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion)[:, moving]
+        return torch.exp(
+            -nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion
+        )[:, moving]
 
     full, h = torch.zeros(64, scene["distance"].shape[1] * 7), 2e-3
     full[:, reach_avoid.pushed_joints(world)] = shown[:, env.layout["push"]]
     for link, push in enumerate(full.view(64, -1, 7)[:, moving].unbind(1)):
-        fall = (nearness(env.state.q - h * push) - nearness(env.state.q + h * push))[:, link] / (2 * h)
-        close = (TASK.repulsion * fall - push.square().sum(1)).abs() < 1e-3 + 0.05 * push.square().sum(1)
+        fall = (nearness(env.state.q - h * push) - nearness(env.state.q + h * push))[:, link] / (
+            2 * h
+        )
+        close = (
+            TASK.repulsion * fall - push.square().sum(1)
+        ).abs() < 1e-3 + 0.05 * push.square().sum(1)
         assert close.float().mean() > 0.95  # a nearest point may jump to another capsule
 
 
 def test_what_is_left_out_of_push_is_zero(env):
     env.reset(4)
-    gradient = nearest(env.world.collision, env.state.q, obstacles_of(env.moment.scene), 0.0).gradient.flatten(1)
+    gradient = nearest(
+        env.world.collision, env.state.q, obstacles_of(env.moment.scene), 0.0
+    ).gradient.flatten(1)
     gradient[:, reach_avoid.pushed_joints(env.world)] = 0.0
     assert gradient.abs().max() < 0.06  # [m/rad] a link that turns in place is not quite round
 
@@ -235,7 +270,9 @@ def test_closing_is_how_fast_nearness_rises(env):
     world, scene, state = env.world, env.moment.scene, env.moment.state
 
     def nearness(q):
-        return torch.exp(-nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion)
+        return torch.exp(
+            -nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion
+        )
 
     h = 1e-3
     rise = (nearness(state.q + h * state.qd) - nearness(state.q - h * state.qd)) / (2 * h)
@@ -243,7 +280,9 @@ def test_closing_is_how_fast_nearness_rises(env):
     assert rise[:, [link for link in range(rise.shape[1]) if link not in moving]].abs().max() < 0.3
     rise = rise[:, moving]
     close = (rise - closing).abs() < 0.02 + 0.05 * rise.abs()
-    assert close.float().mean() > 0.98 and rise.abs().max() > 1.0  # a nearest point may jump to another capsule
+    assert (
+        close.float().mean() > 0.98 and rise.abs().max() > 1.0
+    )  # a nearest point may jump to another capsule
 
 
 def test_the_observation_shows_what_is_near(env):
@@ -255,7 +294,10 @@ def test_the_observation_shows_what_is_near(env):
     assert torch.equal(spheres[:, :, 4] > 0.5, there[0])
     for slot in range(scenes.SPHERES):
         stands = there[0][:, slot]
-        assert_close(spheres[stands, slot, :3] * TASK.sight, (scene["spheres"][:, slot, :3] - env.moment.tcp)[stands])
+        assert_close(
+            spheres[stands, slot, :3] * TASK.sight,
+            (scene["spheres"][:, slot, :3] - env.moment.tcp)[stands],
+        )
         assert not spheres[~stands, slot].any()
     walls, wall = seen["walls"], scene["walls"][:, 0]
     stands = there[2][:, 0]
@@ -265,7 +307,9 @@ def test_the_observation_shows_what_is_near(env):
 
 def test_a_box_turned_by_half_a_revolution_looks_the_same(env):
     def shown(yaw):
-        box = torch.tensor([[[0.5, 0.1, 0.3, 0.1, 0.2, 0.05, math.cos(yaw / 2), 0, 0, math.sin(yaw / 2)]]])
+        box = torch.tensor(
+            [[[0.5, 0.1, 0.3, 0.1, 0.2, 0.05, math.cos(yaw / 2), 0, 0, math.sin(yaw / 2)]]]
+        )
         moved(env, boxes=box.expand(64, 2, 10))
         return TASK.observe(env.world, env.moment)[:, env.layout["boxes"]]
 
@@ -275,7 +319,10 @@ def test_a_box_turned_by_half_a_revolution_looks_the_same(env):
 
 
 def test_parked_obstacles_are_out_of_reach(env):
-    none = [torch.zeros(64, count, dtype=torch.bool) for count in (scenes.SPHERES, scenes.BOXES, scenes.WALLS)]
+    none = [
+        torch.zeros(64, count, dtype=torch.bool)
+        for count in (scenes.SPHERES, scenes.BOXES, scenes.WALLS)
+    ]
     parked = scenes.park(obstacles_of(env.moment.scene), *none)
     assert not any(there.any() for there in scenes.present(parked))
     found = nearest(env.world.collision, env.state.q, parked)

@@ -10,10 +10,10 @@ from scipy.spatial.transform import Rotation
 
 import envs
 from envs.controllers.teachers import FollowSolution, make_teacher
+from envs.planning.goal_solver import solution
 from envs.simulation.engine import SimState
 from envs.tasks import reach_pose
 from envs.tasks.registry import make_task
-from envs.tasks.solution import solution
 from envs.world import moment_of
 from td3_robot.errors import ConfigError
 
@@ -45,18 +45,26 @@ def pose(env, q: torch.Tensor) -> torch.Tensor:
     """(B, 7) by scipy: the TCP's position and quaternion, wxyz with w >= 0."""
     T = env.fkine(q).double().numpy()
     xyzw = Rotation.from_matrix(T[:, :3, :3]).as_quat(canonical=True)
-    return torch.tensor(np.concatenate((T[:, :3, 3], xyzw[:, 3:], xyzw[:, :3]), 1), dtype=torch.float32)
+    return torch.tensor(
+        np.concatenate((T[:, :3, 3], xyzw[:, 3:], xyzw[:, :3]), 1), dtype=torch.float32
+    )
 
 
 def test_reward_terms_are_what_a_hand_gets():
     """0.06 m and 0.16 rad, which is 0.08 m, are 0.1 m together."""
-    action = torch.tensor([[1.0, -1.0], [0.6, 0.0]])  # mean squares 1 and 0.18, roots 1 and 0.424264
-    terms = reach_pose.reward_terms(TASK, torch.tensor([0.0, 0.06]), torch.tensor([0.0, 0.16]), action)
+    action = torch.tensor(
+        [[1.0, -1.0], [0.6, 0.0]]
+    )  # mean squares 1 and 0.18, roots 1 and 0.424264
+    terms = reach_pose.reward_terms(
+        TASK, torch.tensor([0.0, 0.06]), torch.tensor([0.0, 0.16]), action
+    )
     torch.testing.assert_close(terms["distance"], torch.tensor([0.0, -0.12]))
     torch.testing.assert_close(terms["rotation"], torch.tensor([0.0, -0.16]))
     torch.testing.assert_close(terms["precision"], torch.tensor([3.0, 3.0 / math.e]))
     torch.testing.assert_close(terms["action"], torch.tensor([-0.5, -0.09]))
-    torch.testing.assert_close(terms["stillness"], torch.tensor([-4.0, -4.0 * 0.424264 / math.exp(0.5)]))
+    torch.testing.assert_close(
+        terms["stillness"], torch.tensor([-4.0, -4.0 * 0.424264 / math.exp(0.5)])
+    )
 
 
 def test_goals_are_poses_in_the_workspace_that_the_solution_has(env):
@@ -64,14 +72,19 @@ def test_goals_are_poses_in_the_workspace_that_the_solution_has(env):
     solution, (lower, upper) = env.moment.scene["solution"], env.model.qlim
     assert ((solution >= lower) & (solution <= upper)).all()
     there = pose(env, solution)
-    turned = Rotation.from_quat(env.goal[:, [4, 5, 6, 3]].numpy()) * Rotation.from_quat(there[:, [4, 5, 6, 3]]).inv()
+    turned = (
+        Rotation.from_quat(env.goal[:, [4, 5, 6, 3]].numpy())
+        * Rotation.from_quat(there[:, [4, 5, 6, 3]]).inv()
+    )
     near = ((env.goal - there)[:, :3].norm(dim=1) < 5e-3) & torch.tensor(turned.magnitude() < 0.03)
     assert near.float().mean() > 0.98
     assert env.world.in_workspace(env.goal[:, :3]).all() and (env.goal[:, 3] >= 0).all()
 
 
 def test_the_solution_of_another_goal_is_of_that_goal(env):
-    """Where an episode begins with it, it is looked for from everywhere; else it is near to where the arm is."""
+    """Where an episode begins with it, it is looked for from everywhere; else it is near to where
+    the arm is.
+    """
     env.reset(7)
     moment, goal = env.moment, env.goal.roll(1, 0)
     put = env.task.put_goal(env.world, moment, goal)
@@ -86,7 +99,8 @@ def test_the_solution_of_another_goal_is_of_that_goal(env):
 
 
 @pytest.mark.parametrize(
-    ("distance", "degrees", "met"), [(0.0, 0.0, True), (0.0099, 4.9, True), (0.0101, 0.0, False), (0.0, 5.1, False)]
+    ("distance", "degrees", "met"),
+    [(0.0, 0.0, True), (0.0099, 4.9, True), (0.0101, 0.0, False), (0.0, 5.1, False)],
 )
 def test_success_is_a_centimetre_and_five_degrees(env, distance, degrees, met):
     q = env.state.q
@@ -97,7 +111,9 @@ def test_success_is_a_centimetre_and_five_degrees(env, distance, degrees, met):
     goal = torch.cat((goal[:, :3] + shift, torch.tensor(turned[:, [3, 0, 1, 2]])), 1).float()
     outcome = env.task.outcome(env.world, at(env, q, goal), torch.zeros(len(q), 7))
     assert (outcome.success == met).all()
-    torch.testing.assert_close(outcome.position_error, torch.full((200,), distance), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        outcome.position_error, torch.full((200,), distance), atol=1e-5, rtol=0
+    )
     angle = torch.full((200,), math.radians(degrees))
     torch.testing.assert_close(outcome.measures["rotation_error"], angle, atol=2e-3, rtol=0)
     assert (env.task.goal_met(pose(env, q), goal) == met).all()
@@ -112,16 +128,22 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(env):
     torch.testing.assert_close(shown["axes"], torch.cat((T[:, :3, 0], T[:, :3, 1]), 1))
     R_goal = Rotation.from_quat(env.goal[:, [4, 5, 6, 3]].double().numpy())
     axes = torch.tensor(R_goal.as_matrix(), dtype=torch.float32)
-    torch.testing.assert_close(shown["goal_axes"], torch.cat((axes[:, :, 0], axes[:, :, 1]), 1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        shown["goal_axes"], torch.cat((axes[:, :, 0], axes[:, :, 1]), 1), atol=1e-5, rtol=0
+    )
     error = (env.goal[:, :3] - T[:, :3, 3]) / env.task.error_unit
     torch.testing.assert_close(shown["error"], error)
     turn = R_goal * Rotation.from_matrix(T[:, :3, :3].double().numpy()).inv()
-    seen_turn = Rotation.from_rotvec(env.task.rotation_unit * shown["rotation_error"].double().numpy())
+    seen_turn = Rotation.from_rotvec(
+        env.task.rotation_unit * shown["rotation_error"].double().numpy()
+    )
     assert (turn * seen_turn.inv()).magnitude().max() < 1e-3
 
 
 def test_near_the_goal_the_joint_error_leads_there(env):
-    """To first order; q' = q + joint_error leaves a tenth of a small error or less, away from singularities."""
+    """To first order; q' = q + joint_error leaves a tenth of a small error or less, away from
+    singularities.
+    """
     generator = torch.Generator().manual_seed(0)
     q = env.state.q
     goal = pose(env, q + 0.02 * torch.randn(q.shape, generator=generator))
@@ -143,18 +165,25 @@ def test_beyond_is_what_the_limits_cut_off(env):
 
 
 def test_within_makes_up_for_joints_that_limits_stop(env):
-    """To first order: it is joint_error where that ends inside, else it leaves less than joint_error cut off there."""
+    """To first order: it is joint_error where that ends inside, else it leaves less than
+    joint_error cut off there.
+    """
     env.reset(4)
     moment, (lower, upper) = env.moment, env.model.qlim
     seen = env.task.observe(env.world, moment)
-    motion, beyond, within = (seen[:, env.layout[name]] for name in ("joint_error", "beyond", "within"))
+    motion, beyond, within = (
+        seen[:, env.layout[name]] for name in ("joint_error", "beyond", "within")
+    )
     there = moment.state.q + within
     assert (there >= lower - 1e-5).all() and (there <= upper + 1e-5).all()
     free = (beyond == 0).all(1)
     assert free.any() and not free.all()
     torch.testing.assert_close(within[free], motion[free])
     wanted = torch.cat((moment.scene["goal"][:, :3] - moment.tcp, moment.rotation_error), 1)
-    left = lambda motion: torch.linalg.vector_norm(wanted - (moment.J @ motion[:, :, None])[:, :, 0], dim=1)  # noqa: E731
+
+    def left(motion):
+        return torch.linalg.vector_norm(wanted - (moment.J @ motion[:, :, None])[:, :, 0], dim=1)
+
     cut, made_up = left(motion - beyond)[~free], left(within)[~free]
     assert made_up.median() < 0.6 * cut.median() and (made_up < cut).float().mean() > 0.9
 
@@ -175,11 +204,15 @@ def test_whoever_is_told_the_solution_gets_there(env):
     assert isinstance(teacher, FollowSolution)
     for _ in range(env.task.horizon):
         step = env.step(teacher(None))
-    assert step.info["success_with_contact"].float().mean() > 0.99  # a straight way may touch something
+    assert (
+        step.info["success_with_contact"].float().mean() > 0.99
+    )  # a straight way may touch something
 
 
 def test_a_teacher_that_is_unknown_or_has_nothing_to_tell_is_refused(env):
-    with pytest.raises(ConfigError, match="unknown exploration.guide 'solutoin'; did you mean 'solution'"):
+    with pytest.raises(
+        ConfigError, match="unknown exploration.guide 'solutoin'; did you mean 'solution'"
+    ):
         make_teacher("solutoin", env)
     with pytest.raises(ConfigError, match="solution needs a task whose scenes hold one"):
         make_teacher("solution", envs.make("panda", "reach"))

@@ -52,17 +52,24 @@ def test_obstacles_have_their_place_and_size(env):
     np.testing.assert_allclose(box.T_bs[:3, 3], [0.5, 0.0, 0.2], atol=1e-7)
 
 
-@pytest.mark.parametrize("normal", [(0.0, 0.0, 1.0), (0.0, 0.0, -1.0), (0.6, -0.8, 0.0), (1.0, 0.0, 0.0)])
+@pytest.mark.parametrize(
+    "normal", [(0.0, 0.0, 1.0), (0.0, 0.0, -1.0), (0.6, -0.8, 0.0), (1.0, 0.0, 0.0)]
+)
 def test_a_wall_is_a_sheet_whose_outer_face_is_the_surface(env, normal):
     (wall,) = shapes(env, walls=two(*normal, -0.15))
     half = np.array(wall.size) / 2
-    corners = [wall.T_bs @ [*(half * sides), 1] for sides in np.array(np.meshgrid(*[(-1, 1)] * 3)).T.reshape(-1, 3)]
+    corners = [
+        wall.T_bs @ [*(half * sides), 1]
+        for sides in np.array(np.meshgrid(*[(-1, 1)] * 3)).T.reshape(-1, 3)
+    ]
     along = np.sort(np.array(corners)[:, :3] @ normal)
     np.testing.assert_allclose(along[4:], -0.15, atol=1e-6)  # the surface
     assert (along[:4] < -0.15 - 1e-3).all()  # the other face is inside what is solid
     np.testing.assert_allclose(np.linalg.det(wall.T_bs[:3, :3]), 1)
     middle = env.world.workspace.mean(0).double().numpy()
-    np.testing.assert_allclose(np.cross(wall.T_bs[:3, 3] - middle, normal), 0, atol=1e-6)  # beside the middle
+    np.testing.assert_allclose(
+        np.cross(wall.T_bs[:3, 3] - middle, normal), 0, atol=1e-6
+    )  # beside the middle
     assert wall.colour[3] < 0.5
 
 

@@ -1,4 +1,6 @@
-"""Stacking: what counts as stacked, what the other cube does, and that it can be done; in both engines."""
+"""Stacking: what counts as stacked, what the other cube does, and that it can be done; in both
+engines.
+"""
 
 from dataclasses import replace
 
@@ -24,7 +26,9 @@ def env(request):
 
 
 def begun(env, off):
-    """The engine's account of episodes in which the cube is put at `off` (3,) from the other [m]."""
+    """The engine's account of episodes in which the cube is put at `off` (3,) from the other
+    [m].
+    """
     env.reset(1)
     scene = {**env.arrived.scene, OBJECT: env.arrived.scene[SUPPORT] + torch.as_tensor(off)}
     engine = env.engine or env._plant
@@ -52,7 +56,9 @@ def test_beside_the_other_or_over_its_edge_is_no_success(env):
     assert not stand(env).info["success"].any()
     begun(env, (0.03, 0.0, TASK.cube))
     step = stand(env)
-    assert not step.info["success"].any() and (env.arrived.scene[OBJECT][:, 2] < 0.05).all()  # it has fallen off
+    assert (
+        not step.info["success"].any() and (env.arrived.scene[OBJECT][:, 2] < 0.05).all()
+    )  # it has fallen off
 
 
 def test_the_script_stacks_and_what_it_still_holds_is_no_success(env):

@@ -1,4 +1,6 @@
-"""The track task: loops that the arm can follow, what an episode counts, reward and observation as numbers."""
+"""The track task: loops that the arm can follow, what an episode counts, reward and observation as
+numbers.
+"""
 
 import dataclasses
 import math
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from envs import kinematics
-from envs.arm_env import ArmEnv
+from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.engine import SimState
 from envs.simulation.kinematic import bound_for
@@ -38,14 +40,18 @@ def env(panda):
 
 def act(env) -> torch.Tensor:
     """A small random action."""
-    return 0.2 * torch.randn(env.num_envs, env.a_dim, generator=torch.Generator().manual_seed(int(env.moment.steps[0])))
+    return 0.2 * torch.randn(
+        env.num_envs, env.a_dim, generator=torch.Generator().manual_seed(int(env.moment.steps[0]))
+    )
 
 
-# Loops ------------------------------------------------------------------------------------------------------
+# Loops
 
 
 def test_the_goal_moves_at_the_speed_of_the_file(loops):
-    """Straight from one step's goal to the next it is a little less where the loop is bent, and never more."""
+    """Straight from one step's goal to the next it is a little less where the loop is bent, and
+    never more.
+    """
     _, path, _ = loops
     speed = torch.linalg.vector_norm(path.diff(dim=1), dim=2) / DT
     assert path.shape[1:] == (HORIZON + 2, 3) and len(path) > 100
@@ -55,13 +61,19 @@ def test_the_goal_moves_at_the_speed_of_the_file(loops):
 
 def test_half_the_speed_is_the_same_loop_at_half_the_speed(panda):
     """Of the loops drawn for 0.2 m/s; slower, nothing that can be followed is lost."""
-    world, slow = TASK.world(panda, "cpu"), dataclasses.replace(TASK, speed=0.1, horizon=2 * HORIZON)
+    world, slow = (
+        TASK.world(panda, "cpu"),
+        dataclasses.replace(TASK, speed=0.1, horizon=2 * HORIZON),
+    )
     fast_path, slow_path = (
-        track.trajectories(task, world, 4096, torch.Generator().manual_seed(3))[1] for task in (TASK, slow)
+        track.trajectories(task, world, 4096, torch.Generator().manual_seed(3))[1]
+        for task in (TASK, slow)
     )
     assert len(slow_path) >= len(fast_path) > 50
     starts = torch.cdist(fast_path[:, 0], slow_path[:, 0]).argmin(1)
-    torch.testing.assert_close(slow_path[starts, ::2][:, : HORIZON + 1], fast_path[:, :-1], rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        slow_path[starts, ::2][:, : HORIZON + 1], fast_path[:, :-1], rtol=0, atol=1e-4
+    )
 
 
 def test_loops_stay_in_the_workspace_and_fill_it(loops):
@@ -72,7 +84,9 @@ def test_loops_stay_in_the_workspace_and_fill_it(loops):
 
 
 def test_loops_close_and_are_gone_round_again(loops):
-    """All but a few, which are longer than the way of an episode, come back to where they began, and go on alike."""
+    """All but a few, which are longer than the way of an episode, come back to where they began,
+    and go on alike.
+    """
     _, path, _ = loops
     back = torch.linalg.vector_norm(path[:, 20:] - path[:, :1], dim=2)  # from 1 s on
     lap = back.argmin(1) + 20
@@ -84,10 +98,11 @@ def test_loops_close_and_are_gone_round_again(loops):
 
 
 def test_the_arm_can_follow_every_loop(loops, panda):
-    """Started on the loop at the joint speeds of the motion it was drawn from, and sent along it by the simulator.
+    """Started on the loop at the joint speeds of the motion it was drawn from, and sent along it by
+    the simulator.
 
-    Told the mean of the speeds of two steps, (q[k+2] - q[k]) / 2 dt, an arm whose speed ramps comes to
-    (q[k] + 2 q[k+1] + q[k+2]) / 4: off the loop by a quarter of a second difference.
+    Told the mean of the speeds of two steps, (q[k+2] - q[k]) / 2 dt, an arm whose speed ramps comes
+    to (q[k] + 2 q[k+1] + q[k+2]) / 4: off the loop by a quarter of a second difference.
     """
     q, path, world = loops
     model = world.model
@@ -96,7 +111,12 @@ def test_the_arm_can_follow_every_loop(loops, panda):
     env = ArmEnv(panda, TASK, len(q), "cpu", seed=0)
     qd = q.diff(dim=1) / DT
     start = SimState(q[:, 0], qd[:, 0], torch.zeros(len(q)))
-    scene = {**env.moment.scene, "path": path, "goal": path[:, 0], "goal_velocity": (path[:, 1] - path[:, 0]) / DT}
+    scene = {
+        **env.moment.scene,
+        "path": path,
+        "goal": path[:, 0],
+        "goal_velocity": (path[:, 1] - path[:, 0]) / DT,
+    }
     env.load_state_dict(env.state_dict() | vars(start) | {"scene": scene})
     effort = 0.0
     for k in range(HORIZON):
@@ -104,8 +124,12 @@ def test_the_arm_can_follow_every_loop(loops, panda):
         action = told / model.qdlim
         effort = max(effort, action.abs().max().item())
         step = env.step(action)
-        torch.testing.assert_close(step.info["q"], (q[:, k] + 2 * q[:, k + 1] + q[:, k + 2]) / 4, rtol=0, atol=1e-4)
-        torch.testing.assert_close(step.info["qd"], told, rtol=0, atol=1e-4)  # no limit was in the way
+        torch.testing.assert_close(
+            step.info["q"], (q[:, k] + 2 * q[:, k + 1] + q[:, k + 2]) / 4, rtol=0, atol=1e-4
+        )
+        torch.testing.assert_close(
+            step.info["qd"], told, rtol=0, atol=1e-4
+        )  # no limit was in the way
     assert step.truncated.all() and step.info["success"].all()
     assert 0.4 < effort <= TASK.effort + 1e-5
 
@@ -131,7 +155,7 @@ def test_other_arms_have_loops(robot):
     assert (across > TASK.radius_min).all() and env.world.in_workspace(path).all()
 
 
-# Time -------------------------------------------------------------------------------------------------------
+# Time
 
 
 def test_the_error_is_to_where_the_goal_is_at_the_same_time(env):
@@ -141,11 +165,15 @@ def test_the_error_is_to_where_the_goal_is_at_the_same_time(env):
         step = env.step(act(env))
         scene, seen = env.moment.scene, step.next_observation
         assert torch.equal(env.goal, path[:, k])
-        on = (path[:, k] + path[:, k + 1]) / 2  # seen where it will be in half a step, as the arm is
+        on = (
+            path[:, k] + path[:, k + 1]
+        ) / 2  # seen where it will be in half a step, as the arm is
         torch.testing.assert_close(seen[:, env.layout["goal"]], on)
         expected = torch.linalg.vector_norm(path[:, k] - env.fkine(step.info["q"])[:, :3, 3], dim=1)
         torch.testing.assert_close(step.info["position_error"], expected)
-        torch.testing.assert_close(scene["goal_velocity"] * DT, path[:, k + 1] - path[:, k])  # and where it goes
+        torch.testing.assert_close(
+            scene["goal_velocity"] * DT, path[:, k + 1] - path[:, k]
+        )  # and where it goes
     last = env.step(act(env))
     on = (path[:, HORIZON] + path[:, HORIZON + 1]) / 2
     assert last.truncated.all()
@@ -155,7 +183,9 @@ def test_the_error_is_to_where_the_goal_is_at_the_same_time(env):
 
 
 def test_what_counts_is_the_mean_error_after_the_settling_time(env):
-    """Step 20 is the end of the first second: from 21 on the mean of all errors so far, by the errors themselves."""
+    """Step 20 is the end of the first second: from 21 on the mean of all errors so far, by the
+    errors themselves.
+    """
     errors = []
     for k in range(1, HORIZON + 1):
         step = env.step(act(env))
@@ -163,7 +193,9 @@ def test_what_counts_is_the_mean_error_after_the_settling_time(env):
         mean = torch.stack(errors[20:]).mean(0) if k > 20 else torch.zeros(6)
         torch.testing.assert_close(step.info["tracking_error_mean"], mean)
         assert not step.info["success"].any()  # nobody follows by chance
-    assert torch.equal(env.moment.scene["error_sum"], torch.zeros(6))  # the new episodes begin with none
+    assert torch.equal(
+        env.moment.scene["error_sum"], torch.zeros(6)
+    )  # the new episodes begin with none
 
 
 @pytest.mark.parametrize(
@@ -202,7 +234,7 @@ def test_settling_has_to_end_before_the_episode():
         dataclasses.replace(TASK, settle=8.0)
 
 
-# Observation, reward ----------------------------------------------------------------------------------------
+# Observation, reward
 
 
 def test_the_observation_holds_each_quantity_where_the_layout_says(env):
@@ -218,16 +250,24 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(env):
     torch.testing.assert_close(seen["error"], 8 * (goal - tcp))  # in units of an eighth of a metre
     torch.testing.assert_close(seen["goal_velocity"], 8 * scene["goal_velocity"])
     J_v = env.jacob0(bound.q)[:, :3, :6]  # joint 7 only turns the hand
-    inverse = torch.linalg.pinv(torch.cat((J_v, 0.02 * torch.eye(6).expand(6, 6, 6)), 1))[:, :, :3]  # damped by 0.02
-    motion, along = (torch.einsum("bij,bj->bi", inverse, v) for v in (goal - tcp, scene["goal_velocity"]))
+    inverse = torch.linalg.pinv(torch.cat((J_v, 0.02 * torch.eye(6).expand(6, 6, 6)), 1))[
+        :, :, :3
+    ]  # damped by 0.02
+    motion, along = (
+        torch.einsum("bij,bj->bi", inverse, v) for v in (goal - tcp, scene["goal_velocity"])
+    )
     resolved = (8 * motion + along) / env.model.qdlim[:6]
-    torch.testing.assert_close(seen["resolved_rate"][:, :6], resolved.clamp(-1, 1), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        seen["resolved_rate"][:, :6], resolved.clamp(-1, 1), rtol=1e-3, atol=1e-4
+    )
     assert (seen["resolved_rate"][:, 6] == 0).all()
     torch.testing.assert_close(seen["joint_error"], (motion / 0.01).tanh(), rtol=1e-3, atol=1e-4)
 
 
 def test_reward_terms_are_what_a_hand_gets():
-    task = dataclasses.replace(TASK, distance_weight=2.0, precision_weight=3.0, precision_scale=0.1, action_weight=0.5)
+    task = dataclasses.replace(
+        TASK, distance_weight=2.0, precision_weight=3.0, precision_scale=0.1, action_weight=0.5
+    )
     action = torch.tensor([[1.0, -1.0], [0.6, 0.0]])  # mean squares 1 and 0.18
     terms = track.reward_terms(task, torch.tensor([0.0, 0.1]), action)
     assert terms.keys() == {"distance", "precision", "action"}
@@ -243,7 +283,7 @@ def test_the_gripper_shuts_on_the_goal_and_only_there(env):
         assert env.task.command(env.world, moment, torch.zeros(6, 7)).grip.tolist() == [grip] * 6
 
 
-# Hindsight --------------------------------------------------------------------------------------------------
+# Hindsight
 
 
 def test_relabelled_with_its_own_goal_a_transition_looks_and_pays_as_it_did(env):
@@ -252,7 +292,9 @@ def test_relabelled_with_its_own_goal_a_transition_looks_and_pays_as_it_did(env)
         before = env.step(act(env)).observation
     kept, action = env.memory(), act(env)
     step = env.step(action)
-    first, again, reward, _ = env.relabel(kept, action, env.memory(arrived=True), env.moment.scene["goal"])
+    first, again, reward, _ = env.relabel(
+        kept, action, env.memory(arrived=True), env.moment.scene["goal"]
+    )
     torch.testing.assert_close(first, before, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(again, step.next_observation, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(reward, step.reward, rtol=1e-4, atol=1e-5)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
-from envs.options import EnvOptions
-from envs.tasks.way import way
+from envs.planning.motion_planner import way
 from envs.view.control import Control
 from envs.view.handles import handles, put
 from envs.view.scene import GHOST
@@ -183,10 +183,14 @@ def test_after_a_contact_the_next_goal_is_met_as_any_other():
     steps(led, 3)
     touched = led._arm.env.arrived.scene["touched"]
     assert touched.shape == (1,)
-    led._arm.env.moment = replace(led._arm.env.arrived, scene={**led._arm.env.arrived.scene, "touched": touched | True})
+    led._arm.env.moment = replace(
+        led._arm.env.arrived, scene={**led._arm.env.arrived.scene, "touched": touched | True}
+    )
     led.put("goal", pose(0.5, 0.2, 0.4))
     steps(led, 70)
-    assert np.linalg.norm(tcp(led) - (0.5, 0.2, 0.4)) < 0.01 and "at the goal after" in led.frame.text
+    assert (
+        np.linalg.norm(tcp(led) - (0.5, 0.2, 0.4)) < 0.01 and "at the goal after" in led.frame.text
+    )
 
 
 def test_another_way_is_looked_for_where_something_is_put_into_it():
@@ -194,10 +198,14 @@ def test_another_way_is_looked_for_where_something_is_put_into_it():
     steps(led, 2)
     env, scene = led._arm.env, led._arm.env.arrived.scene
     ball = next(one for one in led.frame.handles if one.name != "goal")
-    led.put(ball.name, pose(*env.fkine((env.arrived.state.q + scene["via"]) / 2)[0, :3, 3].tolist()))
+    led.put(
+        ball.name, pose(*env.fkine((env.arrived.state.q + scene["via"]) / 2)[0, :3, 3].tolist())
+    )
     q, after = env.arrived.state.q, env.arrived.scene
     assert not torch.equal(after["via"], scene["via"]) and not after["passed"].any()
-    for name, found in zip(("via", "solution"), way(env.world, q, after["goal"], obstacles_of(after))):
+    for name, found in zip(
+        ("via", "solution"), way(env.world, q, after["goal"], obstacles_of(after))
+    ):
         torch.testing.assert_close(after[name], found)
 
 

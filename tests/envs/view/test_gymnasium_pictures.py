@@ -7,8 +7,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
-from envs.options import EnvOptions
 from envs.view.of_evaluation import record
 from td3_robot.errors import EnvError
 

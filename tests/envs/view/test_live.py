@@ -34,7 +34,9 @@ def rollout(weights: SharedWeights):
     """An arm at rest that tells the newest bias and how nice its process is."""
     while True:
         bias = weights.snapshot()["bias"].item()
-        yield Frame(HOME, 0.04, text=f"bias {bias:g}, nice {os.nice(0)}, threads {torch.get_num_threads()}")
+        yield Frame(
+            HOME, 0.04, text=f"bias {bias:g}, nice {os.nice(0)}, threads {torch.get_num_threads()}"
+        )
 
 
 class Page:
@@ -46,7 +48,9 @@ class Page:
 
     def _answer(self, url: str):
         objects, origin = 0, url.rsplit("/", 2)[0]
-        with connect(url.replace("http", "ws", 1) + "socket", origin=origin, compression=None) as websocket:
+        with connect(
+            url.replace("http", "ws", 1) + "socket", origin=origin, compression=None
+        ) as websocket:
             websocket.send("hello")
             while not self._closed.is_set():
                 name, data = json.loads(websocket.recv())
@@ -56,7 +60,9 @@ class Page:
                 elif name == "update_element" and str(data["label"]).startswith("bias"):
                     self.labels.append(data["label"])
                 elif name in ("element", "shape_mounted", "shape_poses"):
-                    websocket.send({"element": "0", "shape_mounted": "[1, null]", "shape_poses": "{}"}[name])
+                    websocket.send(
+                        {"element": "0", "shape_mounted": "[1, null]", "shape_poses": "{}"}[name]
+                    )
 
     def close(self):
         self._closed.set()
@@ -125,10 +131,14 @@ def test_a_snapshot_is_a_copy_of_what_was_published():
 
 def test_an_error_of_the_viewers_process_is_raised_by_the_learner(monkeypatch):
     locks, make = [], SharedWeights.__init__
-    monkeypatch.setattr(SharedWeights, "__init__", lambda own, of: (make(own, of), locks.append(ref(own._lock)))[1])
+    monkeypatch.setattr(
+        SharedWeights, "__init__", lambda own, of: (make(own, of), locks.append(ref(own._lock)))[1]
+    )
     with pytest.raises(ConfigError, match="unknown robot 'pandas'") as caught:
         LiveView(functools.partial(make_robot, "pandas"), rollout, policy(1.0), open_browser=False)
-    assert caught.tb is not None and locks[0]() is None  # else a program that ends with it is told of a leak
+    assert (
+        caught.tb is not None and locks[0]() is None
+    )  # else a program that ends with it is told of a leak
 
 
 class Slow:
@@ -140,14 +150,23 @@ class Slow:
 
 
 def test_a_viewer_that_is_ended_while_it_tells_an_error_says_nothing(capfd):
-    told = functools.partial(make_robot, "pandas"), rollout, SharedWeights(policy(1.0)), Slow(), False, 0
+    told = (
+        functools.partial(make_robot, "pandas"),
+        rollout,
+        SharedWeights(policy(1.0)),
+        Slow(),
+        False,
+        0,
+    )
     viewer = multiprocessing.get_context("spawn").Process(target=_view, args=told)
     viewer.start()
     viewer.join(120)
     assert viewer.exitcode == 0 and capfd.readouterr().err == ""
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems come with a browser")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems come with a browser"
+)
 def test_without_a_browser_training_is_told_at_once(monkeypatch, tmp_path):
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)

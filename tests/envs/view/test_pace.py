@@ -54,7 +54,10 @@ def test_nothing_is_drawn_where_nothing_moves(tab, viewer):
 
 def test_whoever_turns_the_scene_or_changes_its_size_sees_it(tab):
     wheel = "swiftView.renderer.domElement.dispatchEvent(new WheelEvent('wheel', { deltaY: 100, cancelable: true }))"
-    for act in (lambda: tab.evaluate(wheel), lambda: tab.set_viewport_size({"width": 98, "height": 64})):
+    for act in (
+        lambda: tab.evaluate(wheel),
+        lambda: tab.set_viewport_size({"width": 98, "height": 64}),
+    ):
         at_rest(tab)
         drawn = tab.evaluate(PICTURES)
         act()
@@ -63,7 +66,9 @@ def test_whoever_turns_the_scene_or_changes_its_size_sees_it(tab):
 
 def test_no_picture_is_begun_before_the_last_one_is_done(tab):
     at_rest(tab)
-    tab.evaluate("() => { const { gl } = swiftView.pace; gl.getSyncParameter = () => gl.UNSIGNALED; }")
+    tab.evaluate(
+        "() => { const { gl } = swiftView.pace; gl.getSyncParameter = () => gl.UNSIGNALED; }"
+    )
     drawn = tab.evaluate(PICTURES)
     tab.evaluate("swiftView.pace.change()")
     moments(tab)
@@ -73,8 +78,12 @@ def test_no_picture_is_begun_before_the_last_one_is_done(tab):
 
 
 def test_where_software_draws_motion_is_coarse_and_what_is_at_rest_fine(tab):
-    look = "[swiftView.renderer.getPixelRatio(), swiftView.lights.some((light) => light.castShadow)]"
-    tab.evaluate("swiftView.pace.change(), swiftView.pace.changed = Infinity")  # for as long as it takes
+    look = (
+        "[swiftView.renderer.getPixelRatio(), swiftView.lights.some((light) => light.castShadow)]"
+    )
+    tab.evaluate(
+        "swiftView.pace.change(), swiftView.pace.changed = Infinity"
+    )  # for as long as it takes
     wait_for(tab, "!swiftView.pace.fine && !swiftView.pace.dirty")
     assert tab.evaluate(look) == [0.5, False]
     tab.evaluate("swiftView.pace.changed = 0")
@@ -86,6 +95,8 @@ def test_a_second_tab_is_told_why_it_shows_nothing(tab, page, viewer, monkeypatc
     monkeypatch.setattr("envs.view.server._RELOAD", 0.2)
     second = page.context.browser.new_page(viewport={"width": 96, "height": 64})
     second.goto(viewer.url)
-    second.locator(".disconnected-banner", has_text="The scene is shown in another tab already.").wait_for()
+    second.locator(
+        ".disconnected-banner", has_text="The scene is shown in another tab already."
+    ).wait_for()
     second.close()
     assert viewer.show(np.zeros(6))

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
-from envs.options import EnvOptions
 from envs.view.control import Control
 from envs.view.panel import Panel
 from envs.view.swift import SwiftViewer
@@ -21,7 +21,9 @@ class Led:
         evaluation.add("policy", lambda env: make_baseline("rrmc", env))
         self.tab, self.control = tab, Control(evaluation)
         self.panel = Panel(self.control)
-        self.viewer = SwiftViewer(self.control.robot, open_browser=False, realtime=False, panel=self.panel)
+        self.viewer = SwiftViewer(
+            self.control.robot, open_browser=False, realtime=False, panel=self.panel
+        )
         tab.goto(self.viewer.url)
         self.steps(2)
 
@@ -33,7 +35,11 @@ class Led:
 
     def error(self) -> float:
         """Between TCP and goal [m]."""
-        return float(np.linalg.norm(self.control.robot.rtb.fkine(self.control.frame.q).t - self.control.goal[:3]))
+        return float(
+            np.linalg.norm(
+                self.control.robot.rtb.fkine(self.control.frame.q).t - self.control.goal[:3]
+            )
+        )
 
     def pixel(self, point) -> tuple[float, float]:
         """Where a point of the world is in the page."""
@@ -56,11 +62,15 @@ class Led:
 
     def slide(self, name: str, value: float) -> None:
         slider = self.tab.locator(".slider-div", has_text=name).first.locator("input")
-        slider.evaluate("(one, v) => { one.value = v; one.dispatchEvent(new Event('input')); }", value)
+        slider.evaluate(
+            "(one, v) => { one.value = v; one.dispatchEvent(new Event('input')); }", value
+        )
         self.steps(2)
 
     def shown(self, name: str) -> float:
-        return float(self.tab.locator(".slider-div", has_text=name).first.locator("input").input_value())
+        return float(
+            self.tab.locator(".slider-div", has_text=name).first.locator("input").input_value()
+        )
 
     def click(self, label: str) -> None:
         self.tab.locator("button", has_text=label).first.click()
@@ -80,16 +90,24 @@ def led(page):
 
 
 def test_the_arm_follows_a_goal_that_is_dragged_in_the_picture(led):
-    led.control.put("goal", np.array([[1.0, 0, 0, 0.5], [0, 1, 0, 0], [0, 0, 1, 0.4], [0, 0, 0, 1]]))
+    led.control.put(
+        "goal", np.array([[1.0, 0, 0, 0.5], [0, 1, 0, 0], [0, 0, 1, 0.4], [0, 0, 0, 1]])
+    )
     led.steps(2)
     camera = led.tab.evaluate("swiftView.camera.position.toArray()")
     before = led.control.goal
     led.drag(led.pixel(before), (50, -30))
     led.steps(2)
     now = led.control.goal
-    view = led.tab.evaluate("swiftView.camera.getWorldDirection(swiftView.camera.position.clone()).toArray()")
-    assert np.linalg.norm(now - before) > 0.05 and abs((now - before) @ view) < 1e-4  # in the plane of the picture
-    assert led.tab.evaluate("swiftView.camera.position.toArray()") == camera  # the scene did not orbit
+    view = led.tab.evaluate(
+        "swiftView.camera.getWorldDirection(swiftView.camera.position.clone()).toArray()"
+    )
+    assert (
+        np.linalg.norm(now - before) > 0.05 and abs((now - before) @ view) < 1e-4
+    )  # in the plane of the picture
+    assert (
+        led.tab.evaluate("swiftView.camera.position.toArray()") == camera
+    )  # the scene did not orbit
     led.steps(60)
     assert led.error() < 0.01
     assert np.allclose([led.shown(name) for name in "xyz"], led.control.goal, atol=1e-3)
@@ -102,7 +120,9 @@ def test_the_middle_of_a_goal_is_no_arrow_where_one_points_away_behind_it(led):
     led.steps(2)
     led.drag(led.pixel(before), (30, 20))
     led.steps(2)
-    assert (np.abs(led.control.goal - before) > 0.01).all()  # in the plane of the picture, not along y
+    assert (
+        np.abs(led.control.goal - before) > 0.01
+    ).all()  # in the plane of the picture, not along y
 
 
 def test_what_is_dragged_out_of_the_workspace_has_its_tools_where_it_is(led):
@@ -119,7 +139,9 @@ def test_what_is_dragged_out_of_the_workspace_has_its_tools_where_it_is(led):
 
 @pytest.mark.parametrize("axis", [0, 2])
 def test_an_arrow_moves_the_goal_along_its_axis_alone(led, axis):
-    led.control.put("goal", np.array([[1.0, 0, 0, 0.5], [0, 1, 0, 0.1], [0, 0, 1, 0.4], [0, 0, 0, 1]]))
+    led.control.put(
+        "goal", np.array([[1.0, 0, 0, 0.5], [0, 1, 0, 0.1], [0, 0, 1, 0.4], [0, 0, 0, 1]])
+    )
     led.steps(2)
     before = led.control.goal
     tip = before + 0.09 * np.eye(3)[axis]
@@ -181,10 +203,20 @@ def test_every_button_and_choice_does_what_it_says(led):
     assert np.abs(control.frame.q - control.robot.home).max() < 0.4
     start, goal = control._begun.state.q, control.goal
     led.click("new episode")
-    assert (control._begun.state.q - start).abs().max() > 1e-3 and np.abs(control.goal - goal).max() > 1e-3
+    assert (control._begun.state.q - start).abs().max() > 1e-3 and np.abs(
+        control.goal - goal
+    ).max() > 1e-3
 
 
-BAD = [None, 7, "goal", [], {}, {"name": "goal"}, {"name": "goal", "t": [0.5, 0, None], "q": [0, 0, 0, 1]}]
+BAD = [
+    None,
+    7,
+    "goal",
+    [],
+    {},
+    {"name": "goal"},
+    {"name": "goal", "t": [0.5, 0, None], "q": [0, 0, 0, 1]},
+]
 BAD += [
     {"name": "goal", "t": [0.5, 0, 1e300], "q": [0, 0, 0, 1]},
     {"name": "goal", "t": [0.5, 0, 0.3], "q": [0, 0, 0, 0]},
@@ -239,8 +271,12 @@ window.heard = (name, data) => {
 
 
 def test_what_comes_of_a_drag_within_a_period_is_in_the_next_picture(led):
-    """Heard only before the next period's wait, and drawn after it, it would be in the one after that."""
-    led.control.put("goal", np.array([[1.0, 0, 0, 0.5], [0, 1, 0, -0.2], [0, 0, 1, 0.4], [0, 0, 0, 1]]))
+    """Heard only before the next period's wait, and drawn after it, it would be in the one after
+    that.
+    """
+    led.control.put(
+        "goal", np.array([[1.0, 0, 0, 0.5], [0, 1, 0, -0.2], [0, 0, 1, 0.4], [0, 0, 0, 1]])
+    )
     led.steps(2)
     led.tab.evaluate(DRAG_IN_A_PERIOD)
     led.viewer._swift.pace(0.1)
@@ -254,7 +290,9 @@ def test_a_page_that_is_reloaded_is_drawn_anew_with_its_controls_and_the_show_go
     led.tab.reload()
     led.steps(3)
     assert led.tab.locator("button", has_text="▶").count() == 1  # it stands still, as before
-    places = np.array(led.tab.evaluate("swiftScene.children.map((child) => child.position.toArray())"))
+    places = np.array(
+        led.tab.evaluate("swiftScene.children.map((child) => child.position.toArray())")
+    )
     for T_bl in led.control.robot.rtb.fkine_geometry(led.control.frame.q):
         assert np.linalg.norm(places - T_bl.t, axis=1).min() < 1e-6
     led.slide("x", 0.4)
@@ -270,7 +308,9 @@ def test_a_pose_is_turned_by_its_rings_and_sliders(page):
         assert (led.shown("yaw"), led.shown("pitch")) == (30, 120)
         turned = led.control.frame.handles[0].T_bh
         led.pixel(turned[:3, 3])  # so that the rings have their size
-        ring = turned[:3, 3] + 0.7 * led.tab.evaluate("swiftGizmo.frame.scale.x") * turned[:3, :3] @ [0.6, 0.8, 0]
+        ring = turned[:3, 3] + 0.7 * led.tab.evaluate("swiftGizmo.frame.scale.x") * turned[
+            :3, :3
+        ] @ [0.6, 0.8, 0]
         led.drag(led.pixel(ring), (25, 25))
         led.steps(2)
         now = led.control.frame.handles[0].T_bh

@@ -36,7 +36,9 @@ def test_frames_follow_the_episodes_to_their_end(env):
             assert shown.kind == "sphere"
             np.testing.assert_allclose(shown.T_bs[:3, 3], goal)
         error = f"error {1000 * step.info['position_error'].item():.1f} mm"
-        assert frames[-1].text == f"panda, reach, episode {number}, 3.00 s\npolicy: {error}, success"
+        assert (
+            frames[-1].text == f"panda, reach, episode {number}, 3.00 s\npolicy: {error}, success"
+        )
         assert frames[20].text.splitlines()[0].endswith(", 1.00 s")
         assert all(f.dt == env.task.dt for f in frames)
 
@@ -76,8 +78,12 @@ def test_the_text_tells_the_angle_where_the_orientation_counts():
 
 @pytest.mark.parametrize("task", ["reach", "pick_place"])
 def test_others_play_the_same_episodes_as_ghosts(task):
-    make = lambda: envs.make("panda", task, num_envs=1)  # noqa: E731
-    still = lambda observation: torch.zeros(1, env.a_dim)  # noqa: E731
+    def make():
+        return envs.make("panda", task, num_envs=1)
+
+    def still(observation):
+        return torch.zeros(1, env.a_dim)
+
     env, other, alone = make(), make(), make()
     name = "pick" if task == "pick_place" else "rrmc"
     both = together({"policy": (still, env), name: (make_baseline(name, other), other)}, seed=4)
@@ -89,19 +95,28 @@ def test_others_play_the_same_episodes_as_ghosts(task):
             (ghost,) = frame.ghosts
             np.testing.assert_array_equal(ghost.q, own.q)
             assert ghost.gripper == own.gripper
-            np.testing.assert_array_equal(frame.shapes[0].T_bs, own.shapes[0].T_bs)  # one goal for both
+            np.testing.assert_array_equal(
+                frame.shapes[0].T_bs, own.shapes[0].T_bs
+            )  # one goal for both
         title, error = own.text.split("\npolicy: ")
-        assert frame.text.startswith(f"{title}\npolicy: error ") and f", episode {number}, " in title
+        assert (
+            frame.text.startswith(f"{title}\npolicy: error ") and f", episode {number}, " in title
+        )
         assert frame.text.endswith(f"\n{name} (see-through): {error}")
         moved = frame.shapes[len(own.shapes) :]  # the cube, where the other one brought it
-        assert [shape.T_bs.tolist() for shape in moved] == [shape.T_bs.tolist() for shape in own.shapes[1:]]
+        assert [shape.T_bs.tolist() for shape in moved] == [
+            shape.T_bs.tolist() for shape in own.shapes[1:]
+        ]
         assert all(0 < shape.colour[3] < 1 for shape in moved)
 
 
-def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(env, monkeypatch, tmp_path):
+def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(
+    env, monkeypatch, tmp_path
+):
     drawn = {}
     monkeypatch.setattr(
-        "envs.view.playback.record", lambda robot, frames, path, camera: drawn.update({path.name: list(frames)})
+        "envs.view.playback.record",
+        lambda robot, frames, path, camera: drawn.update({path.name: list(frames)}),
     )
     for name in ("a.png", "a.gif"):
         record_episodes({"rrmc": (ResolvedRate(env), env)}, 4, tmp_path / name)
@@ -111,10 +126,18 @@ def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(env
 
 def test_where_an_arm_touches_something_is_marked_for_as_long_as_it_does():
     env = envs.make("panda", "reach_avoid", num_envs=1)
-    rammed = next(frames for frames in episodes(lambda _: torch.ones(1, 7), env, seed=4) if frames[-1].touches)
+    rammed = next(
+        frames for frames in episodes(lambda _: torch.ones(1, 7), env, seed=4) if frames[-1].touches
+    )
     assert [frame.touches for frame in rammed[:-1]] == [()] * (len(rammed) - 1)  # contact ends it
     assert rammed[-1].text.endswith(", contact")
     balls = [shape for shape in rammed[-1].shapes if shape.kind == "sphere" and not shape.is_goal]
-    for touch in rammed[-1].touches:  # inside of what is touched, or on the ground, or in the arm itself
+    for touch in rammed[
+        -1
+    ].touches:  # inside of what is touched, or on the ground, or in the arm itself
         inside = any(np.linalg.norm(ball.T_bs[:3, 3] - touch) < ball.size[0] for ball in balls)
-        assert inside or any(shape.kind == "box" for shape in rammed[-1].shapes) or abs(touch[2]) < 1e-6
+        assert (
+            inside
+            or any(shape.kind == "box" for shape in rammed[-1].shapes)
+            or abs(touch[2]) < 1e-6
+        )

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from envs.config.yaml_values import CONFIGS, read_values
 from envs.robots import robot_names
 from envs.tasks.shapes import pose_shapes
-from envs.values import CONFIGS, read_values
 from envs.view.camera import VIEWS, placed
 from envs.view.files import write_pictures
 from envs.view.recording import record
@@ -27,7 +27,9 @@ def frames(robot, count: int) -> list[Frame]:
     T_bt[:3, 3] = [0.5, 0.2, 0.4]
     turn = np.eye(robot.n)[0]
     goal = tuple(pose_shapes(T_bt))
-    return [Frame(robot.home + 0.3 * k * turn, 0.04, f"step {k}", shapes=goal) for k in range(count)]
+    return [
+        Frame(robot.home + 0.3 * k * turn, 0.04, f"step {k}", shapes=goal) for k in range(count)
+    ]
 
 
 def assert_shows_an_arm(picture: np.ndarray) -> None:
@@ -39,7 +41,9 @@ def assert_shows_an_arm(picture: np.ndarray) -> None:
 
 def test_png_keeps_the_last_frame(robot, tmp_path):
     without_goal = Frame(robot.home, 0.04)
-    picture = iio.imread(record(robot, [without_goal, *frames(robot, 1)], tmp_path / "last.png", SIZE))
+    picture = iio.imread(
+        record(robot, [without_goal, *frames(robot, 1)], tmp_path / "last.png", SIZE)
+    )
     assert picture.shape == (240, 320, 3)
     assert_shows_an_arm(picture)
 
@@ -72,11 +76,21 @@ def test_each_kind_of_file_has_every_picture_once(tmp_path, ending):
         files = sorted(path.iterdir()) if ending == "" else [path]
         shown, names = [iio.imread(file) for file in files], [file.name for file in files]
         np.testing.assert_array_equal(shown, given if ending == "" else given[-1:])
-        assert names == (["0000.png", "0001.png", "0002.png", "0003.png"] if ending == "" else ["film.png"])
+        assert names == (
+            ["0000.png", "0001.png", "0002.png", "0003.png"] if ending == "" else ["film.png"]
+        )
         return
     reader = imageio.get_reader(path)
-    shown, meta = [np.asarray(picture)[..., :3].astype(int) for picture in reader], reader.get_meta_data()
-    assert [np.abs(one - np.array(given)).mean(axis=(1, 2, 3)).argmin() for one in shown] == [0, 1, 2, 3]
+    shown, meta = (
+        [np.asarray(picture)[..., :3].astype(int) for picture in reader],
+        reader.get_meta_data(),
+    )
+    assert [np.abs(one - np.array(given)).mean(axis=(1, 2, 3)).argmin() for one in shown] == [
+        0,
+        1,
+        2,
+        3,
+    ]
     assert (meta["duration"] / 1000 if ending == ".gif" else 1 / meta["fps"]) == pytest.approx(0.05)
 
 
@@ -94,7 +108,9 @@ def test_what_cannot_be_recorded_is_said_before_anything_is_drawn(robot, tmp_pat
 
 
 def test_a_gif_has_the_colours_of_what_comes_late(tmp_path):
-    grey = np.tile(np.arange(64, dtype=np.uint8)[None, :, None] * 4, (48, 1, 3))  # more shades than are needed
+    grey = np.tile(
+        np.arange(64, dtype=np.uint8)[None, :, None] * 4, (48, 1, 3)
+    )  # more shades than are needed
     late = grey.copy()
     late[10:14, 10:14] = (20, 60, 240)
     write_pictures(tmp_path / "a.gif", [grey, grey, late], dt=0.05)
@@ -145,7 +161,9 @@ def in_picture(points, camera, target, aspect: float) -> bool:
     right = np.cross(forward, (0.0, 0.0, 1.0)) / np.linalg.norm(np.cross(forward, (0.0, 0.0, 1.0)))
     depth, half = (points - camera) @ forward, np.tan(np.radians(17.5))
     across, up = (points - camera) @ right, (points - camera) @ np.cross(right, forward)
-    return bool((np.abs(across) < half * aspect * depth).all() and (np.abs(up) < half * depth).all())
+    return bool(
+        (np.abs(across) < half * aspect * depth).all() and (np.abs(up) < half * depth).all()
+    )
 
 
 def test_the_whole_workspace_and_every_arm_of_a_grid_is_in_the_picture():
@@ -154,17 +172,27 @@ def test_the_whole_workspace_and_every_arm_of_a_grid_is_in_the_picture():
         corners = np.array([(0.0, 0.0, 0.0), *product(*workspace.T)])
         assert in_picture(corners, *placed("corner", workspace), aspect=1.2), name
         for wide in (1.5, 3.0):
-            grid = np.concatenate([corners + (x, y, 0.0) for x, y in product((-wide, 0.0, wide), repeat=2)])
+            grid = np.concatenate(
+                [corners + (x, y, 0.0) for x, y in product((-wide, 0.0, wide), repeat=2)]
+            )
             for view in VIEWS:
-                assert in_picture(grid, *placed(view, workspace, wide), aspect=1.5), (name, view, wide)
+                assert in_picture(grid, *placed(view, workspace, wide), aspect=1.5), (
+                    name,
+                    view,
+                    wide,
+                )
 
 
 def test_a_camera_is_a_view_by_name_or_two_positions():
     workspace = np.array([[0.2, -0.5, 0.0], [0.8, 0.5, 0.8]])
     away = {name: np.subtract(*placed(name, workspace)) for name in VIEWS}
     assert away["front"][0] > 1 and away["side"][1] < -1 and away["top"][2] > 1
-    assert all(np.linalg.norm(np.subtract(*placed(name, workspace, wide=2.0))) > 3 for name in VIEWS)  # further away
-    np.testing.assert_array_equal(placed("1,-2,0.5,0,0,0.3", workspace), [[1, -2, 0.5], [0, 0, 0.3]])
+    assert all(
+        np.linalg.norm(np.subtract(*placed(name, workspace, wide=2.0))) > 3 for name in VIEWS
+    )  # further away
+    np.testing.assert_array_equal(
+        placed("1,-2,0.5,0,0,0.3", workspace), [[1, -2, 0.5], [0, 0, 0.3]]
+    )
     for bad in ("above", "1,2,3", "1,2,3,1,2,3", "1,2,nan,0,0,0", ""):
         with pytest.raises(ConfigError, match="camera must be corner, front, side, top, or"):
             placed(bad, workspace)

@@ -63,7 +63,12 @@ def test_a_mesh_is_served_under_its_own_path_alone(viewer, robot):
     assert get(viewer.address, f"{root(viewer)}/retrieve{folder}/{name}").status == 200
     around = f"{folder}/../{os.path.basename(folder)}/{name}"
     assert os.path.isfile(around)
-    for path in (f"/retrieve{around}", f"/retrieve{folder}/", f"{folder}/{name}", f"/retrieve{__file__}"):
+    for path in (
+        f"/retrieve{around}",
+        f"/retrieve{folder}/",
+        f"{folder}/{name}",
+        f"/retrieve{__file__}",
+    ):
         assert get(viewer.address, root(viewer) + path).status == 404
 
 
@@ -71,7 +76,12 @@ def test_a_page_of_another_host_name_is_refused(viewer):
     page = root(viewer) + "/"
     assert get(viewer.address, page).status == 200
     assert get(viewer.address, page, host="localhost:1").status == 200
-    for host in ("attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example:80", ""):
+    for host in (
+        "attacker.example",
+        "localhost.attacker.example",
+        "127.0.0.1.attacker.example:80",
+        "",
+    ):
         assert get(viewer.address, page, host=host).status == 403
 
 
@@ -85,7 +95,9 @@ def test_the_servers_listen_on_the_loopback_address_alone(viewer):
     host, port = viewer.address
     assert host == "127.0.0.1"
     socket.create_connection((host, port), timeout=1).close()
-    if sys.platform.startswith("linux"):  # there the whole of 127/8 reaches a socket bound to 0.0.0.0
+    if sys.platform.startswith(
+        "linux"
+    ):  # there the whole of 127/8 reaches a socket bound to 0.0.0.0
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.2", port), timeout=1)
 
@@ -101,7 +113,13 @@ def test_a_port_can_be_chosen_and_one_that_is_taken_is_named(servers):
 
 
 def test_silence_and_nonsense_leave_the_page_its_place(servers, capfd):
-    for said in (b"", b"GET", b"POST / HTTP/1.1\r\n\r\n", b"\x00" * 1000, b"GET / HTTP/1.1\r\nA: " + b"b" * 100_000):
+    for said in (
+        b"",
+        b"GET",
+        b"POST / HTTP/1.1\r\n\r\n",
+        b"\x00" * 1000,
+        b"GET / HTTP/1.1\r\nA: " + b"b" * 100_000,
+    ):
         silent = socket.create_connection(servers.address)
         with contextlib.suppress(OSError):
             silent.sendall(said)
@@ -141,7 +159,9 @@ def test_the_websocket_refuses_other_origins(servers, other):
 
 @pytest.mark.parametrize("token", ["", "x" * 22, "%00", "../"])
 def test_the_websocket_refuses_who_was_not_given_the_address(servers, token):
-    """An origin can be forged by any program on the machine; the slot stays free for the real page."""
+    """An origin can be forged by any program on the machine; the slot stays free for the real
+    page.
+    """
     with pytest.raises(InvalidStatus, match="403"):
         websocket(servers, origin(servers), token)
     with websocket(servers, origin(servers)) as page:
@@ -151,7 +171,11 @@ def test_the_websocket_refuses_who_was_not_given_the_address(servers, token):
 
 def test_every_change_to_swifts_page_finds_its_place():
     """Swift's page is changed as it is served: an update of Swift may need another change."""
-    files = {path.rsplit("/", 1)[1]: file for path, file in page_files().items() if "/vendor/" not in path}
+    files = {
+        path.rsplit("/", 1)[1]: file
+        for path, file in page_files().items()
+        if "/vendor/" not in path
+    }
     for name, changes in CHANGES.items():
         body = files[name].read_bytes()
         assert [body.count(old) for old, _ in changes] == [1] * len(changes), name
@@ -161,7 +185,10 @@ def test_a_page_that_goes_before_it_says_anything_leaves_its_place(servers):
     with websocket(servers, origin(servers)):
         pass
     for _ in range(100):  # the server hears of the end a moment later
-        with websocket(servers, origin(servers)) as page, contextlib.suppress(ConnectionClosed, queue.Empty):
+        with (
+            websocket(servers, origin(servers)) as page,
+            contextlib.suppress(ConnectionClosed, queue.Empty),
+        ):
             page.send("hello")
             assert servers._incoming.get(timeout=1.0) == "hello"
             break
@@ -187,7 +214,10 @@ def test_the_websocket_takes_one_page(servers, monkeypatch):
     with websocket(servers, origin(servers)) as first:
         first.send("hello")
         assert servers._incoming.get(timeout=60) == "hello"  # it is taken, before another one comes
-        with websocket(servers, origin(servers)) as second, pytest.raises(ConnectionClosed, match="another tab"):
+        with (
+            websocket(servers, origin(servers)) as second,
+            pytest.raises(ConnectionClosed, match="another tab"),
+        ):
             second.recv(timeout=60)
 
 
@@ -204,7 +234,10 @@ def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
     outgoing = queue.Queue()
     servers = PageServer(outgoing, queue.Queue(), threading.Event())
     try:
-        status = lambda name: get(servers.address, f"{root(servers)}/retrieve{tmp_path}/{name}").status  # noqa: E731
+
+        def status(name):
+            return get(servers.address, f"{root(servers)}/retrieve{tmp_path}/{name}").status
+
         assert status("meshes/a%20b.dae") == 404
         with websocket(servers, origin(servers)) as page:
             page.send("hello")
@@ -240,9 +273,14 @@ def test_wavefront_lines_are_not_served(tmp_path):
     try:
         with websocket(servers, origin(servers)) as page:
             page.send("hello")
-            outgoing.put([True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]])
+            outgoing.put(
+                [True, ["shape", [{"stype": "mesh", "filename": str(mesh), "color": 255}]]]
+            )
             page.recv(timeout=60)
-            assert get(servers.address, f"{root(servers)}/retrieve{mesh}").read() == b"v 0 0 0\nf 1 1 1\n"
+            assert (
+                get(servers.address, f"{root(servers)}/retrieve{mesh}").read()
+                == b"v 0 0 0\nf 1 1 1\n"
+            )
             materials = get(servers.address, f"{root(servers)}/retrieve{tmp_path}/part.mtl").read()
             assert materials.endswith(b"Kd 0.0000 0.0000 1.0000\n")
     finally:
@@ -267,4 +305,6 @@ def test_who_is_slow_gets_the_whole_file(servers, tmp_path):
 def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
     (path,) = (path for path in page_files() if path.endswith("/shapes.js"))
     served = get(servers.address, root(servers) + path).read()
-    assert served.count(b"const objLoader = new OBJLoader()") == 2  # the page's own, and the one for each load
+    assert (
+        served.count(b"const objLoader = new OBJLoader()") == 2
+    )  # the page's own, and the one for each load

@@ -106,11 +106,16 @@ def test_ghosts_are_see_through_and_each_has_its_own_joints(viewer, page, robot)
     viewer.show(robot.home, OPEN, ghosts=(Arm(ELSEWHERE, 0.0),))
     arm, ghost = np.split(positions(page), [alone])[0], positions(page)[alone:]
     for q, drawn in ((robot.home, arm), (ELSEWHERE, ghost)):
-        for T_bl in robot.rtb.fkine_geometry(q)[:8]:  # the arm's own: fingers are the gripper's affair
+        for T_bl in robot.rtb.fkine_geometry(q)[
+            :8
+        ]:  # the arm's own: fingers are the gripper's affair
             assert np.linalg.norm(drawn - T_bl.t, axis=1).min() < 1e-6
     viewer.show(robot.home, OPEN, ghosts=(Arm(ELSEWHERE, OPEN),))
     travel = np.linalg.norm(positions(page) - np.concatenate((arm, ghost)), axis=1)
-    assert np.sort(travel[alone:])[-3:] == pytest.approx([0.0, OPEN, OPEN], abs=1e-6) and travel[:alone].max() < 1e-9
+    assert (
+        np.sort(travel[alone:])[-3:] == pytest.approx([0.0, OPEN, OPEN], abs=1e-6)
+        and travel[:alone].max() < 1e-9
+    )
     opacities = page.evaluate(
         """() => swiftScene.children.map((child) => {
         const found = new Set(), note = ({ material, isMesh }) => isMesh && [material].flat().map((m) => m.opacity);
@@ -139,10 +144,17 @@ def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
     assert axes_in(page) == []
 
 
-def test_shapes_are_drawn_moved_and_removed_and_only_made_anew_when_they_look_another_way(viewer, page, robot):
+def test_shapes_are_drawn_moved_and_removed_and_only_made_anew_when_they_look_another_way(
+    viewer, page, robot
+):
     at, red = (lambda x: SE3(x, 0.3, 0.5).A), (1.0, 0.0, 0.0, 0.5)
-    line = Shape("line", (0.01,), red, np.eye(4), ((0.3, 0.3, 0.3), (0.5, 0.3, 0.3), (0.5, 0.3, 0.6)))
-    ball_and_box = lambda x, y, h: [Shape("sphere", (0.1,), red, at(x)), Shape("box", (0.1, 0.2, h), red, at(y))]  # noqa: E731
+    line = Shape(
+        "line", (0.01,), red, np.eye(4), ((0.3, 0.3, 0.3), (0.5, 0.3, 0.3), (0.5, 0.3, 0.6))
+    )
+
+    def ball_and_box(x, y, h):
+        return [Shape("sphere", (0.1,), red, at(x)), Shape("box", (0.1, 0.2, h), red, at(y))]
+
     viewer.show(robot.home, OPEN)
     count, without = len(uuids(page)), picture(page)
     viewer.show(robot.home, OPEN, shapes=[*ball_and_box(0.4, 0.6, 0.3), line])
@@ -167,7 +179,9 @@ def uuids(page) -> set[str]:
 @pytest.mark.parametrize("text", ["episode 3  error 4.1 mm", "<b>a</b> & b"])
 def test_the_label_is_in_the_page_as_written(viewer, page, robot, text):
     viewer.show(robot.home, OPEN, text=text)
-    page.wait_for_function("text => document.body.innerHTML.includes(text)", arg=html.escape(text), polling=50)
+    page.wait_for_function(
+        "text => document.body.innerHTML.includes(text)", arg=html.escape(text), polling=50
+    )
 
 
 @pytest.mark.parametrize("q", [np.zeros(6), np.full(7, np.nan), np.zeros((7, 7)), np.inf])
@@ -225,7 +239,9 @@ def script(path, body: str) -> str:
     return str(path)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems come with a browser")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems come with a browser"
+)
 @pytest.mark.parametrize(
     ("browser", "display", "named"),
     [
@@ -234,7 +250,9 @@ def script(path, body: str) -> str:
         (True, None, "no display to open firefox on"),
     ],
 )
-def test_without_a_browser_the_error_comes_at_once(monkeypatch, tmp_path, robot, browser, display, named):
+def test_without_a_browser_the_error_comes_at_once(
+    monkeypatch, tmp_path, robot, browser, display, named
+):
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     if display:
@@ -249,16 +267,24 @@ def test_without_a_browser_the_error_comes_at_once(monkeypatch, tmp_path, robot,
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems open the browser themselves"
+)
 def test_a_browser_that_fails_is_quoted(monkeypatch, tmp_path, robot):
-    monkeypatch.setenv("BROWSER", script(tmp_path / "broken", "echo cannot open display >&2; exit 3"))
+    monkeypatch.setenv(
+        "BROWSER", script(tmp_path / "broken", "echo cannot open display >&2; exit 3")
+    )
     with pytest.raises(ViewerError, match="exit code 3: cannot open display"):
         SwiftViewer(robot)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems open the browser themselves"
+)
 def test_the_users_browser_is_opened_and_shows_the_robot(monkeypatch, tmp_path, robot):
-    flags = f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
+    flags = (
+        f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
+    )
     body = f'echo $$ > {tmp_path / "pid"}; exec {find_chromium()} {flags} --enable-unsafe-swiftshader "$1"'
     monkeypatch.setenv("BROWSER", script(tmp_path / "browser", body))
     with pytest.raises(KeyboardInterrupt), SwiftViewer(robot) as viewer:
@@ -269,10 +295,14 @@ def test_the_users_browser_is_opened_and_shows_the_robot(monkeypatch, tmp_path, 
     assert viewer._browser._process.wait(60) is not None  # Ctrl-C does not leave it behind
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems open the browser themselves"
+)
 def test_a_killed_browser_ends_the_show_in_one_line(monkeypatch, tmp_path, robot, capsys):
     monkeypatch.setattr("envs.view.swift._RELOAD", 0.5)
-    flags = f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
+    flags = (
+        f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
+    )
     browser = f'exec {find_chromium()} {flags} --enable-unsafe-swiftshader --window-size=96,64 "$1"'
     monkeypatch.setenv("BROWSER", script(tmp_path / "browser", browser))
     with SwiftViewer(robot, realtime=False) as viewer:
@@ -298,23 +328,33 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
-@pytest.mark.parametrize(
-    ("answer", "said"), [("close", "closed before the robot"), ("nonsense", "answered what"), ("[]", "answered what")]
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems open the browser themselves"
 )
-def test_a_page_that_fails_at_once_is_one_line_and_its_browser_ends(monkeypatch, tmp_path, robot, answer, said):
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("close", "closed before the robot"), ("nonsense", "answered what"), ("[]", "answered what")],
+)
+def test_a_page_that_fails_at_once_is_one_line_and_its_browser_ends(
+    monkeypatch, tmp_path, robot, answer, said
+):
     (tmp_path / "page.py").write_text(BAD_PAGE)
     browser = f'exec {sys.executable} {tmp_path / "page.py"} {answer} "$1"'
     monkeypatch.setenv("BROWSER", script(tmp_path / "browser", browser))
     started, popen = [], subprocess.Popen
-    run = lambda *args, **named: started.append(popen(*args, **named)) or started[-1]  # noqa: E731
+
+    def run(*args, **named):
+        return started.append(popen(*args, **named)) or started[-1]
+
     monkeypatch.setattr(subprocess, "Popen", run)
     with pytest.raises(ViewerError, match=said):
         SwiftViewer(robot)
     assert started[0].wait(60) == -signal.SIGTERM
 
 
-def test_without_a_desktop_the_address_is_printed_with_a_way_to_it_and_who_comes_is_shown(robot, page, capsys):
+def test_without_a_desktop_the_address_is_printed_with_a_way_to_it_and_who_comes_is_shown(
+    robot, page, capsys
+):
     with shown_by(robot, open_browser=False, realtime=False) as viewer:
         told = capsys.readouterr().out
         port = viewer.address[1]
@@ -344,7 +384,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems open the browser themselves")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="other systems open the browser themselves"
+)
 def test_a_killed_viewer_leaves_no_browser_behind():
     root = Path(__file__).resolve().parents[3]
     told = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "cwd": root}
@@ -358,5 +400,7 @@ def test_a_killed_viewer_leaves_no_browser_behind():
 
 def members(group: int) -> list[str]:
     """What still runs of a process group."""
-    fields = [path.read_text().rsplit(")", 1)[1].split() for path in Path("/proc").glob("[0-9]*/stat")]
+    fields = [
+        path.read_text().rsplit(")", 1)[1].split() for path in Path("/proc").glob("[0-9]*/stat")
+    ]
     return [state for state, _, pgrp, *_ in fields if int(pgrp) == group and state != "Z"]

@@ -1,0 +1,67 @@
+"""The constants that an environment's figures depend on and that no option names: those of its task
+and its robot.
+"""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from envs.collision.files import CAPSULES, capsule_file
+from envs.config.env_options import NOTHING
+from envs.robots import Robot
+from envs.simulation.randomization import read_randomization
+
+_OF_ROBOT = ("home", "qlim", "qdlim", "qddlim", "qdddlim", "workspace")
+
+
+def env_fingerprint(env: Any, randomize: str = NOTHING) -> dict[str, object]:
+    """Everything in configs/tasks, configs/robots, configs/collision and configs/randomization that
+    it is made of.
+
+    Args:
+        env: an `ArmEnv`; any other environment has none that are known here.
+        randomize: the randomisation that it was made with, as `EnvOptions` names it.
+
+    Returns:
+        Values that JSON can hold, files as their SHA-256.
+    """
+    robot, task = getattr(env, "robot", None), getattr(env, "task", None)
+    if not isinstance(robot, Robot) or not dataclasses.is_dataclass(task):
+        return {}
+    values = {name: getattr(robot, name) for name in _OF_ROBOT}
+    limits = {name: None if value is None else value.tolist() for name, value in values.items()}
+    found: dict[str, object] = {
+        "task": dataclasses.asdict(task),  # type: ignore[arg-type]
+        "robot": limits,
+        "files": _sums(robot),
+    }
+    return (
+        found
+        if randomize == NOTHING
+        else {**found, f"randomization {randomize}": _ranges(randomize)}
+    )
+
+
+def _ranges(randomize: str) -> dict[str, object]:
+    """What the file of a randomisation says, and what holds where it says nothing."""
+    values = dataclasses.asdict(read_randomization(randomize))
+    return {**values.pop("physics"), **values}
+
+
+def _sums(robot: Robot) -> dict[str, str]:
+    """The SHA-256 of the files of capsules that there are, and of the robot's own where it is given
+    by one.
+    """
+    hand = robot._gripper
+    paths = [
+        capsule_file(robot),
+        *([CAPSULES / f"{hand.name}.yaml"] if hand else []),
+        *filter(None, (robot.file,)),
+    ]
+    return {path.name: _sum(path) for path in paths if path.is_file()}
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,72 @@
+"""What a controller is shown of arms: where they are bound for, under disturbances as they are
+measured, and as they will be when its next command begins to act.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from envs.simulation.calibration import seen
+from envs.simulation.disturbances import Disturbed, known_by_hand
+from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimState
+from envs.simulation.kinematic import Kinematic, bound_for
+from envs.tasks.task import Task
+from envs.world import Moment, World, moment_of
+
+NOMINAL = Kinematic()  # what a controller takes the arms for
+
+
+def bound(task: Task, world: World, moment: Moment) -> Moment:
+    """The moment with its arms where they are bound for, and what they hold or go after with
+    them.
+    """
+    there = moment_of(world, bound_for(world.model, moment.state), moment.scene, moment.steps)
+    there = replace(there, scene=known_by_hand(moment.scene, there.tcp - moment.tcp))
+    return task.ahead(there, 0.5 * world.model.dt)
+
+
+def foreseen(task: Task, world: World, disturbed: Disturbed, true: Moment) -> Moment:
+    """What the controller takes a moment for by what it has measured, when its next command begins
+    to act.
+
+    Its kinematics are worked out only where hands may carry something; for `bound` works them out
+    in any case.
+    """
+    measured = disturbed.measured(world.model, true.state, true.scene)
+    known = _placed(world, true, measured, true.scene, true.steps)
+    known = replace(known, scene=seen(known_by_hand(true.scene, known.tcp - true.tcp)))
+    for command, share in disturbed.on_their_way(true.scene):
+        after = _after(task, world, known, command)
+        known = after if share == 1.0 else _part_way(task, world, known, after, share)
+    return known
+
+
+def _placed(
+    world: World, before: Moment, state: SimState, scene: Scene, steps: torch.Tensor
+) -> Moment:
+    if "object" in scene:
+        return moment_of(world, state, scene, steps)
+    return replace(before, state=state, scene=scene, steps=steps, frames=None)
+
+
+def _after(task: Task, world: World, before: Moment, command: Command) -> Moment:
+    state, scene = NOMINAL.step(world.model, before.state, command, before.scene)
+    return task.advance(world, before, _placed(world, before, state, scene, before.steps + 1))
+
+
+def _part_way(task: Task, world: World, now: Moment, then: Moment, share: float) -> Moment:
+    """What comes a share of a control step after `now`: that share of the way to where it is bound
+    for `then`, with the speed that it has then, since what was told before ends sooner.
+    """
+    model = world.model
+    bounds = (bound_for(model, moment.state) for moment in (now, then))
+    between, (before, later) = (lambda a, b: torch.lerp(a, b, share)), bounds
+    q = torch.clamp(between(before.q, later.q) - (0.5 * model.dt) * later.qd, *model.qlim)
+    state = SimState(q, later.qd, between(before.gripper, later.gripper))
+    objects = {
+        name: between(now.scene[name], then.scene[name])
+        for name in (OBJECT, SUPPORT)
+        if name in now.scene
+    }
+    part = _placed(world, now, state, {**now.scene, **objects}, now.steps)
+    return task.ahead(part, share * model.dt)

@@ -1,0 +1,58 @@
+"""Write the capsules of a robot and of its gripper to configs/collision/, those of a URDF beside
+it.
+
+    python -m envs.collision.fitting.command panda              # both
+    python -m envs.collision.fitting.command ur5e --capsules 4  # up to four a link
+
+They enclose what is drawn of each link; see docs/collision.md. A gripper that has a file keeps it,
+since other arms may wear it too: delete the file to have it written anew.
+"""
+
+import argparse
+import importlib.util
+import sys
+
+from envs.robots import make_robot
+from td3_robot.errors import ConfigError, Td3RobotError
+
+NEEDED = {
+    "coal": "coal",
+    "trimesh": "trimesh",
+    "collada": "pycollada",
+}  # modules, and what pip calls them
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse, fit, write."""
+    parser = argparse.ArgumentParser(
+        prog="python -m envs.collision.fitting.command", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("robot", help="a registered robot, or the path of a URDF or xacro file")
+    parser.add_argument(
+        "--gripper", help="a registered gripper in place of the robot's own, or none"
+    )
+    parser.add_argument("--tcp", help="for a URDF or xacro file, the link that is the TCP")
+    parser.add_argument(
+        "--capsules", type=int, default=3, help="at most so many around a link's meshes (default 3)"
+    )
+    options = parser.parse_args(arguments)
+    if options.capsules < 1:
+        parser.error(f"--capsules must be at least 1, got {options.capsules}")
+    try:
+        if missing := [
+            wheel for module, wheel in NEEDED.items() if importlib.util.find_spec(module) is None
+        ]:
+            raise ConfigError(
+                f"fitting needs {', '.join(missing)}; install with: pip install {' '.join(missing)}"
+            )
+        from envs.collision.fitting.robot import fit  # here: it needs them
+
+        fit(make_robot(options.robot, options.gripper, options.tcp), options.capsules)
+    except Td3RobotError as error:
+        print(f"fit_collision: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""What is learned in, as a user names it: the options of a robot and its task, or of a Gymnasium
+environment.
+
+The scripts put them beside the learner's own; the keys of a field's metadata are those of
+td3_robot/config/field.py.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from envs.config.yaml_values import CONFIGS
+from td3_robot.errors import ConfigError
+
+VECTORS = ("sync", "async")
+KINEMATIC, MUJOCO = ENGINES = ("kinematic", "mujoco")
+NOTHING = "none"  # is randomised
+_GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
+_STAYS = {"fixed": True}
+_LATENCY = {**_STAYS, "range": (0, 0.5, "a loop with more is not closed")}
+_PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
+_DEAR = 0.5  # [s] a step, from which on it is said
+DISTURBANCES = (  # fields of `Disturbances`
+    *(
+        "latency",
+        "latency_spread",
+        "servo_lag",
+        "noise",
+        "joint_offset",
+        "tcp_offset",
+        "object_offset",
+    ),
+    *("base_offset", "base_turn", "assumed_latency"),
+)
+CONDITIONS = (
+    "engine",
+    "randomize",
+    *DISTURBANCES,
+)  # of an evaluation, in place of those of the training
+_GOALS = (
+    "AntMaze",
+    "Fetch",
+    "Hand",
+    "Panda",
+    "PointMaze",
+)  # ids of gymnasium-robotics and panda-gym with goals
+_PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
+
+
+def _without_module(env: str | None) -> str | None:
+    """An environment's id without the module that registers it."""
+    return env and env.rpartition(":")[2]
+
+
+@dataclass(frozen=True)
+class EnvOptions:
+    """What is learned in.
+
+    Attributes:
+        robot: Robot to train, one of --list robots, or the path of a URDF or xacro file.
+        task: Task to learn, one of --list tasks.
+        gripper: Gripper to mount in place of the robot's own, one of --list grippers, or none.
+        tcp: Link of the robot's URDF to control; needs a robot given by its file.
+        sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's
+            dense reward.
+        guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
+        engine: What moves arms and cubes: kinematic, without forces, or mujoco, contact physics.
+        latency: Seconds from the choice of a command to its effect, sensing included; of this and
+            the next eight, null is what randomize says, or none.
+        latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
+        servo_lag: Time constant with which joints follow their commands, in seconds.
+        noise: Standard deviation of measured joint positions, in rad or m.
+        joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
+        tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in
+            metres.
+        object_offset: Standard deviation over episodes of where a cube is seen, each axis, in
+            metres.
+        base_offset: Standard deviation over episodes of where the base is taken to be, each axis,
+            in metres.
+        base_turn: Standard deviation over episodes of how the base is taken to be turned, about
+            each axis, in rad.
+        assumed_latency: Latency that controllers are prepared for, in seconds; null is the truth,
+            the servos' lag included.
+        randomize: What differs from episode to episode: a name in configs/randomization or the path
+            of such a file; options above that are given, zeros too, count in place of its own.
+        env: Gymnasium id to train on in place of a robot and its task; module:id imports the module
+            first, which registers it and is looked for on PYTHONPATH.
+        vector: Gymnasium environments step one after the other (sync) or each in a process of its
+            own (async).
+        time_limit: Steps after which an episode of a Gymnasium environment is cut, in place of its
+            own limit.
+
+    Raises:
+        ConfigError: a Gymnasium environment, and something that only a robot has.
+    """
+
+    robot: str = field(default="panda", metadata=_STAYS)
+    task: str = field(default="reach", metadata=_STAYS)
+    gripper: str | None = field(default=None, metadata=_STAYS)
+    tcp: str | None = field(default=None, metadata=_STAYS)
+    sparse: bool = field(default=False, metadata=_STAYS)
+    guard: bool = field(default=False, metadata=_STAYS)
+    engine: str = field(default=KINEMATIC, metadata={**_STAYS, "choices": ENGINES})
+    latency: float | None = field(default=None, metadata=_LATENCY)
+    latency_spread: float | None = field(default=None, metadata=_LATENCY)
+    servo_lag: float | None = field(
+        default=None, metadata={**_STAYS, "range": (0, 10, "no servo is slower")}
+    )
+    noise: float | None = field(
+        default=None, metadata={**_STAYS, "range": (0, 1, "all would be noise")}
+    )
+    joint_offset: float | None = field(
+        default=None, metadata={**_STAYS, "range": (0, 1, "no encoder is that far off")}
+    )
+    tcp_offset: float | None = field(
+        default=None, metadata={**_STAYS, "range": (0, 1, "no tool is that far off")}
+    )
+    object_offset: float | None = field(
+        default=None, metadata={**_STAYS, "range": (0, 1, "no camera is that far off")}
+    )
+    base_offset: float | None = field(
+        default=None, metadata={**_STAYS, "range": (0, 1, "no base is that far off")}
+    )
+    base_turn: float | None = field(
+        default=None, metadata={**_STAYS, "range": (0, 1, "no base is turned that far")}
+    )
+    assumed_latency: float | None = field(default=None, metadata=_LATENCY)
+    randomize: str = field(default=NOTHING, metadata=_STAYS)
+    env: str | None = field(
+        default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")}
+    )
+    vector: str = field(default="sync", metadata={"choices": VECTORS})
+    time_limit: int | None = field(
+        default=None, metadata={**_STAYS, "range": (1, 10**15, "no episode lasts longer")}
+    )
+
+    def __post_init__(self):
+        for name in (
+            item.name
+            for item in fields(self)
+            if getattr(self, item.name) not in (item.default, 0.0)
+        ):
+            if self.env is None and name in _GYMNASIUM:
+                raise ConfigError(f"{name} has no effect without env, a Gymnasium environment")
+            if self.env is not None and name not in ("env", *_GYMNASIUM):
+                raise ConfigError(
+                    f"env and {name} exclude each other: a Gymnasium environment brings its own"
+                )
+        if self.engine == MUJOCO and self.servo_lag:
+            raise ConfigError(
+                "engine mujoco and servo_lag exclude each other: its servos lag by themselves"
+            )
+
+    @property
+    def name(self) -> str:
+        """What it is called in a line of text."""
+        return self.env or f"{self.robot} {self.task}"
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What a summary says of it."""
+        return (
+            {"env": self.env} if self.env is not None else {"robot": self.robot, "task": self.task}
+        )
+
+    @property
+    def bound(self) -> str | None:
+        """Why another process cannot make the same environments anew and tell all of them; None
+        where it can.
+        """
+        if self.env is not None:
+            return "environments of Gymnasium are others' code"
+        return (
+            None
+            if self.engine == KINEMATIC
+            else "the physics counts its failures where it is stepped"
+        )
+
+    @property
+    def disturbances(self) -> dict[str, Any]:
+        """Those that there are. A zero says something where `randomize` names others, and of what
+        is assumed.
+        """
+        named = {name: getattr(self, name) for name in DISTURBANCES}
+        zeros = {name for name in named if self.randomize != NOTHING or name == "assumed_latency"}
+        return {
+            name: value for name, value in named.items() if value or (value == 0 and name in zeros)
+        }
+
+    @property
+    def conditions(self) -> dict[str, bool | str | float]:
+        """What differs from undisturbed arms without a guard."""
+        flags = {name: True for name in ("guard", "sparse") if getattr(self, name)}
+        plain = {"engine": KINEMATIC, "randomize": NOTHING}
+        named = {name: getattr(self, name) for name in plain if getattr(self, name) != plain[name]}
+        return flags | named | self.disturbances
+
+    @property
+    def bytes_each(self) -> int:
+        """About what one environment takes of the memory: an arm among obstacles 13 kB, a small one
+        of others 100.
+        """
+        return 100_000 if self.env is not None else 30_000 if self.engine == MUJOCO else 15_000
+
+    def cost(self, count: int) -> list[str]:
+        """What to say of `count` environments before they begin to step, if they are dear."""
+        seconds = count * _PHYSICS_STEP
+        if self.engine != MUJOCO or seconds < _DEAR:
+            return []
+        megabytes = count * self.bytes_each / 1e6
+        return [
+            f"{count} arms in contact physics take about {seconds:.1f} s of CPU a control step, {megabytes:.0f} MB"
+        ]
+
+    @staticmethod
+    def preset(asked: dict[str, object]) -> tuple[str, Path | None]:
+        """What the options shipped for an environment are called, and their file, None where there
+        is none.
+        """
+        if asked.get("env") is not None:
+            return f"env {asked['env']!r}", _gymnasium_preset(str(asked["env"]))
+        task = asked.get("task", EnvOptions.task)
+        path = CONFIGS / f"{task}.yaml"
+        return f"task {task!r}", path if path.parent == CONFIGS and os.path.isfile(path) else None
+
+
+def _gymnasium_preset(env_id: str) -> Path:
+    """The file whose name begins the id (without its module), the longest; else that of its family,
+    or the default.
+    """
+    name, folder = env_id.split(":")[-1], CONFIGS / "gymnasium"
+    files = sorted(folder.glob("*.yaml"), key=lambda path: len(path.stem))
+    family = folder / ("goals.yaml" if name.startswith(_GOALS) else "default.yaml")
+    return [family, *(path for path in files if name.startswith(path.stem))][-1]

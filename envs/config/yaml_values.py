@@ -1,0 +1,98 @@
+"""Files of values: YAML mappings that people write, so that everything in them is checked."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from td3_robot.errors import ConfigError, unknown
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+if TYPE_CHECKING:
+    _Safe = yaml.SafeLoader
+else:
+    _Safe = getattr(
+        yaml, "CSafeLoader", yaml.SafeLoader
+    )  # libyaml's takes a tenth of the time, where it is there
+
+
+class _Loader(_Safe):
+    """Refuses a key that is there twice, of which PyYAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key {twice!r} is there twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """The mapping in a robot's, gripper's or task's YAML file.
+
+    Raises:
+        ConfigError: the file is no YAML, has a key twice, or is no mapping.
+    """
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"{path.name} is not valid YAML: {' '.join(str(error).split())}"
+        ) from None
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{path.name} must be a mapping of names to values, got {type(values).__name__}"
+        )
+    return values
+
+
+def check_keys(
+    owner: str,
+    values: dict[str, object],
+    file: str,
+    needed: tuple[str, ...],
+    optional: tuple[str, ...],
+):
+    """Refuse a file that lacks a key, or has one that nothing reads.
+
+    Args:
+        owner: what the file describes, for example "robot 'panda'".
+        file: its path, for the message.
+
+    Raises:
+        ConfigError: naming the keys.
+    """
+    if missing := [key for key in needed if key not in values]:
+        raise ConfigError(f"{owner}: {', '.join(missing)} missing in {file}")
+    for key in values:
+        if key not in needed + optional:
+            raise unknown(f"key of {owner}", key, needed + optional)
+
+
+def numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -> np.ndarray:
+    """A value as a finite array of one shape.
+
+    Raises:
+        ConfigError: it is anything else.
+    """
+    try:
+        array = np.array(value, float)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{owner}: {key} must be numbers, got {value!r}") from None
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ConfigError(f"{owner}: {key} must be finite with shape {shape}, got {array.tolist()}")
+    return array
+
+
+def pose(values: np.ndarray) -> np.ndarray:
+    """(x, y, z, roll, pitch, yaw) [m, rad], turned as in URDF -> (4, 4)."""
+    from spatialmath.base import (
+        rpy2tr,
+        transl,
+    )  # here: it takes most of a second, and a wrong option should not
+
+    return transl(values[:3]) @ rpy2tr(values[3:], order="zyx")

@@ -1,0 +1,1 @@
+"""A robot for other programs: its description, and a simulated arm to drive."""

@@ -1,0 +1,1 @@
+"""Plan in joint space: solve goals, find paths, draw feasible scenes, check for contact."""

@@ -1,0 +1,106 @@
+"""What an agent is, as its checkpoint says it: shapes, bound of the actions, options."""
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from td3_robot.checkpoint import Checkpoint
+from td3_robot.checkpoint.validation import widths
+from td3_robot.config.run import TD3Config
+from td3_robot.errors import CheckpointError, ConfigError
+
+_KEYS = ("o_dim", "a_dim", "a_max", "options")
+
+
+class Description(NamedTuple):
+    """The arguments that make an agent of a checkpoint's shapes."""
+
+    o_dim: int
+    a_dim: int
+    a_max: float | list[float]
+    options: dict[str, Any]  # of TD3Config
+
+
+def describe(path: Path, found: Checkpoint) -> Description:
+    """What the checkpoint read from `path` is of; one of before, which does not say it, is known by
+    its networks.
+
+    Raises:
+        CheckpointError: it says nothing of use.
+    """
+    try:
+        told = (
+            _told(found.about["agent"]) if "agent" in found.about else _guessed(path, found.states)
+        )
+        TD3Config(**told.options)
+    except ConfigError as error:
+        raise CheckpointError(f"checkpoint {str(path)!r}: {error}") from None
+    return told
+
+
+def check_layers(path: Path, told: Description, found: Checkpoint) -> None:
+    """Hold the networks of a checkpoint to its description, before any memory is asked for.
+
+    Raises:
+        CheckpointError: they are not the MLPs that it means.
+    """
+    config = TD3Config(**told.options)
+    actor = [told.o_dim, *config.hidden, told.a_dim]
+    critic = [told.o_dim + told.a_dim, *config.critic_layers, config.atoms or 1]
+    for name, layers in (("actor", actor), ("Q1", critic)):
+        if widths(found.states[name]) != layers:
+            expected = "-".join(map(str, layers))
+            raise CheckpointError(
+                f"checkpoint {str(path)!r}: the layers of {name} should be {expected}"
+            )
+
+
+def _told(agent: object) -> Description:
+    """What the file of the checkpoint says, checked."""
+    from td3_robot.config.schema import schema  # here: only a file from outside needs it
+
+    if (
+        not isinstance(agent, dict)
+        or set(agent) != set(_KEYS)
+        or not isinstance(agent["options"], dict)
+    ):
+        raise ConfigError(f"agent must be a mapping of {', '.join(_KEYS)}")
+    for name in ("o_dim", "a_dim"):
+        if type(agent[name]) is not int or agent[name] < 1:
+            raise ConfigError(f"{name} must be a positive whole number")
+    bounds, count = (
+        (agent["a_max"], agent["a_dim"])
+        if isinstance(agent["a_max"], list)
+        else ([agent["a_max"]], 1)
+    )
+    if len(bounds) != count or not all(
+        type(bound) in (int, float) and 0 < bound < math.inf for bound in bounds
+    ):
+        raise ConfigError("a_max must be a positive number or a list of them, one for each action")
+    options = schema("", "", TD3Config).check_all(agent["options"])
+    return Description(agent["o_dim"], agent["a_dim"], agent["a_max"], options)
+
+
+def _guessed(path: Path, states: dict[str, dict]) -> Description:
+    """What the networks of an older checkpoint show, and the config.yaml in its folder or the one
+    above.
+    """
+    from td3_robot.config.schema import read_part
+
+    actor, Q1 = (widths(states[name]) for name in ("actor", "Q1"))
+    if len(actor) < 3 or len(Q1) < 3:
+        raise CheckpointError(f"checkpoint {str(path)!r}: its actor is no network of ours")
+    files = [folder / "config.yaml" for folder in (path, path.parent)]
+    options = next((read_part(file, "td3", TD3Config) for file in files if file.is_file()), None)
+    if options is None:
+        options = {"hidden": tuple(actor[1:-1]), "norm": _norm(states["actor"])}
+        options["normalize_observations"] = "normalizer" in states
+    return Description(actor[0], actor[-1], 1.0, options)
+
+
+def _norm(state: dict) -> str:
+    if not any(name.startswith("norms.") for name in state):
+        return "none"
+    if "norms.0.batches" in state:
+        return "renorm"
+    return "batch" if "norms.0.running_mean" in state else "layer"

@@ -1,0 +1,151 @@
+"""A replay on disk: most of its rows lie in files that are written once, so that a save writes what
+is new.
+
+A piece is a fixed number of time steps from a fixed place in the run: it is the same at every save,
+until the ring has gone over it. Its file has the SHA-256 of its content as its name and is never
+changed, so whatever a resume point names is what it named when it was written.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from td3_robot.checkpoint.store import sync
+from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.utils.atomic_files import replacing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROWS = "replay"  # in the run folder, beside the resume point
+PIECE = 1 << 23  # [bytes] of one; what fills none stays in the resume point
+
+
+def put_rows(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
+    """Write the replay of a source's state, or those of all processes, piece by piece.
+
+    Args:
+        folder: the run folder.
+        source: as `Source.state_dict` gives it.
+
+    Returns:
+        The state with the names of pieces in place of their rows.
+
+    Raises:
+        CheckpointError: a piece cannot be written.
+    """
+    import torch  # here: it takes over a second, and looking a checkpoint up should not
+
+    place = folder / ROWS
+
+    def put(replay: dict[str, Any]) -> dict[str, Any]:
+        rows, first = replay.get("rows"), replay.get("first")
+        if first is None or not isinstance(rows, torch.Tensor) or rows.dtype != torch.float32:
+            return replay  # of a source of the user's own
+        slots = max(1, PIECE // (4 * rows.shape[1:].numel()))
+        begin = min(-first % slots, len(rows))
+        end = begin + (len(rows) - begin) // slots * slots
+        pieces = (
+            [_write(place, piece) for piece in rows[begin:end].split(slots)] if end > begin else []
+        )
+        return {
+            **replay,
+            "rows": torch.cat((rows[:begin], rows[end:])),
+            "begin": begin,
+            "pieces": pieces,
+        }
+
+    try:
+        changed = _with_replays(source, put)
+        for there in (place, folder) if place.is_dir() else ():
+            sync(there)
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error.__cause__
+    except OSError as error:
+        raise CheckpointError(f"cannot write in {str(place)!r}: {error.strerror}") from error
+    return changed
+
+
+def take_rows(folder: Path, source: Any) -> Any:
+    """What `put_rows` was given.
+
+    Raises:
+        CheckpointError: a piece is missing or damaged.
+    """
+    import torch
+
+    def take(replay: dict[str, Any]) -> dict[str, Any]:
+        if "pieces" not in replay:  # of a source of the user's own, or of before
+            return replay
+        rest = {name: replay[name] for name in replay if name not in ("pieces", "begin")}
+        rows, begin = replay["rows"], replay["begin"]
+        pieces = [_read(folder / ROWS, name, rows) for name in replay["pieces"]]
+        return {**rest, "rows": torch.cat((rows[:begin], *pieces, rows[begin:]))}
+
+    return _with_replays(source, take)
+
+
+def keep_rows(folder: Path, names: Collection[str]) -> None:
+    """Remove all pieces but these, and what a process that died left of one."""
+    with contextlib.suppress(OSError):  # they are tried again at the next save
+        for path in (folder / ROWS).iterdir():
+            if path.name not in names:
+                path.unlink()
+        if not names:
+            (folder / ROWS).rmdir()
+
+
+def names_of_rows(source: Any) -> set[str]:
+    """The pieces that a state on disk names."""
+    names: set[str] = set()
+    _with_replays(source, lambda replay: names.update(replay.get("pieces", ())) or replay)
+    return names
+
+
+def _with_replays(source: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A source's state with its replay changed, in one of several processes with that of each."""
+    if not isinstance(source, dict):
+        return source
+    if isinstance(ranks := source.get("ranks"), list):
+        changed = [
+            rank and {**rank, "source": _with_replays(rank["source"], change)} for rank in ranks
+        ]
+        return {**source, "ranks": changed}
+    replay = source.get("replay")
+    return {**source, "replay": change(replay)} if isinstance(replay, dict) else source
+
+
+def _write(folder: Path, piece: "Tensor") -> str:
+    """Write a piece, down to the disk, unless it is there; returns its name."""
+    content = piece.cpu().contiguous().numpy().tobytes()
+    name = hashlib.sha256(content).hexdigest()
+    if not os.path.isfile(folder / name):
+        folder.mkdir(exist_ok=True)
+        with replacing(folder / name) as new:
+            new.write_bytes(content)
+    return name
+
+
+def _read(folder: Path, name: str, like: "Tensor") -> "Tensor":
+    """The time steps of a piece, of the width of those in `like`."""
+    import torch
+
+    if not re.fullmatch("[0-9a-f]{64}", name):
+        raise CheckpointError(f"{name!r} is no name of a part of the replay")
+    path, most = folder / name, max(PIECE, 4 * like.shape[1:].numel())
+    try:
+        with open(path, "rb") as file:
+            content = file.read() if os.fstat(file.fileno()).st_size <= most else b""
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    if hashlib.sha256(content).hexdigest() != name:
+        raise CheckpointError(
+            f"{str(path)!r} is damaged: it is not the file that was written, by its SHA-256"
+        )
+    return torch.from_numpy(np.frombuffer(content, np.float32).copy()).reshape(-1, *like.shape[1:])

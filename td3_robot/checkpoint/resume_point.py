@@ -1,0 +1,145 @@
+"""Where a run can be taken up again: the folder `last` in the run folder, which itself holds the
+best policy.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from td3_robot import checkpoint
+from td3_robot.errors import CheckpointError, ConfigError
+
+LAST = "last"
+_ENTRIES = frozenset(
+    ("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator", "source")
+)
+
+
+def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str, dict], dict]:
+    """The states of networks and optimizers, and that of the trainer.
+
+    Args:
+        folder: the run folder.
+        processes: how many train the run; None where that does not matter.
+
+    Raises:
+        CheckpointError: there is no resume point, or it is damaged.
+        ConfigError: it is of another number of processes.
+    """
+    if not (folder / LAST).is_dir():
+        raise CheckpointError(
+            f"run {folder.name!r} has no resume point: {folder / LAST} does not exist"
+        )
+    states, state = _newest(folder)
+    then = len(_ranks(state) or [state])
+    if processes is not None and then != processes:
+        how = f"torchrun --nproc_per_node {then} -- train.py" if then > 1 else "python train.py"
+        raise ConfigError(
+            f"run {folder.name!r} is trained by {then} processes, not {processes}; go on with {how}"
+        )
+    return states, state
+
+
+def sources_of(state: dict) -> list[dict[str, Any]]:
+    """The state of the source in that of a trainer or, of a run by several processes, of the source
+    of each.
+
+    Raises:
+        CheckpointError: there are none.
+    """
+    ranks = _ranks(state)
+    found: list[Any] = (
+        [state["source"]] if ranks is None else [(rank or {}).get("source") for rank in ranks]
+    )
+    if not all(isinstance(source, dict) for source in found):
+        raise CheckpointError("trainer_state does not have the state of a source")
+    return found
+
+
+def _ranks(state: dict) -> list[Any] | None:
+    """What a trainer's state has of each of several processes; None of a run by one."""
+    ranks = state["source"].get("ranks") if isinstance(state["source"], dict) else None
+    return ranks if isinstance(ranks, list) else None
+
+
+def load_resume_point(folder: Path, processes: int = 1) -> tuple[dict[str, dict], dict]:
+    """`read_resume_point` for who goes on with the run; the rows of a save that a kill cut short
+    are removed.
+    """
+    found = read_resume_point(folder, processes)
+    _clear_rows(folder)
+    return found
+
+
+def _newest(folder: Path) -> tuple[dict[str, dict], dict]:
+    """The states as they are, and the trainer's with its rows; where a save comes between, those of
+    the newer one.
+    """
+    states = checkpoint.read(folder / LAST)
+    state = states.get("trainer_state", {})
+    if missing := sorted(_ENTRIES - state.keys()):
+        raise CheckpointError(f"{folder / LAST}: trainer_state lacks {', '.join(missing)}")
+    with taking(folder):
+        try:
+            return states, {**state, "source": checkpoint.take_rows(folder, state["source"])}
+        except CheckpointError:
+            if checkpoint.names_of_rows(state["source"]) == _names(folder):
+                raise
+    return _newest(folder)
+
+
+def _names(folder: Path) -> set[str]:
+    """The rows that the resume point on disk names; none where there is none."""
+    if not (folder / LAST).is_dir():
+        return set()
+    state = checkpoint.read(folder / LAST, ("trainer_state",)).get("trainer_state", {})
+    return checkpoint.names_of_rows(state.get("source"))
+
+
+def _clear_rows(folder: Path) -> None:
+    """Remove the rows that the resume point on disk does not name."""
+    with contextlib.suppress(CheckpointError):
+        checkpoint.keep_rows(folder, _names(folder))
+
+
+def write_resume_point(folder: Path, states: dict[str, dict], about: dict) -> None:
+    """Write the states of networks, optimizers and trainer; killed at any moment, the old one is
+    there or the new.
+
+    Of the replay only the rows that are new since the last time are written.
+
+    Raises:
+        CheckpointError: it cannot be written; the former one is untouched.
+    """
+    trainer = states["trainer_state"]
+    try:
+        trainer = {**trainer, "source": checkpoint.put_rows(folder, trainer["source"])}
+        checkpoint.write(folder / LAST, {**states, "trainer_state": trainer}, about)
+    except CheckpointError:
+        _clear_rows(folder)  # what is new would go on filling a disk that is full
+        raise
+    checkpoint.keep_rows(folder, checkpoint.names_of_rows(trainer["source"]))
+
+
+@contextlib.contextmanager
+def taking(folder: Path) -> Iterator[None]:
+    """Whatever the entries of a resume point, which may be a stranger's, make go wrong is one line.
+
+    Raises:
+        CheckpointError: they do not fit the run.
+    """
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        raise CheckpointError(
+            f"{folder / LAST}: trainer_state does not fit this run: {reason}"
+        ) from error

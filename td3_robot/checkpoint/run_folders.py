@@ -1,0 +1,159 @@
+"""Run folders by name: the one that a user means, the next free one, a new one."""
+
+import contextlib
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from td3_robot.checkpoint.store import files_of, listed, nothing_at, tidy
+from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.utils.atomic_files import alive
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: two processes on one run are not told apart
+    fcntl = None
+
+RUNS = Path("checkpoints")  # where runs go, seen from the working directory
+_LOCK = ".lock"
+
+
+def find(name: str | Path, root: Path = RUNS) -> Path:
+    """The checkpoint that a user means: a folder, a prefix, or the name of a run in `root`.
+
+    Raises:
+        CheckpointError: there is none; the message lists those that are.
+    """
+    path = Path(name)
+    for candidate in (path, root / path):
+        if files_of(candidate):
+            return candidate
+    raise nothing_at(path if len(path.parts) > 1 or os.path.isdir(path) else root / path)
+
+
+def next_run(root: str | Path = RUNS) -> Path:
+    """Make and return the next free `<root>/runN`; trainings that start together get different
+    ones.
+    """
+    root = Path(root)
+    numbers = [int(name[3:]) for name in listed(root) if re.fullmatch(r"run[0-9]{1,9}", name)]
+    number = max(numbers, default=0) + 1
+    while not _make(root / f"run{number}"):  # another training was faster
+        number += 1
+    return root / f"run{number}"
+
+
+def run_name(folder: Path) -> str:
+    """What `--resume` and `find` call a run folder: its path in `RUNS`, or else its path."""
+    inside = folder.absolute().is_relative_to(RUNS.absolute())
+    return folder.absolute().relative_to(RUNS.absolute()).as_posix() if inside else str(folder)
+
+
+def claim_run(root: str | Path, name: str) -> Path:
+    """Make and return `<root>/<name>` for a new run; a name with a slash is of a run in a folder of
+    several.
+
+    Raises:
+        ConfigError: the name cannot be a folder's, or there is such a run already.
+    """
+    if not re.fullmatch(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99})?", name):
+        letters = "letters, digits, _, - or ., and not start with the last two"
+        raise ConfigError(
+            f"run must be {letters}, or two such names with / between them, got {name!r}"
+        )
+    if not _make(Path(root) / name):
+        raise ConfigError(
+            f"run {name!r} exists already; continue it with --resume {name} or choose another --run"
+        )
+    return Path(root) / name
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a run folder for this process until the end of the block, and clear away what one that
+    died left in it.
+
+    The system gives the lock back when a process ends, however it does.
+
+    Raises:
+        ConfigError: another process has the folder; the message names it.
+        CheckpointError: the folder cannot be written.
+    """
+    path = folder / _LOCK
+    try:
+        file = _locked_file(path)
+        tidy(folder)
+    except OSError as error:
+        raise CheckpointError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the folder may be gone
+            path.unlink()
+        file.close()
+
+
+def trained_by(folder: Path) -> str | None:
+    """Which process has a run folder, as its lock says it; None where none has, as far as this
+    machine can know.
+    """
+    try:
+        with open(folder / _LOCK, encoding="utf-8", errors="replace") as file:
+            who = file.read(200).strip()
+    except OSError:
+        return None
+    known = re.fullmatch(r"process ([0-9]{1,9}) on ([\w.-]+)", who)
+    here = known is not None and known[2] == socket.gethostname()
+    return None if known is None or (here and not alive(int(known[1]))) else who
+
+
+@contextlib.contextmanager
+def lock_new_run(folder: Path) -> Iterator[Path]:
+    """`held` for the folder of a new run: where nothing came of it, its name is free again."""
+    try:
+        with held(folder):
+            yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _locked_file(path: Path) -> TextIO:
+    """The lock file, opened, locked and saying whose it is."""
+    while True:
+        file = open(path, "a+", encoding="utf-8", errors="replace")
+        try:
+            if fcntl is not None:
+                fcntl.lockf(
+                    file, fcntl.LOCK_EX | fcntl.LOCK_NB
+                )  # unlike flock, not kept by children that go on
+        except (BlockingIOError, PermissionError):
+            file.seek(0)
+            who = file.read(200).strip() or "another process"
+            file.close()
+            raise ConfigError(f"run {path.parent.name!r} is being trained by {who!r}") from None
+        except OSError:  # a file system without locks
+            pass
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+                break
+        file.close()  # its holder removed it just now
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+    file.flush()
+    return file
+
+
+def _make(folder: Path) -> bool:
+    """Make a folder and say whether it was free, for one process only however many try."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        os.mkdir(folder)
+    except OSError as error:
+        if isinstance(error, FileExistsError) and folder.exists():
+            return False
+        raise CheckpointError(f"cannot make {str(folder)!r}: {error.strerror}") from error
+    return True

@@ -1,0 +1,238 @@
+"""The checkpoint folder: one file a state dict, replaced as a set or not at all.
+
+A set is first written whole into `.next`, then renamed to `.commit`; that rename is the commit
+point. After it each file moves into the folder. Whoever finds a `.commit` knows that a process died
+in between: a reader takes the files still in it before those in the folder, and a writer finishes
+the move before its own.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from td3_robot.checkpoint.manifest import ABOUT, read_about, write_about
+from td3_robot.checkpoint.state_file import check_plain, read_state, write_state
+from td3_robot.errors import CheckpointError, first_line
+from td3_robot.utils.atomic_files import locked, remove_half_written
+
+REQUIRED = ("Q1", "Q2", "actor", "Q1_optimizer", "Q2_optimizer", "actor_optimizer")
+OPTIONAL = ("Q1_target", "Q2_target", "actor_target", "normalizer", "trainer_state")
+NAMES = REQUIRED + OPTIONAL
+
+_NEXT, _COMMIT = ".next", ".commit"
+_ABSENT = ".absent"  # suffix in `.commit`: this file of the former set has no successor
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds."""
+
+    states: dict[str, dict]  # by name, of NAMES
+    about: dict  # what was written beside them; empty for an older checkpoint
+
+
+def write(folder: str | Path, states: dict[str, dict], about: dict | None = None) -> None:
+    """Replace the checkpoint in `folder` by `states`; killed at any moment, it holds the old set or
+    the new.
+
+    A folder that does not exist appears complete. Files that are no state files stay as they are.
+
+    Args:
+        folder: where to write.
+        states: the six of REQUIRED and any of OPTIONAL, each a dict of tensors and plain Python
+            values.
+        about: what the checkpoint is of, values that JSON can hold; goes into the file ABOUT of the
+            same set.
+
+    Raises:
+        CheckpointError: the folder cannot be written; what it held is untouched.
+        ValueError, TypeError: `states` is not such a set.
+    """
+    if missing := [name for name in REQUIRED if name not in states]:
+        raise ValueError(f"a checkpoint needs {', '.join(missing)}")
+    for name, state in states.items():
+        if name not in NAMES:
+            raise ValueError(f"{name!r} is not one of {', '.join(NAMES)}")
+        check_plain(state, name)
+
+    folder = Path(os.path.abspath(folder))  # a name such as "." has no parent or name of its own
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder.parent, exclusive=True):
+            if not folder.exists():
+                return _create(folder, states, about or {})
+        with locked(folder, exclusive=True):
+            _replace(folder, states, about or {})
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        reason = getattr(_cause(error), "strerror", None) or first_line(error)
+        raise CheckpointError(f"cannot write checkpoint {folder.name!r}: {reason}") from error
+
+
+def read(path: str | Path, names: Iterable[str] | None = None) -> dict[str, dict]:
+    """The states of `load`."""
+    return load(path, names).states
+
+
+def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
+    """Read a checkpoint, onto the CPU whatever device wrote it, without running anything that a
+    file may hold.
+
+    Args:
+        path: a folder, or the older form: the common prefix of files `<path>Q1`, `<path>actor`, ...
+        names: the states wanted, of NAMES; all by default.
+
+    Returns:
+        Those of OPTIONAL that the checkpoint does not have are left out.
+
+    Raises:
+        CheckpointError: no checkpoint there, one of the wanted REQUIRED files is missing, or a file
+            is damaged, is not the one that was written, or holds anything but tensors and plain
+            values.
+    """
+    path = Path(path)
+    wanted = NAMES if names is None else tuple(names)
+    with locked(path, exclusive=False) if os.path.isdir(path) else contextlib.nullcontext():
+        files = files_of(path)
+        if not files:
+            raise nothing_at(path)
+        for name in wanted:
+            if name in REQUIRED and name not in files:
+                missing = path / name if os.path.isdir(path) else Path(f"{path}{name}")
+                raise CheckpointError(
+                    f"checkpoint {str(path)!r} is incomplete: there is no file {str(missing)!r}"
+                )
+        about = read_about(_newest(path, ABOUT))
+        sums = about.pop("sha256", None)
+        return Checkpoint(
+            {name: read_state(files[name], sums) for name in wanted if name in files}, about
+        )
+
+
+def tidy(folder: Path) -> None:
+    """Finish or remove what a process that died left in a run folder, which nobody else may be
+    writing in.
+    """
+    inside = [
+        path
+        for path in folder.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and files_of(path)
+    ]
+    for place in (folder, *inside):
+        with locked(place, exclusive=True):
+            _move_in(place)
+            for stray in (place / _NEXT, *place.glob(".*.new")):
+                shutil.rmtree(stray, ignore_errors=True)
+            remove_half_written(place)
+
+
+def _create(folder: Path, states: dict[str, dict], about: dict) -> None:
+    """Write a folder that does not exist, under the lock of its parent."""
+    new = folder.parent / f".{folder.name}.new"
+    _write_set(new, states, about)
+    os.rename(new, folder)
+    sync(folder.parent)
+
+
+def _replace(folder: Path, states: dict[str, dict], about: dict) -> None:
+    """Write over what a folder holds, under its lock."""
+    _move_in(folder)
+    new = folder / _NEXT
+    absent = [
+        f"{name}{_ABSENT}" for name in NAMES if name not in states and (folder / name).exists()
+    ]
+    _write_set(new, states, about, absent)
+    os.rename(new, folder / _COMMIT)
+    sync(folder)
+    _move_in(folder)
+
+
+def _write_set(
+    folder: Path, states: dict[str, dict], about: dict, absent: Iterable[str] = ()
+) -> None:
+    """Write a whole set into a new folder, down to the disk; where that fails, leave nothing of
+    it.
+    """
+    shutil.rmtree(folder, ignore_errors=True)  # left by a process that died
+    folder.mkdir()
+    try:
+        for name in absent:
+            (folder / name).touch()
+        sums = {name: write_state(folder / name, state) for name, state in states.items()}
+        write_about(folder / ABOUT, {**about, "sha256": sums})
+        sync(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # halves would go on filling a disk that is full
+        raise
+
+
+def _move_in(folder: Path) -> None:
+    """Take the files of `.commit` into the folder, or what a process that died left of them."""
+    commit = folder / _COMMIT
+    if not commit.exists():
+        return
+    for path in commit.iterdir():
+        if path.suffix == _ABSENT:
+            (folder / path.stem).unlink(missing_ok=True)
+            path.unlink()
+        else:
+            os.replace(path, folder / path.name)
+    sync(folder)
+    commit.rmdir()
+
+
+def files_of(path: Path) -> dict[str, Path]:
+    """The state files of the checkpoint at `path`; empty where there is none."""
+    files = {name: file for name in NAMES if (file := _newest(path, name)) is not None}
+    return files or {
+        name: Path(f"{path}{name}") for name in NAMES if os.path.isfile(f"{path}{name}")
+    }
+
+
+def _newest(folder: Path, name: str) -> Path | None:
+    """Where in a folder the file of that name is, as `.commit` has it or else the folder; None
+    where there is none.
+    """
+    commit = folder / _COMMIT
+    if os.path.isfile(
+        commit / name
+    ):  # unlike Path.is_file, takes what cannot be looked at for absent
+        return commit / name
+    there = os.path.isfile(folder / name) and not os.path.exists(commit / f"{name}{_ABSENT}")
+    return folder / name if there else None
+
+
+def nothing_at(path: Path) -> CheckpointError:
+    """The error for a path without a checkpoint: says what is there instead, inside or beside
+    it.
+    """
+    place = path if os.path.isdir(path) else path.parent
+    others = sorted(str(place / name) for name in listed(place) if files_of(place / name))
+    hint = f"; valid choices: {', '.join(others)}" if others else f", and none in {str(place)!r}"
+    return CheckpointError(f"there is no checkpoint at {str(path)!r}{hint}")
+
+
+def listed(folder: Path) -> list[str]:
+    """Names in a folder; none where it cannot be looked into."""
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def sync(folder: Path) -> None:
+    """Bring the names in `folder` down to the disk."""
+    if os.name == "nt":  # Windows cannot open a folder
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _cause(error: BaseException | None) -> OSError | None:
+    """The system's own error behind one of torch's, which say less."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error

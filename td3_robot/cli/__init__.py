@@ -1,0 +1,1 @@
+"""The scripts' command lines and what the terminal shows."""

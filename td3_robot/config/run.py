@@ -1,0 +1,313 @@
+"""The configuration of a run: typed, frozen, checked. How it is read: arguments.py.
+
+To add an option, add a field and its line under "Attributes:"; the flag, the YAML key, the help and
+the type check follow from them. An option that only works together with another one is refused
+without it, never ignored.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from td3_robot.config.field import (
+    NOT_NEGATIVE,
+    PART,
+    POSITIVE,
+    SEED,
+    SHARE,
+    STEPS,
+    Need,
+    Range,
+    check,
+    option,
+)
+from td3_robot.config.schedules import SCHEDULES
+from td3_robot.config.td3 import BATCHED, TD3Config
+from td3_robot.errors import ConfigError
+from td3_robot.utils.device import check_device
+
+NOISES = ("gaussian", "ou", "pink")
+HINDSIGHT = ("none", "future", "final", "episode")
+PRECISIONS = ("highest", "high", "medium")
+
+CAPACITY = Range(1, 10**12, "no memory holds more")
+BATCH = Range(1, 10**7, "each update reads as many transitions")
+N_STEP = Range(1, 10_000, "each transition of a batch reads as many rows")
+PINK_STEPS = Range(1, 10**6, "so many steps are drawn ahead for every environment")
+ENVS = Range(1, 10**6, "all of them step at once, in memory")
+THREADS = Range(1, 1024, "systems refuse to start more")
+SECONDS = Range(0, 1e9, "thirty years", above=True)
+
+_COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset is None)
+_NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
+_GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
+_PRIORITIES = Need("replay.prioritized true", lambda c: c.replay.prioritized)
+_MIXED = Need("replay.dataset", lambda c: c.replay.dataset is not None)
+_HINDSIGHT = Need(
+    "replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none"
+)
+_OU = Need("exploration.kind ou", lambda c: c.exploration.kind == "ou")
+_PINK = Need("exploration.kind pink", lambda c: c.exploration.kind == "pink")
+_LR_FALLS = Need("schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant")
+_NOISE_FALLS = Need("schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant")
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """The replay buffer.
+
+    Attributes:
+        capacity: Transitions kept; the oldest go first.
+        batch_size: Transitions of one gradient step.
+        n_step: Rewards summed before bootstrapping.
+        prioritized: Draw transitions in proportion to their TD error, with importance weights.
+        priority_alpha: How much the TD error counts, from 0 (not at all) to 1; needs prioritized.
+        priority_beta: Initial exponent of the importance weights, rising to 1 over the run; needs
+            prioritized.
+        dataset: File of transitions that a share of each batch is drawn from, beside what is
+            collected.
+        dataset_share: Share of each batch that comes from it, rounded to whole transitions; needs
+            dataset.
+        hindsight: Goals to relabel with: none, future, final or episode (environments with goals
+            only).
+        hindsight_ratio: Share of each batch that is relabelled; needs hindsight.
+        hindsight_still: How often transitions of episodes whose achieved goal stayed where it began
+            are drawn, beside the others' 1; needs hindsight.
+    """
+
+    capacity: int = option(1_000_000, CAPACITY, needs=(_COLLECTING,))
+    batch_size: int = option(256, BATCH)
+    n_step: int = option(1, N_STEP)
+    prioritized: bool = False
+    priority_alpha: float = option(0.6, SHARE, fixed=True, needs=(_PRIORITIES,))
+    priority_beta: float = option(0.4, SHARE, needs=(_PRIORITIES,))
+    dataset: Path | None = option(None, fixed=True, needs=(_COLLECTING,))
+    dataset_share: float = option(0.5, PART, fixed=True, needs=(_MIXED,))
+    hindsight: str = option("none", HINDSIGHT, needs=(_COLLECTING,))
+    hindsight_ratio: float = option(0.8, SHARE, needs=(_HINDSIGHT,))
+    hindsight_still: float = option(1.0, PART, fixed=True, needs=(_HINDSIGHT,))
+
+    def __post_init__(self):
+        check(self)
+        if self.batch_size > self.capacity:
+            raise ConfigError(
+                f"batch_size must be at most capacity, got {self.batch_size} > {self.capacity}"
+            )
+        if self.dataset is not None and self.prioritized:
+            raise ConfigError(
+                "dataset and prioritized exclude each other: of each part a fixed share is drawn"
+            )
+        if self.dataset is not None and not 0 < self.dataset_rows < self.batch_size:
+            rows = f"{self.dataset_rows} of {self.batch_size}"
+            raise ConfigError(
+                f"dataset_share must leave both parts a transition of each batch, got {rows}"
+            )
+        if self.hindsight != "none" and (self.prioritized or self.n_step > 1):
+            other = "prioritized" if self.prioritized else "n_step"
+            raise ConfigError(
+                f"hindsight and {other} exclude each other: errors and returns of a former goal say nothing about the "
+                "new one"
+            )
+
+    @property
+    def dataset_rows(self) -> int:
+        """Transitions of each batch that come from the dataset."""
+        return round(self.dataset_share * self.batch_size)
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """What the learner makes of rewards; evaluations report them as the environment gives them.
+
+    Attributes:
+        scale: Factor of every reward that is stored.
+        clip: Largest magnitude of a reward, after scaling; null for no limit.
+        normalize: Divide by the running standard deviation of the discounted return.
+    """
+
+    scale: float = option(1.0, POSITIVE, fixed=True)
+    clip: float | None = option(None, POSITIVE, fixed=True)
+    normalize: bool = option(False, fixed=True)
+
+    def __post_init__(self):
+        check(self)
+
+
+@dataclass(frozen=True)
+class ExplorationConfig:
+    """How the agent explores while it collects.
+
+    Attributes:
+        start_steps: Environment steps of uniformly random actions before the policy acts.
+        random_share: Share of the later steps whose actions are uniformly random, too.
+        kind: Noise on actions: gaussian (independent), ou (Ornstein-Uhlenbeck) or pink (1/f).
+        noise: Standard deviation of the noise on actions, as a fraction of a_max.
+        per_env: Draw each environment's own deviation uniformly from 0 to twice `noise`, anew every
+            episode.
+        uncertainty: Scale the noise, from half to twice, by how far the two critics disagree about
+            the action.
+        ou_theta: Share of Ornstein-Uhlenbeck noise that decays each step; needs kind ou.
+        pink_steps: Length of the sequences of pink noise, about that of an episode; needs kind
+            pink.
+        guide: Controller that acts in a share of the episodes, for the policy to learn from; null
+            for none.
+        guide_share: Share of the episodes that the guide acts in, at first; needs guide.
+        guide_until: Share of the run over which `guide_share` falls linearly to zero; needs guide.
+        guide_delay: Steps, up to so many, that the policy makes first in an episode of the guide;
+            needs guide.
+    """
+
+    start_steps: int = option(25_000, Range(0, *STEPS[1:]), needs=(_COLLECTING,))
+    random_share: float = option(0.0, SHARE, needs=(_COLLECTING,))
+    kind: str = option("gaussian", NOISES, fixed=True, needs=(_NOISE, _COLLECTING))
+    noise: float = option(0.1, NOT_NEGATIVE, needs=(_COLLECTING,))
+    per_env: bool = option(False, needs=(_NOISE, _COLLECTING))
+    uncertainty: bool = option(False, needs=(_NOISE, _COLLECTING))
+    ou_theta: float = option(0.15, PART, needs=(_OU,))
+    pink_steps: int = option(1000, PINK_STEPS, fixed=True, needs=(_PINK,))
+    guide: str | None = option(None, needs=(_COLLECTING,))
+    guide_share: float = option(0.25, SHARE, needs=(_GUIDE,))
+    guide_until: float = option(1.0, PART, needs=(_GUIDE,))
+    guide_delay: int = option(0, Range(0, *STEPS[1:]), needs=(_GUIDE,))
+
+    def __post_init__(self):
+        check(self)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How learning rates and exploration noise fall over the run: constant, linear or cosine.
+
+    Attributes:
+        lr: Schedule of all learning rates.
+        lr_floor: Share of the initial learning rates that stays, in [0, 1].
+        noise: Schedule of the exploration noise.
+        noise_floor: Share of the initial noise that stays, in [0, 1].
+    """
+
+    lr: str = option("constant", tuple(SCHEDULES))
+    lr_floor: float = option(0.0, SHARE, needs=(_LR_FALLS,))
+    noise: str = option("constant", tuple(SCHEDULES), needs=(_NOISE, _COLLECTING))
+    noise_floor: float = option(0.0, SHARE, needs=(_NOISE_FALLS,))
+
+    def __post_init__(self):
+        check(self)
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """The periodic evaluation during training.
+
+    Attributes:
+        every: Environment steps from one evaluation to the next.
+        episodes: Episodes of each evaluation; 0 for none: the episodes of the training then judge
+            the policy.
+        process: Play evaluations in a process of their own, for which there is a core, while the
+            training goes on.
+        keep: Evaluations from one checkpoint kept for good, in step_N of the run folder, to the
+            next; 0 keeps none.
+    """
+
+    every: int = option(50_000, STEPS)
+    episodes: int = option(
+        1000, Range(0, *ENVS[1:]), fixed=bool
+    )  # none or some: what is best goes by it
+    process: bool = False
+    keep: int = option(0, Range(0, *STEPS[1:]))
+
+    def __post_init__(self):
+        check(self)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The run.
+
+    Attributes:
+        dataset: File of transitions to learn from offline; nothing is collected, and steps counts
+            gradient steps.
+        start_from: Run, checkpoint folder or older file prefix whose networks this run begins with.
+        run: Name of the new folder in checkpoints; by default the next free runN.
+        seed: Seed of everything random.
+        seeds: Train a run for each of these seeds, in the folders seedN of one folder, as many at
+            once as there are cores for; empty for one run.
+        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the
+            fastest there is.
+        cuda_graph: Record each kind of gradient step as a CUDA graph and replay it; needs device
+            cuda.
+        threads: CPU threads of torch; as many as cores stall when one of them is busy elsewhere.
+        matmul_precision: Of float32 products, as torch.set_float32_matmul_precision has it:
+            highest; high, TF32 on GPUs; or medium, bfloat16 where the processor multiplies in it.
+            What is kept stays float32.
+        envs: Environments that step together.
+        steps: Environment steps of the whole training, all environments counted.
+        updates_per_step: Gradient steps each time that all environments have made one step.
+        stop_when_solved: End the run at the first evaluation with a success rate of 99% or more.
+        save_every: Seconds between saves of the resume point.
+        mlflow: Log to MLflow, too.
+        td3: The learning algorithm.
+        replay: The replay buffer.
+        reward: What the learner makes of rewards.
+        exploration: How the agent explores.
+        schedule: How learning rates and noise fall over the run.
+        evaluation: The periodic evaluation.
+    """
+
+    dataset: Path | None = option(None, fixed=True)
+    start_from: Path | None = option(None, fixed=True)
+    run: str | None = None
+    seed: int = option(0, SEED, fixed=True)
+    seeds: tuple[int, ...] = option((), SEED, fixed=True)
+    device: str = "cpu"
+    cuda_graph: bool = False
+    threads: int = option(1, THREADS)
+    matmul_precision: str = option("highest", PRECISIONS)
+    envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,))
+    steps: int = option(1_000_000, STEPS)
+    updates_per_step: int = option(1, STEPS, needs=(_COLLECTING,))
+    stop_when_solved: bool = False
+    save_every: float = option(60.0, SECONDS)
+    mlflow: bool = False
+    td3: TD3Config = field(default_factory=TD3Config)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    def __post_init__(self):
+        check(self)
+        check_device(self.device)
+        if self.cuda_graph and not self.device.startswith(
+            ("cuda", "auto")
+        ):  # auto is resolved before anything runs
+            raise ConfigError(
+                f"cuda_graph needs device cuda or cuda:N, got {self.device!r}: set it false elsewhere"
+            )
+        if self.seeds and self.seed:
+            raise ConfigError("seed and seeds exclude each other: seeds names that of each run")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ConfigError(f"seeds must differ from each other, got {self.seeds}")
+        if self.reward.normalize and self.dataset is not None:
+            raise ConfigError(
+                "reward.normalize and dataset exclude each other; set reward.scale instead"
+            )
+        if self.reward.normalize and (self.td3.r_min, self.td3.r_max) != (None, None):
+            raise ConfigError(
+                "reward.normalize and td3.r_min or r_max exclude each other: its factor changes"
+            )
+        if self.reward.normalize and self.replay.dataset is not None:
+            raise ConfigError(
+                "reward.normalize and replay.dataset exclude each other; set reward.scale instead"
+            )
+        if self.td3.norm in BATCHED and self.replay.batch_size < 2:
+            raise ConfigError(
+                f"td3.norm {self.td3.norm} needs replay.batch_size above 1, got {self.replay.batch_size}"
+            )
+        if self.exploration.uncertainty and not self.td3.twin_critics:
+            raise ConfigError(
+                "exploration.uncertainty needs two critics: set td3.twin_critics true, or leave it out"
+            )
+        if self.envs > self.replay.capacity:
+            raise ConfigError(
+                f"envs must be at most replay.capacity, got {self.envs} > {self.replay.capacity}"
+            )

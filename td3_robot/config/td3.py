@@ -1,0 +1,197 @@
+"""The options of the learning algorithm, and what goes with what; the rest of a run's are in
+config.py.
+"""
+
+from dataclasses import dataclass
+
+from td3_robot.config.field import (
+    FINITE,
+    NOT_NEGATIVE,
+    PART,
+    POSITIVE,
+    SHARE,
+    STEPS,
+    Need,
+    Range,
+    check,
+    option,
+)
+from td3_robot.errors import ConfigError
+
+NORMS = ("none", "layer", "batch", "renorm")
+BATCHED = ("batch", "renorm")  # those whose statistics are of a batch
+INITS = ("default", "orthogonal")
+CRITICS = ("targets", "crossq")
+POLICIES = ("actor", "actor_target")
+LAYERS = 64  # of a network
+WIDTH = Range(1, 65_536, "the weights between two such layers take 17 GB")
+ATOMS = Range(0, 10_000, "each value of a batch has as many numbers")
+
+_DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start_from is None)
+_FOLLOWING = Need(
+    "td3.critic targets or td3.policy actor_target",
+    lambda c: c.td3.critic == "targets" or c.td3.policy != "actor",
+)
+_BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
+_TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
+_RESIDUAL = Need("td3.residual, the name of a column, or residual_at", lambda c: c.td3.is_residual)
+_NORMED = Need(
+    "td3.norm batch, renorm or td3.critic crossq",
+    lambda c: c.td3.norm in BATCHED or c.td3.critic == "crossq",
+)
+_NORMALIZED = Need("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
+
+
+@dataclass(frozen=True)
+class TD3Config:
+    """The learning algorithm; the defaults are those of the authors' code,
+    https://github.com/sfujim/TD3.
+
+    Attributes:
+        critic: How critics bootstrap: from slow copies (targets), or in one pass of renormalised
+            batches (crossq).
+        policy: What is evaluated, kept and deployed: the actor, or actor_target, its moving
+            average.
+        hidden: Units of each hidden layer, in the actor and in both critics.
+        critic_hidden: Units of each hidden layer of both critics; empty for those of `hidden`.
+        norm: Normalisation in the networks: none, layer, batch or renorm; with crossq it is that of
+            the actor.
+        weight_norm: Scale hidden units back to a norm of 1 after every step; needs norm batch or
+            renorm, or crossq.
+        init: Initial weights: default (PyTorch's) or orthogonal.
+        final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them
+            to `init`.
+        actor_lr: Learning rate of the actor.
+        critic_lr: Learning rate of both critics.
+        gamma: Discount of the reward one control step later, in [0, 1].
+        tau: Share of the networks that goes into their targets at each target update, in (0, 1].
+        policy_noise: Standard deviation of the noise on target actions, as a fraction of a_max.
+        noise_clip: Largest noise on target actions, as a fraction of a_max.
+        policy_delay: Critic updates for each update of the actor and the targets.
+        burn_in: Critic updates before the first of the actor, which stays as it was made.
+        twin_critics: Learn two critics and bootstrap from the lower; false leaves Q2 out, as DDPG
+            does.
+        actor_min_q: The actor ascends the lower of both critics in place of Q1.
+        action_l2: Weight of the mean square of the policy's actions, in fractions of a_max, in the
+            actor's loss.
+        actor_grad_clip: Largest norm of the actor's gradient; null for no limit.
+        critic_grad_clip: Largest norm of each critic's gradient; null for no limit.
+        atoms: Atoms of distributional critics (C51); 0 for critics that give the mean alone.
+        v_min: Return at the first atom; needs atoms.
+        v_max: Return at the last atom; needs atoms.
+        r_min: Least reward of a step: no target is below what getting it for ever returns; null for
+            no bound.
+        r_max: Largest reward of a step: no target is above what getting it for ever returns; null
+            for no bound.
+        bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no
+            imitation.
+        bc_filter: Imitate only those actions that are worth more than the policy's own; needs
+            bc_alpha.
+        residual: Column of the observation that holds a controller's action, which the actor
+            corrects; null for none.
+        residual_at: Where that column begins; found by its name in the environments that name
+            theirs.
+        residual_scale: Largest correction, as a fraction of a_max; needs residual.
+        normalize_observations: Give the networks observations less their running mean, over their
+            deviation.
+        normalize_epsilon: Added to the variance that observations are normalised by; needs
+            normalize_observations.
+        normalize_clip: Largest magnitude of a normalised observation; needs normalize_observations.
+    """
+
+    critic: str = option("targets", CRITICS, fixed=True)
+    policy: str = option("actor", POLICIES, fixed=True)
+    hidden: tuple[int, ...] = option((256, 256), WIDTH, fixed=True)
+    critic_hidden: tuple[int, ...] = option((), WIDTH, fixed=True)
+    norm: str = option("none", NORMS, fixed=True)
+    weight_norm: bool = option(False, fixed=True, needs=(_NORMED,))
+    init: str = option("default", INITS, fixed=True, needs=(_DRAWN,))
+    final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
+    actor_lr: float = option(3e-4, POSITIVE)
+    critic_lr: float = option(3e-4, POSITIVE)
+    gamma: float = option(0.99, SHARE)
+    tau: float = option(0.005, PART, needs=(_FOLLOWING,))
+    policy_noise: float = option(0.2, NOT_NEGATIVE)
+    noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
+    policy_delay: int = option(2, STEPS)
+    burn_in: int = option(0, Range(0, *STEPS[1:]))
+    twin_critics: bool = True
+    actor_min_q: bool = False
+    action_l2: float = option(0.0, NOT_NEGATIVE)
+    actor_grad_clip: float | None = option(None, POSITIVE)
+    critic_grad_clip: float | None = option(None, POSITIVE)
+    atoms: int = option(0, ATOMS, fixed=True)
+    v_min: float | None = option(None, FINITE, fixed=True)
+    v_max: float | None = option(None, FINITE, fixed=True)
+    r_min: float | None = option(None, FINITE)
+    r_max: float | None = option(None, FINITE)
+    bc_alpha: float | None = option(None, POSITIVE)
+    bc_filter: bool = option(False, needs=(_BC,))
+    residual: str | None = option(None, fixed=True)
+    residual_at: int | None = option(None, Range(0, WIDTH.most), fixed=True)
+    residual_scale: float = option(0.3, PART, fixed=True, needs=(_RESIDUAL,))
+    normalize_observations: bool = option(False, fixed=True)
+    normalize_epsilon: float = option(1e-8, POSITIVE, fixed=True, needs=(_NORMALIZED,))
+    normalize_clip: float = option(10.0, POSITIVE, fixed=True, needs=(_NORMALIZED,))
+
+    def __post_init__(self):
+        check(self)
+        if not 1 <= len(self.hidden) <= LAYERS:
+            raise ConfigError(f"hidden must name 1 to {LAYERS} layers, got {len(self.hidden)}")
+        if len(self.critic_hidden) > LAYERS:
+            raise ConfigError(
+                f"critic_hidden must name at most {LAYERS} layers, got {len(self.critic_hidden)}"
+            )
+        if self.actor_min_q and not self.twin_critics:
+            raise ConfigError(
+                "actor_min_q needs two critics: set twin_critics to true, or leave it out"
+            )
+        ends = (self.v_min, self.v_max)
+        if self.atoms == 0 and ends != (None, None):
+            raise ConfigError("v_min and v_max have no effect without atoms, for example 101")
+        if self.atoms and (
+            self.atoms < 2
+            or self.v_min is None
+            or self.v_max is None
+            or not self.v_min < self.v_max
+        ):
+            raise ConfigError(
+                f"atoms must be 0, or 2 and more with v_min below v_max, got {self.atoms}, {ends}"
+            )
+        if self.is_residual and self.normalize_observations:
+            raise ConfigError(
+                "residual and normalize_observations exclude each other: the action would be normalised"
+            )
+        if self.r_min is not None or self.r_max is not None:
+            self._check_bounds()
+
+    @property
+    def is_residual(self) -> bool:
+        """Whether the actor corrects a controller."""
+        return (self.residual, self.residual_at) != (None, None)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the networks that have a target, a slow copy: crossq bootstraps without, a
+        policy may be one.
+        """
+        if self.critic == "targets":
+            return ("actor", "Q1", "Q2")
+        return ("actor",) if self.policy == "actor_target" else ()
+
+    @property
+    def critic_layers(self) -> tuple[int, ...]:
+        """Units of each hidden layer of the critics."""
+        return self.critic_hidden or self.hidden
+
+    def _check_bounds(self) -> None:
+        if self.atoms:
+            raise ConfigError(
+                "r_min and r_max have no effect with atoms, whose targets v_min and v_max bound"
+            )
+        if self.gamma == 1.0:
+            raise ConfigError(
+                "r_min and r_max bound no return without a discount: gamma must be below 1"
+            )
+        if self.r_min is not None and self.r_max is not None and self.r_min > self.r_max:
+            raise ConfigError(f"r_min must be at most r_max, got {self.r_min} > {self.r_max}")

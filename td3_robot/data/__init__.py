@@ -1,0 +1,1 @@
+"""Where batches come from: environments explored, a file, or both; action noise."""

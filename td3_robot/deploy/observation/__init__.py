@@ -1,0 +1,1 @@
+"""What a policy observes, worked out from an arm's state."""

@@ -1,0 +1,176 @@
+"""What an arm will be when the next command begins to act: the commands that are still on their way
+are known.
+
+The measured state is rolled over the velocities that were sent in the last `latency` seconds, by
+the step of the simulator's kinematic engine (envs/simulation/kinematic.py); docs/robustness.md says
+what that is worth. Times are the caller's, in seconds of one clock that does not jump
+(`time.monotonic`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.robot.description import Robot
+from td3_robot.deploy.safety.stop_trajectory import stopping_speed
+
+LONGEST = 0.5  # [s] of latency
+# [s] beyond the latency for which velocities are remembered, for states that are not the newest
+KEPT = 0.1
+BEFORE = 10.0  # [s] for which an arm has been at rest when it is sent its first velocity
+
+# (q before, driver coordinate before, q after, driver coordinate after with nothing between its
+# fingers) -> the latter
+Grip = Callable[[np.ndarray, float, np.ndarray, float], float]
+
+
+def shut(q: np.ndarray, gripper: float, q_after: np.ndarray, after: float) -> float:
+    """A gripper with nothing between its fingers; a `Grip`."""
+    return after
+
+
+class LatencyCompensator:
+    """One for a motion: tell it what is sent, and ask it what will be.
+
+    Args:
+        robot: the arm.
+        latency: from sending a velocity to a state that shows its effect [s].
+        rate: of the steps in which the arm is rolled on [Hz]; that of the commands.
+
+    Raises:
+        DeployError: the latency is not from 0 to `LONGEST`.
+    """
+
+    def __init__(self, robot: Robot, latency: float, rate: float):
+        if not 0.0 <= latency <= LONGEST:
+            raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {latency:g}")
+        self.robot, self.latency, self.rate = robot, float(latency), rate
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a motion: the arm is at rest, and nothing is on its way."""
+        self._sent: deque[tuple[float, np.ndarray]] = deque()
+
+    def sent(self, command: np.ndarray, now: float) -> None:
+        """What the arm is told from now on, until the next.
+
+        What was said of this time, or of a later one, is forgotten: say again what was really sent
+            in the end.
+
+        Args:
+            command: (n,) velocities [rad/s or m/s]; or (n + 1,), and the gripper's opening after
+                them, 1 is open.
+
+        Raises:
+            DeployError: it is no such numbers.
+        """
+        command, n = np.array(command, float), self.robot.limits.n
+        if command.shape not in ((n,), (n + 1,)) or not np.isfinite(command).all():
+            raise DeployError(f"what was sent must be {n} finite numbers, got {command.tolist()}")
+        while self._sent and self._sent[-1][0] >= now:
+            self._sent.pop()
+        if not self._sent:
+            self._sent.append((now - BEFORE, np.where(np.arange(len(command)) < n, 0.0, 1.0)))
+        self._sent.append((now, command))
+        while self._sent[1][0] <= now - self.latency - KEPT:
+            self._sent.popleft()
+
+    def __call__(
+        self,
+        q: np.ndarray,
+        qd: np.ndarray,
+        gripper: float | None,
+        now: float,
+        age: float = 0.0,
+        grip: Grip = shut,
+    ) -> tuple[np.ndarray, np.ndarray, float | None]:
+        """The state in which a velocity that is sent now begins to act.
+
+        Args:
+            q, qd: (n,) measured joint positions [rad or m] and velocities [rad/s or m/s].
+            gripper: its driver coordinate [rad or m]; None where nothing is known of it.
+            age: how long ago they came in [s].
+            grip: told of each step, says what the gripper comes to in it.
+
+        Returns:
+            The same three, then.
+        """
+        if self._sent and self.latency + age > 0.0:
+            for command, share in self._on_their_way(now, self.latency + age):
+                before, (q_then, qd_then, moved) = q, self._stepped(q, qd, gripper, command)
+                q, qd = self._part_way(q, qd, q_then, qd_then, share), qd_then
+                if gripper is not None and moved is not None:
+                    gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
+        return q, qd, gripper
+
+    def _part_way(
+        self, q: np.ndarray, qd: np.ndarray, q_then: np.ndarray, qd_then: np.ndarray, share: float
+    ) -> np.ndarray:
+        """A share of the way of a step to where the arm is then bound for, as `ArmEnv` has it; all
+        of it for 1.
+        """
+        limits, half = self.robot.limits, 0.5 / self.rate
+
+        def within(x):
+            return _between(x, limits.lower, limits.upper)
+
+        bound, bound_then = within(q + half * qd), within(q_then + half * qd_then)
+        return (
+            q_then
+            if share == 1.0
+            else within(bound + share * (bound_then - bound) - half * qd_then)
+        )
+
+    def _on_their_way(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
+        """The mean command of each step, with 1, and of the last with the share of a step that it
+        is.
+        """
+        steps = round(ahead * self.rate, 6)
+        ends = (
+            np.append(np.arange(int(steps) + 1.0), steps)[: 1 + int(np.ceil(steps))] / self.rate
+            - ahead
+        )
+        means = np.diff(self._told(now, ends), axis=0) / np.diff(ends)[:, None]
+        return zip(means, np.diff(ends) * self.rate)
+
+    def _told(self, now: float, times: np.ndarray) -> np.ndarray:
+        """(m, n) or (m, n + 1) the integral of what was sent, up to times (m,) that count from now
+        [s].
+        """
+        began = np.array([when for when, _ in self._sent]) - now
+        commands = np.array([command for _, command in self._sent])
+        whole = np.cumsum(commands[:-1] * np.diff(began)[:, None], axis=0)
+        which = np.maximum(np.searchsorted(began, times, "right") - 1, 0)
+        return (
+            np.concatenate((np.zeros_like(commands[:1]), whole))[which]
+            + commands[which] * (times - began[which])[:, None]
+        )
+
+    def _stepped(
+        self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float | None]:
+        """One step on: `step` of the engine, for one arm."""
+        limits, h, n = self.robot.limits, 1.0 / self.rate, len(q)
+        change = limits.acceleration * h
+        on = 0.5 * h * qd
+        slowest = -stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
+        fastest = stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
+        low, high = (_between(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
+        before, qd = (
+            qd,
+            _between(_between(command[:n], -limits.velocity, limits.velocity), low, high),
+        )
+        q = _between(q + 0.5 * h * (before + qd), limits.lower, limits.upper)
+        if gripper is not None and len(command) > n:
+            closed, opened = self.robot.stroke
+            missing = closed + float(command[n]) * (opened - closed) - gripper
+            most = self.robot.gripper_speed * h
+            gripper = gripper + min(max(missing, -most), most)
+        return q, qd, gripper
+
+
+def _between(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """x, not below `low` nor above `high`; np.clip takes ten times as long on a few numbers."""
+    return np.minimum(np.maximum(x, low), high)

@@ -1,0 +1,1 @@
+"""The robot: kinematics, limits, capsules and obstacles around it."""

@@ -1,0 +1,249 @@
+"""How near an arm is to itself, to the ground and to obstacles, for a few configurations at once.
+
+The arm is the capsules of its description: all points within a radius of a segment. The formulas
+are those of the simulator's guard (envs/collision/geometry.py); a test holds both to the same
+numbers. Vectors are component-first, (3, m, ...), and all segments are placed by one matrix
+product: with so few numbers the calls are what takes time.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from td3_robot.deploy.robot.kinematics import Chain
+from td3_robot.deploy.robot.obstacles import Obstacles
+from td3_robot.deploy.robot.rotations import to_matrix
+
+MOST = 10.0  # [m] what is not there counts as this far
+_TINY = 1e-12
+_FLAT = 1e-7  # [m2] a slope that is rounding
+_SKIN = 1e-6  # [m] within this of a face, a point counts as inside
+
+
+class Placed(NamedTuple):
+    """Capsules of an arm in m configurations, in the base frame [m].
+
+    Attributes:
+        p, d: (3, m, K) start and extent of every segment.
+        r: (3, m, P) from the start of the second segment of each checked pair to the first's;
+            first, second: their extents.
+    """
+
+    p: np.ndarray
+    d: np.ndarray
+    r: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
+@dataclass(frozen=True)
+class Capsules:
+    """K capsules on the bodies of an arm; body i is what the first i joints carry, with frame i of
+    its `Chain`.
+
+    Attributes:
+        bodies: (K,) the body each is on.
+        ends: (K, 2, 3) both ends of its segment in the body's frame [m]; radius: (K,) [m].
+        first, second: (P,) the pairs that are held against each other.
+        over_ground: (G,) those that are held against the ground.
+    """
+
+    bodies: np.ndarray
+    ends: np.ndarray
+    radius: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    over_ground: np.ndarray
+
+    @functools.cached_property
+    def _columns(self) -> np.ndarray:
+        """What the frames of all bodies side by side, (3 m, 4 bodies), are multiplied with to give
+        a `Placed`.
+        """
+        capsules, count = np.arange(len(self.bodies)), self.bodies.max(initial=0) + 1
+        start, extent = np.zeros((2, count, 4, len(capsules)))
+        start[self.bodies, :3, capsules], start[self.bodies, 3, capsules] = self.ends[:, 0], 1.0
+        extent[self.bodies, :3, capsules] = self.ends[:, 1] - self.ends[:, 0]
+        p, d, i, j = (
+            start.reshape(4 * count, -1),
+            extent.reshape(4 * count, -1),
+            self.first,
+            self.second,
+        )
+        return np.concatenate((p, d, p[:, i] - p[:, j], d[:, i], d[:, j]), 1)
+
+    @functools.cached_property
+    def sizes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(P,) of every checked pair: both segments' squared lengths [m2], and the sum of their
+        radii [m].
+        """
+        squared = np.maximum(((self.ends[:, 1] - self.ends[:, 0]) ** 2).sum(1), _TINY)
+        return (
+            squared[self.first],
+            squared[self.second],
+            self.radius[self.first] + self.radius[self.second],
+        )
+
+    def placed(self, frames: np.ndarray) -> Placed:
+        """From `Chain.frames` (m, n+1, 4, 4)."""
+        m, K, P = len(frames), len(self.bodies), len(self.first)
+        beside = frames[:, : len(self._columns) // 4, :3].transpose(2, 0, 1, 3).reshape(3 * m, -1)
+        found = (beside @ self._columns).reshape(3, m, -1)
+        q = 2 * K + P
+        return Placed(
+            found[..., :K],
+            found[..., K : 2 * K],
+            found[..., 2 * K : q],
+            found[..., q : q + P],
+            found[..., q + P :],
+        )
+
+    def to_itself(self, at: Placed) -> np.ndarray:
+        """(m, P) signed distances of the checked pairs [m]."""
+        dd, ee, radii = self.sizes
+        gap, _ = segment_gap(at.r, at.first, at.second, dd, ee)
+        return length(gap) - radii
+
+    def to_surroundings(self, at: Placed, obstacles: Obstacles) -> np.ndarray:
+        """(m, M) signed distances of capsules to obstacles and the ground [m]."""
+        p, d, found = at.p[..., None], at.d[..., None], []  # against every obstacle
+        if len(obstacles.spheres):
+            centre, radius = obstacles.spheres[:, :3].T[:, None, None], obstacles.spheres[:, 3]
+            found.append(length(point_gap(p, d, centre)) - radius)
+        if len(obstacles.walls):
+            normal = obstacles.walls[:, :3].T[:, None, None]
+            found.append(dot(normal, p) + np.minimum(dot(normal, d), 0.0) - obstacles.walls[:, 3])
+        if len(obstacles.boxes):
+            start, extent, _ = in_boxes(p, d, obstacles.boxes)
+            found.append(box_gap(start, extent, obstacles.boxes[:, 3:6].T[:, None, None])[0])
+        m, radius = len(at.p[0]), self.radius[:, None]
+        distances = [(value - radius).reshape(m, -1) for value in found]
+        if obstacles.ground is not None:
+            lower = at.p[2] + np.minimum(at.d[2], 0.0) - self.radius
+            distances.append(lower[:, self.over_ground] - obstacles.ground)
+        return np.concatenate(distances, 1) if distances else np.zeros((m, 0))
+
+    def clearance(self, frames: np.ndarray, obstacles: Obstacles) -> np.ndarray:
+        """(m,) how far the arm is from touching anything, at most `MOST` [m], from
+        `Chain.frames`.
+        """
+        at = self.placed(frames)
+        own, around = (
+            x.min(1, initial=MOST)
+            for x in (self.to_itself(at), self.to_surroundings(at, obstacles))
+        )
+        return np.minimum(own, around)
+
+    def reach(self, chain: Chain, stroke: np.ndarray) -> np.ndarray:
+        """(n,) by how much a distance can change at most per unit of each joint's motion [m/rad or
+        1].
+
+        The farthest that a segment's end beyond a joint can be from its axis: the way to it along
+        the chain.
+
+        Args:
+            stroke: (n,) how far each joint slides at most [m]; of one that turns it does not count.
+        """
+        links = np.linalg.norm(chain.constants[1:, :3, 3], axis=1) + np.where(
+            chain.prismatic, stroke, 0.0
+        )
+        out = np.linalg.norm(self.ends, axis=2).max(1)
+        most = np.zeros(chain.n)
+        for body, beyond in zip(self.bodies, out):
+            for joint in range(body):
+                most[joint] = max(most[joint], links[joint:body].sum() + beyond)
+        return np.where(chain.prismatic, 1.0, most)
+
+
+def segment_gap(
+    r: np.ndarray, d: np.ndarray, e: np.ndarray, dd: np.ndarray, ee: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The vector (3, ...) from the nearest point of u + t e to that of p + s d [m], and s (...).
+
+    Ericson, Real-Time Collision Detection (2005), section 5.1.9, each parameter once more the best
+    for the other.
+
+    Args:
+        r: (3, ...) p - u.
+        dd, ee: the squared lengths of d and e, not 0, in a shape that broadcasts [m2].
+    """
+    de, dr, er = dot(d, e), dot(d, r), dot(e, r)
+    s = _unit((de * er - dr * ee) / np.maximum(dd * ee - de * de, _TINY**2))
+    t = _unit((er + de * s) / ee)
+    s = _unit((de * t - dr) / dd)
+    return r + s * d - t * e, s
+
+
+def point_gap(p: np.ndarray, d: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """The vector (3, ...) from a point to the nearest of p + s d [m]."""
+    r = p - point
+    return r + _unit(-dot(d, r) / np.maximum(dot(d, d), _TINY)) * d
+
+
+def in_boxes(
+    p: np.ndarray, d: np.ndarray, boxes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Segments p, d (3, m, K, 1) in the frames of boxes (N, 10): (3, m, K, N) twice, and the axes
+    (N, 3, 3).
+    """
+    R = to_matrix(boxes[:, 6:])
+
+    def turned(x):
+        return np.einsum("nji,j...n->i...n", R, x)
+
+    return (
+        turned(p - boxes[:, :3].T[:, None, None]),
+        turned(np.broadcast_to(d, (*d.shape[:-1], len(boxes)))),
+        R,
+    )
+
+
+def box_gap(
+    p: np.ndarray, d: np.ndarray, half: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Signed distance (...) of the segment p + s d to the box |x_k| <= half_k, all (3, ...) in the
+    box's own frame; the unit vector (3, ...) along which it grows; and s (...) of the nearest
+    point.
+
+    Half the squared distance has a slope along the segment that rises, and is linear between the
+    planes of the faces; its zero is found by interpolation. Inside the box the middle of the way is
+    taken, where the depth is at least half of the greatest.
+    """
+    step = d + np.copysign(1e-9, d)
+    s = np.concatenate(
+        ((half - p) / step, (-half - p) / step, np.zeros_like(p[:1]), np.ones_like(p[:1]))
+    )
+    s = _unit(s)  # (8, ...)
+    x = p[:, None] + s * d[:, None]
+    side = half[:, None]
+    slope = dot(x - np.minimum(np.maximum(x, -side), side), d[:, None])
+    falls, rises = slope < _FLAT, slope > -_FLAT
+    lower, upper = (s * falls).max(0), np.where(rises, s, 1.0).min(0)
+    before = np.minimum(np.where(falls, slope, -np.inf).max(0), 0.0)
+    after = np.maximum(np.where(rises, slope, np.inf).min(0), 0.0)
+    before, after = np.maximum(before, -1e9), np.minimum(after, 1e9)
+    share = np.where(before < after, -before / np.maximum(after - before, 1e-30), 0.5)
+    nearest = lower + share * (upper - lower)
+    x = p + nearest * d
+    beyond = np.abs(x) - half
+    deepest, outside = beyond.max(0), np.maximum(beyond, 0.0)
+    distance = length(outside)
+    normal = np.where(distance > _SKIN, outside / np.maximum(distance, _SKIN), beyond >= deepest)
+    return distance + np.minimum(deepest, 0.0), np.copysign(normal, x), nearest
+
+
+def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Inner product over the first axis."""
+    return np.add.reduce(a * b)
+
+
+def length(a: np.ndarray) -> np.ndarray:
+    """Over the first axis."""
+    return np.sqrt(dot(a, a))
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    """x, not below 0 nor above 1."""
+    return np.minimum(np.maximum(x, 0.0), 1.0)

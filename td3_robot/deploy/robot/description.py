@@ -1,0 +1,116 @@
+"""What this folder knows of a robot: one JSON object, in robots/NAME.json or inside an exported
+policy.
+
+The simulator's half writes it (`envs/export/robot_description.py`); nothing here depends on that
+half. SI units; joints in the order of the arm, base to flange.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.robot.capsules import Capsules
+from td3_robot.deploy.robot.kinematics import Chain
+from td3_robot.deploy.robot.limits import FR3, Limits
+
+ROBOTS = Path(__file__).parent / "robots"
+
+
+@dataclass(frozen=True)
+class Robot:
+    """An arm, and the gripper it wears.
+
+    Attributes:
+        name: what it is called.
+        joints: names, in order.
+        home: (n,) the pose that episodes start around [rad or m].
+        limits: what each joint may do.
+        chain: kinematics from base to TCP.
+        drivers: position of the gripper's right and left driver joint as multiples of its driver
+            coordinate; empty without a gripper.
+        stroke: driver coordinate when closed and when open [rad or m].
+        gripper_speed: how fast it changes [rad/s or m/s]; 0 without a gripper.
+        capsules: its shape; None where none is known.
+    """
+
+    name: str
+    joints: tuple[str, ...]
+    home: np.ndarray
+    limits: Limits
+    chain: Chain
+    drivers: np.ndarray
+    stroke: tuple[float, float]
+    gripper_speed: float
+    capsules: Capsules | None
+
+    @classmethod
+    def of(cls, values: dict) -> "Robot":
+        """From the JSON object.
+
+        Raises:
+            DeployError: it is not one of a robot.
+        """
+        try:
+            chain = Chain(
+                _single(values["chain"]["constants"]), np.array(values["chain"]["prismatic"], bool)
+            )
+            return cls(
+                name=values["name"],
+                joints=tuple(values["joints"]),
+                home=np.array(values["home"]),
+                limits=Limits.of(values["limits"]),
+                chain=chain,
+                drivers=np.array(values["gripper"]["drivers"]),
+                stroke=tuple(values["gripper"]["stroke"]),
+                gripper_speed=values["gripper"]["speed"],
+                capsules=_capsules(values["capsules"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DeployError(
+                f"not the description of a robot: {type(error).__name__} {error}"
+            ) from None
+
+    @classmethod
+    def load(cls, name: str | Path) -> "Robot":
+        """By name, from the folder robots/ or the path of a JSON file; "fr3" is the Panda's shape
+        with FR3's limits and names.
+
+        Raises:
+            DeployError: there is no such robot, or its file is not one.
+        """
+        if name == "fr3":
+            return replace(
+                cls.load("panda"),
+                name="fr3",
+                limits=FR3,
+                joints=tuple(f"fr3_joint{i + 1}" for i in range(FR3.n)),
+            )
+        path = Path(name) if str(name).endswith(".json") else ROBOTS / f"{name}.json"
+        if not path.is_file():
+            known = sorted([*(file.stem for file in ROBOTS.glob("*.json")), "fr3"])
+            raise DeployError(
+                f"no robot {str(name)!r}; give a .json file or one of {', '.join(known)}"
+            )
+        try:
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise DeployError(f"{path} is no JSON: {error}") from None
+
+
+def _capsules(values: dict | None) -> Capsules | None:
+    if values is None:
+        return None
+    whole = {
+        key: np.array(values[key], int) for key in ("bodies", "first", "second", "over_ground")
+    }
+    return Capsules(ends=_single(values["ends"]), radius=_single(values["radius"]), **whole)
+
+
+def _single(values: list) -> np.ndarray:
+    """The simulator's numbers, which have 32 bits: nine digits tell which, and are not the number
+    itself.
+    """
+    return np.array(values, np.float32).astype(float)

@@ -1,0 +1,66 @@
+"""A serial arm's poses, for a few configurations at once.
+
+T_be(q) = A_0 J(q_0) A_1 J(q_1) ... A_n, in which every joint J turns about, or slides along, its
+own +z axis. Frame i is carried by the first i joints: frame 0 stands still, its z axis is joint
+0's, and frame n is the TCP.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A serial chain of n joints.
+
+    Attributes:
+        constants: (n+1, 4, 4) the transforms A_i above.
+        prismatic: (n,) bool; False is a revolute joint.
+    """
+
+    constants: np.ndarray
+    prismatic: np.ndarray
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.prismatic)
+
+    def frames(self, q: np.ndarray) -> np.ndarray:
+        """(m, n) joint positions [rad or m] -> (m, n+1, 4, 4) the frames above, in the base
+        frame.
+        """
+        A = self.constants[1:]
+        c, s = np.cos(q)[..., None], np.sin(q)[..., None]
+        frames = np.empty((len(q), self.n + 1, 4, 4))
+        frames[:] = self.constants
+        frames[:, 1:, 0] = c * A[:, 0] - s * A[:, 1]
+        frames[:, 1:, 1] = s * A[:, 0] + c * A[:, 1]
+        if self.prismatic.any():
+            slides = self.prismatic
+            frames[:, 1:][:, slides] = A[slides]
+            frames[:, 1:, 2, 3] += np.where(slides, q, 0.0)
+        done = 1
+        while (
+            done <= self.n
+        ):  # products of 2, 4, 8, ... neighbours: fewer calls than one joint after the other
+            frames[:, done:] = frames[:, :-done] @ frames[:, done:]
+            done *= 2
+        return frames
+
+    def jacobian(self, frames: np.ndarray) -> np.ndarray:
+        """(m, 6, n): joint velocities -> the TCP's linear [m/s] and angular [rad/s] velocity in the
+        base frame, from `frames` (Siciliano et al., "Robotics", eq. 3.30).
+        """
+        axes, arms = frames[:, :-1, :3, 2], frames[:, -1:, :3, 3] - frames[:, :-1, :3, 3]
+        J = np.empty((len(frames), 6, self.n))
+        for row, (a, b) in enumerate(
+            ((1, 2), (2, 0), (0, 1))
+        ):  # np.cross takes several times as long
+            J[:, row] = axes[..., a] * arms[..., b] - axes[..., b] * arms[..., a]
+        J[:, 3:] = axes.swapaxes(1, 2)
+        if self.prismatic.any():
+            J[:, :3] = np.where(self.prismatic, J[:, 3:], J[:, :3])
+            J[:, 3:] = np.where(self.prismatic, 0.0, J[:, 3:])
+        return J

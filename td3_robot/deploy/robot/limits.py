@@ -1,0 +1,120 @@
+"""What a joint may do: positions, velocities, accelerations and jerks."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from td3_robot.deploy.errors import DeployError
+
+RAMP = 0.02  # [s] in which an arm without a published jerk limit may build up its acceleration
+ROUNDING = 1e-9  # part of every limit that is kept back, so that rounding does not exceed it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """One value a joint; SI units.
+
+    Attributes:
+        lower, upper: (n,) positions [rad or m].
+        velocity, acceleration, jerk: (n,) largest magnitudes [rad/s, rad/s2, rad/s3, or in metres].
+        curve: (2, 3, n) or None. Velocities that depend on the position: a joint at q may move up
+            at no more than max(0, sqrt(max(0, c (limit - q))) - offset), where the rows of the
+            second entry are limit [rad], c [rad/s2] and offset [rad/s]; the first entry is for
+            moving down, with q - limit. An end within which a joint may not move at all follows
+            from it.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    velocity: np.ndarray
+    acceleration: np.ndarray
+    jerk: np.ndarray
+    curve: np.ndarray | None = None
+
+    def __post_init__(self):
+        shapes = {
+            name: np.shape(getattr(self, name))
+            for name in ("lower", "upper", "velocity", "acceleration", "jerk")
+        }
+        if len(set(shapes.values())) != 1 or len(shapes["lower"]) != 1:
+            raise DeployError(f"limits must all have shape (n,), got {shapes}")
+        if not (np.asarray(self.lower) < self.upper).all():
+            raise DeployError(
+                f"lower limits must be below upper ones, got {self.lower} and {self.upper}"
+            )
+        for name in ("velocity", "acceleration", "jerk"):
+            value = np.asarray(getattr(self, name))
+            if not ((value > 0) & np.isfinite(value)).all():
+                raise DeployError(
+                    f"{name} limits must be positive and finite, got {value.tolist()}"
+                )
+
+    @classmethod
+    def of(cls, values: dict) -> "Limits":
+        """From a robot's description: position (2, n), velocity, acceleration, and jerk where one
+        is known.
+        """
+        number = {key: np.array(value, float) for key, value in values.items() if value is not None}
+        acceleration = number["acceleration"]
+        jerk = number.get("jerk", acceleration / RAMP)
+        lower, upper = number["position"]
+        return cls(lower, upper, number["velocity"], acceleration, jerk, number.get("curve"))
+
+    @property
+    def n(self) -> int:
+        """How many joints."""
+        return len(self.lower)
+
+    def velocity_at(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest and the highest velocity at positions (..., n)."""
+        if self.curve is None:
+            return -self.velocity, self.velocity
+        (low, c_low, offset_low), (high, c_high, offset_high) = self.curve
+        down = np.sqrt(np.maximum(c_low * (q - low), 0.0)) - offset_low
+        up = np.sqrt(np.maximum(c_high * (high - q), 0.0)) - offset_high
+        return -_between(down, self.velocity), _between(up, self.velocity)
+
+    def narrowed(self, speed: float = 1.0, margin: float = 0.0) -> "Limits":
+        """With a share of the velocities, a margin inside the positions [rad or m], and less by
+        what rounding may do.
+
+        Raises:
+            DeployError: speed is not in (0, 1], or the margin leaves no room.
+        """
+        if not 0.0 < speed <= 1.0:
+            raise DeployError(f"speed must be above 0 and at most 1, got {speed:g}")
+        part = 1.0 - ROUNDING
+        curve = None if self.curve is None else self.curve * np.array([1.0, part, 1.0])[:, None]
+        return replace(
+            self,
+            lower=self.lower + margin + ROUNDING,
+            upper=self.upper - margin - ROUNDING,
+            velocity=self.velocity * speed * part,
+            acceleration=self.acceleration * part,
+            jerk=self.jerk * part,
+            curve=curve,
+        )
+
+
+def _between(x: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """x, not below 0 nor above `most`; np.clip takes ten times as long on a few numbers."""
+    return np.minimum(np.maximum(x, 0.0), most)
+
+
+def _fr3() -> Limits:
+    """Franka Research 3:
+    https://frankarobotics.github.io/docs/control_parameters.html#limits-for-franka-research-3, with
+    the velocities of libfranka's include/franka/rate_limiting.h (computeUpperLimitsJointVelocity
+    and computeLowerLimitsJointVelocity, less its tolerance of 0.001 rad/s), 10 rad/s2 and 5,000
+    rad/s3.
+    """
+    lower = np.array([-2.7501, -1.7918, -2.9065, -3.0481, -2.8101, 0.54092, -3.0196])
+    upper = np.array([2.7501, 1.7918, 2.9065, -0.1458, 2.8101, 4.5205, 3.0196])
+    c = np.array([12.0, 5.17, 7.0, 8.0, 34.0, 11.0, 34.0])
+    offset = np.array([0.30, 0.20, 0.20, 0.30, 0.35, 0.35, 0.35]) + 0.001
+    velocity = np.array([2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26]) - 0.001
+    curve = np.array([[lower, c, offset], [upper, c, offset]])
+    return Limits(lower, upper, velocity, np.full(7, 10.0), np.full(7, 5000.0), curve)
+
+
+FR3 = _fr3()

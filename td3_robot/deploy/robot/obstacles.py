@@ -1,0 +1,93 @@
+"""What stands around an arm, in its base frame."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from td3_robot.deploy.errors import DeployError
+
+FAR = 1e3  # [m] where the spare obstacles of a policy are parked, as in envs/collision/obstacles.py
+
+
+@dataclass(frozen=True)
+class Obstacles:
+    """Solid shapes in the base frame; give only those there are.
+
+    Attributes:
+        spheres: (S, 4) centre and radius [m], which is positive, as are half sides.
+        boxes: (N, 10) centre, half of each side [m], and orientation as a unit quaternion, wxyz.
+        walls: (W, 4) unit normal, and the surface's offset along it [m]: solid where normal . x <=
+            offset.
+        ground: height of a horizontal plane [m], or None; links that stand on it do not count.
+    """
+
+    spheres: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))
+    boxes: np.ndarray = field(default_factory=lambda: np.zeros((0, 10)))
+    walls: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))
+    ground: float | None = None
+
+    def __post_init__(self):
+        for name, size in (("spheres", 4), ("boxes", 10), ("walls", 4)):
+            value = np.asarray(getattr(self, name), float)
+            value = value if value.size else value.reshape(0, size)  # an empty list is of any shape
+            if value.ndim != 2 or value.shape[1] != size or not np.isfinite(value).all():
+                raise DeployError(
+                    f"{name} must be finite with shape (count, {size}), got shape {value.shape}"
+                )
+            object.__setattr__(self, name, value)
+        for name, part in (("boxes", self.boxes[:, 6:]), ("walls", self.walls[:, :3])):
+            if len(part) and not np.allclose(np.linalg.norm(part, axis=1), 1.0, atol=1e-6):
+                raise DeployError(f"{name} need unit quaternions or normals")
+        for name, part in (("spheres", self.spheres[:, 3:]), ("boxes", self.boxes[:, 3:6])):
+            if (part <= 0.0).any():
+                raise DeployError(f"{name} need radii or half sides above 0, got {part.min():g}")
+
+        if self.ground is not None and not np.isfinite(self.ground):
+            raise DeployError(f"ground must be a finite height, got {self.ground}")
+
+    @classmethod
+    def load(cls, path: Path, ground: float | None = None) -> "Obstacles":
+        """From a JSON object with any of `spheres`, `boxes` and `walls`.
+
+        Raises:
+            DeployError: it cannot be read, or is not one.
+        """
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                **{name: np.array(value, float) for name, value in values.items()}, ground=ground
+            )
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise DeployError(
+                f"{path} does not say what stands around: {' '.join(str(error).split())}"
+            ) from None
+
+    def in_slots(self, slots: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray]:
+        """As a policy is shown them, spare ones parked.
+
+        Args:
+            slots: of each kind, how many the policy knows and how many numbers each has.
+
+        Raises:
+            DeployError: there are more than it knows, a box is not upright, or the ground is
+                elsewhere than at 0.
+        """
+        if self.ground not in (None, 0.0):
+            raise DeployError(f"the policy takes the ground to be at height 0, got {self.ground:g}")
+        if self.boxes[:, 7:9].any():
+            raise DeployError(
+                "the policy knows upright boxes alone: of their quaternions x and y have to be 0"
+            )
+        return {name: _parked(name, getattr(self, name), *size) for name, size in slots.items()}
+
+
+def _parked(name: str, value: np.ndarray, count: int, size: int) -> np.ndarray:
+    if len(value) > count:
+        raise DeployError(f"the policy knows at most {count} {name}, got {len(value)}")
+    spare = np.zeros((count - len(value), size))
+    spare[:, 3 if name == "walls" else slice(0, 3)] = -FAR if name == "walls" else FAR
+    spare[:, {"walls": 2, "boxes": 6}.get(name, slice(0))] = 1.0  # a direction is one
+    return np.concatenate((value, spare))

@@ -1,0 +1,216 @@
+"""The loop: states in, commands of the policy, watchdog and filter, velocities out, every step
+logged.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from td3_robot.deploy.arm import Arm, Reading
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.observation.latency_compensation import LatencyCompensator
+from td3_robot.deploy.safety.watchdog import FASTER, RESOLUTION, Watchdog
+
+CALM = 1.0  # [s] for which the arm has to be plausible and at rest before anything moves
+AT_REST = 0.02  # [rad/s] below which a measured velocity is none
+LATE = 0.1  # [s] after which a loop that was held up does not catch up any more
+PATIENCE = 5.0  # [s] without a single state
+
+
+def calm_start(
+    arm: Arm,
+    watch: Watchdog,
+    home: np.ndarray,
+    region: float,
+    patience: float = PATIENCE,
+    calm: float = CALM,
+) -> Reading:
+    """Wait until the arm has been plausible, at rest and near the policy's start for a while.
+
+    Args:
+        home: (n,) where the policy starts; region: how far from there it may be, each joint [rad or
+            m].
+        patience: with silence [s]; calm: how long it has to be so [s].
+
+    Raises:
+        DeployError: it is not, in words.
+    """
+    begun = heard = time.monotonic()
+    first = newest = None
+    while newest is None or first is None or newest.stamp - first.stamp < calm:
+        reading, now = arm.read(), time.monotonic()
+        if reading is not None:
+            _check(reading, newest, watch)
+            first, newest, heard = first or reading, reading, now
+            continue
+        if now - heard > patience or now - begun > 10 * patience:
+            raise DeployError(
+                f"the arm has sent no state for {now - heard:.2f} s, or states with gaps all the time"
+            )
+        if now - heard > watch.state_age:
+            first = newest = None  # a gap: begin anew
+        time.sleep(0.001)
+    far = np.abs(newest.q - home) - region
+    if (far > 0).any():
+        joint = int(far.argmax())
+        raise DeployError(
+            f"joint {joint + 1} is at {newest.q[joint]:.3f} and the policy starts within {region:g} of "
+            f"{home[joint]:.3f}: move the arm there by hand or with its own tools"
+        )
+    return newest
+
+
+def _check(reading: Reading, before: Reading | None, watch: Watchdog) -> None:
+    """Refuse a state of an arm that is not at rest, or cannot be."""
+    limits = watch.safe.limits
+    for name, value in (("position", reading.q), ("velocity", reading.qd)):
+        if value.shape != limits.lower.shape or not np.isfinite(value).all():
+            raise DeployError(
+                f"the arm reports a {name} that is no number for each of {limits.n} joints"
+            )
+    if (np.abs(reading.qd) > AT_REST).any():
+        raise DeployError(
+            f"joint {int(np.abs(reading.qd).argmax()) + 1} moves already; start with the arm at rest"
+        )
+    if before is not None:
+        passed = (
+            np.abs(reading.q - before.q)
+            - FASTER * limits.velocity * (reading.stamp - before.stamp)
+            - RESOLUTION
+        )
+        if (passed > 0).any():
+            raise DeployError(f"joint {int(passed.argmax()) + 1} jumps between states")
+
+
+class Log:
+    """A line of CSV for every velocity that is sent: time, positions, velocities sent, reason.
+
+    A disk that is full stops no arm: what cannot be written is told once on stderr, and the log
+        ends there.
+
+    Raises:
+        DeployError: the file cannot be begun.
+    """
+
+    def __init__(self, path: Path | None, joints: tuple[str, ...]):
+        try:
+            self._file: TextIO | None = (
+                path.open("w", buffering=1, encoding="utf-8") if path else None
+            )
+        except OSError as error:
+            raise DeployError(f"log {str(path)!r} cannot be written: {error.strerror}") from None
+        names = [*(f"q_{name}" for name in joints), *(f"sent_{name}" for name in joints)]
+        self._write(["time", *names, "reason"])
+
+    def step(self, now: float, q: np.ndarray, qd: np.ndarray, reason: str) -> None:
+        """Write one."""
+        self._write([f"{now:.6f}", *(f"{x:.9g}" for x in (*q, *qd)), reason.replace(",", ";")])
+
+    def _write(self, cells: list[str]) -> None:
+        if self._file:
+            try:
+                self._file.write(",".join(cells) + "\n")
+            except OSError as error:
+                print(f"the log ends here, it cannot be written: {error.strerror}", file=sys.stderr)
+                self.close()
+
+    def close(self) -> None:
+        """Finish the file."""
+        file, self._file = self._file, None
+        if file:
+            with contextlib.suppress(OSError):  # of what is still to be written: told already
+                file.close()
+
+
+def drive(
+    arm: Arm,
+    policy,
+    watch: Watchdog,
+    scene: Mapping[str, np.ndarray],
+    *,
+    policy_rate: float,
+    speed: float,
+    seconds: float,
+    log: Log,
+    latency: float = 0.0,
+    pressed: Callable[[], bool] = lambda: False,
+    send: bool = True,
+) -> str:
+    """Run until the time is up or something is wrong, and then until the arm is at rest.
+
+    Args:
+        policy: answers, see `PolicyProcess`.
+        watch: reset to where the arm is.
+        scene: the goal and what else the policy is told.
+        speed: share of the policy's velocities that is commanded.
+        latency: from sending a velocity to a state that shows its effect [s]; the policy is asked
+            about the state that its answer will meet, which follows from what was sent.
+        pressed: whether the operator wants it to stop.
+        send: whether velocities really go to the arm.
+
+    Returns:
+        Why it ended, in one line.
+    """
+    tick, asks = 1.0 / arm.rate, 1.0 / policy_rate
+    newest, begun = None, time.monotonic()
+    came, foresight = begun, LatencyCompensator(watch.safe.robot, latency, arm.rate)
+    due, ask_at, said = begun, begun, -np.inf
+    try:
+        while not (watch.reason and watch.at_rest):
+            now = time.monotonic()
+            if now - due > LATE:
+                watch.trip(f"the control loop was held up for {1e3 * (now - due):.0f} ms")
+                due = now - tick
+            if reading := _read(arm, watch):
+                watch.see(reading.q, reading.qd, reading.stamp)
+                newest, came = reading, now
+            if newest is not None and now >= ask_at and not watch.reason:
+                policy.ask(_ahead(foresight, newest, now, now - came), scene)
+                ask_at = max(ask_at + asks, now)
+            if answer := policy.answer():
+                watch.command(speed * answer[1], answer[0])
+            if policy.failure:
+                watch.trip(policy.failure)
+            if pressed():
+                watch.trip("stopped by the operator")
+            if now - begun > seconds:
+                watch.trip("the time is up")
+            while due <= now:  # as many ticks as have passed: what is sent belongs to now
+                qd = watch(now)
+                due += tick
+                log.step(due - begun, watch.safe.state.q, qd, watch.reason or watch.safe.refused)
+            if send:
+                arm.send(qd)
+                foresight.sent(qd, now)
+            elif now - said > 0.5:
+                said = now
+                print("would send", np.array2string(qd, precision=4, suppress_small=True))
+            time.sleep(max(0.0, due - time.monotonic()))
+    except BaseException:
+        with contextlib.suppress(Exception):  # what went wrong first is what counts
+            arm.stop()
+        raise
+    arm.stop()
+    return watch.reason
+
+
+def _read(arm: Arm, watch: Watchdog) -> Reading | None:
+    """What the arm has to say; one that cannot be read is braked, as one that is silent."""
+    try:
+        return arm.read()
+    except Exception as error:  # a maker's own code
+        watch.trip(
+            f"the arm cannot be read: {' '.join(str(error).split()) or type(error).__name__}"
+        )
+        return None
+
+
+def _ahead(foresight: LatencyCompensator, reading: Reading, now: float, age: float) -> Reading:
+    """A state that came a while ago [s], as it will be when what is sent now begins to act."""
+    q, qd, gripper = foresight(reading.q, reading.qd, reading.gripper, now, age)
+    return Reading(q, qd, gripper, reading.stamp)

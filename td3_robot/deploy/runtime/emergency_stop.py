@@ -1,0 +1,35 @@
+"""The operator's ways to stop an arm: Enter, Ctrl-C, and the end of the terminal or the session."""
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+
+SIGNALS = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def emergency_stop() -> Callable[[], bool]:
+    """A function that says whether Enter or Ctrl-C has been pressed since, or a SIGTERM or SIGHUP
+    has come, as when an ssh connection is lost; they do no more than that from here, so that the
+    arm is braked and not let go of.
+    """
+    state = {"pressed": False, "open": sys.stdin is not None}  # a service may have none
+    for name in SIGNALS:
+        signal.signal(getattr(signal, name), lambda *_: state.update(pressed=True))
+
+    def pressed() -> bool:
+        if state["open"] and select.select([sys.stdin], [], [], 0.0)[0]:
+            typed = _typed()
+            state["open"] = bool(typed)  # at its end there is nobody to press anything
+            state["pressed"] |= b"\n" in typed
+        return state["pressed"]
+
+    return pressed
+
+
+def _typed() -> bytes:
+    try:
+        return os.read(sys.stdin.fileno(), 1024)
+    except OSError:  # of a terminal that is gone
+        return b""

@@ -1,0 +1,102 @@
+"""How late an arm is: what passes from sending a velocity to a state that shows its effect."""
+
+import contextlib
+import time
+
+import numpy as np
+
+from td3_robot.deploy.arm import Arm, Reading
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.robot.description import Robot
+from td3_robot.deploy.safety.safety_filter import SafetyFilter
+from td3_robot.deploy.safety.watchdog import Watchdog
+
+SILENCE = 0.1  # [s] without a state after which the arm is braked
+SETTLED = 0.6  # of the time, after which the arm counts as moving steadily
+STEADY = 0.01  # of the speed, by which what is sent may differ from it then
+# of the way it was sent that a joint has to have made in the end; one that is later needs more time
+FOLLOWED = 0.5
+
+
+def measured_latency(
+    arm: Arm, robot: Robot, joint: int = 0, speed: float = 0.1, seconds: float = 1.0
+) -> float:
+    """Move one joint, at rest before, at a constant speed, and see how far it is behind: delays and
+    servo lag together.
+
+    The arm is watched as in `drive`, and is braked to rest whatever ends this, Ctrl-C included.
+
+    Args:
+        joint: which, from 0; there has to be room for `speed` times `seconds` above where it is.
+        speed: [rad/s or m/s]; seconds: for how long.
+
+    Returns:
+        [s]; the median over the steady part.
+
+    Raises:
+        DeployError: no state comes or one that cannot be, the arm cannot start where it is, the
+            speed cannot be held there, or the joint does not follow.
+    """
+    watch = Watchdog(
+        SafetyFilter(robot, arm.rate, arm.rate), state_age=SILENCE, command_age=SILENCE
+    )
+    start = _first(arm)
+    watch.reset(start.q, time.monotonic())
+    try:
+        behind, gone, moved = _move(arm, watch, joint, speed, seconds)
+    except BaseException:
+        with contextlib.suppress(Exception):  # what went wrong first is what counts
+            _brake(arm, watch)
+        raise
+    _brake(arm, watch)
+    if watch.reason:
+        raise DeployError(watch.reason)
+    if not behind or not gone > 0 or not moved >= FOLLOWED * gone:
+        raise DeployError(
+            f"joint {joint + 1} was sent {gone:.3f} far and went {moved:.3f}: it does not follow, or later than after "
+            f"{(1 - FOLLOWED) * seconds:g} s"
+        )
+    return float(np.median(behind)) / speed
+
+
+def _first(arm: Arm) -> Reading:
+    begun = time.monotonic()
+    while time.monotonic() < begun + SILENCE:
+        if reading := arm.read():
+            return reading
+        time.sleep(0.001)
+    raise DeployError("the arm sends no states")
+
+
+def _move(
+    arm: Arm, watch: Watchdog, joint: int, speed: float, seconds: float
+) -> tuple[list[float], float, float]:
+    """How far the joint was behind at each state of the steady part, how far it was sent and how
+    far it went.
+    """
+    wanted, start = np.zeros(watch.safe.limits.n), watch.safe.state.q[joint]
+    wanted[joint] = speed
+    gone = moved = 0.0
+    behind: list[float] = []
+    begun = then = time.monotonic()
+    while then < begun + seconds and not watch.reason:
+        watch.command(wanted, then)
+        arm.send(qd := watch(then))
+        time.sleep(1.0 / arm.rate)
+        now = time.monotonic()
+        gone, then = gone + (now - then) * qd[joint], now
+        steady = now > begun + SETTLED * seconds
+        if steady and abs(qd[joint] - speed) > STEADY * abs(speed):
+            why = watch.safe.refused or "a limit is near"
+            watch.trip(f"joint {joint + 1} is slowed down to {qd[joint]:.3g} of {speed:g}: {why}")
+        if reading := arm.read():
+            watch.see(reading.q, reading.qd, now)
+            moved = reading.q[joint] - start
+            behind += [gone - moved] if steady else []
+    return behind, gone, moved
+
+
+def _brake(arm: Arm, watch: Watchdog) -> None:
+    while not watch.at_rest:
+        arm.send(watch.safe.brake())
+        time.sleep(1.0 / arm.rate)

@@ -1,0 +1,131 @@
+"""A policy in a process of its own, so that whatever happens to it the arm is still watched.
+
+The loop asks and goes on; answers are picked up when they are there. A process that hangs, is
+stopped or dies is one that does not answer, and the watchdog's limit on the age of commands sees to
+that.
+"""
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.observation.proximity import KINDS
+from td3_robot.deploy.policy import Policy
+from td3_robot.deploy.robot.obstacles import Obstacles
+
+TERMINAL = [
+    name for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)
+]  # sent to all of a terminal's processes
+START = 60.0  # [s] that loading may take
+
+
+def _answer(connection, path: str) -> None:
+    """The process: the newest question is answered, until the other end closes."""
+    for name in TERMINAL:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
+    try:
+        policy = Policy.load(path)
+        policy(
+            policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **_anything(policy)
+        )  # the first call is slow
+        connection.send(("ready", None))
+        while True:
+            question = connection.recv()
+            while connection.poll():
+                question = connection.recv()
+            stamp, q, qd, gripper, scene = question
+            connection.send((stamp, policy(q, qd, gripper, **scene)))
+    except (EOFError, BrokenPipeError):
+        pass
+    except Exception as error:  # whatever it is, the loop is told
+        connection.send(("failed", f"{type(error).__name__}: {error}"))
+
+
+def _anything(policy: Policy) -> dict[str, Any]:
+    scene = policy.observation.scene
+    around = {"obstacles": Obstacles()} if set(KINDS) & set(scene) else {}
+    unit = {
+        name: np.eye(1, size[0], min(3, size[0] - 1))[0]
+        for name, size in scene.items()
+        if name not in KINDS
+    }
+    return around | unit
+
+
+class PolicyProcess:
+    """Starts at once and is ready when the constructor returns.
+
+    Args:
+        path: of the exported policy.
+        method: of starting a process, as in multiprocessing; "fork" is faster and wants a process
+            without threads.
+
+    Raises:
+        DeployError: it cannot be loaded, in its own words.
+    """
+
+    def __init__(self, path: str, method: str = "spawn"):
+        context: Any = multiprocessing.get_context(method)
+        self._connection, other = context.Pipe()
+        self.process = context.Process(target=_answer, args=(other, path), daemon=True)
+        self.process.start()
+        other.close()
+        if not self._connection.poll(START):
+            raise DeployError(f"the policy was not loaded within {START:g} s")
+        self.failure = ""
+        word, what = self._received()
+        if word != "ready":
+            raise DeployError(f"the policy cannot be run: {what}")
+
+    def _received(self) -> tuple:
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            return "failed", "its process has ended"
+
+    def ask(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
+        """Put a question: what to do in this state."""
+        if not self.failure:
+            try:
+                self._connection.send(
+                    (time.monotonic(), reading.q, reading.qd, reading.gripper or 0.0, dict(scene))
+                )
+            except OSError:
+                self.failure = "the policy's process has ended"
+
+    def prepare(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
+        """Put a question while the arm is at rest and wait for its answer, which nobody acts on:
+        the first one may take longer than a moving arm could wait, as where a way is planned.
+
+        Raises:
+            DeployError: it fails, or there is none.
+        """
+        self.ask(reading, scene)
+        if not self.failure and not self._connection.poll(START):
+            self.failure = f"the policy has not answered within {START:g} s"
+        self.answer()
+        if self.failure:
+            raise DeployError(self.failure)
+
+    def answer(self) -> tuple[float, np.ndarray] | None:
+        """The newest answer that is there: when it was asked for, and the velocities (n,)."""
+        newest = None
+        while not self.failure and self._connection.poll():
+            word, what = self._received()
+            if word == "failed":
+                self.failure = f"the policy failed: {what}"
+            else:
+                newest = (word, what)
+        return newest
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self.process.kill()
+        self.process.join()

@@ -1,0 +1,1 @@
+"""Keep an arm safe: limit joints, plan stops, watch the clock."""

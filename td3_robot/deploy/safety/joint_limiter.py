@@ -1,0 +1,130 @@
+"""The joint-space half of the safety filter: velocities that follow a target and never leave the
+limits.
+
+The law is one sentence: a joint takes a step only if from where the step leads it can still stop
+within all limits, by a plan that is then kept; where it cannot, it takes the next step of the plan
+it has. The plan it has was checked when it was made, so the joint is always on one, whatever it is
+asked for: the states with a plan are invariant by construction, and no property of the command is
+used.
+
+What makes the motion smooth is where the steps aim; that is a matter of comfort, not of safety.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from td3_robot.deploy.robot.limits import Limits
+from td3_robot.deploy.safety.stop_trajectory import (
+    Plan,
+    State,
+    along,
+    holds,
+    plan_stop,
+    stopping_speed,
+)
+
+SHARES = np.array(
+    [0.7, 0.4, 0.2, 0.1]
+)  # of the way from the plan's step to the wanted one that are tried
+APPROACH = 0.8  # of the acceleration with which a joint means to brake before a position limit
+LOOK_AHEAD = 0.02  # [s] by which it sees the velocity limits that depend on positions coming
+BELOW_CURVE = 0.97  # of those limits that it means to use
+
+
+class Course(NamedTuple):
+    """The plan that each joint is on, for how many ticks it has been, and where that has brought
+    it.
+    """
+
+    plan: Plan
+    age: np.ndarray
+    now: State
+
+
+def course_from(state: State, h: float, limits: Limits) -> tuple[Course, np.ndarray]:
+    """The course of joints that stop at once, and whether it holds every limit of each."""
+    course = _stopping(state, h, limits)
+    return course, holds(course.plan, h, limits)
+
+
+def _stopping(state: State, h: float, limits: Limits) -> Course:
+    plan = plan_stop(state, h, limits)
+    return Course(plan, np.zeros(plan.ramp.shape), state)
+
+
+def continued(course: Course, h: float) -> Course:
+    """A tick further on the same plans."""
+    age = course.age + 1.0
+    return Course(course.plan, age, along(course.plan, age, h))
+
+
+def steered(course: Course, target: np.ndarray, h: float, limits: Limits) -> Course:
+    """A tick further, towards velocities that are wanted, as far as the limits allow.
+
+    Args:
+        target: (..., n) finite velocities [rad/s]; anything beyond the limits is cut off.
+    """
+    now = course.now
+    wanted = _towards(now, _within_reach(now, target, h, limits), h, limits)
+    found, kept = _stepped(now, wanted, h, limits)
+    if kept.all():
+        return found
+    planned = continued(course, h)
+    tried = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
+    held = _stepped(now, tried, h, limits)[1]
+    less = np.take_along_axis(tried, held.argmax(0)[None], 0)[0]
+    sure, found = (
+        kept | np.logical_or.reduce(held),
+        _stopping(_moved(now, np.where(kept, wanted, less), h), h, limits),
+    )
+    return found if sure.all() else chosen(sure, found, planned)
+
+
+def chosen(which: np.ndarray, course: Course, other: Course) -> Course:
+    """Of two courses, joint by joint."""
+
+    def pick(a, b):
+        return np.where(which, a, b)
+
+    start = State(*map(pick, course.plan.start, other.plan.start))
+    plan = Plan(start, *map(pick, course.plan[1:], other.plan[1:]))
+    return Course(plan, pick(course.age, other.age), State(*map(pick, course.now, other.now)))
+
+
+def _stepped(now: State, a: np.ndarray, h: float, limits: Limits) -> tuple[Course, np.ndarray]:
+    """A tick with accelerations a, and a stop from there; and whether that holds every limit."""
+    return course_from(_moved(now, a, h), h, limits)
+
+
+def _moved(now: State, a: np.ndarray, h: float) -> State:
+    v = now.v + h * a
+    return State(now.q + h * v, v, a)
+
+
+def _within_reach(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
+    """The target, lowered to what a joint could brake from before its limits without hurry."""
+    ease = limits.jerk / (
+        8.0 * limits.acceleration
+    )  # [1/s] at which it closes in on a limit in the end
+    room = np.empty((2, *now.q.shape))
+    room[0], room[1] = now.q - limits.lower, limits.upper - now.q
+    room = np.maximum(room, 0.0)
+    braking = stopping_speed(room, APPROACH * h * limits.acceleration, h)
+    low, high = np.minimum(np.minimum(braking, ease * room), limits.velocity)
+    low = -low
+    if limits.curve is not None:
+        slowest, soon = limits.velocity_at(now.q + LOOK_AHEAD * now.v)
+        low, high = np.maximum(low, BELOW_CURVE * slowest), np.minimum(high, BELOW_CURVE * soon)
+    return np.minimum(np.maximum(target, low), high)
+
+
+def _towards(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
+    """The next acceleration on the fastest way to a velocity that arrives there with none: a stop,
+    one order up.
+    """
+    missing, step = target - now.v, h * limits.jerk
+    a = np.copysign(
+        np.minimum(stopping_speed(np.abs(missing), step, h), limits.acceleration), missing
+    )
+    return np.minimum(np.maximum(a, now.a - step), now.a + step)

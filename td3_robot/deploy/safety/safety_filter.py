@@ -1,0 +1,233 @@
+"""Between a policy and an arm: what is sent is smooth, and never leaves what the arm may do.
+
+Two nested promises, both kept by the same device: the joints are always on a plan that ends at rest
+and was checked before it was entered (`joints`). Each joint's plan holds its position, velocity,
+acceleration and jerk limits. Where the arm's shape is known, the plan of all joints together also
+stays clear of the arm itself, the ground and obstacles, and below the TCP speed; a step whose plan
+does not is not taken, and the joints go on with the plan they have.
+"""
+
+import numpy as np
+
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.robot.description import Robot
+from td3_robot.deploy.robot.obstacles import Obstacles
+from td3_robot.deploy.safety.joint_limiter import Course, continued, course_from, steered
+from td3_robot.deploy.safety.stop_trajectory import State, along, positions
+
+SAMPLES = np.linspace(0.0, 1.0, 6)[
+    :, None
+]  # of a stop, where distances are measured; between them they are bounded
+SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
+CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's
+TCP_SHARE = 0.95  # of the TCP speed limit that is aimed at, and asked of the samples
+
+
+class SafetyFilter:
+    """Velocity commands in, velocities to send out: one call a tick of 1 / rate seconds.
+
+    Args:
+        robot: the arm.
+        rate: ticks a second [Hz].
+        command_rate: how often commands change [Hz]; a change is spread evenly over that period.
+            Give `rate` for commands that are new in every tick.
+        speed: share of the velocity limits that is used, in (0, 1].
+        margin: kept before position limits [rad or m].
+        clearance: least distance to anything that is kept [m]; needs the robot's shape.
+        tcp_speed: largest speed of the TCP [m/s], or None.
+        obstacles: what stands around the arm; also settable later, as `obstacles`, while the arm is
+            at rest.
+
+    Attributes:
+        refused: in words why the last command was not followed as it was; empty where it was.
+        state: position, velocity and acceleration that the arm was last told to have.
+
+    Raises:
+        DeployError: values that cannot be right.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        rate: float = 1000.0,
+        command_rate: float = 20.0,
+        *,
+        speed: float = 1.0,
+        margin: float = 0.0,
+        clearance: float = 0.005,
+        tcp_speed: float | None = None,
+        obstacles: Obstacles | None = None,
+    ):
+        if not (0 < command_rate <= rate < np.inf):
+            raise DeployError(
+                f"rates must be 0 < command_rate <= rate, got {command_rate:g} and {rate:g}"
+            )
+        if tcp_speed is not None and not 0 < tcp_speed < np.inf:
+            raise DeployError(f"tcp_speed must be positive, got {tcp_speed:g}")
+        for name, value in (("margin", margin), ("clearance", clearance)):
+            if not 0 <= value < np.inf:
+                raise DeployError(f"{name} must be 0 or more, got {value:g}")
+        self.robot, self.h, self.clearance, self.tcp_speed = robot, 1.0 / rate, clearance, tcp_speed
+        self.limits = robot.limits.narrowed(speed, margin)
+        self.obstacles = obstacles
+        self.refused = ""
+        self._spread = round(rate / command_rate)  # ticks over which a command is reached
+        self._stroke = np.maximum(np.abs(self.limits.lower), np.abs(self.limits.upper))
+        self._reach = (
+            None if robot.capsules is None else robot.capsules.reach(robot.chain, self._stroke)
+        )
+        self._course: Course | None = None
+
+    @classmethod
+    def for_robot(cls, name: str, rate: float = 1000.0, **options) -> "SafetyFilter":
+        """For a robot by name, or by the path of its description; see `Robot.load` and the
+        arguments of the class.
+        """
+        return cls(Robot.load(name), rate, **options)
+
+    @property
+    def obstacles(self) -> Obstacles:
+        """See the class."""
+        return self._obstacles
+
+    @obstacles.setter
+    def obstacles(self, obstacles: Obstacles | None) -> None:
+        if self.robot.capsules is None and obstacles is not None:
+            raise DeployError(
+                f"robot {self.robot.name!r} has no capsules, so that obstacles cannot be kept clear of"
+            )
+        self._obstacles = obstacles or Obstacles()
+
+    @property
+    def state(self) -> State:
+        """See the class."""
+        return self._running().now
+
+    def reset(
+        self, q: np.ndarray, qd: np.ndarray | None = None, qdd: np.ndarray | None = None
+    ) -> None:
+        """Begin at joint positions q (n,), by default at rest.
+
+        Raises:
+            DeployError: from there the arm cannot stop within its limits, or it touches something:
+                in words.
+        """
+        none = np.zeros(self.limits.n)
+        start = State(
+            *(none if value is None else np.array(value, float) for value in (q, qd, qdd))
+        )
+        for name, value in zip(("q", "qd", "qdd"), start):
+            if value.shape != (self.limits.n,) or not np.isfinite(value).all():
+                raise DeployError(
+                    f"{name} must be {self.limits.n} finite numbers, got {value.tolist()}"
+                )
+        course, held = course_from(start, self.h, self.limits)
+        if not held.all():
+            joint = int(np.argmin(held))
+            low, high = self.limits.lower[joint], self.limits.upper[joint]
+            raise DeployError(
+                f"joint {joint + 1} at {start.q[joint]:.4f}, moving at {start.v[joint]:.4f}, cannot stop within "
+                f"{low:.4f} to {high:.4f}: move the arm there by hand or with its own tools"
+            )
+        if why := self._meets(course)[0]:
+            raise DeployError(f"cannot start here: {why}")
+        self._course, self.refused = course, ""
+        self._command = self._aim = start.v
+        self._from, self._ticks, self._scale = start.v, self._spread, 1.0
+
+    def __call__(self, command: np.ndarray) -> np.ndarray:
+        """A tick: the velocities (n,) to send now [rad/s or m/s], on the way to those that are
+        commanded (n,).
+
+        A command that holds no number is no command: the arm brakes, and `refused` says so.
+
+        Raises:
+            DeployError: the command has another shape; nothing moves on. `brake` says what to send
+                then.
+        """
+        course = self._running()
+        try:
+            command = np.asarray(command, float)
+        except (TypeError, ValueError):
+            raise DeployError(
+                f"a command must be {self.limits.n} numbers, got {command!r}"
+            ) from None
+        if command.shape != (self.limits.n,):
+            raise DeployError(f"a command must have shape ({self.limits.n},), got {command.shape}")
+        self.refused = "" if np.isfinite(command).all() else "the command is not finite"
+        target = self._interpolated(command if not self.refused else np.zeros_like(command))
+        return self._take(steered(course, self._scaled(target), self.h, self.limits), course)
+
+    def brake(self) -> np.ndarray:
+        """A tick of the stop that the joints are on: the velocities to send [rad/s or m/s]; zero in
+        the end.
+        """
+        self._command = self._aim = self._from = np.zeros(self.limits.n)
+        self._course = continued(self._running(), self.h)
+        return self._course.now.v.copy()
+
+    def _running(self) -> Course:
+        if self._course is None:
+            raise DeployError("call reset(q) with the arm's joint positions first")
+        return self._course
+
+    def _interpolated(self, command: np.ndarray) -> np.ndarray:
+        """On a straight line from what was aimed at when the command changed, to the command."""
+        command = np.minimum(np.maximum(command, -self.limits.velocity), self.limits.velocity)
+        if (command != self._command).any():
+            self._command, self._from, self._ticks = command, self._aim, 0
+        self._ticks = min(self._ticks + 1, self._spread)
+        self._aim = self._from + (self._ticks / self._spread) * (command - self._from)
+        return self._aim
+
+    def _scaled(self, target: np.ndarray) -> np.ndarray:
+        """As much of the target as nearby things and the TCP speed allow, in the same direction."""
+        if self.tcp_speed is not None:
+            fast = np.linalg.norm(self._J @ target)
+            target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(fast, 1e-9))
+        return target * self._scale
+
+    def _take(self, step: Course, course: Course) -> np.ndarray:
+        """Take the step if all of its stop is clear; otherwise go on with the course there is."""
+        why, near, nearer = self._meets(step)
+        if why:
+            self.refused, self._scale = why, CUT * self._scale
+            step = continued(course, self.h)
+        else:
+            self._scale = (
+                float(np.clip((near - self.clearance) / SLOW, 0.02, 1.0)) if nearer else 1.0
+            )
+        self._course = step
+        return step.now.v.copy()
+
+    def _meets(self, course: Course) -> tuple[str, float, bool]:
+        """What a stop meets on its way, in words; else how near it comes to anything [m], and if
+        nearer than now.
+        """
+        if self._reach is None and self.tcp_speed is None:
+            return "", np.inf, False
+        left = (course.plan.ticks - course.age).max()
+        ticks = course.age + np.ceil(SAMPLES * max(left, 0.0))
+        q = positions(course.plan, ticks, self.h)
+        frames = self.robot.chain.frames(q)
+        if self.tcp_speed is not None:
+            J, v = self.robot.chain.jacobian(frames)[:, :3], along(course.plan, ticks, self.h).v
+            fast = (J @ v[..., None])[..., 0]
+            if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
+                return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False
+            self._J = J[0]  # where the step leads, which is where the next one begins
+        if self._reach is None or self.robot.capsules is None:
+            return "", np.inf, False
+        distance = self.robot.capsules.clearance(frames, self.obstacles)
+        travelled = (
+            np.abs(q[1:] - q[:-1]) @ self._reach
+        )  # by which distances change at most between samples
+        nearest = distance.min()
+        least = min(nearest, (distance[:-1] + distance[1:] - travelled).min() / 2.0)
+        if least < self.clearance:
+            return (
+                f"it would come within {self.clearance:g} m of itself, the ground or an obstacle",
+                least,
+                True,
+            )
+        return "", least, bool(nearest < distance[0] - 1e-6)

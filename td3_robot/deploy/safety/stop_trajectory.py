@@ -1,0 +1,189 @@
+"""How joints stop: the plan by which a joint comes to rest, and which states still have one that
+holds all limits.
+
+Time runs in ticks of h seconds. In a tick the acceleration changes by at most h J, then the
+velocity by h a, then the position by h v; so accelerations and jerks are the differences that a
+robot's own controller takes of the velocities it is sent (libfranka checks them so,
+https://frankarobotics.github.io/docs/control_parameters.html).
+
+A plan ramps the acceleration to a peak in n1 ticks, holds it for n2 and ramps it to zero in n3: the
+shape of the fastest stop under a jerk limit (Kroeger & Wahl, "Online trajectory generation", IEEE
+Trans. Robotics 26(1), 2010, here for whole ticks). With a_1 .. a_N its accelerations, the stop is
+exact where h sum(a_i) = -v, which fixes the peak once the n are chosen. All of it is in closed
+form, so a plan is checked without being walked along.
+
+All arrays are elementwise over joints, (..., n).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from td3_robot.deploy.robot.limits import Limits
+
+TINY = 1e-12
+
+
+class State(NamedTuple):
+    """Position [rad], velocity [rad/s] and acceleration [rad/s2] after a tick; for joints that
+    slide in metres.
+    """
+
+    q: np.ndarray
+    v: np.ndarray
+    a: np.ndarray
+
+
+class Plan(NamedTuple):
+    """From a state to rest. `ramp`, `hold` and `release` are n1, n2 and n3 above, whole numbers;
+    `peak` [rad/s2].
+    """
+
+    start: State
+    ramp: np.ndarray
+    hold: np.ndarray
+    release: np.ndarray
+    peak: np.ndarray
+
+    @property
+    def ticks(self) -> np.ndarray:
+        """How many ticks the stop takes."""
+        return self.ramp + self.hold + self.release
+
+
+def plan_stop(start: State, h: float, limits: Limits) -> Plan:
+    """The fastest stop from a state, rounded up to whole ticks."""
+    step = h * limits.jerk  # [rad/s2] by which the acceleration may change in a tick
+    coasting = np.ceil(
+        np.abs(start.a) / step - 1e-9
+    )  # ticks in which the acceleration alone is taken back
+    drift = (
+        start.v + h * start.a * np.maximum(coasting - 1.0, 0.0) / 2.0
+    )  # the velocity that would be left
+    sign = np.where(drift < 0.0, -1.0, 1.0)
+    v, a = sign * start.v, sign * start.a
+    peak = np.sqrt(
+        np.maximum(limits.jerk * v + a * a / 2.0, 0.0)
+    )  # of continuous time, without a hold
+    peak = np.minimum(peak, limits.acceleration)
+    ramp = np.maximum(np.ceil((a + peak) / step - 1e-9), 1.0)
+    release = np.ceil(peak / step - 1e-9)
+    needed = 2.0 * v / h + a * (ramp - 1.0)  # the peak times (n1 + 2 n2 + n3)
+    hold = np.maximum(np.ceil((needed / np.maximum(peak, TINY) - ramp - release) / 2.0 - 1e-9), 0.0)
+    slow = hold > 1e9  # no peak worth a name: next to rest, where one ramp is enough
+    hold = np.where(slow, 0.0, hold)
+    return Plan(start, ramp, hold, release, -sign * needed / (ramp + 2.0 * hold + release))
+
+
+def along(plan: Plan, tick: np.ndarray | float, h: float) -> State:
+    """Where a plan is after some ticks (whole numbers, at least 0); it rests once it has ended."""
+    i, slopes, since = _kinks(plan, tick)
+    v, a = (
+        plan.start.v + h * (i * plan.start.a + _sums(slopes, since)),
+        plan.start.a + np.add.reduce(slopes * since),
+    )
+    moving = tick < plan.ticks
+    return State(
+        _positions(plan, i, slopes, since, h), np.where(moving, v, 0.0), np.where(moving, a, 0.0)
+    )
+
+
+def positions(plan: Plan, tick: np.ndarray | float, h: float) -> np.ndarray:
+    """Those of `along` alone."""
+    return _positions(plan, *_kinks(plan, tick), h)
+
+
+def _kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How many ticks of the plan are over; and (3, ..., n) by how much the slope of the
+    acceleration changes at the start of each phase [rad/s2 a tick], and how many ticks ago that
+    was.
+    """
+    i = np.minimum(tick, plan.ticks)
+    slopes, since = np.empty((3, *plan.ramp.shape)), np.empty((3, *i.shape))
+    slopes[0] = (plan.peak - plan.start.a) / plan.ramp
+    slopes[1], slopes[2] = -slopes[0], -plan.peak / np.maximum(plan.release, 1.0)
+    since[0], since[1] = i, i - plan.ramp
+    since[2] = since[1] - plan.hold
+    return (
+        i,
+        slopes.reshape(3, *[1] * (i.ndim - plan.ramp.ndim), *plan.ramp.shape),
+        np.maximum(since, 0.0),
+    )
+
+
+def _sums(slopes: np.ndarray, since: np.ndarray) -> np.ndarray:
+    """Of the accelerations that the kinks have added, over the ticks since: those of 1, 2, ... i
+    are i (i + 1) / 2.
+    """
+    return np.add.reduce(slopes * (since * (since + 1.0))) / 2.0
+
+
+def _positions(
+    plan: Plan, i: np.ndarray, slopes: np.ndarray, since: np.ndarray, h: float
+) -> np.ndarray:
+    """With the sums of those sums, i (i + 1) (i + 2) / 6."""
+    twice = np.add.reduce(slopes * (since * (since + 1.0) * (since + 2.0))) / 6.0
+    return plan.start.q + h * (i * plan.start.v + h * (i * (i + 1.0) / 2.0 * plan.start.a + twice))
+
+
+def holds(plan: Plan, h: float, limits: Limits) -> np.ndarray:
+    """Whether a plan keeps every limit of each joint from its start to its end; bool."""
+    q, v, a = plan.start
+    step, height = h * limits.jerk, np.abs(plan.peak)
+    kept = np.maximum(np.abs(a), height) <= limits.acceleration
+    kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (height <= plan.release * step + TINY)
+    kept &= np.maximum(np.abs(v), _peak_speed(plan, h)) <= limits.velocity
+    end = positions(plan, plan.ticks, h)
+    back = (
+        h * v * plan.ramp * (v * plan.peak > 0.0)
+    )  # at most this far the other way, where the velocity turns round
+    kept &= np.minimum(q, end) + np.minimum(back, 0.0) >= limits.lower
+    kept &= np.maximum(q, end) + np.maximum(back, 0.0) <= limits.upper
+    return kept & _below_curve(plan, h, limits) if limits.curve is not None else kept
+
+
+def _peak_speed(plan: Plan, h: float) -> np.ndarray:
+    """The greatest speed after a start whose acceleration still raises it."""
+    _, v, a = plan.start
+    slope = (plan.peak - a) / plan.ramp
+    rising = np.where(
+        a * plan.peak < 0.0, np.floor(np.abs(a) / np.maximum(np.abs(slope), TINY)), 0.0
+    )
+    rising = np.minimum(rising, plan.ramp)
+    return np.abs(v + h * (rising * a + rising * (rising + 1.0) / 2.0 * slope))
+
+
+SAMPLES = np.linspace(0.0, 1.0, 5)[
+    1:
+]  # of each of the three phases, where speeds depend on positions
+CURVE_MARGIN = 0.99  # of those speeds, for what is between the samples
+
+
+def _below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
+    """Whether a plan keeps to velocities that depend on the position, looked at in each of its
+    phases.
+    """
+    share = SAMPLES.reshape(-1, *[1] * plan.ramp.ndim)
+    phases = (
+        share * plan.ramp,
+        plan.ramp + share * plan.hold,
+        plan.ramp + plan.hold + share * plan.release,
+    )
+    ticks = np.round(np.concatenate((np.zeros_like(share[:1] * plan.ramp), *phases)))
+    q, v, _ = along(plan, ticks, h)
+    slowest, fastest = limits.velocity_at(q)
+    return np.logical_and.reduce(
+        (v >= CURVE_MARGIN * slowest - TINY) & (v <= CURVE_MARGIN * fastest + TINY)
+    )
+
+
+def stopping_speed(distance: np.ndarray, step: np.ndarray, h: float) -> np.ndarray:
+    """The greatest rate from which something can still stop within `distance`, lowered by `step` in
+    every tick.
+
+    Held for one tick, a rate u step (m - 1 < u <= m) covers u + (u - 1) + ... = m u - m (m - 1) / 2
+    times h step.
+    """
+    D = distance / (h * step)
+    m = np.maximum(np.ceil((np.sqrt(1.0 + 8.0 * D) - 1.0) / 2.0), 1.0)
+    return step * (D / m + (m - 1.0) / 2.0)

@@ -1,0 +1,146 @@
+"""Watches what comes from the arm and from the policy, and stops the arm where either cannot be
+trusted.
+
+A watchdog that has tripped brakes by the safety filter's own plan, within every limit, says why in
+words, and stays so until it is reset. Times are the caller's, in seconds of one clock that does not
+jump (`time.monotonic`).
+"""
+
+import numpy as np
+
+from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.safety.safety_filter import SafetyFilter
+
+# times its velocity limit that a joint may seem to move, since positions are measured and times are
+# not
+FASTER = 1.2
+RESOLUTION = 0.005  # [rad or m] on top of it, for noise and for messages that come in bunches
+BEYOND = 0.02  # [rad or m] by which a measured position may be outside its limits
+
+
+class Watchdog:
+    """One for a run: tell it what arrives, and ask it in every tick what to send.
+
+    Args:
+        safe: the filter, reset to where the arm is.
+        state_age: the oldest that the newest state of the arm may be [s].
+        command_age: the same for the policy's newest command [s]; above its period.
+        following: how far the arm may be from where it was sent to, beside what it travels in
+            `state_age` [rad or m].
+
+    Attributes:
+        reason: why it has tripped, in words; empty while all is well.
+    """
+
+    COMMAND_AGE = 0.075  # [s] one and a half periods at 20 Hz
+
+    def __init__(
+        self,
+        safe: SafetyFilter,
+        *,
+        state_age: float = 0.05,
+        command_age: float = COMMAND_AGE,
+        following: float = 0.1,
+    ):
+        for name, value in (
+            ("state_age", state_age),
+            ("command_age", command_age),
+            ("following", following),
+        ):
+            if not 0 < value < np.inf:
+                raise DeployError(f"{name} must be positive, got {value:g}")
+        self.safe, self.state_age, self.command_age, self.following = (
+            safe,
+            state_age,
+            command_age,
+            following,
+        )
+        self._fastest = safe.robot.limits.velocity
+        self.reason = ""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._q = self._command = None
+        self._seen = self._commanded = -np.inf
+
+    def reset(self, q: np.ndarray, now: float) -> None:
+        """Begin anew, with the arm at rest at q (n,): the only way out once it has tripped.
+
+        Raises:
+            DeployError: the arm cannot start there, see `SafetyFilter.reset`.
+        """
+        self.safe.reset(q)
+        self.reason = ""
+        self._forget()
+        self.see(q, np.zeros_like(self._fastest), now)
+        self.command(np.zeros_like(self._fastest), now)
+
+    def trip(self, reason: str) -> None:
+        """Stop, and say why; the first reason stays."""
+        self.reason = self.reason or reason
+
+    def see(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> None:
+        """A state of the arm: positions and velocities (n,) that were measured at a time."""
+        if why := self._implausible(q, qd, stamp):
+            return self.trip(why)
+        if stamp > self._seen:
+            self._q, self._seen = np.array(q, float), stamp
+
+    def _implausible(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
+        """What cannot be true of a state, in words."""
+        limits, state = self.safe.robot.limits, self.safe.state
+        for name, value in (("position", q), ("velocity", qd)):
+            if not self._are_numbers(value):
+                return f"the arm reports a {name} that is no number for each of {limits.n} joints"
+        outside = np.maximum(limits.lower - q, q - limits.upper)
+        if (outside > BEYOND).any():
+            joint = int(outside.argmax())
+            return f"the arm reports joint {joint + 1} at {q[joint]:.3f}, outside its limits"
+        if self._q is not None:
+            most = FASTER * self._fastest
+            passed = np.abs(q - self._q) - most * abs(stamp - self._seen) - RESOLUTION
+            for beyond in (passed, np.abs(qd) - most - RESOLUTION):
+                if (beyond > 0).any():
+                    return f"the arm reports joint {int(beyond.argmax()) + 1} moving faster than it can"
+        apart = np.abs(q - state.q) - self.following - np.abs(state.v) * self.state_age
+        if (apart > 0).any():
+            return f"joint {int(apart.argmax()) + 1} is not where it was sent to, by more than {self.following:g}"
+        return ""
+
+    def _are_numbers(self, value: object) -> bool:
+        """Whether there is a finite one for each joint."""
+        try:
+            numbers = np.asarray(value, float)
+        except (TypeError, ValueError):
+            return False
+        return numbers.shape == self._fastest.shape and bool(np.isfinite(numbers).all())
+
+    def command(self, qd: np.ndarray, stamp: float) -> None:
+        """A command (n,) of the policy [rad/s or m/s], made at a time."""
+        if not self._are_numbers(qd):
+            return self.trip(
+                f"the policy's command is no number for each of {len(self._fastest)} joints"
+            )
+        if stamp >= self._commanded:
+            self._command, self._commanded = np.array(qd, float), stamp
+
+    def __call__(self, now: float) -> np.ndarray:
+        """A tick: the velocities to send (n,) [rad/s or m/s]; once it has tripped, those of a
+        stop.
+        """
+        for who, what, age, most in (
+            ("the arm", "state", now - self._seen, self.state_age),
+            ("the policy", "command", now - self._commanded, self.command_age),
+        ):
+            if age > most:
+                self.trip(f"{who} has sent no {what} for more than {most * 1e3:.0f} ms")
+            if age < -most:  # it would pass for new for as long
+                self.trip(f"{who} has sent a {what} whose time is {-age:.3g} s ahead of the clock")
+        return (
+            self.safe.brake() if self.reason or self._command is None else self.safe(self._command)
+        )
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing moves any more."""
+        return not self.safe.state.v.any()

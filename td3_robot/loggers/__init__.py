@@ -1,0 +1,1 @@
+"""Where figures go: CSV, TensorBoard, MLflow, pictures."""

@@ -1,0 +1,89 @@
+"""The replay that a configuration describes; whoever wants another one makes it here or passes a
+function like this.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from td3_robot.config.run import Config, RewardConfig
+from td3_robot.errors import ConfigError
+from td3_robot.replay.buffer import ReplayBuffer
+from td3_robot.replay.hindsight import Hindsight
+from td3_robot.replay.n_step import NStep
+from td3_robot.replay.prioritized import Prioritized
+from td3_robot.vec_env import GoalVecEnv, VecEnv
+
+
+class MakeReplay(Protocol):
+    """A function that makes a replay for a collector or a dataset."""
+
+    def __call__(
+        self,
+        shape: tuple[int, int, int],
+        config: Config,
+        generator: torch.Generator,
+        env: VecEnv | None,
+    ) -> ReplayBuffer:
+        """See `make_replay`."""
+        ...
+
+
+def shaped(reward: Tensor, config: RewardConfig) -> Tensor:
+    """Rewards scaled and clipped."""
+    reward = reward * config.scale
+    return reward if config.clip is None else reward.clamp(-config.clip, config.clip)
+
+
+def make_replay(
+    shape: tuple[int, int, int], config: Config, generator: torch.Generator, env: VecEnv | None
+) -> ReplayBuffer:
+    """The replay buffer that a configuration describes, on the generator's device.
+
+    Args:
+        shape: num_envs, o_dim, a_dim.
+        generator: draws the samples; its state is saved with the source.
+        env: whose goals hindsight relabels; None for a dataset, which has none.
+
+    Raises:
+        ConfigError: hindsight where there are no goals, or not enough memory.
+    """
+    options = config.replay
+    sampler = (
+        Prioritized(options.priority_alpha, options.priority_beta) if options.prioritized else None
+    )
+    reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
+    if options.hindsight != "none":
+        if not isinstance(env, GoalVecEnv):
+            why = f": {told}" if (told := getattr(env, "no_goals", "")) else ""
+            raise ConfigError(
+                f"replay.hindsight {options.hindsight} needs an environment with goals; this has none{why}"
+            )
+        reader = _hindsight(config, env)
+        shape = (shape[0], env.memory_dim, shape[2])
+    return ReplayBuffer(
+        options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader
+    )
+
+
+def _hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
+    def relabel(memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor):
+        state, next_state, reward, terminated = env.relabel(memory, action, next_memory, goal)
+        return state, next_state, shaped(reward, config.reward), terminated
+
+    options = config.replay
+    chosen = (options.hindsight, options.hindsight_ratio, options.hindsight_still)
+    return Hindsight(relabel, env.achieved_goal, env.observe, *chosen)
+
+
+def require_gamma(replay: ReplayBuffer, gamma: float) -> None:
+    """Hold n-step returns to the discount that the agent learns with.
+
+    Raises:
+        ConfigError: they are of another one.
+    """
+    if isinstance(replay.reader, NStep) and replay.reader.gamma != gamma:
+        raise ConfigError(
+            f"the replay sums rewards with gamma {replay.reader.gamma}, but the agent has {gamma}"
+        )

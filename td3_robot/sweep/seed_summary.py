@@ -1,0 +1,143 @@
+"""What several trainings of one configuration came to: a table, mean and spread, a curve with a
+band.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from td3_robot.checkpoint.summary import read_summary
+from td3_robot.cli.progress import cell
+from td3_robot.errors import CheckpointError
+from td3_robot.loggers.base import CURVE_NAME, read_metrics, scored, steps_of
+from td3_robot.utils.atomic_files import replacing
+
+_COLUMNS = (  # heading, key of the summary, format
+    ("success", "success_rate", "{:>9.1%}"),
+    ("return", "episode_return", "{:>9.2f}"),
+    ("env steps", "env_steps", "{:>12,.0f}"),
+    ("updates", "gradient_steps", "{:>9,.0f}"),
+    ("seconds", "wall_s", "{:>9.1f}"),
+    ("solved at", "solved_at_s", "{:>10.1f}"),
+)
+Summaries = Mapping[int, dict[str, Any]]  # by seed
+
+
+def outcome_of(run: Path) -> dict[str, Any] | None:
+    """The summary of a run that has finished; None of any other."""
+    try:
+        summary = read_summary(run) or {}
+    except CheckpointError:
+        return None
+    return scored(summary) if summary.get("finished") else None
+
+
+def finished(folder: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """The summaries of the runs seedN in a folder that have finished, by seed."""
+    summaries = {seed: outcome_of(folder / f"seed{seed}") for seed in seeds}
+    return {seed: summary for seed, summary in summaries.items() if summary is not None}
+
+
+def spreads(summaries: Summaries) -> dict[str, dict[str, float]]:
+    """Mean, standard deviation (divided by one less than their number), least and most of each
+    figure of all runs.
+    """
+    return {
+        name: {
+            "mean": statistics.fmean(known),
+            "std": _deviation(known),
+            "min": min(known),
+            "max": max(known),
+        }
+        for _, name, _ in _COLUMNS
+        if (
+            known := [
+                x for x in (summary.get(name) for summary in summaries.values()) if x is not None
+            ]
+        )
+        and len(known) == len(summaries)  # the mean of some would flatter: of the solved, how fast
+    }
+
+
+def _deviation(values: list[float]) -> float:
+    """NaN where one run tells nothing of it."""
+    return statistics.stdev(values) if len(values) > 1 else math.nan
+
+
+def table(summaries: Summaries) -> Iterator[str]:
+    """Lines: a heading, one a seed, their mean and their standard deviation."""
+    columns = [
+        c for c in _COLUMNS if any(summary.get(c[1]) is not None for summary in summaries.values())
+    ]
+    yield _line("seed", (name.rjust(len(pattern.format(0.0))) for name, _, pattern in columns))
+    rows: dict[str, Mapping[str, Any]] = {str(seed): summary for seed, summary in summaries.items()}
+    spread = spreads(summaries)
+    rows |= {what: {name: of[what] for name, of in spread.items()} for what in ("mean", "std")}
+    for first, row in rows.items():
+        yield _line(first, (cell(pattern, row.get(name)) for _, name, pattern in columns))
+
+
+def _line(first: str, cells: Iterable[str]) -> str:
+    return f"{first:>6} {' '.join(cells)}"
+
+
+def plot_band(folder: Path, seeds: list[int]) -> None:
+    """Draw the mean of all seeds over the steps, in a band from the lowest to the highest, as their
+    learning curve.
+
+    Where some have ended before others, the curve ends with the first.
+
+    Args:
+        folder: the one with the runs seedN, and where the picture goes.
+        seeds: of runs with a `metrics.csv`.
+
+    Raises:
+        ConfigError: a CSV file cannot be read, or the picture not be written.
+    """
+    from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
+
+    runs = [
+        {steps_of(row): scored(row) for row in read_metrics(folder / f"seed{seed}")}
+        for seed in seeds
+    ]
+    steps = sorted(set.intersection(*map(set, runs)))
+    if not steps or any("episode_return" not in run[steps[0]] for run in runs):
+        return
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    returns = axes = figure.subplots()
+    if known := all("success_rate" in run[steps[0]] for run in runs):
+        _band(
+            axes,
+            steps,
+            [[100 * run[step]["success_rate"] for run in runs] for step in steps],
+            "tab:blue",
+        )
+        axes.set_ylim(0, 101)
+        axes.set_ylabel("success rate [%]", color="tab:blue")
+        returns = axes.twinx()
+    _band(
+        returns,
+        steps,
+        [[run[step]["episode_return"] for run in runs] for step in steps],
+        "tab:orange",
+    )
+    returns.set_ylabel("episode return", color="tab:orange" if known else "black")
+    axes.set_xlabel(
+        "env steps" if any(runs[0][step]["env_steps"] for step in steps) else "gradient steps"
+    )
+    axes.set_title(
+        f"mean of seeds {', '.join(map(str, seeds))}; band: lowest to highest", fontsize=10
+    )
+    axes.grid(alpha=0.3)
+    with replacing(folder / CURVE_NAME) as new:
+        figure.savefig(new, dpi=120, format="png")
+
+
+def _band(axes, steps: list[int], values: list[list[float]], color: str) -> None:
+    """The mean of each row of values in a band from its least to its most."""
+    axes.plot(steps, [statistics.fmean(row) for row in values], color=color, marker=".")
+    axes.fill_between(
+        steps, [min(row) for row in values], [max(row) for row in values], color=color, alpha=0.2
+    )

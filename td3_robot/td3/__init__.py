@@ -1,0 +1,1 @@
+"""The agent: one update rule, its losses, its value heads, saving and loading."""

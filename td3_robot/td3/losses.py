@@ -1,0 +1,105 @@
+"""The arithmetic of the critics (Fujimoto, van Hoof & Meger, ICML 2018), as pure functions."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def smoothed_target_action(
+    target_action: Tensor, noise: Tensor, noise_clip: float, a_max: Tensor
+) -> Tensor:
+    """Target policy smoothing (paper, section 5.3), every joint clamped to its own bound.
+
+    Args:
+        target_action: (B, a_dim) the target actor's action in the next state.
+        noise: (B, a_dim) drawn from N(0, policy_noise^2), in units of a_max.
+        noise_clip: bound of the noise, in units of a_max.
+        a_max: () or (a_dim,) bound of the actions.
+
+    Returns:
+        (B, a_dim) inside [-a_max, a_max].
+    """
+    smoothed = target_action + noise.clamp(-noise_clip, noise_clip) * a_max
+    return torch.clamp(smoothed, -a_max, a_max)
+
+
+def clipped_double_q_target(
+    reward: Tensor, discount: Tensor | float, done: Tensor, q1: Tensor, q2: Tensor | None = None
+) -> Tensor:
+    """y = r + discount * (1 - done) * min(q1, q2) (paper, section 4.2).
+
+    Args:
+        reward, done, q1, q2: (B, 1); `done` is 1 only where the task terminated. Without q2 it is
+            DDPG's target.
+        discount: gamma, or (B, 1) gamma^k after k steps.
+
+    Returns:
+        (B, 1).
+    """
+    q = q1 if q2 is None else torch.min(q1, q2)
+    return reward + discount * (1.0 - done) * q
+
+
+def return_bounds(
+    r_min: float | None, r_max: float | None, gamma: float
+) -> tuple[float | None, float | None]:
+    """What the discounted return lies between where every reward lies in [r_min, r_max]; None is no
+    bound.
+
+    An episode lasts from one step, which returns r, to for ever, which returns r (1 + gamma + ...)
+    = r / (1 - gamma).
+    """
+    least = None if r_min is None else min(r_min, r_min / (1.0 - gamma))
+    most = None if r_max is None else max(r_max, r_max / (1.0 - gamma))
+    return least, most
+
+
+def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean squared TD error of one critic; `weight` (B, 1) are importance weights of the
+    samples.
+    """
+    if weight is None:
+        return F.mse_loss(q, target)
+    return (weight * (q - target).square()).mean()
+
+
+def categorical_projection(
+    probability: Tensor, reward: Tensor, discount: Tensor | float, done: Tensor, support: Tensor
+) -> Tensor:
+    """The distribution of r + discount * (1 - done) * Z on the atoms of Z (Bellemare, Dabney &
+    Munos, ICML 2017).
+
+    Each shifted atom, clipped to the support, gives its probability to its two neighbours in
+    proportion to nearness (their Algorithm 1), so the mean stays what it was wherever nothing is
+    clipped.
+
+    Args:
+        probability: (B, N) of the atoms of Z.
+        reward, done: (B, 1).
+        discount: gamma, or (B, 1) gamma^k after k steps.
+        support: (N,) values of the atoms, evenly spaced and rising.
+
+    Returns:
+        (B, N) probabilities.
+    """
+    last = len(support) - 1
+    shifted = reward + discount * (1.0 - done) * support
+    place = ((shifted - support[0]) * (last / (support[-1] - support[0]))).clamp(
+        0, last
+    )  # in units of atoms
+    lower = place.floor()
+    to_upper = probability * (place - lower)
+    lower = lower.long()
+    projected = torch.zeros_like(probability).scatter_add_(1, lower, probability - to_upper)
+    return projected.scatter_add_(1, (lower + 1).clamp(max=last), to_upper)
+
+
+def categorical_loss(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean cross-entropy of one critic's atoms, `logits` (B, N), with the probabilities `target`
+    (B, N).
+
+    `weight` (B, 1) are importance weights of the samples.
+    """
+    if weight is None:
+        return F.cross_entropy(logits, target)
+    return (weight[:, 0] * F.cross_entropy(logits, target, reduction="none")).mean()

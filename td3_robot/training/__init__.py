@@ -1,0 +1,1 @@
+"""The loop: its state, callbacks, NaN guard and best checkpoint."""

@@ -1,0 +1,135 @@
+"""What follows a training and may act on it: look at the agent, add metrics, stop the run, keep
+checkpoints.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from td3_robot.config.run import Config
+from td3_robot.data.batch_source import Source
+from td3_robot.errors import ConfigError
+from td3_robot.td3.agent import TD3
+
+
+class Run(Protocol):
+    """What a callback sees of the run it follows, a `Trainer`."""
+
+    agent: TD3
+    source: Source
+    config: Config
+    folder: Path
+    about: dict[str, object]  # what it learns in
+    solved_at_s: (
+        float | None
+    )  # seconds at the first evaluation at or above 99% success, None before
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps of all environments together."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """What `config.steps` counts."""
+        ...
+
+    def stop(self, finished: bool = False, at_once: bool = True) -> None:
+        """End the run after this step.
+
+        Args:
+            finished: it has what it was for, so it need not be resumed.
+            at_once: an evaluation that is due is left to the resume.
+        """
+
+    def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
+        """Save a checkpoint in the run folder; one that cannot be written is told, by `what`, and
+        ends no run.
+        """
+
+
+class Callback:
+    """Nothing, at every occasion: a callback overrides what it needs.
+
+    Whatever a callback raises ends the run. What only writes figures somewhere is better a
+    `tracking.Tracker`, whose failure costs no training.
+    """
+
+    def on_step(self, run: Run) -> None:
+        """After every step of the environments and the gradient steps that follow it; must be
+        cheap.
+        """
+
+    def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
+        """After every evaluation, before its metrics are logged. It may add to them, the same names
+        every time.
+        """
+
+
+class StopWhenSolved(Callback):
+    """Ends the run at the first evaluation with a success rate of 99% or more, `solved_at_s` of the
+    summary.
+
+    Without an evaluation environment the success rate is that of the training episodes.
+
+    Raises:
+        ConfigError: at the first evaluation, where the environment does not tell success.
+    """
+
+    def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
+        """See `Callback.on_evaluation`."""
+        if metrics.keys().isdisjoint({"success_rate", "train_success_rate"}):
+            raise ConfigError(
+                "stop_when_solved needs an environment that tells success, which this one does not"
+            )
+        if run.solved_at_s is not None:
+            run.stop(finished=True)
+
+
+class StopAt(Callback):
+    """Stops the run after so many steps, to be resumed: what is left of it is as in one go.
+
+    Args:
+        steps: how many, those of earlier sittings included.
+        made: where the run is.
+        total: the steps of the whole run.
+
+    Raises:
+        ConfigError: the stop is not between the two.
+    """
+
+    def __init__(self, steps: int, made: int, total: int):
+        if not made < steps < total:
+            raise ConfigError(
+                f"stop_at must be above {made} steps, made already, and below steps, {total}, got {steps}"
+            )
+        self._steps = steps
+
+    def on_step(self, run: Run) -> None:
+        """See `Callback.on_step`."""
+        if run.steps >= self._steps:
+            run.stop(at_once=False)
+
+
+class KeepCheckpoints(Callback):
+    """Keeps the policy of every so many evaluations, in the folder `step_N` of the run folder, for
+    good.
+
+    Args:
+        every: evaluations from one kept checkpoint to the next.
+    """
+
+    def __init__(self, every: int):
+        self._every = every
+
+    def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
+        """See `Callback.on_evaluation`."""
+        if run.steps // run.config.evaluation.every % self._every == 0:
+            notes = {"trained_on": run.about, **run.source.about()}
+            run.keep(f"step_{run.steps}", run.agent.save, run.folder / f"step_{run.steps}", notes)
+
+
+def make_callbacks(config: Config) -> list[Callback]:
+    """Those that a configuration asks for."""
+    stop: list[Callback] = [StopWhenSolved()] if config.stop_when_solved else []
+    return [*stop, *([KeepCheckpoints(config.evaluation.keep)] if config.evaluation.keep else [])]

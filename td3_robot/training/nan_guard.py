@@ -1,0 +1,126 @@
+"""Numbers that are none, caught in the step in which they appear, and kept for study."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from td3_robot.checkpoint import write_state
+from td3_robot.checkpoint.validation import LARGEST
+from td3_robot.errors import NotFiniteError
+from td3_robot.replay import Batch
+from td3_robot.td3.agent import TD3
+from td3_robot.vec_env import waits
+
+EVIDENCE = "not_finite.pt"  # in the run folder
+_NETWORKS = ("Q1", "Q2", "actor")
+
+
+class Watch:
+    """Holds an agent's weights, and what else is reported or saved, to finite numbers.
+
+    Args:
+        agent: weights beyond what a checkpoint may hold count as infinite.
+        folder: of the last good checkpoint, where what went wrong is kept too.
+    """
+
+    def __init__(self, agent: TD3, folder: Path):
+        self._agent, self._folder = agent, folder
+        self._weights = {name: [*getattr(agent, name).parameters()] for name in _NETWORKS}
+        self._optimizers = {name: getattr(agent, f"{name}_optimizer") for name in _NETWORKS}
+
+    @torch.no_grad()
+    def look(self, batch: Batch, losses: dict[str, Tensor]) -> None:
+        """After an update with this batch: what is wrong with it has reached its losses or the
+        weights.
+
+        On a CPU alone, where it costs some hundredths of an update; elsewhere it would wait for the
+        device, and the next `require` finds it.
+
+        Raises:
+            NotFiniteError: names what it is; the batch is its evidence.
+        """
+        if waits(self._agent.device):
+            return
+        names = _NETWORKS[: 2 + ("actor_loss" in losses)]
+        moved = [weight for name in names for weight in self._weights[name]]
+        squares = [
+            square for name in names for square in self._moments(name, ("exp_avg_sq",))
+        ]  # overflow first
+        given = batch[:5]  # of which a normaliser or bounded values may clip what is infinite
+        finite = [
+            *map(torch.sum, (*squares, *given)),
+            *(loss for loss in losses.values() if not loss.ndim),
+        ]
+        if (torch.stack(torch._foreach_norm(moved)) <= LARGEST).all() and torch.stack(
+            finite
+        ).isfinite().all():
+            return
+        parts = {name: value for name, value in batch._asdict().items() if value is not None}
+        named = {f"{name} of the batch": value for name, value in parts.items()}
+        self.require(named | losses | self._gradients(), parts)
+
+    def _moments(
+        self, name: str, kinds: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
+    ) -> list[Tensor]:
+        """What the optimizer of a network, where it is Adam, remembers of gradients and of their
+        squares.
+        """
+        entries = self._optimizers[name].state.values()
+        return [entry[kind] for entry in entries for kind in kinds if kind in entry]
+
+    def _gradients(self) -> dict[str, Tensor]:
+        found = {
+            name: [w.grad.flatten() for w in weights if w.grad is not None]
+            for name, weights in self._weights.items()
+        }
+        return {
+            f"a gradient of {name}": torch.cat(gradients)
+            for name, gradients in found.items()
+            if gradients
+        }
+
+    def require(self, others: dict[str, Tensor], evidence: dict[str, Tensor] | None = None) -> None:
+        """Hold weights, moments and others, by the names to tell, to finite numbers.
+
+        Raises:
+            NotFiniteError: names the first that is NaN or infinite, with the evidence.
+        """
+        values = dict(others)
+        for name, weights in self._weights.items():
+            flat = torch.cat([weight.detach().flatten() for weight in weights])
+            values[f"a weight of {name}"] = flat.where(flat.abs() <= LARGEST, math.inf)
+            if moments := [moment.flatten() for moment in self._moments(name)]:
+                values[f"a moment of {name}"] = torch.cat(moments)
+        for name, value in values.items():
+            if not torch.isfinite(value).all():
+                raise NotFiniteError(
+                    f"{name} became NaN or infinite by update {self._agent.gradient_steps}; the last good checkpoint "
+                    f"is intact in {self._folder}; lower td3.critic_lr, set td3.critic_grad_clip or check the reward",
+                    evidence,
+                )
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep what ends the block with a NotFiniteError, and the agent as it was then, in the file
+        EVIDENCE.
+
+        `torch.load` reads it: `error`, `evidence`, `gradient_steps` and the state dicts of the
+        `agent`.
+        """
+        try:
+            yield
+        except NotFiniteError as error:
+            found = {
+                "error": str(error),
+                "evidence": error.evidence,
+                "gradient_steps": self._agent.gradient_steps,
+            }
+            with contextlib.suppress(
+                OSError, RuntimeError
+            ):  # a full disk: what is wrong is told all the same
+                write_state(self._folder / EVIDENCE, {**found, "agent": self._agent.state_dicts()})
+            raise

@@ -1,0 +1,196 @@
+"""Everything that can be wrong with a run folder, looked for without training or measuring
+anything.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from td3_robot import checkpoint
+from td3_robot.checkpoint import ABOUT
+from td3_robot.checkpoint.provenance import differences, read_provenance
+from td3_robot.checkpoint.resume_point import LAST, read_resume_point, sources_of, taking
+from td3_robot.checkpoint.summary import read_summary
+from td3_robot.errors import CheckpointError, Td3RobotError
+from td3_robot.loggers.base import CSV_NAME, read_metrics, steps_of
+from td3_robot.td3.agent import TD3
+
+GOOD, MISSING, OTHER, WRONG = "ok", "-", "differs", "wrong"
+
+
+class Finding(NamedTuple):
+    """What was looked at, whether it is as it should be, and what it is."""
+
+    what: str
+    # GOOD, WRONG, OTHER where it is right and not as here, or MISSING where there is nothing to
+    # look at
+    state: str
+    text: str
+
+
+class _Missing(Exception):
+    """There is nothing to look at; that is nothing wrong."""
+
+
+class _Other(Exception):
+    """It is right, but something here is another."""
+
+
+def verify(path: Path, environment: Callable[[], tuple[int, int, dict[str, Any]]]) -> list[Finding]:
+    """Look at everything in a checkpoint folder.
+
+    Args:
+        path: the folder, or the older form, a prefix of files.
+        environment: o_dim, a_dim and constants of what the checkpoint is to act in; may raise a
+            `Td3RobotError`.
+    """
+    looks: dict[str, Callable[[], str]] = {
+        "state files": lambda: _files(path),
+        "networks": lambda: _agent(path),
+        "environment": lambda: _environment(path, environment),
+        "constants": lambda: _constants(path, environment),
+        "metrics": lambda: _metrics(path),
+        "summary": lambda: _summary(path),
+        "resume point": lambda: _resume_point(path),
+        "leftovers": lambda: _leftovers(path),
+    }
+    return [_finding(what, look) for what, look in looks.items()]
+
+
+def _finding(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, GOOD, look())
+    except _Missing as nothing:
+        return Finding(what, MISSING, str(nothing))
+    except _Other as other:
+        return Finding(what, OTHER, str(other))
+    except Td3RobotError as error:
+        return Finding(what, WRONG, str(error))
+
+
+def _files(path: Path) -> str:
+    found = checkpoint.load(path)
+    summed = "SHA-256 as written" if found.about else f"no {ABOUT}, so no SHA-256"
+    return f"{len(found.states)} files, {sum(1 for _ in _tensors(found.states))} tensors; {summed}"
+
+
+def _agent(path: Path) -> str:
+    agent = TD3.from_checkpoint(path)
+    action = agent.select_action(torch.zeros(1, agent.o_dim))
+    if not action.isfinite().all():
+        raise CheckpointError(f"checkpoint {path}: its action at the origin is not finite")
+    count = sum(
+        weight.numel()
+        for name in ("actor", "Q1", "Q2")
+        for weight in getattr(agent, name).parameters()
+    )
+    return (
+        f"o_dim {agent.o_dim}, a_dim {agent.a_dim}; {count:,} weights, optimizers fit, all finite"
+    )
+
+
+def _environment(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> str:
+    o_dim, a_dim, _ = environment()
+    TD3.from_checkpoint(path).require(o_dim, a_dim, f"checkpoint {path}")
+    return "config.yaml is valid; observations and actions are as wide as the networks"
+
+
+def _constants(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> str:
+    record = read_provenance(path) or read_provenance(path.parent)
+    if not record:
+        raise _Missing("no record of them")
+    if changed := differences(record["constants"], environment()[2]):
+        raise _Other(f"trained with others: {', '.join(changed)}")
+    return "those that it was trained with"
+
+
+def _metrics(path: Path) -> str:
+    if not (path / CSV_NAME).is_file():
+        raise _Missing(f"no {CSV_NAME}")
+    steps = [steps_of(row) for row in read_metrics(path)]
+    if steps != sorted(set(steps)):
+        raise CheckpointError(f"rows of {CSV_NAME} are doubled or out of order")
+    return f"{len(steps)} rows, up to {steps[-1] if steps else 0} steps"
+
+
+def _summary(path: Path) -> str:
+    told = read_summary(path)
+    if told is None:
+        raise _Missing("no summary.json")
+    counts: list[Any] = [told.get("env_steps"), told.get("gradient_steps")]
+    if not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise CheckpointError("summary.json does not count steps and updates")
+    rows = read_metrics(path)
+    text = f"{'finished' if told.get('finished') else 'stopped'} after {counts[0]} env steps, {counts[1]} updates"
+    if rows and steps_of(rows[-1]) > max(counts):
+        raise _Other(f"of an earlier sitting: {text}")
+    return text
+
+
+def _resume_point(path: Path) -> str:
+    last = path / LAST
+    if not last.is_dir():
+        raise _Missing("none, so that it cannot be resumed")
+    trainer = read_resume_point(path, None)[1]
+    best = trainer["best"]
+    if not isinstance(best, list | tuple):
+        raise CheckpointError(f"{last}: trainer_state is not that of a run")
+    with taking(path):
+        sources = sources_of(trainer)
+        steps = sum(source.get("env_steps", 0) for source in sources)
+    if not all(isinstance(score, int | float) and not math.isnan(score) for score in best):
+        raise CheckpointError(f"{last}: the score of the best policy is no number")
+    TD3.from_checkpoint(last)
+    rows = list(_tensors([source.get("replay") for source in sources]))
+    if not all(tensor.isfinite().all() for tensor in rows):
+        raise CheckpointError(f"{last}: the replay has a value that is NaN or infinite")
+    replay = (
+        f"replay of {sum(tensor.nbytes for tensor in rows) / 1e6:.1f} MB, all finite"
+        if rows
+        else "no replay"
+    )
+    return f"after {steps} env steps, {trainer['gradient_steps']} updates; {replay}"
+
+
+def _leftovers(path: Path) -> str:
+    if who := checkpoint.trained_by(path):
+        raise _Missing(f"{who} is training it")
+    inside = path.rglob(".*") if path.is_dir() else ()
+    strays = [
+        file.name
+        for file in inside
+        if re.fullmatch(r"\.(next|commit|.*\.new|[0-9]+-.*)", file.name)
+    ]
+    if strays:
+        raise CheckpointError(
+            f"a process that died left {', '.join(strays[:5])}; train.py --resume clears them away"
+        )
+    return "none"
+
+
+def _tensors(state: object) -> Iterator[torch.Tensor]:
+    """Those in nested states."""
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, dict | list | tuple):
+        for item in state.values() if isinstance(state, dict) else state:
+            yield from _tensors(item)
+
+
+def print_findings(path: Path, findings: list[Finding]) -> None:
+    """One table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=str(path), title_justify="left")
+    for heading in ("what", "", "found"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        table.add_row(*finding)
+    with (console := Console(highlight=False, markup=False)).capture() as text:
+        console.print(table)
+    print(text.get(), end="")  # rich would end the process at a closed pipe

@@ -1,0 +1,143 @@
+"""Files that are complete or absent, whatever happens while they are written, and folders locked
+meanwhile.
+"""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from td3_robot.errors import ConfigError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: no guard between a reader and a writer of the same moment
+    fcntl = None
+
+
+def remove_half_written(folder: Path) -> None:
+    """Remove what `replacing` left in a folder when its process died."""
+    for path in folder.iterdir():
+        number = re.match(r"\.([0-9]{1,9})-", path.name)
+        if number and not alive(int(number[1])):
+            path.unlink(missing_ok=True)
+
+
+def alive(process: int) -> bool:
+    """Whether there is a process of that number on this machine, as far as can be known."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
+    return True
+
+
+@contextlib.contextmanager
+def locked(folder: Path, exclusive: bool) -> Iterator[None]:
+    """Keep other processes from writing in `folder`, and if exclusive from reading in it."""
+    if fcntl is None:
+        yield
+        return
+    handle = None
+    with contextlib.suppress(OSError):  # some network file systems cannot lock a folder
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)  # gives the lock back
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to; it takes the place of `path` when the block ends well, and
+    else is removed.
+
+    A link stays, and what it leads to is replaced. What is no file, a device or a pipe, is written
+    to itself.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        there = path.resolve()
+        if there.exists() and not there.is_file():
+            yield there
+        else:
+            with _beside(there) as new:
+                yield new
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    new = path.parent / f".{os.getpid()}-{path.name}"
+    try:
+        yield new
+        _bring_down(new)
+        os.replace(new, path)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
+
+
+def _bring_down(path: Path) -> None:
+    """Have a file on the disk before its name is, so that it is not empty after a power cut."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, complete or not at all.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
+
+
+def check_writable(path: Path | None, suffix: str = "") -> None:
+    """Find out before anything is computed that a file could not be written; None is no file.
+
+    Args:
+        path: of a file that need not exist, in a folder that does.
+        suffix: what its name must end in.
+
+    Raises:
+        ConfigError: it cannot be.
+    """
+    if path is None:
+        return
+    if os.path.isdir(path) or not path.name.endswith(suffix):
+        raise ConfigError(
+            f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}"
+        )
+    if not os.path.exists(path) or os.path.isfile(path):
+        _try_folder(path, path.resolve().parent if os.path.islink(path) else path.parent)
+    elif not os.access(path, os.W_OK):
+        raise ConfigError(f"cannot write {str(path)!r}: permission denied")
+
+
+def check_folder(path: Path | None) -> None:
+    """The same of a folder, which need not exist."""
+    if path is not None:
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise ConfigError(f"cannot write {str(path)!r}: it must be a folder")
+        _try_folder(path, path if os.path.isdir(path) else path.parent)
+
+
+def _try_folder(path: Path, folder: Path) -> None:
+    """Make a file without a name in the folder that `path` is to be written to."""
+    if not os.path.isdir(folder):
+        raise ConfigError(f"cannot write {str(path)!r}: folder {str(folder)!r} does not exist")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error

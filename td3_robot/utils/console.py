@@ -1,0 +1,71 @@
+"""How the scripts end: exit codes, and one line for an error that was made on purpose."""
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from td3_robot.errors import Td3RobotError
+from td3_robot.utils.signals import end_quietly, interrupt
+
+STOPPED = 130  # exit code: a signal, after saving
+UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
+
+
+def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
+    """Run a script's main on the command line and end the process with its exit code.
+
+    Python's own teardown is left out: it makes nanobind, which a viewer brings along, print a page
+    of "leaked" lines. So `main` closes what it opened.
+    """
+    interrupt()
+    try:
+        code = exit_code(main, sys.argv[1:])
+        end_quietly(code)  # it is done, whatever comes now
+    except KeyboardInterrupt:
+        code = STOPPED
+    except Exception:  # a bug: the traceback is for whoever mends it
+        traceback.print_exc()
+        code = 1
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        pass
+    except OSError as error:
+        code = code or UNWRITTEN
+        warn(f"the output cannot be written ({error.strerror})")
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def say(text: str) -> None:
+    """Print a line to whoever reads along; where that cannot be written, `cli` says so at the
+    end.
+    """
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
+def warn(text: str | None) -> None:
+    """Print a warning on stderr, if there is one."""
+    if text:
+        with contextlib.suppress(OSError):
+            print(f"warning: {text}", file=sys.stderr)
+
+
+def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
+    """Run a script's main; an error made on purpose becomes one line on stderr, a signal
+    `STOPPED`.
+    """
+    try:
+        return main(argv) or 0
+    except Td3RobotError as error:
+        print("error:", error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return STOPPED
+    except BrokenPipeError:  # what reads our output, `head` for one, has seen enough
+        return 0

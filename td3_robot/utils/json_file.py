@@ -1,0 +1,48 @@
+"""JSON as its standard has it, without NaN and infinity; a file is written whole or not at all."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from td3_robot.errors import Td3RobotError
+from td3_robot.utils.atomic_files import write_text
+
+_MOST = 10_000_000  # bytes of a file
+
+
+def write_json(path: Path, results: dict[str, object]) -> None:
+    """Write results as JSON; what is NaN or infinite becomes null.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    write_text(path, json.dumps(finite(results), indent=2, allow_nan=False) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """Nested results with None for every number that is NaN or infinite."""
+    if isinstance(value, dict):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_json(path: Path, error: type[Td3RobotError]) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        error: it cannot be read, or is no JSON.
+    """
+    try:
+        with open(path, "rb") as file:
+            return json.loads(file.read(_MOST), parse_constant=_refuse)
+    except OSError as cause:
+        raise error(f"cannot read {str(path)!r}: {cause.strerror}") from cause
+    except (ValueError, RecursionError) as cause:
+        raise error(f"{str(path)!r} is damaged: it is no JSON") from cause
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

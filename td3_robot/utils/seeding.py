@@ -1,0 +1,13 @@
+"""One seed a run, a stream of random numbers of its own for each use."""
+
+import numpy as np
+
+
+def seed_of(seed: int, use: str) -> int:
+    """A seed in [0, 2**32) for one use of a run's seed, for example "exploration".
+
+    Generators that are given the same seed draw the same numbers, so that exploration would begin
+    with the very numbers that the environment's starts were made of. `numpy.random.SeedSequence`
+    mixes seed and use so that neighbours have nothing in common.
+    """
+    return int(np.random.SeedSequence((seed, *use.encode())).generate_state(1)[0])

@@ -1,0 +1,87 @@
+"""A way among obstacles: it is free, it ends at the goal, and nothing that was tried is quicker."""
+
+import pytest
+import torch
+
+import envs
+from envs.collision import Obstacles, clearance
+from envs.kinematics.inverse import joints_at_pose, spread
+from envs.planning.motion_planner import ROOM, way
+from envs.world import obstacles_of
+
+
+@pytest.fixture(scope="module")
+def env():
+    return envs.make("panda", "reach_avoid", 300, "cpu", 5)
+
+
+@pytest.fixture(scope="module")
+def found(env):
+    return way(env.world, env.state.q, env.goal, obstacles_of(env.scene))
+
+
+def room(env, q, via, solution, obstacles, points=100):
+    """(B,) the least clearance, walked finely."""
+    share = torch.linspace(0, 1, points)
+    legs = [torch.lerp(q, via, each) for each in share] + [
+        torch.lerp(via, solution, each) for each in share
+    ]
+    return torch.stack(
+        [clearance(env.world.collision, each, obstacles, 0.0) for each in legs]
+    ).amin(0)
+
+
+def time(env, q, via, solution):
+    return sum(((b - a).abs() / env.model.qdlim).amax(1) for a, b in ((q, via), (via, solution)))
+
+
+def test_it_is_free_and_ends_at_the_goal(env, found):
+    via, solution = found
+    lower, upper = env.model.qlim
+    assert all(((q >= lower) & (q <= upper)).all() for q in found)
+    assert ((env.fkine(solution)[:, :3, 3] - env.goal).norm(dim=1) < 5e-3).float().mean() > 0.99
+    least = room(env, env.state.q, via, solution, obstacles_of(env.scene))
+    assert (
+        least > 0.8 * ROOM
+    ).float().mean() > 0.97  # the scenes leave a way free; of those that are looked at
+    assert (least > 0).float().mean() > 0.99
+
+
+def test_it_is_straight_where_that_is_free(env, found):
+    """Its own end without the corner is among what is tried, and so are the solutions that the
+    search finds.
+    """
+    q, around = env.state.q, obstacles_of(env.scene)
+    taken = time(env, q, *found)
+    ends = [found[1]]
+    for start in (q, *spread(env.model.qlim, 5).unbind()):
+        ends.append(
+            joints_at_pose(env.model.chain, env.model.qlim, start.expand_as(q), env.goal)[0]
+        )
+    tried = 0
+    for end in ends:
+        there = (env.fkine(end)[:, :3, 3] - env.goal).norm(dim=1) < 4e-3
+        free = there & (room(env, q, (q + end) / 2, end, around) > ROOM + 1e-3)
+        assert (taken <= time(env, q, q, end) + 1e-3)[free].all()
+        tried += int(free.sum())
+    assert tried > 100
+
+
+def test_each_scene_has_the_way_that_it_would_have_alone(env, found):
+    for row in (0, 7, 250):
+        one = slice(row, row + 1)
+        alone = way(env.world, env.state.q[one], env.goal[one], obstacles_of(env.scene).rows(one))
+        torch.testing.assert_close(alone[0], found[0][one], atol=1e-4, rtol=0)
+        torch.testing.assert_close(alone[1], found[1][one], atol=1e-4, rtol=0)
+
+
+def test_where_nothing_is_free_there_is_a_way_all_the_same(env):
+    """A goal inside a ball, and one out of reach."""
+    goal = torch.tensor([[0.5, 0.0, 0.4], [2.0, 0.0, 0.4]])
+    balls = Obstacles(torch.tensor([[[0.5, 0.0, 0.4, 0.1]], [[0.5, 0.0, 0.9, 0.05]]]), None, None)
+    via, solution = way(env.world, env.world.home.expand(2, -1), goal, balls)
+    assert (
+        via.isfinite().all()
+        and ((solution >= env.model.qlim[0]) & (solution <= env.model.qlim[1])).all()
+    )
+    assert (env.fkine(solution)[1, :3, 3] - goal[1]).norm() < 1.3  # stretched towards it

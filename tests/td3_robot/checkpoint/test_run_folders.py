@@ -1,0 +1,154 @@
+"""Run folders by name: each run has its own, and none is ever taken over."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from td3_robot import TD3
+from td3_robot.checkpoint import claim_run, held, next_run
+from td3_robot.errors import CheckpointError, ConfigError
+
+
+def reserve(root: Path, gate, queue) -> None:
+    gate.wait()
+    queue.put([next_run(root).name for _ in range(20)])
+
+
+def claim(root: Path, gate, queue) -> None:
+    gate.wait()
+    got = []
+    for number in range(20):
+        try:
+            got.append(claim_run(root, f"name{number}").name)
+        except ConfigError:
+            pass
+    queue.put(got)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs fork")
+@pytest.mark.parametrize("take, total", [(reserve, 80), (claim, 20)])
+def test_trainings_that_start_together_get_different_folders(tmp_path, take, total):
+    context = multiprocessing.get_context("fork")
+    gate, queue = context.Event(), context.Queue()
+    processes = [
+        context.Process(target=take, args=(tmp_path / "checkpoints", gate, queue), daemon=True)
+        for _ in range(4)
+    ]
+    for process in processes:
+        process.start()
+    gate.set()
+    names = [name for _ in processes for name in queue.get(timeout=20)]
+    for process in processes:
+        process.join()
+    assert len(names) == len(set(names)) == total
+    assert sorted(names) == sorted(os.listdir(tmp_path / "checkpoints"))
+
+
+def test_the_next_run_follows_the_last(tmp_path):
+    for name in ("run1", "run10", "run007x", "mine", ".run99.new"):
+        (tmp_path / name).mkdir()
+    assert next_run(tmp_path) == tmp_path / "run11"
+    assert next_run(tmp_path / "new") == tmp_path / "new" / "run1"
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="cannot make"):
+        next_run(tmp_path / "file")
+
+
+def test_a_run_is_never_taken_over(tmp_path):
+    assert claim_run(tmp_path, "mine") == tmp_path / "mine"
+    with pytest.raises(ConfigError, match="'mine' exists already; .*--resume mine .*--run"):
+        claim_run(tmp_path, "mine")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        ".x",
+        "a/b/c",
+        "a/..",
+        "a/",
+        "a\\b",
+        "/a",
+        "-x",
+        "a\nb",
+        "a\0b",
+        "a b",
+        "x" * 300,
+    ],
+)
+def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="run must be") as caught:
+        claim_run(tmp_path, name)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def hold(folder: Path, gate) -> None:
+    with held(folder):
+        gate.set()
+        signal.pause()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs fork and SIGKILL")
+def test_a_run_is_of_one_process_until_it_dies(tmp_path):
+    context = multiprocessing.get_context("fork")
+    gate = context.Event()
+    holder = context.Process(target=hold, args=(tmp_path, gate), daemon=True)
+    holder.start()
+    assert gate.wait(20)
+    who = f"process {holder.pid} on {socket.gethostname()}"
+    with pytest.raises(ConfigError, match=f"^run {tmp_path.name!r} is being trained by {who!r}$"):
+        held(tmp_path).__enter__()
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    strays = (
+        "last/.next",
+        "last/.x.new",
+        ".last.new",
+        f".{holder.pid}-metrics.csv",
+        f".{os.getpid()}-config.yaml",
+    )
+    for name in strays:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch() if "-" in name else path.mkdir()
+    (tmp_path / "last" / "actor").touch()  # a checkpoint
+    (tmp_path / "mine").touch()
+    with held(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {
+            ".lock",
+            "last",
+            "mine",
+            strays[-1],
+        }  # this one lives
+        assert [path.name for path in (tmp_path / "last").iterdir()] == ["actor"]
+    assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize("left", [".commit", ".next"])
+@pytest.mark.parametrize("place", ["", "last"])
+def test_what_died_on_the_way_into_the_folder_is_finished_or_removed(tmp_path, left, place):
+    run = tmp_path / "run1"
+    for folder in {run, run / place}:
+        TD3(3, 1, hidden=(8,)).save(folder)
+    (run / place / left).mkdir()
+    (run / place / "actor").rename(run / place / left / "actor")
+    if left == ".next":  # not committed: the folder was whole
+        shutil.copy(run / place / left / "actor", run / place / "actor")
+    with held(run):
+        assert not (run / place / left).exists() and (run / place / "actor").exists()
+
+
+def test_a_folder_that_cannot_be_held_is_one_line(tmp_path):
+    with pytest.raises(
+        CheckpointError, match="^cannot write in '[^']*gone': No such file or directory$"
+    ):
+        held(tmp_path / "gone").__enter__()

@@ -1,0 +1,109 @@
+"""What the configuration of a run folder may say, and what the command line may change of it."""
+
+import functools
+from pathlib import Path
+
+import pytest
+
+from envs.command_line import TrainFlags
+from envs.config import env_options as module
+from envs.config.env_options import EnvOptions
+from td3_robot.cli import arguments
+from td3_robot.cli.arguments import save_config
+from td3_robot.config.run import Config
+from td3_robot.errors import ConfigError
+
+parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
+config_of = functools.partial(arguments.config_of, environment=EnvOptions)
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """A working directory and presets of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
+    (tmp_path / "configs" / "gymnasium").mkdir(parents=True)
+    (tmp_path / "configs" / "gymnasium" / "default.yaml").touch()
+
+
+def world(line: str = "") -> EnvOptions:
+    return parse_train(line.split()).environment
+
+
+def refusal(call, *args, **options) -> str:
+    """The message of the ConfigError that a call raises, which is one line."""
+    with pytest.raises(ConfigError) as caught:
+        call(*args, **options)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "before"),
+    [
+        ("robot", "ur5e", "panda"),
+        ("task", "x", "reach"),
+        ("guard", "true", False),
+        ("seed", 7, 0),
+        ("start_from", "mine", None),
+        ("reward.scale", 2, 1.0),
+        ("td3.init", "orthogonal", "default"),
+    ],
+)
+def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(steps=100), Path("checkpoints/mine/config.yaml"))
+    assert parse_train(["--resume", "mine", "--steps", "200"]).config == Config(steps=200)
+    message = f"{name} of run 'mine' is {before!r} and stays so when it is resumed"
+    assert refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
+
+
+def test_a_file_cannot_rename_a_run_that_is_resumed():
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(), Path("checkpoints/mine/config.yaml"))
+    Path("other.yaml").write_text("run: other\n")
+    assert "run and resume exclude each other" in refusal(
+        parse_train, ["--resume", "mine", "--config", "other.yaml"]
+    )
+
+
+@pytest.mark.parametrize(
+    "env", ["module:Id-v0", "a:b:Id-v0", ":Id-v0", "Id-v0\n", "a/b/Id-v0", "", "../Id-v0:", "é-v0"]
+)
+def test_only_the_command_line_names_a_module(env):
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(), Path("checkpoints/mine/config.yaml"), EnvOptions(env=env))
+    Path("mine.yaml").write_bytes(Path("checkpoints/mine/config.yaml").read_bytes())
+    for call, *args in (
+        (parse_train, ["--resume", "mine", "--steps", "2000000"]),
+        (parse_train, ["--config", "mine.yaml"]),
+        (config_of, Path("checkpoints/mine")),
+    ):
+        assert "comes from a file and is no plain id" in refusal(call, *args)
+    assert world("--env module:Id-v0").env == "module:Id-v0"
+
+
+@pytest.mark.parametrize("saved", ["module:Id-v0", "Id-v0", "other:Id-v0"])
+def test_the_module_of_a_run_may_be_named_anew_but_not_its_id(saved):
+    Path("checkpoints/mine").mkdir(parents=True)
+    save_config(Config(), Path("checkpoints/mine/config.yaml"), EnvOptions(env=saved))
+    assert world("--resume mine --env module:Id-v0").env == "module:Id-v0"
+    assert (
+        config_of(Path("checkpoints/mine"), told={"env": "module:Id-v0"})[1].env == "module:Id-v0"
+    )
+    assert f"env of run 'mine' is {saved!r}" in refusal(world, "--resume mine --env module:Id-v1")
+    assert f"is {saved!r}, not 'Id-v1'" in refusal(
+        config_of, Path("checkpoints/mine"), told={"env": "Id-v1"}
+    )
+
+
+@pytest.mark.parametrize("option", ["--td3.init orthogonal", "--td3.final_bound 0.003"])
+def test_new_weights_are_not_asked_for_where_there_are_some(option):
+    Path("mine").mkdir()
+    Path("mine/actor").touch()
+    name = option.split()[0].removeprefix("--")
+    assert refusal(world, f"--start_from mine {option}").startswith(
+        f"{name} has no effect without new networks"
+    )
+    save_config(Config(), Path("mine/config.yaml"))
+    assert f"{name} of run 'mine'" in refusal(world, f"--resume mine {option}")

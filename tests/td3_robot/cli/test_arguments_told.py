@@ -1,0 +1,88 @@
+"""What the command line of a training tells: its help, and what is done without having been asked
+for.
+"""
+
+import dataclasses
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from envs.command_line import TrainFlags
+from envs.config import env_options as module
+from envs.config.env_options import EnvOptions
+from td3_robot.cli import arguments
+from td3_robot.config.run import Config
+from td3_robot.errors import ConfigError
+
+parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
+SECTIONS = {Config: ""} | {
+    item.type: f"{item.name}."
+    for item in dataclasses.fields(Config)
+    if dataclasses.is_dataclass(item.type)
+}
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """A working directory and presets of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
+    (tmp_path / "configs").mkdir()
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_shows_every_option_with_its_meaning_and_default(word, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse_train(["--seed", "1", word])
+    assert caught.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for cls, section in SECTIONS.items():
+        for item in dataclasses.fields(cls):
+            if item.type in SECTIONS:
+                continue
+            default = "null" if item.default is None else re.escape(str(item.default))
+            assert re.search(
+                rf" --{section}{item.name} [^(]{{20,}}\(.*?default: {default}\)", text
+            ), item.name
+    assert all(f" --{option} " in text for option in ("config", "resume", "swift"))
+
+
+def test_a_preset_that_is_missing_and_a_start_that_is_cut_short_are_said():
+    Path("configs/reach.yaml").write_text("exploration: {start_steps: 1_280}\n")
+    assert parse_train([]).notes == ()
+    assert parse_train(["--task", "mine"]).notes == (
+        "task 'mine' has no preset: what is not given is as in the code of TD3's authors",
+    )
+    short = parse_train(["--steps", "1280"])
+    assert short.config.exploration.start_steps == 128
+    assert short.notes == (
+        "a short run: exploration.start_steps is 128, a tenth of the steps, in place of 1280",
+    )
+    assert parse_train(["--steps", "1281"]).config.exploration.start_steps == 1280
+    assert parse_train("--steps 5 --dataset d.npz".split()).config.exploration.start_steps == 1280
+    message = (
+        "steps must be above exploration.start_steps, before which nothing is learnt, got 5 <= 1280"
+    )
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_train("--steps 5 --exploration.start_steps 1280".split())
+
+
+def test_help_shows_what_acts_here(capsys):
+    Path("configs/pick.yaml").write_text("envs: 5\ntd3: {gamma: 0.75}\n")
+    with pytest.raises(SystemExit):
+        parse_train("--task pick --td3.policy_delay 7 --help".split())
+    text = " ".join(capsys.readouterr().out.split())
+    for option, value in {
+        "envs": "5",
+        "td3.gamma": "0.75",
+        "td3.policy_delay": "7",
+        "task": "pick",
+        "seed": "0",
+    }.items():
+        assert re.search(rf" --{option} [^(]{{20,}}\([^()]*default: {value}\)", text), option
+    assert (
+        "--td3.norm {none,layer,batch,renorm}" in text
+        and "--list {robots,tasks,grippers,baselines}" in text
+    )

@@ -1,0 +1,426 @@
+"""What the exported half foresees is what the simulator's half does, and what an arm then comes
+to.
+"""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import export
+from envs.arm_env.arm_env import ArmEnv
+from envs.export.robot_description import describe, describe_task
+from envs.export.simulated_arm import SimulatedArm
+from envs.robots import make_robot
+from envs.simulation import grasp
+from envs.simulation.disturbances import Disturbances
+from envs.tasks.registry import make_task
+from td3_robot.deploy import DeployError, Policy, Robot, SafetyFilter, Watchdog, measured_latency
+from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.observation.grasp import Hand, carried
+from td3_robot.deploy.observation.latency_compensation import KEPT, LatencyCompensator
+from td3_robot.deploy.runtime import control_loop as drive
+from td3_robot.deploy.runtime import latency
+
+RATE, ARMS = 20.0, 4
+PANDA = Robot.load("panda")
+
+
+@pytest.fixture(scope="module")
+def arms():
+    made = {name: make_robot(name) for name in ("panda", "ur5e")}
+
+    def arms(name="panda", task="reach", count=ARMS, **given):
+        return ArmEnv(
+            made[name], make_task(task), count, "cpu", 0, disturbances=Disturbances(**given)
+        )
+
+    return arms
+
+
+def rows(*tensors):
+    """One arm after the other, in double precision."""
+    return zip(*(tensor.double().numpy() for tensor in tensors))
+
+
+def pushes(env, steps):
+    """Random actions that last for a while."""
+    generator = torch.Generator().manual_seed(0)
+    push = torch.zeros(env.num_envs, env.a_dim)
+    for _ in range(steps):
+        push = 0.8 * push + 0.9 * (torch.rand(push.shape, generator=generator) * 2.0 - 1.0)
+        yield push
+
+
+@pytest.mark.parametrize(
+    ("name", "latency"),
+    [("panda", 0.0), ("ur5e", 0.02), ("panda", 0.05), ("panda", 0.087), ("ur5e", 0.1)],
+)
+def test_it_is_what_the_simulator_foresees(arms, name, latency):
+    """Over random motions at full speed into the limits, the gripper opening and shutting."""
+    env = arms(
+        name, "pick_place", latency=latency or 1e-12
+    )  # without any nothing stands between arm and controller
+    each = [LatencyCompensator(Robot.of(describe(env.robot)), latency, RATE) for _ in range(ARMS)]
+    scale, moved = torch.cat((env.model.qdlim, torch.ones(1))), 0.0
+    for step, push in enumerate(pushes(env, 45)):
+        env.step(push)
+        state, known = env.arrived.state, env.moment.state
+        measured, seen = rows(state.q, state.qd, state.gripper), []
+        for foresight, (command,), arm in zip(
+            each, rows(env.moment.scene["sent"][:, -1] * scale), measured
+        ):
+            foresight.sent(command, step / RATE)
+            q, qd, gripper = foresight(*arm, (step + 1) / RATE)
+            bound = np.clip(q + 0.5 / RATE * qd, *env.model.qlim.double().numpy())
+            seen.append(np.hstack((bound, qd, gripper)))
+        expected = torch.cat((known.q, known.qd, known.gripper[:, None]), 1).numpy()
+        np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+        moved = max(moved, (known.q - state.q).abs().max().item())
+    assert moved >= 0.5 * latency * env.model.qdlim.max().item()
+
+
+@pytest.mark.parametrize("width", (0.036, 0.04, 0.054))
+def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(arms, width):
+    """Random short motions of the hand with the cube between its pads, which shut, stay or open."""
+    env, generator = arms("panda", "pick_place"), torch.Generator().manual_seed(0)
+
+    def noise(*shape):
+        return 2.0 * torch.rand(64, *shape, generator=generator) - 1.0
+
+    q = env.model.qlim.mean(0) + 0.5 * noise(7)
+    before, after = env.fkine(q), env.fkine(q + 0.02 * noise(7))
+    cube, hand = before[:, :3, 3] + 0.003 * noise(3) + torch.tensor([0.0, 0.0, 0.5]), env.model.hand
+    before[:, 2, 3] += 0.5
+    after[:, 2, 3] += 0.5
+    gap, wanted, held = (
+        torch.full((64,), width),
+        width + 0.01 * noise(),
+        torch.ones(64, dtype=torch.bool),
+    )
+    moved, holds, shut = grasp.move_cube(hand, before, after, cube, held, gap, wanted)
+    ours, drivers = (
+        Hand.of(describe_task("pick_place", env)["hand"]),
+        [grasp.driver_of(hand, x) for x in (gap, wanted)],
+    )
+    poses, (one, two) = (
+        torch.stack((before, after), 1).double().numpy(),
+        (x.tolist() for x in drivers),
+    )
+    for row in range(64):
+        place, holding, driver = carried(
+            ours, poses[row], cube[row].double().numpy(), True, one[row], two[row]
+        )
+        assert holding == holds[row].item()
+        np.testing.assert_allclose(place, moved[row].numpy(), atol=1e-5)
+        assert ours.gap_at(driver) == pytest.approx(shut[row].item(), abs=1e-5)
+    assert 5 < holds.sum() < 59
+
+
+def test_at_constant_speed_it_is_that_much_further():
+    """Whatever the times at which it is told, and however old the state is."""
+    foresight, speed = LatencyCompensator(PANDA, 0.06, 250.0), np.full(7, 0.1)
+    for now in np.cumsum(np.random.default_rng(0).uniform(0.001, 0.03, 40)):
+        foresight.sent(speed, now)
+    for age in (0.0, 0.0123):
+        q, qd, gripper = foresight(PANDA.home, speed, None, now + 0.001, age)
+        np.testing.assert_allclose(q, PANDA.home + (0.06 + age) * speed, atol=1e-9)
+        np.testing.assert_allclose(qd, speed, atol=1e-9)
+        assert gripper is None
+
+
+def test_an_answer_that_is_left_out_leaves_the_one_before_in_force():
+    told, skipped = (LatencyCompensator(PANDA, 0.1, RATE) for _ in range(2))
+    for step, speed in enumerate((0.1, 0.2, 0.2, 0.2, 0.3)):
+        told.sent(np.full(7, speed), step / RATE)
+        if step != 2:
+            skipped.sent(np.full(7, speed), step / RATE)
+    state = (PANDA.home, np.full(7, 0.2), 0.04, 5 / RATE)
+    np.testing.assert_allclose(told(*state)[0], skipped(*state)[0], atol=1e-12)
+
+
+def test_what_is_said_again_replaces_what_was_said():
+    once, again = (LatencyCompensator(PANDA, 0.1, RATE) for _ in range(2))
+    again.sent(np.full(7, 2.0), 0.0)
+    for foresight in (once, again):
+        foresight.sent(np.full(7, 0.1), 0.0)
+    state = (PANDA.home, np.zeros(7), 0.04, 0.05)
+    assert np.array_equal(once(*state)[0], again(*state)[0])
+
+
+def test_after_a_reset_nothing_is_on_its_way():
+    foresight = LatencyCompensator(PANDA, 0.1, RATE)
+    foresight.sent(np.ones(7), 0.0)
+    foresight.reset()
+    assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.05)[0], PANDA.home)
+    foresight.sent(np.zeros(7), 0.1)  # and before it stood still
+    assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.15)[0], PANDA.home)
+
+
+def test_it_remembers_no_more_than_it_needs():
+    foresight = LatencyCompensator(PANDA, 0.1, RATE)
+    for tick in range(3000):
+        foresight.sent(np.zeros(7), tick / 1000.0)
+    assert len(foresight._sent) <= 1000.0 * (0.1 + KEPT) + 2
+
+
+@pytest.mark.parametrize("latency", [-0.01, 0.6, float("nan")])
+def test_what_no_arm_has_is_refused(latency):
+    with pytest.raises(DeployError, match="latency must be from 0 to 0.5 s"):
+        LatencyCompensator(PANDA, latency, RATE)
+
+
+@pytest.mark.parametrize("command", [np.zeros(6), np.full(7, np.nan), np.zeros((1, 7))])
+def test_what_cannot_have_been_sent_is_refused(command):
+    with pytest.raises(DeployError, match="what was sent must be 7 finite numbers"):
+        LatencyCompensator(PANDA, 0.05, RATE).sent(command, 0.0)
+
+
+class Watched:
+    """In place of a network: keeps what it is shown, and commands nothing."""
+
+    def __init__(self, a_dim):
+        self.answer = [np.zeros((1, a_dim))]
+
+    def run(self, _, shown):
+        self.seen = shown["observation"][0]
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("task", "latency"),
+    [
+        ("reach", 0.05),
+        ("reach_pose", 0.087),
+        ("track", 0.02),
+        ("track", 0.025),
+        ("pick_place", 0.1),
+    ],
+)
+def test_a_policy_sees_what_the_simulators_does(arms, task, latency):
+    """Of arm, gripper, goal that moves and cube in the hand. Where a goal will go after this step,
+    no policy is told: latency and the half period of the ramp together are one step at most there.
+    """
+    env = arms(task=task, latency=latency)
+    if task == "pick_place":
+        there, held = env.arrived, torch.ones(ARMS, dtype=torch.bool)
+        shut = replace(
+            there.state, gripper=torch.full((ARMS,), 0.02)
+        )  # a Panda hand's fingers on a cube of 4 cm
+        sent = torch.zeros_like(there.scene["sent"])
+        env.moment = replace(
+            there,
+            state=shut,
+            scene={**there.scene, "object": there.tcp, "held": held, "sent": sent},
+        )
+    watched = [Watched(env.a_dim) for _ in range(ARMS)]
+    about = {"robot": describe(env.robot), **describe_task(task, env)}
+    each = [Policy(one, about) for one in watched]
+    for policy in each:
+        policy.latency = latency
+    unknown = [
+        name for name in ("goal_velocity", "resolved_rate") if task == "track"
+    ]  # it will have turned
+    for step, push in enumerate(pushes(env, 15)):
+        if task == "pick_place":
+            push = torch.cat((0.3 * push[:, :-1], -torch.ones(ARMS, 1)), 1)  # it holds on
+        shown = env.step(push).observation.numpy()
+        state, sent = env.arrived.state, env.arrived.scene["sent"][:, -1].double().numpy()
+        scene = {
+            name: env.arrived.scene[name].double().numpy() for name in each[0].observation.scene
+        }
+        for row, (policy, arm) in enumerate(zip(each, rows(state.q, state.qd, state.gripper))):
+            policy.sent(sent[row, :7] * env.robot.qdlim, sent[row, 7])
+            policy(
+                *arm, **{name: value[row] for name, value in scene.items()}, at=(step + 1) / RATE
+            )
+        seen = np.array([one.seen for one in watched])
+        for name in unknown:
+            seen[:, env.layout[name]] = shown[:, env.layout[name]]
+        if step > 2:  # a policy takes grippers for open in the beginning
+            np.testing.assert_allclose(seen, shown, rtol=0, atol=2e-4)
+    assert task != "pick_place" or env.moment.scene["held"].all()
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exported") / "policy.onnx"
+    assert export.main(["--checkpoint", "checkpoints/run1", "--onnx", str(path)]) == 0
+    return Policy.load(path)
+
+
+def success(policy, env, latency):
+    """The share of arms that the policy brings to their goals, each by a policy of its own."""
+    env.reset(11)
+    each = [copy.copy(policy) for _ in range(env.num_envs)]
+    for one in each:
+        one.latency = latency
+    for _ in range(env.task.horizon):
+        state = env.arrived.state
+        asked = zip(each, rows(state.q, state.qd, state.gripper, env.goal))
+        qd = np.array([one(*row) for one, row in asked], np.float32)
+        step = env.step(torch.from_numpy(qd) / env.model.qdlim)
+    return step.info["success"].float().mean().item()
+
+
+def test_an_exported_policy_reaches_as_often_as_without_a_delay(policy, arms):
+    prompt, late = (arms(count=25, latency=latency, assumed_latency=0.0) for latency in (0.0, 0.1))
+    assert success(policy, prompt, 0.0) >= 0.95 and success(policy, late, 0.1) >= 0.95
+    assert success(policy, late, 0.0) < 0.3
+
+
+def test_a_policy_takes_its_answers_for_sent_unless_it_is_told_otherwise(policy):
+    late, asked = copy.copy(policy), (PANDA.home, np.zeros(7), 0.04, np.array([0.5, 0.2, 0.4]))
+    late.latency, prompt = 0.1, policy(*asked)
+    for _ in range(3):  # nothing is sent, so that nothing will have changed
+        assert np.array_equal(late(*asked), prompt)
+        late.sent(np.zeros(7))
+    late(*asked)
+    assert np.abs(late(*asked) - prompt).max() > 0.01
+    late.reset()
+    assert np.array_equal(late(*asked), prompt)
+
+
+class Late:
+    """The simulated arm behind a delay, half of it each way, by a clock of its own."""
+
+    rate, period = 250.0, 0.005
+
+    def __init__(self, robot, q, delay):
+        self.arm, self.half, self.now, self.done = (
+            SimulatedArm(robot, self.period),
+            delay / 2.0,
+            100.0,
+            100.0,
+        )
+        self.arm.state = replace(self.arm.state, q=torch.tensor(q, dtype=torch.float32)[None])
+        self.there, self.back, self.qd = [], [], np.zeros(self.arm.n)
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += max(seconds, 1e-4)
+        while self.done + self.period <= self.now:
+            while self.there and self.there[0][0] <= self.done:
+                self.qd = self.there.pop(0)[1]
+            self.arm.step(self.qd)
+            self.done += self.period
+            self.back.append((self.done + self.half, self.arm.reading()))
+
+    def read(self):
+        newest = None
+        while self.back and self.back[0][0] <= self.now:
+            newest = np.array(self.back.pop(0)[1])
+        return None if newest is None else Reading(newest[:7], newest[7:14], newest[14], self.now)
+
+    def send(self, qd):
+        self.there.append((self.now + self.half, qd))
+
+    def stop(self):
+        pass
+
+
+class AtOnce:
+    """A policy that answers in the tick in which it is asked."""
+
+    failure = ""
+
+    def __init__(self, policy, clock):
+        self.policy, self.clock, self.reply = policy, clock, None
+
+    def ask(self, reading, scene):
+        self.reply = self.clock.now, self.policy(reading.q, reading.qd, reading.gripper, **scene)
+
+    def answer(self):
+        reply, self.reply = self.reply, None
+        return reply
+
+
+@pytest.mark.parametrize(
+    ("known", "least", "most"), [(0.05 + Late.period, 1.0, 1.0), (0.0, 0.0, 0.7)]
+)
+def test_the_loop_foresees_by_what_the_filter_sent(policy, arms, monkeypatch, known, least, most):
+    """At full speed, by the loop of run_policy.py."""
+    env, near = arms(count=8), []
+    bare = replace(
+        policy.robot, capsules=None
+    )  # the filter's looks for what is near take most of the time
+    for q, goal in rows(env.moment.state.q, env.goal):
+        arm = Late(env.robot, q, 0.05)
+        monkeypatch.setattr(drive, "time", arm)
+        watch = Watchdog(SafetyFilter(bare, arm.rate, policy.rate))
+        watch.reset(q, arm.now)
+        how = {
+            "policy_rate": policy.rate,
+            "speed": 1.0,
+            "seconds": 3.0,
+            "log": drive.Log(None, bare.joints),
+        }
+        assert (
+            drive.drive(arm, AtOnce(policy, arm), watch, {"goal": goal}, **how, latency=known)
+            == "the time is up"
+        )
+        tcp = bare.chain.frames(arm.arm.state.q.double().numpy())[0, -1, :3, 3]
+        near.append(np.linalg.norm(tcp - goal) < env.task.tolerance)
+    assert least <= np.mean(near) <= most
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.037, 0.1])
+def test_an_arm_is_as_late_as_it_is_measured_to_be(arms, monkeypatch, delay):
+    arm = Late(arms(count=1).robot, PANDA.home, delay)
+    monkeypatch.setattr(latency, "time", arm)
+    measured = measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+    assert (
+        measured == pytest.approx(delay + 1.5 * arm.period, abs=0.003)
+        and not arm.there[-1][1].any()
+    )
+
+
+@pytest.mark.parametrize("seconds", [1.0, 0.5])
+def test_a_joint_that_does_not_follow_has_no_latency(arms, monkeypatch, seconds):
+    arm = Late(arms(count=1).robot, PANDA.home, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    monkeypatch.setattr(arm, "read", lambda: Reading(PANDA.home, np.zeros(7), None, arm.now))
+    with pytest.raises(
+        DeployError, match="joint 4 was sent .* far and went 0.000: it does not follow"
+    ):
+        measured_latency(arm, replace(PANDA, capsules=None), joint=3, seconds=seconds)
+
+
+def test_a_joint_that_cannot_hold_the_speed_has_no_latency(arms, monkeypatch):
+    """Near its limit the filter slows it down, and what it was sent is not what was asked for."""
+    q = PANDA.home.copy()
+    q[3] = PANDA.limits.upper[3] - 0.05
+    arm = Late(arms(count=1).robot, q, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    with pytest.raises(DeployError, match="joint 4 is slowed down to"):
+        measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+
+
+def test_ctrl_c_brakes_an_arm_whose_latency_is_measured(arms, monkeypatch):
+    arm = Late(arms(count=1).robot, PANDA.home, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    left, sent, sleep, send = [60], [], arm.sleep, arm.send
+
+    def pressed(seconds):
+        sleep(seconds)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(arm, "sleep", pressed)
+    monkeypatch.setattr(arm, "send", lambda qd: (sent.append(np.array(qd)), send(qd)))
+    with pytest.raises(KeyboardInterrupt):
+        measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+    assert np.max(sent) > 0.05 and not sent[-1].any()
+
+
+def test_an_arm_that_says_nothing_is_told_of(arms, monkeypatch):
+    arm = Late(arms(count=1).robot, PANDA.home, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    monkeypatch.setattr(arm, "read", lambda: None)
+    with pytest.raises(DeployError, match="the arm sends no states"):
+        measured_latency(arm, PANDA)

@@ -1,0 +1,54 @@
+"""What a joint may do, and libfranka's figures for the FR3."""
+
+import numpy as np
+import pytest
+
+from td3_robot.deploy import DeployError
+from td3_robot.deploy.robot.limits import FR3, Limits
+
+
+def test_fr3_has_libfrankas_velocities():
+    q = np.array([2.0, 1.0, 2.0, -1.0, 2.0, 3.0, 2.0])
+    down, up = FR3.velocity_at(q)
+    # include/franka/rate_limiting.h by hand, joints 1, 2 and 4, less 0.001
+    assert up[0] == pytest.approx(
+        min(2.62, -0.30 + np.sqrt(12.0 * (2.75010 - 2.0))) - 0.001, abs=1e-9
+    )
+    assert up[1] == pytest.approx(
+        min(2.62, -0.20 + np.sqrt(5.17 * (1.79180 - 1.0))) - 0.001, abs=1e-9
+    )
+    assert up[3] == pytest.approx(
+        min(2.62, -0.30 + np.sqrt(8.00 * (-0.1458 + 1.0))) - 0.001, abs=1e-9
+    )
+    assert down[0] == pytest.approx(
+        max(-2.62, 0.30 - np.sqrt(12.0 * (2.750100 + 2.0))) + 0.001, abs=1e-9
+    )
+    assert (FR3.velocity_at(FR3.upper)[1] == 0).all() and (FR3.velocity_at(FR3.lower)[0] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(jerk=[0.0, 1.0]),
+        dict(velocity=[np.inf, 1.0]),
+        dict(lower=[2.0, 0.0]),
+        dict(acceleration=[1.0]),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(change):
+    values = dict(
+        lower=[-1.0, -1.0],
+        upper=[1.0, 1.0],
+        velocity=[1.0, 1.0],
+        acceleration=[1.0, 1.0],
+        jerk=[9.0, 9.0],
+    )
+    with pytest.raises(DeployError):
+        Limits(**{key: np.array(value) for key, value in (values | change).items()})
+
+
+def test_an_unknown_jerk_is_one_that_builds_the_acceleration_up_in_20_ms():
+    limits = Limits.of(
+        {"position": [[-1], [1]], "velocity": [1], "acceleration": [5], "jerk": None}
+    )
+    assert limits.jerk == pytest.approx(250)

@@ -1,0 +1,204 @@
+"""The loop with an arm and a policy that are a few lines each: how it begins, and every way in
+which it ends.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
+from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.runtime.control_loop import Log, calm_start, drive
+from td3_robot.deploy.runtime.policy_worker import PolicyProcess
+from tests import straight_policy
+
+PANDA = Robot.load("panda")
+
+
+class Arm:
+    """Goes exactly as fast as it was sent, since it was."""
+
+    rate = 250.0
+
+    def __init__(self, q=PANDA.home, qd=0.0):
+        self.q, self.qd, self.then, self.stopped, self.sent = (
+            q.copy(),
+            np.full(7, qd),
+            time.monotonic(),
+            False,
+            0,
+        )
+
+    def read(self):
+        now = time.monotonic()
+        self.q, self.then = self.q + (now - self.then) * self.qd, now
+        return Reading(self.q, self.qd, 0.04, now)
+
+    def send(self, qd):
+        self.read()
+        self.qd, self.sent = qd, self.sent + 1
+
+    def stop(self):
+        self.stopped = True
+
+
+class Mind:
+    """Answers at once with one velocity, until it fails."""
+
+    def __init__(self, qd=0.05, fails_after=10**9):
+        self.qd, self.left, self.failure, self.asked = np.full(7, qd), fails_after, "", None
+
+    def ask(self, reading, scene):
+        self.asked, self.left = time.monotonic(), self.left - 1
+        if self.left < 0:
+            self.failure = "the policy failed: ValueError: of itself"
+
+    def answer(self):
+        when, self.asked = self.asked, None
+        return None if when is None or self.failure else (when, self.qd)
+
+
+def started(arm, **options):
+    watch = Watchdog(SafetyFilter(PANDA, arm.rate, **options), state_age=1.0, command_age=1.0)
+    start = calm_start(arm, watch, PANDA.home, 0.4, patience=0.2, calm=0.02)
+    watch.reset(start.q, start.stamp)
+    return watch
+
+
+def ended(arm, mind, watch, tmp_path=None, **options) -> str:
+    log = Log(tmp_path and tmp_path / "log.csv", PANDA.joints)
+    how = {"policy_rate": 20.0, "speed": 1.0, "seconds": 0.3, "log": log} | options
+    reason = drive(arm, mind, watch, {"goal": np.zeros(3)}, **how)
+    log.close()
+    return reason
+
+
+def test_it_ends_at_rest_when_the_time_is_up(tmp_path):
+    arm = Arm()
+    assert ended(arm, Mind(), started(arm), tmp_path) == "the time is up"
+    assert arm.stopped and not arm.qd.any() and (arm.q > PANDA.home).all()
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert lines[0].startswith("time,q_panda_joint1") and lines[-1].endswith("the time is up")
+    assert len({line.count(",") for line in lines}) == 1
+
+
+def test_a_policy_that_fails_is_quoted():
+    arm = Arm()
+    assert (
+        ended(arm, Mind(fails_after=2), started(arm)) == "the policy failed: ValueError: of itself"
+    )
+    assert arm.stopped and not arm.qd.any()
+
+
+def test_a_command_that_is_no_number_ends_it():
+    arm = Arm()
+    assert "the policy's command is no number" in ended(arm, Mind(np.nan), started(arm))
+
+
+def test_an_arm_that_cannot_be_read_is_braked():
+    arm = Arm()
+    watch, until = started(arm), time.monotonic() + 0.1
+
+    def read(plain=arm.read):
+        if time.monotonic() > until:
+            raise IndexError("index 0 is out of bounds")
+        return plain()
+
+    arm.read, sent = read, []
+    arm.send = lambda qd: sent.append(qd)
+    assert ended(arm, Mind(), watch) == "the arm cannot be read: index 0 is out of bounds"
+    steps = np.abs(np.diff(np.array(sent), axis=0))
+    assert arm.stopped and not sent[-1].any() and np.max(sent) > 0.02
+    assert (steps <= PANDA.limits.acceleration / arm.rate + 1e-9).all()
+
+
+def test_what_went_wrong_first_is_told_though_the_arm_cannot_be_stopped():
+    class Lost(Arm):
+        def send(self, qd):
+            raise OSError("the cable is out")
+
+        def stop(self):
+            raise RuntimeError("not connected")
+
+    arm = Lost()
+    with pytest.raises(OSError, match="the cable is out"):
+        ended(arm, Mind(), started(arm))
+
+
+def test_the_operator_is_heard():
+    arm = Arm()
+    assert (
+        ended(arm, Mind(), started(arm), pressed=lambda: arm.sent > 20) == "stopped by the operator"
+    )
+
+
+def test_without_sending_nothing_moves():
+    arm = Arm()
+    ended(arm, Mind(), started(arm), send=False)
+    assert arm.sent == 0 and np.array_equal(arm.q, PANDA.home)
+
+
+def test_a_log_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_stops_no_arm(
+    tmp_path, capsys
+):
+    with pytest.raises(DeployError, match="log '.*none/log.csv' cannot be written: No such file"):
+        Log(tmp_path / "none" / "log.csv", PANDA.joints)
+    arm, log = Arm(), Log(Path("/dev/full"), PANDA.joints)
+    assert ended(arm, Mind(), started(arm), log=log) == "the time is up"
+    assert not arm.qd.any() and (arm.q > PANDA.home).all()
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["the log ends here, it cannot be written: No space left on device"]
+
+
+class Silent(Arm):
+    def read(self):
+        return None
+
+
+class Jumping(Arm):
+    def read(self):
+        self.q = 0.1 - self.q + 2 * PANDA.home
+        return Reading(self.q, np.zeros(7), None, time.monotonic())
+
+
+@pytest.mark.parametrize(
+    ("arm", "why"),
+    [
+        (Silent(), "has sent no state"),
+        (Jumping(), "jumps between states"),
+        (Arm(qd=0.1), "moves already"),
+        (Arm(PANDA.home + 0.5), "joint 1 is at 0.500 and the policy starts within 0.4"),
+        (Arm(PANDA.home * np.nan), "position that is no number"),
+    ],
+)
+def test_it_does_not_start_unless_the_arm_is_calm_and_near(arm, why):
+    with pytest.raises(DeployError, match=why):
+        started(arm)
+
+
+def test_a_policy_process_answers_and_tells_of_its_end(tmp_path):
+    mind = PolicyProcess(str(straight_policy.write(tmp_path / "policy.onnx")))
+    reading = Reading(PANDA.home, np.zeros(7), 0.04, time.monotonic())
+
+    def answered(scene):
+        mind.ask(reading, scene)
+        until, answer = time.monotonic() + 30.0, None
+        while answer is None and not mind.failure and time.monotonic() < until:
+            answer = mind.answer()
+            time.sleep(0.01)
+        return answer
+
+    mind.prepare(reading, {"goal": np.array([0.4, 0.1, 0.4])})
+    assert mind.answer() is None  # that one was nobody's
+    assert answered({"goal": np.array([0.4, 0.1, 0.4])})[1].shape == (7,)
+    assert (
+        answered({"goal": np.zeros(2)}) is None
+        and "the policy failed: DeployError: goal must be" in mind.failure
+    )
+    with pytest.raises(DeployError, match="the policy failed: DeployError: goal must be"):
+        mind.prepare(reading, {"goal": np.zeros(2)})
+    mind.close()
+    with pytest.raises(DeployError, match="cannot be run: DeployError: no "):
+        PolicyProcess(str(tmp_path / "nothing.onnx"))

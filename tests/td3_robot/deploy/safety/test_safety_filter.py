@@ -1,0 +1,195 @@
+"""The whole filter: what is refused, and what holds where the arm's shape counts too."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from td3_robot.deploy import DeployError, Obstacles, Robot, SafetyFilter
+from td3_robot.deploy.robot.capsules import Capsules
+from td3_robot.deploy.robot.kinematics import Chain
+from td3_robot.deploy.robot.limits import Limits
+
+PANDA = Robot.load("panda")
+TABLE = Obstacles(
+    ground=0.0, boxes=np.array([[0.5, 0.0, 0.15, 0.1, 0.1, 0.15, 1.0, 0.0, 0.0, 0.0]])
+)
+
+
+def started(q=PANDA.home, **options) -> SafetyFilter:
+    safe = SafetyFilter(PANDA, **options)
+    safe.reset(q)
+    return safe
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_command_that_is_no_number_is_a_stop(bad):
+    safe = started()
+    for _ in range(100):
+        safe(np.full(7, 0.2))
+    assert safe.refused == "" and np.allclose(safe.state.v, 0.2)
+    command = np.full(7, 0.2)
+    command[3] = bad
+    for _ in range(200):
+        qd = safe(command)
+        assert np.isfinite(qd).all()
+    assert "not finite" in safe.refused and not qd.any()
+
+
+@pytest.mark.parametrize("bad", [np.zeros(6), np.zeros((1, 7)), 0.0, "fast", None, [[1], [2, 3]]])
+def test_another_shape_is_refused_and_nothing_moves_on(bad):
+    safe = started()
+    safe(np.full(7, 0.2))
+    before = safe.state
+    with pytest.raises(DeployError, match="command must"):
+        safe(bad)
+    assert safe.state is before and safe.brake().shape == (7,)
+
+
+def test_a_command_is_spread_over_its_period():
+    safe = started(command_rate=20.0)
+    sent = np.array([safe(np.full(7, 0.1)) for _ in range(60)])
+    assert np.allclose(sent[24], 0.05, atol=0.01)  # half way, half of it
+    assert np.allclose(sent[-1], 0.1) and (np.diff(sent, axis=0) > -1e-9).all()
+
+
+def test_it_cannot_start_where_it_could_not_stop():
+    with pytest.raises(DeployError, match="joint 4"):
+        started(np.zeros(7))
+    with pytest.raises(DeployError, match="cannot start here: it would come within"):
+        started(np.array([0.0, 1.7, 0.0, -0.1, 0.0, 1.0, 0.0]), obstacles=Obstacles(ground=0.0))
+    with pytest.raises(DeployError, match="reset"):
+        SafetyFilter(PANDA)(np.zeros(7))
+
+
+@pytest.mark.parametrize("name", ["panda", "ur5e", "fr3"])
+def test_adversarial_commands_through_the_whole_filter(name):
+    """NaN, infinities, +-1e30 and bounds in turn, with obstacles and a TCP speed: every limit holds
+    in every tick.
+    """
+    robot, rng = Robot.load(name), np.random.default_rng(0)
+    safe = SafetyFilter(robot, obstacles=TABLE, tcp_speed=0.8)
+    home = robot.home if name != "ur5e" else np.array([1.5, -1.5, 1.4, -1.47, -1.57, 0.0])
+    safe.reset(home)
+    limits, h = robot.limits, safe.h
+    q, v, a = safe.state
+    reasons = set()
+    for tick in range(1000):
+        if tick % 40 == 0:
+            bad = rng.choice([np.nan, np.inf, -np.inf, 1e30, -1e30], limits.n)
+            bounds = np.sign(rng.uniform(-1, 1, limits.n)) * limits.velocity
+            command = bad if rng.uniform() < 0.2 else bounds
+        sent = safe(command)
+        reasons.add(safe.refused)
+        acceleration = (sent - v) / h
+        slowest, fastest = limits.velocity_at(q)
+        assert (sent >= slowest).all() and (sent <= fastest).all()
+        assert (np.abs(acceleration) <= limits.acceleration).all()
+        assert (np.abs(acceleration - a) <= h * limits.jerk).all()
+        q, v, a = q + h * sent, sent, acceleration
+        assert (q >= limits.lower).all() and (q <= limits.upper).all()
+        if tick % 5 == 0:
+            frames = robot.chain.frames(q[None])
+            assert robot.capsules.clearance(frames, TABLE)[0] >= 0.0
+            assert np.linalg.norm(robot.chain.jacobian(frames)[0, :3] @ v) <= 0.8
+    assert {"", "the command is not finite"} <= reasons
+
+
+def test_it_goes_up_to_an_obstacle_and_away_again():
+    safe = started(obstacles=TABLE)
+    robot = safe.robot
+    toward = np.array([0.0, 0.4, 0.0, -0.4, 0.0, 0.4, 0.0])  # down
+
+    def clearance():
+        return robot.capsules.clearance(robot.chain.frames(safe.state.q[None]), TABLE)[0]
+
+    start = clearance()
+    for _ in range(2000):
+        safe(toward)
+    near = clearance()
+    assert 0.005 <= near < min(0.02, start)
+    for _ in range(300):
+        safe(-toward)
+    assert clearance() > near + 0.02
+
+
+def test_values_that_cannot_be_are_refused():
+    for options in (
+        dict(speed=0.0),
+        dict(speed=1.5),
+        dict(tcp_speed=-1.0),
+        dict(rate=10.0),
+        dict(margin=9.0),
+    ):
+        with pytest.raises(DeployError):
+            SafetyFilter(PANDA, **options)
+    with pytest.raises(DeployError, match="no robot 'pandaa'"):
+        SafetyFilter.for_robot("pandaa")
+
+
+@pytest.mark.parametrize("name", ["margin", "clearance"])
+@pytest.mark.parametrize("value", [-0.5, np.nan, np.inf])
+def test_no_room_is_less_than_none(name, value):
+    with pytest.raises(DeployError, match=f"{name} must be 0 or more"):
+        SafetyFilter(PANDA, **{name: value})
+
+
+def test_a_ground_that_is_no_height_is_refused():
+    """Every distance to it would be no number, and none below what is kept."""
+    with pytest.raises(DeployError, match="ground must be a finite height"):
+        Obstacles(ground=float("nan"))
+
+
+def test_obstacles_that_cannot_be_kept_clear_of_are_refused_later_too():
+    safe = SafetyFilter(replace(PANDA, capsules=None))
+    with pytest.raises(
+        DeployError, match="has no capsules, so that obstacles cannot be kept clear of"
+    ):
+        safe.obstacles = TABLE
+
+
+def slider() -> Robot:
+    """An arm of two joints: one turns about z, the other carries a ball out along x, 1 to 1.2 m
+    from there.
+    """
+    along_x = np.array(
+        [[0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    )
+    chain = Chain(np.stack((np.eye(4), along_x, np.eye(4))), np.array([False, True]))
+    limits = Limits(
+        np.array([-3.0, 1.0]), np.array([3.0, 1.2]), *(np.full(2, most) for most in (2.5, 2.0, 1e3))
+    )
+    none, ball = np.zeros(0, int), np.array([0.02])
+    shape = Capsules(np.array([2]), np.zeros((1, 2, 3)), ball, none, none, none)
+    return Robot(
+        "slider",
+        ("turns", "slides"),
+        np.array([0.0, 1.1]),
+        limits,
+        chain,
+        np.zeros(0),
+        (0.0, 1.0),
+        0.0,
+        shape,
+    )
+
+
+def test_what_is_far_out_on_a_slide_moves_as_far_as_that():
+    """It starts at speed, and either is refused or stops clear of a ball that stands somewhere on
+    its arc.
+    """
+    robot, refused = slider(), 0
+    for angle in np.linspace(0.1, 1.5, 40):
+        around = Obstacles(
+            spheres=np.array([[1.1 * np.cos(angle), 1.1 * np.sin(angle), 0.0, 0.02]])
+        )
+        safe = SafetyFilter(robot, obstacles=around)
+        try:
+            safe.reset(robot.home, np.array([2.0, 0.0]))
+        except DeployError:
+            refused += 1
+            continue
+        while safe.state.v.any():
+            safe.brake()
+            assert robot.capsules.clearance(robot.chain.frames(safe.state.q[None]), around)[0] > 0.0
+    assert 0 < refused < 40

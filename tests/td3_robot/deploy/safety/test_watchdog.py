@@ -1,0 +1,147 @@
+"""What makes the watchdog stop, in words, within the limits, until it is reset."""
+
+import numpy as np
+import pytest
+
+from td3_robot.deploy import Robot, SafetyFilter, Watchdog
+
+PANDA = Robot.load("panda")
+SPEED = np.full(7, 0.2)
+
+
+class Arm:
+    """An arm that does what it is sent, in a time of its own."""
+
+    def __init__(self, **options):
+        self.q, self.qd, self.now = PANDA.home.copy(), np.zeros(7), 0.0
+        self.watch = Watchdog(SafetyFilter(PANDA), **options)
+        self.watch.reset(self.q, self.now)
+
+    def run(self, seconds: float, state=True, command=SPEED) -> None:
+        """Tick for a while; a state comes every 2 ms, a command every 50 ms."""
+        for _ in range(round(seconds * 1000)):
+            self.now += 1e-3
+            tick = round(self.now * 1000)
+            if state and tick % 2 == 0:
+                self.watch.see(self.q, self.qd, self.now)
+            if command is not None and tick % 50 == 0:
+                self.watch.command(command, self.now)
+            before, self.qd = self.qd, self.watch(self.now)
+            assert (np.abs(self.qd - before) <= 1e-3 * PANDA.limits.acceleration).all()
+            self.q = self.q + 1e-3 * self.qd
+
+
+def moving(**options) -> Arm:
+    arm = Arm(**options)
+    arm.run(0.3)
+    assert arm.watch.reason == "" and np.allclose(arm.qd, SPEED)
+    return arm
+
+
+def test_all_is_well_while_all_is_well():
+    arm = Arm()
+    arm.run(0.5)
+    assert arm.watch.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("silence", "reason"),
+    [
+        (dict(state=False), "the arm has sent no state"),
+        (dict(command=None), "the policy has sent no command"),
+    ],
+)
+def test_silence_stops_the_arm_within_a_tenth_of_a_second(silence, reason):
+    arm = moving()
+    arm.run(0.1, **silence)  # counted from the last message
+    assert reason in arm.watch.reason
+    assert (arm.qd < 0.2).all()  # braking
+    arm.run(0.1, **silence)
+    assert arm.watch.at_rest and not arm.qd.any()
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (lambda q, qd: (q * np.nan, qd), "position that is no number"),
+        (lambda q, qd: (q, qd * np.inf), "velocity that is no number"),
+        (lambda q, qd: (q[:6], qd), "position that is no number"),
+        (lambda q, qd: (q + 3.0, qd), "outside its limits"),
+        (lambda q, qd: (q + 0.05, qd), "moving faster than it can"),
+        (lambda q, qd: (q, qd + 9.0), "moving faster than it can"),
+    ],
+)
+def test_a_state_that_cannot_be_stops_the_arm(seen, reason):
+    arm = moving()
+    arm.watch.see(*seen(arm.q, arm.qd), arm.now)
+    assert reason in arm.watch.reason
+    arm.run(0.2)
+    assert arm.watch.at_rest
+
+
+def test_an_arm_that_does_not_follow_is_stopped():
+    arm = moving()
+    for _ in range(100):
+        arm.q = arm.q - 2e-3  # pushed, slower than it could move
+        arm.run(0.002)
+    assert "not where it was sent" in arm.watch.reason
+
+
+@pytest.mark.parametrize("bad", [np.full(7, np.nan), np.zeros(6), None])
+def test_a_command_that_cannot_be_stops_the_arm(bad):
+    arm = moving()
+    arm.watch.command(np.asarray(bad, float), arm.now)
+    assert "the policy's command" in arm.watch.reason
+
+
+def test_it_stays_tripped_until_it_is_reset():
+    arm = moving()
+    arm.watch.trip("the emergency stop was pressed")
+    arm.watch.trip("and something else")
+    arm.run(0.3)
+    assert arm.watch.reason == "the emergency stop was pressed" and not arm.qd.any()
+    arm.watch.reset(arm.q, arm.now)
+    arm.run(0.3)
+    assert arm.watch.reason == "" and np.allclose(arm.qd, SPEED)
+
+
+@pytest.mark.parametrize("what", ["state", "command"])
+def test_what_comes_from_the_future_stops_the_arm(what):
+    """All that is newer would pass for older: silence would never be noticed."""
+    arm = moving()
+    if what == "state":
+        arm.watch.see(arm.q, arm.qd, 1.7e9)
+    else:
+        arm.watch.command(SPEED, arm.now + 3600.0)
+    arm.run(0.002)
+    assert (
+        f"has sent a {what} whose time is" in arm.watch.reason
+        and "ahead of the clock" in arm.watch.reason
+    )
+    arm.run(0.3)
+    assert arm.watch.at_rest
+
+
+@pytest.mark.parametrize("bad", [[None] * 7, "fast", [[0.0] * 7]])
+def test_what_is_no_vector_of_numbers_stops_the_arm(bad):
+    for tell in (
+        lambda arm: arm.watch.see(bad, SPEED, arm.now),
+        lambda arm: arm.watch.command(bad, arm.now),
+    ):
+        arm = moving()
+        tell(arm)
+        assert "no number for each of 7 joints" in arm.watch.reason
+
+
+def test_the_joint_that_is_too_fast_is_named():
+    arm = moving()
+    arm.watch.see(arm.q, np.array([0.2] * 6 + [9.0]), arm.now + 0.001)
+    assert "joint 7 moving faster than it can" in arm.watch.reason
+
+
+def test_what_is_late_or_twice_does_not_count():
+    arm = moving()
+    arm.watch.see(arm.q - 0.01, arm.qd, arm.now - 0.05)  # old news, plausible for its time
+    arm.watch.command(-SPEED, arm.now - 0.2)
+    arm.run(0.04)
+    assert arm.watch.reason == "" and np.allclose(arm.qd, SPEED)

@@ -1,0 +1,336 @@
+"""Trials of a sweep without Ray: rows that are told whatever happens, and what comes of them."""
+
+import functools
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from envs.command_line import TrainFlags
+from envs.config.env_options import EnvOptions
+from td3_robot.cli import arguments
+from td3_robot.cli.arguments import save_config
+from td3_robot.sweep.parallel_coordinates import PICTURE, axis_of, plot_settings
+from td3_robot.sweep.results import BEST, Result, ranked, result_of, rows_of, write_best
+from td3_robot.sweep.search_space import Choice, Interval, Plan, Settings, Trial
+from td3_robot.sweep.status_table import Board
+from td3_robot.sweep.trial_process import STOP, Attempt, ended_early
+
+parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
+
+# Stands in for train.py: three rows of 100 steps each; the way it ends is in the variable END.
+SCRIPT = """
+import json, os, signal, sys, time
+from pathlib import Path
+
+words = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:])
+folder = Path(words["resume"] if "resume" in words else f"checkpoints/{words['run']}")
+(folder / "last").mkdir(parents=True, exist_ok=True)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(130))
+with open(folder / "sittings", "a") as file:
+    file.write(" ".join(sys.argv[1:]) + "\\n")
+csv = folder / "metrics.csv"
+if not csv.exists():
+    csv.write_text("env_steps,gradient_steps,success_rate\\n")
+made = len(csv.read_text().splitlines()) - 1
+for row in range(made, 3):
+    end = os.environ.get("END") if row == 2 else None
+    if end == "fails":
+        print("error: no luck", file=sys.stderr)
+        sys.exit(2)
+    if end == "is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if end == "waits":
+        time.sleep(60)
+    with open(csv, "a") as file:
+        file.write(f"{100 * (row + 1)},0,{0.1 * row}\\n")
+(folder / "summary.json").write_text(json.dumps({"finished": True, "success_rate": 0.9}))
+"""
+
+
+@pytest.fixture
+def attempt(tmp_path, monkeypatch):
+    """Another attempt at the one trial there is, in its folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    folder = Path("checkpoints/s/trial0")
+    folder.parent.mkdir(parents=True)
+    made = []
+
+    def attempt(metric: str = "success_rate") -> tuple[Path, Attempt]:
+        made.append(
+            Attempt(folder, Path("script.py"), ["--td3.tau=0.1"], ["--td3.tau=0.1"], metric)
+        )
+        return folder, made[-1]
+
+    yield attempt
+    for one in made:
+        one.stop()
+
+
+def steps_told(attempt: Attempt) -> tuple[list[float], dict]:
+    """The steps of all rows, and the end."""
+    steps = []
+    while "done" not in (row := attempt.next()):
+        steps.append(row["steps"])
+    return steps, row
+
+
+def test_all_rows_are_told_and_again_by_whoever_comes_later(attempt):
+    folder, first = attempt()
+    assert steps_told(first) == ([100, 200, 300], {"done": True, "outcome": "finished"})
+    assert steps_told(attempt()[1]) == ([100, 200, 300], {"done": True, "outcome": "finished"})
+    assert len((folder / "sittings").read_text().splitlines()) == 1  # it was not trained twice
+
+
+@pytest.mark.parametrize(
+    "end, why",
+    [("fails", "no luck"), ("is killed", "ended by SIGKILL; see checkpoints/s/trial0.log")],
+)
+def test_what_failed_says_why_and_is_gone_on_with(attempt, monkeypatch, end, why):
+    monkeypatch.setenv("END", end)
+    folder, first = attempt()
+    assert steps_told(first) == ([100, 200], {"done": True, "outcome": "failed", "why": why})
+    monkeypatch.delenv("END")
+    steps, told = steps_told(attempt()[1])
+    assert steps == [100, 200, 300] and told["outcome"] == "finished"
+    assert (folder / "sittings").read_text().splitlines()[
+        1
+    ] == "--resume=checkpoints/s/trial0 --td3.tau=0.1"
+
+
+def test_a_wish_to_stop_reaches_a_trial_that_trains(attempt, monkeypatch):
+    monkeypatch.setenv("END", "waits")
+    folder, first = attempt()
+    assert [first.next()["steps"] for _ in range(2)] == [100, 200]
+    (folder.parent / STOP).touch()
+    assert first.next() == {"done": True, "outcome": "stopped"}
+
+
+def test_what_the_scheduler_has_ended_is_told_and_not_trained(attempt, monkeypatch):
+    monkeypatch.setenv("END", "waits")
+    folder, first = attempt()
+    first.next(), first.next(), first.stop()
+    ended_early(folder).touch()
+    assert steps_told(attempt()[1]) == ([100, 200], {"done": True, "outcome": "ended early"})
+
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "a") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_trial_is_not_over_before_its_last_process_is(attempt):
+    """That of a sweep which was killed may be at its last pictures when another sweep goes on."""
+    folder, first = attempt()
+    steps_told(first)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder / ".lock"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout and holder.stdout.readline() == "held\n"
+    told: list = []
+    follower = threading.Thread(target=lambda: told.extend(steps_told(attempt()[1])))
+    follower.start()
+    follower.join(0.5)
+    assert follower.is_alive() and not told
+    holder.communicate()
+    follower.join(60)
+    assert (
+        told == [[100, 200, 300], {"done": True, "outcome": "finished"}]
+        and not (folder / ".lock").exists()
+    )
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process of its parent's end"
+)
+def test_no_training_outlives_the_process_that_follows_it(attempt, tmp_path):
+    code = "import os, signal, sys; from pathlib import Path; from td3_robot.sweep.trial_process import Attempt; "
+    code += "a = Attempt(Path('checkpoints/s/trial0'), Path('script.py'), [], [], 'success_rate'); a.next(); "
+    code += "print(a._process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    root = str(Path(__file__).resolve().parents[3])
+    environment = os.environ | {"END": "waits", "PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    until = time.monotonic() + 50
+    while Path(f"/proc/{done.stdout.strip()}/cmdline").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert time.monotonic() < until
+
+
+@pytest.mark.parametrize("metric", ["succes_rate", "wall_s"])
+def test_a_metric_that_never_comes_is_said_at_the_first_row(attempt, metric):
+    told = attempt(metric)[1].next()
+    assert told["done"] and told["outcome"] == "no metric"
+    assert told["why"] == (
+        f"metric '{metric}' never comes: an evaluation of trial0 has env_steps, gradient_steps, success_rate"
+    )
+
+
+# What came of it
+
+VARIED = {"td3.tau": Interval(0.001, 0.1, log=True), "schedule.lr": Choice(("constant", "linear"))}
+
+
+def plan_of(**settings) -> Plan:
+    return Plan(Settings(**settings), {"task": "track", "evaluation.every": 500}, VARIED, (0, 1))
+
+
+def results() -> list[Result]:
+    figures = [
+        (0.01, 900, 0.5),
+        (0.01, 900, 0.7),
+        (0.02, 900, 0.9),
+        (0.02, 300, 0.95),
+        (0.03, 900, 0.4),
+    ]
+    options = [{"td3.tau": tau, "schedule.lr": "linear"} for tau, _, _ in figures]
+    return [
+        Result(
+            Trial(f"trial{i}", {}),
+            options[i],
+            "finished" if steps == 900 else "ended early",
+            steps,
+            value,
+        )
+        for i, (_, steps, value) in enumerate(figures)
+    ]
+
+
+def test_settings_are_ranked_by_how_far_they_came_and_by_their_mean():
+    best, second, last = ranked(results(), "max")
+    assert (best.mean, best.std) == (pytest.approx(0.6), pytest.approx(math.sqrt(0.02)))
+    assert (second.mean, last.options["td3.tau"], last.steps) == (0.4, 0.02, 300)
+    assert [s.options["td3.tau"] for s in ranked(results(), "min")] == [0.03, 0.01, 0.02]
+    heading, first, single, _ = rows_of([best, second, last], plan_of())
+    assert heading == [
+        "td3.tau",
+        "schedule.lr",
+        "seeds",
+        "steps",
+        "success_rate mean",
+        "std",
+        "trials",
+    ]
+    assert (
+        first == ["0.01", "linear", "2", "900", "0.6", "0.14", "trial0, trial1"]
+        and single[5] == "-"
+    )
+
+
+def test_who_is_done_sooner_came_no_less_far():
+    """As with stop_when_solved, or where the steps themselves vary."""
+    options = [{"td3.tau": tau, "schedule.lr": "linear"} for tau in (0.01, 0.02, 0.03)]
+    ends = [("finished", 50_000, 1.0), ("finished", 200_000, 0.02), ("ended early", 100_000, 1.0)]
+    made = [Result(Trial(f"trial{i}", {}), options[i], *end) for i, end in enumerate(ends)]
+    assert [setting.options["td3.tau"] for setting in ranked(made, "max")] == [0.01, 0.02, 0.03]
+    assert [row[3] for row in rows_of(ranked(made, "max"), plan_of())][1:] == [
+        "50000",
+        "200000",
+        "100000",
+    ]
+
+
+@pytest.mark.parametrize("goal", ["max", "min"])
+def test_what_is_no_number_is_worse_than_any(goal):
+    options = [{"td3.tau": tau, "schedule.lr": "linear"} for tau in (0.01, 0.02, 0.03)]
+    made = [
+        Result(Trial(f"trial{i}", {}), options[i], "finished", 900, x)
+        for i, x in enumerate((math.nan, 0.9, 0.5))
+    ]
+    for results in (made, made[::-1], made[1:] + made[:1]):
+        assert ranked(results, goal)[-1].options["td3.tau"] == 0.01
+
+
+def test_an_option_has_one_place_on_its_axis_however_it_was_written():
+    """As text in the plan, and as a list in the run's own file."""
+    axis = axis_of("td3.hidden", [[256, 256], [128, 128]], Choice(("128,128", "256,256")))
+    assert axis.shares == [1.0, 0.0] and [text for _, text in axis.ticks] == ["128,128", "256,256"]
+
+
+def test_the_best_options_are_a_file_that_train_takes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_best(tmp_path, ranked(results(), "max")[0], plan_of())
+    found = parse_train(["--config", str(tmp_path / BEST)])
+    assert (found.config.td3.tau, found.config.schedule.lr, found.config.evaluation.every) == (
+        0.01,
+        "linear",
+        500,
+    )
+    assert found.environment.task == "track"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_picture_is_drawn(tmp_path, count):
+    plot_settings(tmp_path, ranked(results(), "max")[:count], plan_of())
+    with Image.open(tmp_path / PICTURE) as picture:
+        picture.verify()
+
+
+def test_results_are_those_of_the_run_folder(tmp_path):
+    trial, run = Trial("trial0", {"td3.tau": 0.5, "schedule.lr": "linear"}), tmp_path / "trial0"
+    assert result_of(tmp_path, trial, plan_of()) is None
+    run.mkdir()
+    (run / "metrics.csv").write_text(
+        "env_steps,gradient_steps,success_rate\n100,1,0.3\n200,2,0.4\n"
+    )
+    arguments = parse_train(["--td3.tau=0.25", "--schedule.lr=linear"])
+    save_config(arguments.config, run / "config.yaml", arguments.environment)
+    found = result_of(tmp_path, trial, plan_of())
+    assert found and (found.state, found.steps, found.value) == ("unfinished", 200, 0.4)
+    assert found.options == {
+        "td3.tau": 0.25,
+        "schedule.lr": "linear",
+    }  # changed in the middle, as by pbt
+    (run / "summary.json").write_text(json.dumps({"finished": True, "success_rate": 0.6}))
+    found = result_of(tmp_path, trial, plan_of())
+    assert found and (found.state, found.value) == ("finished", 0.6)
+
+
+def test_the_board_tells_what_each_trial_does(capsys):
+    trials = [Trial(f"trial{i}", {"td3.tau": 0.1 * (i + 1)}) for i in range(2)]
+    with Board(trials, ["td3.tau"], "success_rate") as board:
+        board.began("trial0", {"td3.tau": 0.1})
+        board.row("trial0", 1_000, 0.25)
+        board.ended("trial0", "failed", "no luck")
+    lines = [
+        "trial0: td3.tau 0.1",
+        "trial0: 1,000 steps, success_rate 0.25",
+        "trial0: failed: no luck",
+    ]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_at_a_terminal_a_table_is_kept_up_to_date():
+    trials = [Trial(f"trial{i}", {"td3.tau": 0.1 * (i + 1)}) for i in range(2)]
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with Board(trials, ["td3.tau"], "success_rate", console) as board:
+        board.began("trial1", trials[1].options)
+        board.began("trial1", {"td3.tau": 0.3})  # pbt has changed it
+        board.row("trial1", 1_000, 0.25)
+    shown = console.file.getvalue().splitlines()
+    assert any(
+        line.split() == ["trial1", "td3.tau", "0.3", "1,000", "0.25", "trains"] for line in shown
+    )
+    assert any("1 of 2 wait" in line for line in shown) and not any(
+        "trial0" in line for line in shown
+    )

@@ -1,0 +1,66 @@
+"""A policy leaves PyTorch as a graph of ordinary operations, for one observation or any number of
+them.
+"""
+
+import pytest
+import torch
+
+from td3_robot import TD3
+from td3_robot.networks.mlp import linear
+
+OPTIONS = [
+    {},
+    {"normalize_observations": True},
+    {"norm": "layer", "normalize_observations": True},
+    {"norm": "batch"},
+    {"norm": "renorm"},
+]
+
+
+def trained(**options) -> TD3:
+    """Of a size at which the layers of large batches are oneDNN's, with statistics that are not the
+    identity.
+    """
+    agent = TD3(9, 3, (1.0, 0.5, 2.0), hidden=(256, 128), seed=1, **options)
+    agent.observe(3.0 + 2.0 * torch.randn(500, 9, generator=torch.Generator().manual_seed(2)))
+    return agent
+
+
+def assert_same_actions(function, agent: TD3, counts: tuple[int, ...]) -> None:
+    for count in counts:
+        o = 3.0 + 2.0 * torch.randn(count, 9, generator=torch.Generator().manual_seed(count))
+        torch.testing.assert_close(function(o), agent.select_action(o), rtol=0, atol=1e-6)
+
+
+@pytest.fixture(autouse=True)
+def onednn_everywhere(monkeypatch):
+    """Also where the processor is one on which MKL is faster."""
+    monkeypatch.setattr(linear, "faster", linear.onednn)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_one_observation(options):
+    agent = trained(**options)
+    exported = torch.export.export(agent.policy, (torch.zeros(1, 9),))
+    assert_same_actions(exported.module(), agent, (1,))
+
+
+@pytest.mark.parametrize("example", [4, 512])  # below and above the size at which oneDNN takes over
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_any_number_of_observations(options, example):
+    agent = trained(**options)
+    batch = torch.export.Dim("batch", min=1, max=4096)
+    exported = torch.export.export(
+        agent.policy, (torch.zeros(example, 9),), dynamic_shapes=({0: batch},)
+    )
+    assert_same_actions(exported.module(), agent, (1, 2, 31, 512, 1000))
+    targets = [node.target for node in exported.graph.nodes if node.op == "call_function"]
+    assert targets and {target.namespace for target in targets} == {"aten"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_trace_holds_ordinary_operations_too():
+    agent = trained()
+    traced = torch.jit.trace(agent.policy, torch.zeros(512, 9))
+    assert "mkldnn" not in str(traced.inlined_graph) and "PythonOp" not in str(traced.inlined_graph)
+    assert_same_actions(traced, agent, (1, 512))
