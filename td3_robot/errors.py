@@ -1,12 +1,33 @@
 """Every error this project raises on purpose: one class a cause, one line a message."""
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _LONGEST = 280  # of a message, in characters
+
+EXTRAS = {  # module of an optional package -> the extra of this distribution that installs it
+    "coal": "collision",
+    "collada": "collision",
+    "gymnasium_robotics": "mujoco",
+    "imageio": "record",
+    "imageio_ffmpeg": "record",
+    "mlflow": "mlflow",
+    "mujoco": "mujoco",
+    "onnx": "deploy",
+    "onnxruntime": "deploy",
+    "onnxscript": "deploy",
+    "panda_gym": "bench",
+    "playwright": "record",
+    "qpsolvers": "neo",
+    "quadprog": "neo",
+    "ray": "sweep",
+    "stable_baselines3": "bench",
+    "trimesh": "collision",
+}
 
 
 class Td3RobotError(Exception):
@@ -85,3 +106,39 @@ def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
     near = difflib.get_close_matches(str(given), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ConfigError(f"unknown {what} {given!r}; {hint}valid choices: {', '.join(names)}")
+
+
+def install_command(module: str) -> str:
+    """Return the command that installs the package of a module, by our extra where there is one."""
+    package = module.split(".")[0]
+    extra = EXTRAS.get(package)
+    return f"pip install 'td3-robot[{extra}]'" if extra else f"pip install {package}"
+
+
+def missing_package(what: str, module: str | None) -> ConfigError:
+    """Return the error of an optional package that is not installed.
+
+    Args:
+        what: the feature that needs the package, for example "baseline neo".
+        module: the package's module, as `ImportError.name` has it.
+
+    Returns:
+        A ConfigError that names the package and the command that installs it.
+    """
+    name = (module or "a package").split(".")[0]
+    return ConfigError(f"{what} needs {name}, which is not installed: {install_command(name)}")
+
+
+def require_packages(what: str, *modules: str) -> None:
+    """Check that optional packages are installed, without importing them.
+
+    Raises:
+        ConfigError: one is missing; it names the feature `what` and the command that installs it.
+    """
+    for module in modules:
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except ValueError:  # it is hidden: None in sys.modules
+            found = False
+        if not found:
+            raise missing_package(what, module)

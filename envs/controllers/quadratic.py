@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from envs.controllers.halfspaces import Bounds, HalfSpaces
-from td3_robot.errors import ConfigError
+from td3_robot.errors import missing_package
 
 
 class QuadraticSolver:
@@ -23,9 +23,7 @@ class QuadraticSolver:
             import quadprog  # noqa: F401  # what qpsolvers calls
             from qpsolvers import solve_qp
         except ImportError as error:
-            raise ConfigError(
-                f'baseline neo needs {error.name}: pip install "td3-robot[neo]"'
-            ) from error
+            raise missing_package("baseline neo", error.name) from error
         self._solve_qp = solve_qp
 
     def solve(self, P: Tensor, c: Tensor, spaces: HalfSpaces, bounds: Bounds) -> Tensor:

@@ -18,18 +18,13 @@ from envs.from_gymnasium.checked import Checked, one_line
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
 from envs.from_gymnasium.processes import vectorized
 from envs.from_gymnasium.restorable import Restorable
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import EXTRAS, ConfigError, install_command, unknown
 
-_MUJOCO = "'mujoco>=3.8,<4'"  # MuJoCo 4 breaks the Fetch environments
-# Packages that register their ids when imported: how those ids begin, the module, what to install.
+# Packages that register their ids when imported: how those ids begin, and the module.
 _FAMILIES = (
-    (
-        ("Fetch", "Hand", "Adroit", "Franka", "PointMaze", "AntMaze"),
-        "gymnasium_robotics",
-        f"gymnasium-robotics {_MUJOCO}",
-    ),
-    (("Panda",), "panda_gym", "panda-gym"),
-    (("td3_robot/",), "envs.gymnasium_ids", "td3-robot"),
+    (("Fetch", "Hand", "Adroit", "Franka", "PointMaze", "AntMaze"), "gymnasium_robotics"),
+    (("Panda",), "panda_gym"),
+    (("td3_robot/",), "envs.gymnasium_ids"),
 )
 
 
@@ -104,15 +99,14 @@ def make_gymnasium(
 def _find(env_id: str) -> None:
     """Import what registers the id, and check that it is registered."""
     module, _, name = env_id.rpartition(":")
-    needs = module
-    for prefixes, family, packages in _FAMILIES:
+    for prefixes, family in _FAMILIES:
         if not module and name not in gym.registry and name.startswith(prefixes):
-            module, needs = family, packages
+            module = family
     if module:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            remedy = f"; pip install {needs}" if needs != module else ""
+            remedy = f"; {install_command(module)}" if module in EXTRAS else ""
             raise ConfigError(f"env {env_id!r} needs {module} ({error}){remedy}") from None
         except Exception as error:  # a module of the user's own, which may fail in any way
             raise ConfigError(
@@ -144,7 +138,7 @@ def _make_one(
         env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True, **drawn)
     except Exception as error:  # an environment's own code, which may fail in any way
         no_mujoco = "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None
-        hint = f"; pip install {_MUJOCO}" if no_mujoco else ""
+        hint = f"; {install_command('mujoco')}" if no_mujoco else ""
         raise ConfigError(f"env {env_id!r} cannot be made: {one_line(error)}{hint}") from None
     env = _check_innermost(env, env_id)
     if isinstance(env.action_space, spaces.Discrete):

@@ -4,7 +4,7 @@ from envs.config.env_options import MUJOCO
 from envs.robots import Robot
 from envs.simulation.engine import OBJECT, Engine
 from envs.simulation.variation import Variation
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, missing_package
 
 _VERSIONS = (
     (3, 8),
@@ -51,7 +51,7 @@ def need_mujoco() -> None:
     try:
         import mujoco
     except ImportError:
-        raise ConfigError(f"engine mujoco needs MuJoCo; install it with: {install}") from None
+        raise missing_package("engine mujoco", "mujoco") from None
     version = tuple(int(part) for part in mujoco.__version__.split(".")[:2])
     oldest, beyond = _VERSIONS
     if not oldest <= version < beyond:

@@ -1,6 +1,5 @@
 """Pictures as files: one of them, films, and folders of all."""
 
-import importlib.util
 import math
 import os
 import tempfile
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from td3_robot.errors import ConfigError, ViewerError, unknown
+from td3_robot.errors import ConfigError, require_packages, unknown
 
 _CRF = 20  # constant quality of the H.264 video; 18 to 23 is the usual range
 _CRF_VP9 = 31  # that of VP9 as good, as its authors recommend for 1080p
@@ -41,25 +40,8 @@ def check_pictures(path: Path) -> None:
         raise ConfigError(
             f"cannot record to {str(path)!r}: it is there, or lies in a folder that cannot be written"
         )
-    needed = {"imageio": "imageio"} | (
-        {"imageio_ffmpeg": "imageio-ffmpeg"} if ending in _VIDEO else {}
-    )
-    need_packages(needed)
-
-
-def need_packages(needed: dict[str, str]) -> None:
-    """Refuse to record without these packages: module -> what pip calls it.
-
-    Raises:
-        ViewerError: one is missing.
-    """
-    missing = [
-        package for module, package in needed.items() if importlib.util.find_spec(module) is None
-    ]
-    if missing:
-        raise ViewerError(
-            f"recording needs {' and '.join(missing)}: pip install {' '.join(missing)}"
-        )
+    modules = ("imageio", "imageio_ffmpeg") if ending in _VIDEO else ("imageio",)
+    require_packages("recording", *modules)
 
 
 def write_pictures(path: Path, pictures: Iterable[np.ndarray], dt: float) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 
 from envs.robots import Robot
 from envs.view.camera import CORNER, Camera
-from envs.view.files import check_pictures, need_packages, write_pictures
+from envs.view.files import check_pictures, write_pictures
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
-from td3_robot.errors import ConfigError, ViewerError, first_line
+from td3_robot.errors import ConfigError, ViewerError, first_line, require_packages
 
 _CHROMIUMS = (
     "chromium",
@@ -103,7 +103,7 @@ def check(path: Path, size: tuple[int, int]) -> None:
     if any(pixels < 2 or pixels % 2 for pixels in size):
         raise ConfigError(f"size must be two even numbers of pixels, got {size}")
     find_chromium()
-    need_packages({"playwright": "playwright"})
+    require_packages("recording", "playwright")
 
 
 @contextmanager

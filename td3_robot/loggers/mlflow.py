@@ -18,7 +18,7 @@ from pathlib import Path
 from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
 from td3_robot.checkpoint.summary import SUMMARY_NAME, read_summary
 from td3_robot.config.field import flattened
-from td3_robot.errors import ConfigError, first_line
+from td3_robot.errors import ConfigError, first_line, missing_package
 from td3_robot.loggers.base import CSV_NAME, CURVE_NAME, steps_of
 from td3_robot.utils.atomic_files import locked, replacing
 
@@ -132,9 +132,7 @@ def open_store():
     try:
         import mlflow
     except ImportError as error:
-        raise ConfigError(
-            f"mlflow cannot be imported ({error}): pip install 'td3-robot[mlflow]'"
-        ) from error
+        raise missing_package("--mlflow", error.name) from error
     logging.getLogger("mlflow.store.db.utils").setLevel(
         logging.WARNING
     )  # it tells of each table that it makes

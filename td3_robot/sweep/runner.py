@@ -15,7 +15,7 @@ from typing import Any
 from td3_robot.checkpoint import RUNS, claim_run, held, lock_new_run, next_run, run_name
 from td3_robot.cli.arguments import TrainArguments
 from td3_robot.config.field import leaves
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, missing_package
 from td3_robot.loggers.base import Trackers
 from td3_robot.sweep.multi_seed import cores
 from td3_robot.sweep.parallel_coordinates import plot_settings
@@ -122,7 +122,7 @@ def _require_ray() -> None:
     try:
         import ray.tune  # noqa: F401
     except ImportError as error:
-        raise ConfigError("a sweep needs Ray: pip install 'td3-robot[sweep]'") from error
+        raise missing_package("a sweep", error.name) from error
 
 
 def _keep(path: Path, copy: Path) -> None:

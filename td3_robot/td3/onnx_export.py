@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from td3_robot.deploy.policy import KEY
-from td3_robot.errors import ConfigError
+from td3_robot.errors import missing_package
 from td3_robot.utils.atomic_files import replacing
 
 
@@ -51,7 +51,7 @@ def write_onnx(module: nn.Module, o_dim: int, about: dict, path: Path) -> None:
         import onnx
         import onnxscript  # noqa: F401  torch.onnx needs it
     except ImportError as error:
-        raise ConfigError(f"{error.name} is missing: pip install 'td3-robot[deploy]'") from None
+        raise missing_package("an export", error.name) from None
     batch = torch.export.Dim("batch", min=1)
     logging.getLogger("torch.onnx").setLevel(
         logging.ERROR

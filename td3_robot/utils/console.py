@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from td3_robot.errors import Td3RobotError
+from td3_robot.errors import EXTRAS, ConfigError, Td3RobotError, missing_package
 from td3_robot.utils.signals import end_quietly, interrupt
 
 STOPPED = 130  # exit code: a signal, after saving
@@ -65,6 +65,12 @@ def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
     except Td3RobotError as error:
         print("error:", error, file=sys.stderr)
         return error.exit_code
+    except ImportError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in EXTRAS:
+            raise
+        print("error:", missing_package("this", package), file=sys.stderr)
+        return ConfigError.exit_code
     except KeyboardInterrupt:
         return STOPPED
     except BrokenPipeError:  # what reads our output, `head` for one, has seen enough

@@ -9,17 +9,10 @@ since other arms may wear it too: delete the file to have it written anew.
 """
 
 import argparse
-import importlib.util
 import sys
 
 from envs.robots import make_robot
-from td3_robot.errors import ConfigError, Td3RobotError
-
-NEEDED = {
-    "coal": "coal",
-    "trimesh": "trimesh",
-    "collada": "pycollada",
-}  # modules, and what pip calls them
+from td3_robot.errors import Td3RobotError, require_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,12 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.capsules < 1:
         parser.error(f"--capsules must be at least 1, got {options.capsules}")
     try:
-        if missing := [
-            wheel for module, wheel in NEEDED.items() if importlib.util.find_spec(module) is None
-        ]:
-            raise ConfigError(
-                f"fitting needs {', '.join(missing)}; install with: pip install {' '.join(missing)}"
-            )
+        require_packages("fitting capsules", "coal", "trimesh", "collada")
         from envs.collision.fitting.robot import fit  # here: it needs them
 
         fit(make_robot(options.robot, options.gripper, options.tcp), options.capsules)

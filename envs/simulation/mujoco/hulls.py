@@ -12,7 +12,7 @@ import numpy as np
 from mujoco import MjSpec
 
 from envs.robots import Robot
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, missing_package
 
 _LEAST = 1e-7  # [m3] what is smaller is as good as flat
 _EDGE = 0.03  # [m] longest of the triangles whose corners stand for a surface
@@ -30,10 +30,7 @@ class Hulls:
         try:
             from envs.collision.fitting import capsule, shapes
         except ImportError as error:
-            install = "pip install 'td3-robot[collision]'"
-            raise ConfigError(
-                f"arm_shapes: meshes needs {error.name}; install it with: {install}"
-            ) from None
+            raise missing_package("arm_shapes: meshes", error.name) from None
         self._robot, self._capsule, self._shapes = robot, capsule, shapes
         self._links = {link.name: link for link in robot.rtb.links}
         self._points: dict[str, np.ndarray] = {}

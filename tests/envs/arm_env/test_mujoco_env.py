@@ -69,7 +69,8 @@ def test_one_flag_makes_it_physics():
 def test_what_is_missing_is_said_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(
-        ConfigError, match=r"engine mujoco needs MuJoCo; install it with: pip install 'td3-robot"
+        ConfigError,
+        match=r"engine mujoco needs mujoco, which is not installed: pip install 'td3-robot",
     ):
         make("panda", "reach", engine="mujoco")
     monkeypatch.setitem(sys.modules, "mujoco", types.SimpleNamespace(__version__="4.0.1"))

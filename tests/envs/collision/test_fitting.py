@@ -3,6 +3,7 @@ command.
 """
 
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -269,9 +270,9 @@ def test_the_command_refuses_in_one_line(arguments, named, capsys):
 
 
 def test_the_command_says_what_is_not_installed(monkeypatch, capsys):
-    monkeypatch.setitem(fit_collision.NEEDED, "no_such_module", "some-wheel")
+    monkeypatch.setitem(sys.modules, "trimesh", None)
     assert fit_collision.main(["panda"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "fit_collision: fitting needs some-wheel; install with: pip install some-wheel\n"
+    needed = "fitting capsules needs trimesh, which is not installed"
+    assert capsys.readouterr().err == (
+        f"fit_collision: {needed}: pip install 'td3-robot[collision]'\n"
     )

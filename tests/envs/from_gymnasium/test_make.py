@@ -65,8 +65,8 @@ def test_an_id_that_is_not_there_is_named_with_what_is_near(env_id, message):
 @pytest.mark.parametrize(
     ("env_id", "module", "message"),
     [
-        ("FetchReach-v4", "gymnasium_robotics", r"pip install gymnasium-robotics 'mujoco>=3.8,<4'"),
-        ("PandaReach-v3", "panda_gym", "pip install panda-gym"),
+        ("FetchReach-v4", "gymnasium_robotics", r"pip install 'td3-robot\[mujoco\]'"),
+        ("PandaReach-v3", "panda_gym", r"pip install 'td3-robot\[bench\]'"),
     ],
 )
 def test_what_is_not_installed_is_named(monkeypatch, env_id, module, message):
@@ -91,7 +91,8 @@ def test_without_mujoco_its_package_is_named(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(
-        ConfigError, match=r"env 'HalfCheetah-v5' cannot be made: .*; pip install 'mujoco>=3.8,<4'"
+        ConfigError,
+        match=r"env 'HalfCheetah-v5' cannot be made: .*; pip install 'td3-robot\[mujoco\]'",
     ):
         make_gymnasium("HalfCheetah-v5")
 

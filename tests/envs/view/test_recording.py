@@ -151,7 +151,8 @@ def test_missing_chromium_is_named(robot, tmp_path, monkeypatch):
 @pytest.mark.parametrize("module", ["playwright", "imageio", "imageio_ffmpeg"])
 def test_a_missing_package_is_named(robot, tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ViewerError, match=f"pip install {module.replace('_', '-')}"):
+    needed = rf"recording needs {module}, .*pip install 'td3-robot\[record\]'"
+    with pytest.raises(ConfigError, match=needed):
         record(robot, frames(robot, 1), tmp_path / "a.mp4", SIZE)
 
 
