@@ -70,7 +70,9 @@ def test_the_learning_half_never_heard_of_a_robot():
         path.name for path in learning if any(name.startswith("envs") for name in imports_of(path))
     ] == []
     texts = {
-        path.name: re.sub(r"td3[_-]?robot", "", path.read_text(), flags=re.IGNORECASE)
+        path.name: re.sub(
+            r"td3[_-]?robot|gymnasium_robotics", "", path.read_text(), flags=re.IGNORECASE
+        )
         for path in learning
         if "deploy"
         not in path.parts  # a room of its own, for robots, which knows nothing of the learner
