@@ -13,7 +13,7 @@ EXTRAS = {
         "coal>=3",
         "trimesh>=4",
         "pycollada>=0.8",
-    ],  # python -m envs.collision.fitting.command; arm_shapes: meshes
+    ],  # python -m envs.collision.fitting; arm_shapes: meshes
     "neo": ["qpsolvers>=4.3", "quadprog>=0.1.11"],  # evaluate.py --baseline neo
     "deploy": [
         "onnx>=1.17",

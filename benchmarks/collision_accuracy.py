@@ -32,7 +32,7 @@ from td3_robot.utils.memory import keep_freed_memory  # noqa: E402
 def measure(name: str, count: int, seed: int) -> str:
     """One row of the table."""
     robot = make_robot(name)
-    model, hand, rng = compile_collision(robot), robot._gripper, np.random.default_rng(seed)
+    model, hand, rng = compile_collision(robot), robot.gripper, np.random.default_rng(seed)
     q = rng.uniform(*robot.qlim, (count, robot.n))
     stroke = (hand.closed, hand.opened) if hand else (0.0, 0.0)
     drivers = rng.uniform(min(stroke), max(stroke), count)

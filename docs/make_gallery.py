@@ -82,7 +82,7 @@ def rows(name: str) -> Iterator[tuple[Row, Robot]]:
                 print(error, file=sys.stderr)  # its model cannot be had
                 return
             continue
-        if gripper is None and robot._gripper is not None:
+        if gripper is None and robot.gripper is not None:
             continue  # its own is among those with a name
         yield Row(name, gripper or "none"), robot
 

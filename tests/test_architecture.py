@@ -177,7 +177,7 @@ FLOORS = {
 }
 BESIDE = {  # rooms that no floor stands on, and all of ours that they may know
     "td3_robot": {"deploy": set()},
-    "envs": {"export": {"robots", "collision", "simulation"}},
+    "envs": {"export": {"robots", "collision", "simulation"}, "fit_collision": {"collision"}},
 }
 KNOWS_LESS = {("envs", "from_gymnasium"): {"config"}}  # than its floor would allow
 KNOWS_MORE = {("td3_robot", "td3"): {"deploy"}}

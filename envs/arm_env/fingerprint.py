@@ -53,7 +53,7 @@ def _sums(robot: Robot) -> dict[str, str]:
     """The SHA-256 of the files of capsules that there are, and of the robot's own where it is given
     by one.
     """
-    hand = robot._gripper
+    hand = robot.gripper
     paths = [
         capsule_file(robot),
         *([CAPSULES / f"{hand.name}.yaml"] if hand else []),

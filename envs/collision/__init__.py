@@ -3,7 +3,7 @@ once.
 
 An arm is a set of capsules: all points within a radius of a segment; a sphere is one whose segment
 has no length. `configs/collision/` holds them for every registered robot and gripper; those of a
-user's URDF lie beside it. `python -m envs.collision.fitting.command NAME` writes such a file from
+user's URDF lie beside it. `python -m envs.collision.fitting NAME` writes such a file from
 the model's own collision shapes and meshes. What is measured, and how exactly, is in
 docs/collision.md.
 """

@@ -72,7 +72,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
             f"{shown(capsule_file(robot))} has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
             f"its links are {', '.join(arm)}"
         )
-    links, hand, theirs = [arm[name] for name in of], robot._gripper, Shapes({})
+    links, hand, theirs = [arm[name] for name in of], robot.gripper, Shapes({})
     if hand is not None:
         links.append(robot.rtb.grippers[0].links[0])
         theirs = read_capsules(hand.name)

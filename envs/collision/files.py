@@ -30,7 +30,7 @@ def capsule_file(robot: Robot) -> Path:
 
 def has_capsules(robot: Robot) -> bool:
     """Whether an arm, and its gripper if it has one, have files of capsules."""
-    hand = robot._gripper
+    hand = robot.gripper
     return capsule_file(robot).is_file() and (
         hand is None or (CAPSULES / f"{hand.name}.yaml").is_file()
     )
@@ -81,7 +81,7 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     file = shown(path)
     if not path.is_file():
         raise ConfigError(
-            f"{name!r} has no collision geometry; `python -m envs.collision.fitting.command ROBOT` writes {file}, where ROBOT is a "
+            f"{name!r} has no collision geometry; `python -m envs.collision.fitting ROBOT` writes {file}, where ROBOT is a "
             "registered robot that is it or wears it, or the path of a URDF"
         )
     values = read_values(path)
@@ -133,7 +133,7 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
         ConfigError: it cannot be written there.
     """
     lines = [
-        f"# Written by `python -m envs.collision.fitting.command {source}`, see docs/collision.md.",
+        f"# Written by `python -m envs.collision.fitting {source}`, see docs/collision.md.",
         "# In each link's frame, or that of a gripper's base, the capsules on it: x0 y0 z0 x1 y1 z1 radius [m].",
         *_lines("links", shapes.links),
     ]

@@ -20,7 +20,7 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
         base: (4, 4) pose of its base in the arm's last body.
         bearer: see `Fingers`.
     """
-    model, hand = robot.rtb.grippers[0], not_none(robot._gripper)
+    model, hand = robot.rtb.grippers[0], not_none(robot.gripper)
     links = {hand.short_name(link): link for link in model.links}
     openings = [
         hand.model_q(model, driver) for driver in np.linspace(hand.closed, hand.opened, OPENINGS)

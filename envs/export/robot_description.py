@@ -43,7 +43,7 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
         raise ConfigError(
             f"robot {robot.name!r} has no acceleration limits, and a real arm has to brake: {wanted}"
         )
-    hand = robot._gripper
+    hand = robot.gripper
     try:
         capsules = _capsules(compile_collision(robot))
     except ConfigError:  # no file of capsules yet

@@ -63,7 +63,7 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
         qdlim=arm.qdlim,
         qddlim=None,  # the format has no acceleration limits
         workspace=box,
-        _gripper=hand,
+        gripper=hand,
         physics=Physics(torque=arm.torque),
         file=Path(path),
     )

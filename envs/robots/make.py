@@ -87,7 +87,7 @@ def _registered(name: str, gripper: str | None) -> Robot:
     chain = compile_ets(model.ets(end=None if hand else values["flange"]))
     arrays: dict[str, Any] = {key: values.get(key) for key in _ARRAYS}
     physics = read_physics(owner, values.get("physics", {}), chain.n, file)
-    return Robot(name=name, rtb=model, chain=chain, _gripper=hand, physics=physics, **arrays)
+    return Robot(name=name, rtb=model, chain=chain, gripper=hand, physics=physics, **arrays)
 
 
 @functools.cache

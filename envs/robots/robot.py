@@ -29,7 +29,8 @@ class Robot:
         qlim: (2, n) lower and upper position limits [rad or m].
         qdlim: (n,) velocity limits [rad/s or m/s].
         qddlim: (n,) acceleration limits [rad/s2 or m/s2], or None where none is known.
-        workspace: (2, 3) lower and upper corner of the box goals are drawn in, base frame [m].
+        workspace: (2, 3) lower and upper corner of the box of goals, base frame [m].
+        gripper: the gripper it wears, or None.
         qdddlim: (n,) jerk limits [rad/s3 or m/s3], or None where none is known.
         physics: servos and inertias of the arm; the gripper has its own.
         file: the URDF or xacro file that it was made from; None for a registered robot.
@@ -43,7 +44,7 @@ class Robot:
     qdlim: np.ndarray
     qddlim: np.ndarray | None
     workspace: np.ndarray
-    _gripper: Gripper | None
+    gripper: Gripper | None
     qdddlim: np.ndarray | None = None
     physics: Physics = field(default_factory=Physics)
     file: Path | None = None
@@ -63,6 +64,11 @@ class Robot:
     def n(self) -> int:
         """Number of arm joints; the gripper's are not counted."""
         return self.chain.n
+
+    @property
+    def _gripper(self) -> Gripper | None:
+        """The gripper, by the name that older callers know."""
+        return self.gripper
 
     @property
     def owner(self) -> str:

@@ -132,7 +132,7 @@ def compile_robot(
     def tensor(x):
         return torch.as_tensor(x, dtype=torch.float32, device=device)
 
-    hand = robot._gripper
+    hand = robot.gripper
     if cube is not None and hand is None:
         raise ConfigError(f"a cube to grasp needs a gripper, and robot {robot.name!r} has none")
     return SimModel(

@@ -73,7 +73,7 @@ class Panel(Controls):
         self._slider(_LATENCY, (0.0, _LONGEST), 5.0, " ms", self._delay)
         for label in ("new goal", "new episode", "reset"):
             self._button(label, getattr(control, label.replace(" ", "_")))
-        if control.robot._gripper is not None:
+        if control.robot.gripper is not None:
             self._button("gripper", control.grip)
 
     def step(self) -> None:

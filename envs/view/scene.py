@@ -162,7 +162,7 @@ class _DrawnArm:
     """
 
     def __init__(self, swift: LocalSwift, robot: Robot, opacity: float):
-        self._rtb, self._hand = robot.rtb, robot._gripper
+        self._rtb, self._hand = robot.rtb, robot.gripper
         self._at = Arm(np.asarray(robot.home))
         parts = [
             part

@@ -62,7 +62,7 @@ def test_every_robot_and_task_has_an_id_of_each_kind():
 def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
     """Which do those is in test_registry.py."""
     for robot in shipped_robots():
-        hand = make_robot(robot)._gripper
+        hand = make_robot(robot).gripper
         can = hand is not None and hand.pads is not None
         for task in (task for task in task_names() if task_class(task).needs_hand):
             assert [id_of(robot, task, kind) in gym.registry for kind in KINDS] == [can] * 3, robot

@@ -17,7 +17,7 @@ from td3_robot.vec_env import VecEnv
 @pytest.mark.parametrize("task", task_names())
 def test_every_robot_can_do_every_task(robot, task):
     """But a task that grasps is for those with a gripper whose pads are known."""
-    hand = make_robot(robot)._gripper
+    hand = make_robot(robot).gripper
     if task_class(task).needs_hand and (hand is None or hand.pads is None):
         with pytest.raises(
             ConfigError,

@@ -19,7 +19,7 @@ def gripper_shapes(robot: Robot, most: int) -> Shapes:
     """Capsules of each rigid link and around all that the fingers sweep, in the frame of the
     gripper's base; one around each moving link, in its frame; and the corners of both.
     """
-    model, hand = robot.rtb.grippers[0], not_none(robot._gripper)
+    model, hand = robot.rtb.grippers[0], not_none(robot.gripper)
     root, links, base = model.links[0], {}, []
     for link in model.links:
         if drawn(link) and carrier(link, root) is root:

@@ -21,8 +21,8 @@ class Meshes:
     def __init__(self, robot: Robot):
         self.robot, self.parts, self.body = robot, {}, {}
         groups = {link.name: [link] for link in robot.rtb.links}
-        if robot._gripper is not None:
-            groups[robot._gripper.name] = robot.rtb.grippers[0].links
+        if robot.gripper is not None:
+            groups[robot.gripper.name] = robot.rtb.grippers[0].links
         for name, links in groups.items():
             if parts := [
                 (link, coal_mesh([shape_mesh(s) for s in drawn(link)]))
@@ -50,7 +50,7 @@ class Meshes:
         """
         poses, hand = (
             {link: link_pose(link, q) for link in self.robot.rtb.links},
-            self.robot._gripper,
+            self.robot.gripper,
         )
         if hand is not None:
             model = self.robot.rtb.grippers[0]

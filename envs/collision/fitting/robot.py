@@ -36,7 +36,7 @@ def fit(robot: Robot, most: int) -> None:
         _warn(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: it is not checked"
         )
-    gripper = robot._gripper
+    gripper = robot.gripper
     if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
         _write(theirs, robot, gripper_shapes(robot, most))
     links, shapes = {link.name: link for link in robot.rtb.links}, Shapes(arm_capsules(robot, most))
@@ -58,7 +58,7 @@ def bare_links(robot: Robot) -> list[str]:
 
     A gripper counts as a shape of the link that carries it.
     """
-    hand = [] if robot._gripper is None else [robot.rtb.grippers[0].links[0]]
+    hand = [] if robot.gripper is None else [robot.rtb.grippers[0].links[0]]
     shown = {joints_to(link) for link in robot.rtb.links if drawn(link)} | {
         joints_to(link) for link in hand
     }
@@ -76,7 +76,7 @@ def false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
     q = np.random.default_rng(0).uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n))
     alarms = (pair_distances(model, torch.tensor(q, dtype=torch.float32)) <= 0).numpy()
     meshes, count = Meshes(robot), Counter()
-    opened = robot._gripper.opened if robot._gripper else 0.0
+    opened = robot.gripper.opened if robot.gripper else 0.0
     for row in np.flatnonzero(alarms.any(1)):
         placed = meshes.place(q[row], opened)
         pairs = {model.pairs[pair] for pair in alarms[row].nonzero()[0]}

@@ -55,7 +55,7 @@ def add_robot(spec: MjSpec, robot: Robot) -> Bodies:
     Raises:
         ConfigError: a weight that cannot be right.
     """
-    hand, tools = robot._gripper, robot.rtb.grippers
+    hand, tools = robot.gripper, robot.rtb.grippers
     of: dict[str, MjsBody] = {}
     joints = tuple(_add_arm_link(spec, of, robot, link) for link in robot.rtb.links)
     drivers = _add_gripper(of, robot, tools[0].links) if hand is not None and tools else ()
@@ -116,7 +116,7 @@ def _add_gripper(of: dict[str, MjsBody], robot: Robot, links: list[Any]) -> tupl
     """All joints that the gripper knows move; `drives.add_drives` ties those that follow its
     drivers to them.
     """
-    hand = not_none(robot._gripper)
+    hand = not_none(robot.gripper)
     named = dict(zip(hand.links, hand.joints))
     for link in links:
         body = of[link.name] = _add_body(of[link.parent.name], link)
@@ -164,7 +164,7 @@ def _inertia(robot: Robot, link: Any) -> np.ndarray | None:
     """(10,) of a link, see `Physics`: that of the robot's or gripper's file, else that of the
     model; None for none.
     """
-    owner: Any = robot if link in robot.rtb.links else robot._gripper
+    owner: Any = robot if link in robot.rtb.links else robot.gripper
     row = owner.physics.inertias.get(link.name.removeprefix(f"{owner.name}/"))
     if row is not None:
         return row

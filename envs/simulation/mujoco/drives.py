@@ -56,7 +56,7 @@ def _tie_fingers(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
     """All joints follow the first driver, by their multiples; a tendon as long as the drivers' mean
     moves both.
     """
-    hand = not_none(robot._gripper)
+    hand = not_none(robot.gripper)
     multiple = dict(zip(hand.joints, hand.mimic))
     leader = bodies.drivers[0]
     moving = {joint.name for joint in spec.joints}
@@ -79,7 +79,7 @@ def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray) -> Dr
         dofs: (n,) where the arm's joints are in qvel.
         home: (nq,) where the inertia is that unknown gains are made for.
     """
-    hand, n = robot._gripper, robot.n
+    hand, n = robot.gripper, robot.n
     inertia = _inertia(model, dofs, home)
     servo = robot.physics
     stiffness = inertia * BANDWIDTH**2 if servo.stiffness is None else servo.stiffness

@@ -79,7 +79,7 @@ def build(
     Raises:
         ConfigError: the robot has something that physics cannot work with.
     """
-    hand = robot._gripper
+    hand = robot.gripper
     if hand is not None and hand.physics.torque is None:
         raise ConfigError(
             f"engine mujoco needs to drive the fingers, and gripper {hand.name!r} has no torque in its file"
@@ -143,7 +143,7 @@ def _add_sensors(spec: MjSpec, root: str, grasped: tuple[str, ...]) -> None:
 def _compiled(
     model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]
 ) -> CompiledModel:
-    hand = robot._gripper
+    hand = robot.gripper
 
     def place(names):
         return np.array([model.joint(name).qposadr[0] for name in names], int)
@@ -204,7 +204,7 @@ def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
         guessed += ["no torque limits are known: there are none"]
     if not capsules:
         guessed += [
-            "it has no collision geometry (python -m envs.collision.fitting.command): the arm touches nothing"
+            "it has no collision geometry (python -m envs.collision.fitting): the arm touches nothing"
         ]
     if guessed:
         print(f"warning: engine mujoco: {robot.owner}: {'; '.join(guessed)}", file=sys.stderr)

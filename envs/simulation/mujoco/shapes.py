@@ -66,7 +66,7 @@ def add_capsules(
     larger.
     """
     hulls = Hulls(robot) if contacts.arm_shapes == MESHES else None
-    hand = robot._gripper
+    hand = robot.gripper
     boxed = hand is not None and hand.pads is not None
     over_ground, offsets = set(model.over_ground.tolist()), model.link_offsets.double().numpy()
     ends = np.concatenate([local.double().numpy().reshape(-1, 2, 4) for _, local in model.points])
@@ -103,7 +103,7 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
     """Fingers, each from the palm to its tip with the pad on the inside, and the palm; see
     `Pads`.
     """
-    hand, tool = not_none(robot._gripper), robot.rtb.grippers[0]
+    hand, tool = not_none(robot.gripper), robot.rtb.grippers[0]
     pads, root = not_none(hand.pads), tool.links[0]
     T_bg = (
         hand.tcp.copy()

@@ -50,14 +50,14 @@ class Reference:
             link: list(map(coal_capsule, rows))
             for link, rows in read_capsules(robot.name).links.items()
         }
-        if (hand := robot._gripper) is not None:
+        if (hand := robot.gripper) is not None:
             rows = [row for group in read_capsules(hand.name).links.values() for row in group]
             self.shapes[hand.name] = list(map(coal_capsule, rows))
 
     def place(self, q: np.ndarray) -> dict[str, list]:
         """Every link's capsules with their poses in the base frame."""
         links = {link.name: link for link in self.robot.rtb.links}
-        if (hand := self.robot._gripper) is not None:
+        if (hand := self.robot.gripper) is not None:
             links[hand.name] = self.robot.rtb.grippers[0].links[0]
         return {
             name: [(shape, transform(link_pose(links[name], q) @ T)) for shape, T in shapes]
@@ -117,7 +117,7 @@ def test_no_collision_of_what_is_drawn_is_missed(name, count):
         compile_collision(robot),
         Meshes(robot),
         configurations(robot, count),
-        robot._gripper,
+        robot.gripper,
     )
     share = np.random.default_rng(2).uniform(size=count)
     drivers = hand.closed + share * (hand.opened - hand.closed) if hand else share
@@ -137,7 +137,7 @@ def test_capsules_are_never_farther_apart_than_what_is_drawn(name):
         compile_collision(robot),
         Meshes(robot),
         configurations(robot, 5),
-        robot._gripper,
+        robot.gripper,
     )
     found = self_distance(model, torch.tensor(q, dtype=torch.float32))
     for row in range(len(q)):

@@ -54,7 +54,7 @@ def arm(request, tmp_path_factory):
         make_robot(request.param),
         ARMS[request.param],
     )
-    model, hand = robot.rtb.grippers[0], robot._gripper
+    model, hand = robot.rtb.grippers[0], robot.gripper
     meshes = {link: mesh.vertices for link, mesh in moving_meshes(model, hand).items()}
     corners = {link: outermost(points) for link, points in meshes.items()} | {
         BASE: outermost(base_vertices(robot))
@@ -73,13 +73,13 @@ def arm(request, tmp_path_factory):
 
 
 def openings(robot, count: int) -> torch.Tensor:
-    hand = robot._gripper
+    hand = robot.gripper
     return hand.closed + (hand.opened - hand.closed) * torch.rand(count)
 
 
 def finger_vertices(robot, q: np.ndarray, driver: float) -> np.ndarray:
     """(N, 3) of all that is drawn of the fingers, in the base frame, by roboticstoolbox."""
-    model, hand = robot.rtb.grippers[0], robot._gripper
+    model, hand = robot.rtb.grippers[0], robot.gripper
     root, joints = model.links[0], hand.model_q(model, driver)
     base, found = link_pose(root, q), []
     for link in model.links:
@@ -128,7 +128,7 @@ def test_capsules_hold_the_fingers_at_every_opening(arm):
 
 def test_a_thing_between_open_fingers_is_clear_and_one_between_shut_ones_is_not(arm):
     robot, model = arm
-    q, hand = torch.tensor(robot.home, dtype=torch.float32)[None], robot._gripper
+    q, hand = torch.tensor(robot.home, dtype=torch.float32)[None], robot.gripper
     tcp = robot.rtb.fkine(robot.home).t
     thing = Obstacles(torch.tensor([[[*tcp, 0.002]]], dtype=torch.float32))
     assert obstacle_distance(model, q, thing, torch.tensor([hand.opened])) > 0

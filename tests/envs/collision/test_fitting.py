@@ -17,8 +17,8 @@ import envs.collision.files
 import envs.collision.fitting.robot
 from envs.collision import compile_collision, known_collision
 from envs.collision.files import CAPSULES, Shapes, read_capsules, write_capsules
+from envs.collision.fitting import __main__ as fit_collision
 from envs.collision.fitting import apart
-from envs.collision.fitting import command as fit_collision
 from envs.collision.fitting.capsule import distances, fit_capsule, fit_mesh, volume
 from envs.collision.fitting.gripper import finger_meshes, outermost
 from envs.collision.fitting.shapes import drawn, link_capsules, merged, shape_mesh
@@ -145,16 +145,16 @@ def test_the_capsules_that_ship_hold_the_meshes(name):
     for link in robot.rtb.links:
         for shape in drawn(link):
             assert holds(capsules[link.name], shape_mesh(shape).sample(1000, seed=0)), link.name
-    if robot._gripper is not None:
-        fingers = read_capsules(robot._gripper.name).links["fingers"]
-        swept = trimesh.util.concatenate(finger_meshes(robot.rtb.grippers[0], robot._gripper))
+    if robot.gripper is not None:
+        fingers = read_capsules(robot.gripper.name).links["fingers"]
+        swept = trimesh.util.concatenate(finger_meshes(robot.rtb.grippers[0], robot.gripper))
         assert holds(fingers, swept.sample(5000, seed=0))
 
 
 def test_fingers_are_swept_from_open_to_shut():
     """Each as its convex hull: a capsule that holds the one holds the other."""
     robot = make_robot("wx250s")
-    model, hand = robot.rtb.grippers[0], robot._gripper
+    model, hand = robot.rtb.grippers[0], robot.gripper
     swept = {
         tuple(vertex) for mesh in finger_meshes(model, hand) for vertex in mesh.vertices.round(9)
     }

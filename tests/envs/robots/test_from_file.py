@@ -33,7 +33,7 @@ def tcp_at(robot: Robot, q) -> np.ndarray:
 
 
 def test_a_file_makes_a_robot(gantry):
-    assert (gantry.name, gantry.n, gantry._gripper, gantry.qddlim) == ("gantry", 3, None, None)
+    assert (gantry.name, gantry.n, gantry.gripper, gantry.qddlim) == ("gantry", 3, None, None)
     assert gantry.qdlim.tolist() == [0.5, 2.0, 3.0]
 
 
@@ -115,11 +115,10 @@ def test_arms_that_move_in_a_plane_have_a_home_and_a_box_too(tmp_path, axis, off
 def test_a_gripper_is_put_on_at_the_tcp_link():
     robot = robot_from_file(str(GANTRY), gripper="robotiq_2f_85")
     bare = robot_from_file(str(GANTRY), gripper="none")
-    assert robot.n == 3 and robot._gripper.name == "robotiq_2f_85" and len(robot.rtb.grippers) == 1
+    assert robot.n == 3 and robot.gripper.name == "robotiq_2f_85" and len(robot.rtb.grippers) == 1
     q = np.array([0.2, 0.3, -0.5])
     T_bt = (
-        fkine(bare.chain, torch.tensor(q, dtype=torch.float32)[None])[0].numpy()
-        @ robot._gripper.tcp
+        fkine(bare.chain, torch.tensor(q, dtype=torch.float32)[None])[0].numpy() @ robot.gripper.tcp
     )
     np.testing.assert_allclose(tcp_at(robot, q), T_bt[:3, 3], atol=1e-6)
     np.testing.assert_allclose(robot.rtb.fkine(q).t, T_bt[:3, 3], atol=1e-6)

@@ -50,7 +50,7 @@ def test_interbotix_fingers_slide_against_each_other(name, opened):
 def test_the_pads_of_interbotix_fingers_are_where_the_model_draws_them(arm):
     """In the gripper's base: x along the fingers, which slide along y."""
     robot = make_robot(arm)
-    hand, drawn = robot._gripper, {link.name: link for link in robot.rtb.grippers[0].links}
+    hand, drawn = robot.gripper, {link.name: link for link in robot.rtb.grippers[0].links}
     pads, tcp = hand.pads, hand.tcp[0, 3]
 
     def mesh(name: str, driver: float = 0.0) -> trimesh.Trimesh:

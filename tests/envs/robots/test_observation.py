@@ -38,7 +38,7 @@ def test_without_a_gripper_there_are_the_joints_alone():
 @pytest.mark.parametrize("args", [None, SimpleNamespace(robot="ur5"), {"seed": 3}, []])
 def test_args_are_free(args):
     robot = make_robot("panda")
-    robot._gripper.q[:] = [0.01, 0.03]
+    robot.gripper.q[:] = [0.01, 0.03]
     np.testing.assert_array_equal(envs.o(args, robot), [*robot.home, 0.01, 0.03])
 
 
@@ -55,7 +55,7 @@ def test_the_batch_sees_what_each_robot_sees():
     assert seen.shape == (5, 9)
     for row in range(5):
         robot.q = q[row].numpy()
-        robot._gripper.q = robot._gripper.mimic * opening[row].item()
+        robot.gripper.q = robot.gripper.mimic * opening[row].item()
         np.testing.assert_allclose(seen[row], o(None, robot), rtol=1e-6)
 
 

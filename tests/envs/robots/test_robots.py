@@ -55,7 +55,7 @@ def test_every_registered_robot_is_whole(name):
     assert robot.q.shape == robot.home.shape == robot.qdlim.shape == robot.qddlim.shape == (n,)
     assert robot.qlim.shape == (2, n) and robot.workspace.shape == (2, 3)
     assert (robot.qlim[0] <= robot.home).all() and (robot.home <= robot.qlim[1]).all()
-    assert (robot._gripper and robot._gripper.name) == GRIPPERS[name]
+    assert (robot.gripper and robot.gripper.name) == GRIPPERS[name]
 
 
 @pytest.mark.parametrize("name", OFFLINE)
@@ -134,17 +134,17 @@ def test_a_robot_starts_at_home_and_keeps_its_home(name):
 @pytest.mark.parametrize("name", ["ur5e", "ur3e", "lbr"])
 def test_the_observation_reads_both_drivers_of_the_2f_85(name):
     robot = make_robot(name)
-    robot._gripper.q = np.arange(10.0, 18.0)
+    robot.gripper.q = np.arange(10.0, 18.0)
     np.testing.assert_array_equal(o(None, robot), [*robot.home, 10.0, 14.0])
 
 
 @pytest.mark.parametrize("name", ["panda", "ur5e", "wx250s", "puma560"])
 def test_another_gripper_moves_the_tcp_by_its_own_length(name):
     bare, gripped = make_robot(name, gripper="none"), make_robot(name, gripper="robotiq_2f_85")
-    assert bare._gripper is None and bare.rtb.grippers == []
-    assert gripped._gripper.name == "robotiq_2f_85" and gripped.n == bare.n == gripped.rtb.n
+    assert bare.gripper is None and bare.rtb.grippers == []
+    assert gripped.gripper.name == "robotiq_2f_85" and gripped.n == bare.n == gripped.rtb.n
     tcp = np.linalg.inv(bare.rtb.fkine(bare.home).A) @ gripped.rtb.fkine(bare.home).A
-    np.testing.assert_allclose(tcp[:3, 3], gripped._gripper.tcp[:3, 3], atol=1e-9)
+    np.testing.assert_allclose(tcp[:3, 3], gripped.gripper.tcp[:3, 3], atol=1e-9)
     assert tcp[:3, 2] == pytest.approx([0, 0, 1], abs=1e-9)
 
 
@@ -176,7 +176,7 @@ def test_arm_and_gripper_are_drawn_whole(name):
 @pytest.mark.parametrize("name", [name for name in OFFLINE if GRIPPERS[name]])
 def test_the_drawn_fingers_follow_the_driver(name):
     robot = shared(name)
-    hand, (drawn,) = robot._gripper, robot.rtb.grippers
+    hand, (drawn,) = robot.gripper, robot.rtb.grippers
     joints = [link for link in drawn.links if link.isjoint]
     q = hand.model_q(drawn, 0.02)
     for link in joints:
@@ -200,7 +200,7 @@ def test_the_panda_has_its_makers_limits():
     np.testing.assert_allclose(
         robot.qlim[1], [2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973]
     )
-    assert robot._gripper.name == "panda_hand"
+    assert robot.gripper.name == "panda_hand"
 
 
 @pytest.mark.parametrize("name", sorted(FETCHED))
@@ -349,7 +349,7 @@ def test_a_new_file_is_a_new_robot(files):
 def test_gripper_and_acceleration_limits_may_be_left_out(files):
     files(without=("gripper", "qddlim", "qdddlim"))
     robot = make_robot("mine")
-    assert robot._gripper is None and robot.qddlim is None and robot.qdddlim is None
+    assert robot.gripper is None and robot.qddlim is None and robot.qdddlim is None
 
 
 SEVEN = [1.0] * 7

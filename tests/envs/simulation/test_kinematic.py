@@ -273,7 +273,7 @@ def test_joints_that_only_turn_the_hand_are_known():
 
 
 def test_an_arm_may_have_no_gripper_and_no_acceleration_limit():
-    robot = dataclasses.replace(make_robot("panda"), _gripper=None, qddlim=None, qdddlim=None)
+    robot = dataclasses.replace(make_robot("panda"), gripper=None, qddlim=None, qdddlim=None)
     model = compile_robot(robot, dt=0.05)
     assert model.driver_mimic.shape == (0,) and torch.isinf(model.dqd).all()
     state = step(

@@ -35,7 +35,7 @@ def test_the_tcp_is_where_the_chain_has_it(name):
     q = np.random.default_rng(0).uniform(*robot.qlim, (1000, robot.n))
     T_be = fkine(robot.chain.to(dtype=torch.float64), torch.as_tensor(q)).numpy()
     last = robot.rtb.grippers[0].links[0] if robot.rtb.grippers else robot.rtb.links[-1]
-    tool = robot._gripper.tcp if robot._gripper else np.eye(4)
+    tool = robot.gripper.tcp if robot.gripper else np.eye(4)
     place = [model.joint(joint).qposadr[0] for joint in names]
     for row in range(len(q)):
         data.qpos[place] = q[row]
@@ -65,7 +65,7 @@ def test_an_arm_that_nothing_drives_stays(lab):
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
     data = mujoco.MjData(model)
     data.qpos[p.q] = lab.robot.home
-    data.qpos[p.gripper] = p.multiple * lab.robot._gripper.opened
+    data.qpos[p.gripper] = p.multiple * lab.robot.gripper.opened
     start = data.qpos[p.q].copy()
     mujoco.mj_step(model, data, nstep=2500)  # 5 s
     assert np.abs(data.qpos[p.q] - start).max() < 1e-3

@@ -174,8 +174,8 @@ def test_the_first_columns_are_o_of_the_robot(robot, task):
                 .clamp(*env.model.qlim)[row]
                 .numpy()
             )
-            if body._gripper is not None:
-                body._gripper.q = body._gripper.mimic * step.info["gripper"][row].item()
+            if body.gripper is not None:
+                body.gripper.q = body.gripper.mimic * step.info["gripper"][row].item()
             expected = o(None, body)
             np.testing.assert_allclose(
                 step.next_observation[row, : len(expected)], expected, rtol=1e-6

@@ -121,6 +121,6 @@ def test_the_gripper_shuts_at_the_goal_and_only_there(scene):
 
 
 def test_without_a_gripper_the_observation_has_no_drivers():
-    world = TASK.world(dataclasses.replace(make_robot("panda"), _gripper=None), "cpu")
+    world = TASK.world(dataclasses.replace(make_robot("panda"), gripper=None), "cpu")
     layout = Layout(TASK.columns(world))
     assert layout["drivers"] == slice(7, 7) and layout.size == 7 + 7 + 9 + 6

@@ -92,7 +92,7 @@ def test_a_ghost_s_cube_is_seen_where_it_is_another():
 def test_the_gripper_is_shut_and_opened_by_hand_until_another_controller_has_it():
     led = control()
     led.put("goal", pose(0.5, 0.4, 0.6))
-    hand = led.robot._gripper
+    hand = led.robot.gripper
     assert led.frame.gripper == pytest.approx(hand.opened)
     for wanted in (hand.closed, hand.opened):
         led.grip()

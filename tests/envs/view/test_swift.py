@@ -87,7 +87,7 @@ def test_fingers_slide_by_the_gripper_coordinate(viewer, page, robot):
 def test_a_mounted_gripper_is_drawn_on_the_flange_and_moves(page):
     """The 2F-85's meshes have no material files, which Swift's page insists on."""
     robot = make_robot("puma560", gripper="robotiq_2f_85")
-    hand, tcp = robot._gripper, robot.rtb.fkine(robot.home)
+    hand, tcp = robot.gripper, robot.rtb.fkine(robot.home)
     tab = page.context.browser.new_page(viewport={"width": 96, "height": 64})
     with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
         tab.goto(viewer.url)

@@ -1,8 +1,8 @@
 """Write the capsules of a robot and of its gripper to configs/collision/, those of a URDF beside
 it.
 
-    python -m envs.collision.fitting.command panda              # both
-    python -m envs.collision.fitting.command ur5e --capsules 4  # up to four a link
+    python -m envs.collision.fitting panda              # both
+    python -m envs.collision.fitting ur5e --capsules 4  # up to four a link
 
 They enclose what is drawn of each link; see docs/collision.md. A gripper that has a file keeps it,
 since other arms may wear it too: delete the file to have it written anew.
@@ -18,7 +18,7 @@ from td3_robot.errors import Td3RobotError, require_packages
 def main(arguments: list[str] | None = None) -> int:
     """Parse, fit, write."""
     parser = argparse.ArgumentParser(
-        prog="python -m envs.collision.fitting.command", description=(__doc__ or "").splitlines()[0]
+        prog="python -m envs.collision.fitting", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("robot", help="a registered robot, or the path of a URDF or xacro file")
     parser.add_argument(

@@ -1,0 +1,9 @@
+"""Run `python -m envs.collision.fitting` by its former name."""
+
+import sys
+
+from envs.collision.fitting.__main__ import main
+
+if __name__ == "__main__":
+    print("fit_collision is now: python -m envs.collision.fitting", file=sys.stderr)
+    sys.exit(main())
