@@ -10,7 +10,7 @@ from envs.command_line import EvaluateFlags, check_shown, import_plugins, listin
 from envs.config.env_options import CONDITIONS, EnvOptions
 from envs.view.browser import have_browser
 from envs.view.camera import check_camera
-from td3_robot.cli.arguments import config_of, parse_evaluate
+from td3_robot.cli.arguments import load_run_config, parse_evaluate
 from td3_robot.errors import not_none
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import cli, warn
@@ -26,7 +26,9 @@ def main(argv: list[str]) -> int:
     checkpoint = not_none(asked.checkpoint)
     if asked.verify:
         return _verify(checkpoint, asked.env)
-    config, options = config_of(checkpoint, EnvOptions, {"env": asked.env} if asked.env else {})
+    config, options = load_run_config(
+        checkpoint, EnvOptions, {"env": asked.env} if asked.env else {}
+    )
     _check(asked, options)
     opened = {"open_browser": asked.swift and not asked.no_browser and have_browser()}
     opened |= {"port": asked.port, "camera": asked.camera}
@@ -99,7 +101,7 @@ def _verify(checkpoint: Path, env: str | None) -> int:
     from td3_robot.training.verify import WRONG, print_findings, verify
 
     def environment():
-        _, options = config_of(checkpoint, EnvOptions, {"env": env} if env else {})
+        _, options = load_run_config(checkpoint, EnvOptions, {"env": env} if env else {})
         made = envs.of_config(options)
         return made.o_dim, made.a_dim, env_fingerprint(made, options.randomize)
 

@@ -11,8 +11,8 @@ from typing import Any
 from envs.command_line import import_plugins
 from envs.config.env_options import DISTURBANCES, NOTHING, EnvOptions
 from td3_robot.checkpoint import find
-from td3_robot.cli.arguments import config_of
-from td3_robot.config.schema import build, schema
+from td3_robot.cli.arguments import load_run_config
+from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import cli
 
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     """Parse, build, export. Returns the exit code."""
     asked = build(
         Arguments,
-        schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv),
+        make_schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv),
     )
     import_plugins(asked.plugins)
     if asked.robot is not None:
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
     if asked.checkpoint is None:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
     checkpoint = find(asked.checkpoint)
-    _, options = config_of(checkpoint, EnvOptions)
+    _, options = load_run_config(checkpoint, EnvOptions)
     if options.env is not None:
         raise ConfigError(
             f"{str(checkpoint)!r} is of {options.env!r}; only policies of our own robots are exported"

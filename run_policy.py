@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
-from td3_robot.config.schema import build, schema
+from td3_robot.config.schema import build, make_schema
 from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
@@ -100,7 +100,7 @@ def main(argv: list[str]) -> int:
     """
     asked = build(
         Arguments,
-        schema("run_policy.py", "Drive an arm with a policy.", Arguments).read_flags(argv),
+        make_schema("run_policy.py", "Drive an arm with a policy.", Arguments).read_flags(argv),
     )
     try:
         reason = _run(asked)

@@ -13,7 +13,7 @@ from pathlib import Path  # noqa: E402
 from envs.command_line import TrainFlags, import_plugins  # noqa: E402
 from envs.config.env_options import EnvOptions  # noqa: E402
 from td3_robot.cli.arguments import TrainArguments, parse_train  # noqa: E402
-from td3_robot.config.schema import build, schema  # noqa: E402
+from td3_robot.config.schema import build, make_schema  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
 from td3_robot.sweep import runner as run  # noqa: E402
 from td3_robot.utils.console import cli  # noqa: E402
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     """Parse, build, search. Returns the exit code."""
     flags = build(
         SweepFlags,
-        schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv),
+        make_schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv),
     )
     script = Path(__file__).resolve().with_name("train.py")
     if flags.plan is not None and flags.resume is None:

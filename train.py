@@ -24,7 +24,7 @@ from envs.command_line import TrainFlags, check_shown, elsewhere, import_plugins
 from envs.config.env_options import EnvOptions  # noqa: E402
 from envs.view.browser import have_browser, how_to_open  # noqa: E402
 from td3_robot.checkpoint import load, run_name  # noqa: E402
-from td3_robot.cli.arguments import TrainArguments, as_dict, parse_train, save_config  # noqa: E402
+from td3_robot.cli.arguments import TrainArguments, merge_options, parse_train, save_config  # noqa: E402
 from td3_robot.distributed import launched  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
 from td3_robot.evaluation.process import EvaluationProcess, wanted  # noqa: E402
@@ -117,14 +117,17 @@ def _train(
     torch.set_float32_matmul_precision(config.matmul_precision)
     team = team_of(arguments, store)
     part = team.part
-    for name, count in (("envs", part.envs), ("evaluation.episodes", part.evaluation.episodes)):
+    for name, count in (
+        ("num_envs", part.num_envs),
+        ("evaluation.episodes", part.evaluation.episodes),
+    ):
         require_memory(f"{name} {count}", count * options.bytes_each, config.device)
     make_envs = functools.partial(envs.of_config, options, device=config.device, seed=part.seed)
-    env: Any = make_envs(part.envs, training=True)
+    env: Any = make_envs(part.num_envs, training=True)
     evaluation_env = make_envs(part.evaluation.episodes) if part.evaluation.episodes else None
-    for note in (*arguments.notes, *options.cost(part.envs)):
+    for note in (*arguments.notes, *options.cost(part.num_envs)):
         print(note)
-    guide = make_teacher(part.exploration.guide, env) if part.exploration.guide else None
+    guide = make_teacher(part.exploration.expert, env) if part.exploration.expert else None
     config = dataclasses.replace(config, td3=placed(config.td3, env))
     agent = team.agent(
         env.o_dim,
@@ -212,7 +215,9 @@ def _begin_records(
         TensorBoardLog(folder, trainer.logged_steps),
     ]
     return trackers + (
-        [MLflowLog(folder, as_dict(options, config), run_name(folder))] if config.mlflow else []
+        [MLflowLog(folder, merge_options(options, config), run_name(folder))]
+        if config.mlflow
+        else []
     )
 
 

@@ -24,7 +24,7 @@ VARIANTS = {
     "gamma 0.95": "--td3.gamma 0.95",
     "tau 0.005 (paper)": "--td3.tau 0.005",
     "target noise 0.2, clip 0.5 (paper)": "--td3.policy_noise 0.2 --td3.noise_clip 0.5",
-    "64 arms, one update a step": "--envs 64 --updates_per_step 1",
+    "64 arms, one update a step": "--num_envs 64 --updates_per_step 1",
     "constant exploration noise": "--schedule.noise constant",
     "one sigma for all envs": "--exploration.per_env false",
     "constant learning rate": "--schedule.lr constant",

@@ -29,7 +29,7 @@ from envs.view.panel import Panel
 from envs.view.recording import headless_page
 from envs.view.swift import SwiftViewer
 from td3_robot import TD3
-from td3_robot.cli.arguments import config_of
+from td3_robot.cli.arguments import load_run_config
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = {"width": 900, "height": 560}  # so that the controls do not lie over the goal
@@ -129,7 +129,7 @@ def parts(checkpoint: Path) -> None:
     """
     agent, evaluation = (
         TD3.from_checkpoint(checkpoint),
-        Evaluation(config_of(checkpoint, EnvOptions)[1], 1),
+        Evaluation(load_run_config(checkpoint, EnvOptions)[1], 1),
     )
     evaluation.add("policy", lambda env: agent.select_action)
     control = Control(evaluation)

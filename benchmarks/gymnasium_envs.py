@@ -62,7 +62,7 @@ def settings_of(env: str) -> dict:
 def train_flags(settings: dict) -> list[str]:
     """`settings` as flags of train.py."""
     flags = {
-        "envs": 1,
+        "num_envs": 1,
         "updates_per_step": 1,
         "td3.hidden": ",".join(map(str, settings["hidden"])),
         "td3.actor_lr": settings["learning_rate"],

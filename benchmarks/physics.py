@@ -24,7 +24,7 @@ from envs.robots import make_robot
 from envs.simulation.mujoco import Mujoco
 from envs.tasks.registry import make_task
 from td3_robot import TD3
-from td3_robot.cli.arguments import config_of
+from td3_robot.cli.arguments import load_run_config
 from td3_robot.evaluation.rollout import round_seeds
 
 TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "pick_turned", "push")
@@ -102,7 +102,7 @@ def transfer(asked: argparse.Namespace) -> None:
     """Every shipped policy and a classical controller, kinematic and in physics."""
     for task in asked.tasks:
         folder = ROOT / "checkpoints" / ("run1" if task == "reach" else task)
-        guarded, agent = config_of(folder, EnvOptions)[1].guard, TD3.from_checkpoint(folder)
+        guarded, agent = load_run_config(folder, EnvOptions)[1].guard, TD3.from_checkpoint(folder)
         for engine in asked.engines:
             for name in ("policy", CLASSICAL.get(task, "rrmc")):
                 env = make(

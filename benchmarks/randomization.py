@@ -24,7 +24,7 @@ from envs.simulation.disturbances import Disturbances
 from envs.simulation.randomization import read_randomization
 from envs.simulation.variation import Variation
 from td3_robot import TD3
-from td3_robot.cli.arguments import config_of
+from td3_robot.cli.arguments import load_run_config
 from td3_robot.evaluation.rollout import evaluate, round_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,7 +62,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    guards = {path.name: config_of(path, EnvOptions)[1].guard for path in asked.checkpoints}
+    guards = {path.name: load_run_config(path, EnvOptions)[1].guard for path in asked.checkpoints}
     agents = {path.name: TD3.from_checkpoint(path) for path in asked.checkpoints}
     for name, given in conditions(read_randomization(asked.randomize)):
         for who in (*agents, "pick"):

@@ -23,7 +23,7 @@ from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from envs.simulation.disturbances import Disturbances
 from td3_robot import TD3
-from td3_robot.cli.arguments import config_of
+from td3_robot.cli.arguments import load_run_config
 
 SHIPPED = {
     "reach": "run1",
@@ -56,7 +56,7 @@ def evaluation_of(run: str, episodes: int) -> Evaluation:
     """A policy."""
     folder = ROOT / "checkpoints" / run
     evaluation, agent = (
-        Evaluation(config_of(folder, EnvOptions)[1], episodes),
+        Evaluation(load_run_config(folder, EnvOptions)[1], episodes),
         TD3.from_checkpoint(folder),
     )
     evaluation.add("policy", lambda env: agent.select_action)

@@ -94,7 +94,7 @@ class Evaluation(BaseCallback):
         self.scores = {}
 
     def _on_step(self) -> bool:
-        if self.num_timesteps % self.config.evaluation.every < self.config.envs:
+        if self.num_timesteps % self.config.evaluation.every < self.config.num_envs:
             self.measure()
         return True
 
@@ -111,7 +111,7 @@ def main(folder: Path, arguments) -> None:
     """Train and write the results."""
     config = arguments.config
     torch.set_num_threads(config.threads)
-    env = envs.of_config(arguments.environment, config.envs, seed=config.seed)
+    env = envs.of_config(arguments.environment, config.num_envs, seed=config.seed)
     evaluation_env = envs.of_config(arguments.environment, config.evaluation.episodes)
     td3, noise = config.td3, np.full(env.a_dim, config.exploration.noise)
     model = TD3(

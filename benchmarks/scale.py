@@ -56,8 +56,8 @@ def parts(config: Config, options: EnvOptions) -> dict:
     times: dict[str, list[float]] = {"collect": [], "update": []}
     for share in (8, 1):
         replay = dataclasses.replace(config.replay, batch_size=config.replay.batch_size // share)
-        part = dataclasses.replace(config, envs=config.envs // share, replay=replay)
-        env = envs.of_config(options, part.envs, device="cpu", seed=0, training=True)
+        part = dataclasses.replace(config, num_envs=config.num_envs // share, replay=replay)
+        env = envs.of_config(options, part.num_envs, device="cpu", seed=0, training=True)
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(placed(config.td3, env)))
         source = Collector(agent, env, part)
         times["collect"].append(fastest(lambda source=source: source.collect(0.0)))
@@ -69,7 +69,7 @@ def parts(config: Config, options: EnvOptions) -> dict:
     ]
     rows = source.replay.state_dict()["rows"]
     return {
-        "collect": line(config.envs // 8, config.envs, *times["collect"]),
+        "collect": line(config.num_envs // 8, config.num_envs, *times["collect"]),
         "update": line(config.replay.batch_size // 8, config.replay.batch_size, *times["update"]),
         "gradients": 4 * (weights[0] + weights[1] + weights[2] / config.td3.policy_delay),
         "transition": rows.element_size() * rows.shape[-1],
@@ -111,7 +111,7 @@ def main() -> None:
     size, batch, arms, updates = (
         found["gradients"],
         config.replay.batch_size,
-        config.envs,
+        config.num_envs,
         config.updates_per_step,
     )
 

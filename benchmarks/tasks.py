@@ -24,7 +24,7 @@ import torch
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from td3_robot import TD3
-from td3_robot.cli.arguments import config_of
+from td3_robot.cli.arguments import load_run_config
 from td3_robot.utils.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,7 +73,7 @@ def train(task: str, seed: int) -> Path:
 
 def measure(task: str, seed: int, folder: Path, episodes: int) -> list[rows.Row]:
     """The rows of a policy and of the baselines beside it."""
-    _, options = config_of(folder, EnvOptions)
+    _, options = load_run_config(folder, EnvOptions)
     agent, evaluation = TD3.from_checkpoint(folder), Evaluation(options, episodes, UNSEEN_SEED)
     evaluation.add("policy", lambda env: agent.select_action)
     for name in BASELINES[task]:

@@ -28,7 +28,7 @@ from envs.view.recording import draw, headless_page
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot import TD3
-from td3_robot.cli.arguments import config_of
+from td3_robot.cli.arguments import load_run_config
 from td3_robot.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -159,7 +159,7 @@ def film() -> None:
 def avoids() -> tuple[list[Frame], Robot]:
     """An episode of a shipped policy."""
     folder = ROOT / "checkpoints/reach_avoid"
-    evaluation = Evaluation(config_of(folder, EnvOptions)[1], episodes=1, episode=0)
+    evaluation = Evaluation(load_run_config(folder, EnvOptions)[1], episodes=1, episode=0)
     agent = TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
     policy, env = evaluation.alone("policy")

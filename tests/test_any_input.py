@@ -14,16 +14,18 @@ from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli.arguments import (
     TrainArguments,
-    config_of,
     load_config,
+    load_run_config,
     parse_evaluate,
     parse_train,
 )
-from td3_robot.config.field import leaves
+from td3_robot.config.field import iter_options
 from td3_robot.config.run import Config, TD3Config
 from td3_robot.errors import Td3RobotError
 
-NAMES = [name for cls in (Config, EnvOptions, TrainFlags, EvaluateFlags) for name, _ in leaves(cls)]
+NAMES = [
+    name for cls in (Config, EnvOptions, TrainFlags, EvaluateFlags) for name, _ in iter_options(cls)
+]
 NASTY = [
     "!!bool x",
     "!!int ''",
@@ -125,7 +127,7 @@ def test_any_file(text):
     Path("config.yaml").write_bytes(text.encode(errors="surrogatepass"))
     outcome(parse_train, ["--config", "config.yaml"], EnvOptions, TrainFlags)
     outcome(load_config, "config.yaml")
-    outcome(config_of, Path(), EnvOptions)
+    outcome(load_run_config, Path(), EnvOptions)
 
 
 LARGE = """td3.hidden 100000,100000|threads 100000|evaluation.episodes 2147483648|replay.n_step 1e30|td3.atoms 1e30|
@@ -149,7 +151,7 @@ def test_networks_that_fit_no_memory_are_refused_before_they_are_made():
         TD3(3, 1, hidden=(width,) * 64)
 
 
-@pytest.mark.parametrize("name", ["envs", "evaluation.episodes"])
+@pytest.mark.parametrize("name", ["num_envs", "evaluation.episodes"])
 def test_environments_that_fit_no_memory_are_refused_before_they_are_made(monkeypatch, name):
     import train
 

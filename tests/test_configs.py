@@ -8,7 +8,7 @@ import torch
 
 from envs.command_line import TrainFlags, listing
 from envs.config.env_options import DISTURBANCES, EnvOptions
-from td3_robot.cli.arguments import config_of, parse_train
+from td3_robot.cli.arguments import load_run_config, parse_train
 from td3_robot.config.run import TD3Config
 from td3_robot.errors import ConfigError
 
@@ -69,14 +69,19 @@ def test_a_preset_for_gpus_is_that_of_its_task_with_more_arms_and_larger_batches
     assert gpu.environment == cpu.environment and not gpu.notes
     ours, plain = gpu.config, cpu.config
     assert (ours.device, ours.cuda_graph) == ("cuda", True)
-    assert 1_024 <= ours.envs <= 16_384 and 4_096 <= ours.replay.batch_size <= ours.replay.capacity
+    assert (
+        1_024 <= ours.num_envs <= 16_384 and 4_096 <= ours.replay.batch_size <= ours.replay.capacity
+    )
 
     def updates(config):
-        return config.steps // config.envs * config.updates_per_step
+        return config.steps // config.num_envs * config.updates_per_step
 
     assert updates(plain) * 0.99 < updates(ours) < updates(plain) * 1.3
-    assert ours.exploration.start_steps // ours.envs >= plain.exploration.start_steps // plain.envs
-    differ = ("device", "cuda_graph", "envs", "steps", "updates_per_step", "evaluation")
+    assert (
+        ours.exploration.start_steps // ours.num_envs
+        >= plain.exploration.start_steps // plain.num_envs
+    )
+    differ = ("device", "cuda_graph", "num_envs", "steps", "updates_per_step", "evaluation")
     same = dataclasses.replace(ours, **{name: getattr(plain, name) for name in differ})
     replay = dataclasses.replace(
         ours.replay, capacity=plain.replay.capacity, batch_size=plain.replay.batch_size
@@ -118,7 +123,7 @@ def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
     [("run1", "reach"), *((task, task) for task in TASKS if task not in ("reach", "stack"))],
 )
 def test_the_shipped_runs_say_what_they_are_of(run, task):
-    config, options = config_of(ROOT / "checkpoints" / run, EnvOptions)
+    config, options = load_run_config(ROOT / "checkpoints" / run, EnvOptions)
     engine = "mujoco" if task == "push" else "kinematic"  # in which it was trained
     guard = task in ("reach_avoid", "track", "pick_place", "pick_turned", "push")
     assert dataclasses.replace(options, **dict.fromkeys(DISTURBANCES)) == EnvOptions(

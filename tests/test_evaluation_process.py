@@ -21,7 +21,7 @@ from td3_robot.loggers.base import CsvLog, read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOCKS = {"wall_s", "env_steps_per_s", "updates_per_s", "left_s"}
-LINE = """--threads 1 --envs 16 --steps 1600 --updates_per_step 1 --evaluation.every 320 --evaluation.episodes 20
+LINE = """--threads 1 --num_envs 16 --steps 1600 --updates_per_step 1 --evaluation.every 320 --evaluation.episodes 20
     --exploration.start_steps 160 --replay.batch_size 16 --td3.hidden 16 --td3.normalize_observations"""
 GIVEN_UP = "warning: the process that plays the evaluations is given up ({}); the training plays them itself\n"
 MAKES_NONE = functools.partial(time.sleep, 0)

@@ -27,7 +27,7 @@ def script(cwd: Path, name: str, line: str) -> subprocess.CompletedProcess:
 def pendulum(tmp_path_factory):
     """A working directory with a short run on Pendulum, several environments at once."""
     folder = tmp_path_factory.mktemp("gymnasium")
-    line = f"--env Pendulum-v1 --envs 4 --steps 1200 --exploration.start_steps 400 --evaluation.every 400 {SMALL}"
+    line = f"--env Pendulum-v1 --num_envs 4 --steps 1200 --exploration.start_steps 400 --evaluation.every 400 {SMALL}"
     result = script(folder, "train", f"{line} --run swing")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("learning Pendulum-v1 (seed 0) in checkpoints/swing\n")

@@ -17,7 +17,7 @@ from td3_robot.data.collector import Collector
 from td3_robot.networks.residual import placed
 from tests.no_device import Waits, Watched, moved
 
-SMALL = "--envs 8 --replay.batch_size 16 --replay.capacity 4000 --exploration.start_steps 16 --td3.burn_in 0"
+SMALL = "--num_envs 8 --replay.batch_size 16 --replay.capacity 4000 --exploration.start_steps 16 --td3.burn_in 0"
 
 
 def learner(line):
@@ -28,11 +28,11 @@ def learner(line):
     config = arguments.config
     with mock.patch("envs.arm_env.arm_env.waits", lambda device: True):
         env = envs.of_config(
-            arguments.environment, config.envs, device="cpu", seed=0, training=True
+            arguments.environment, config.num_envs, device="cpu", seed=0, training=True
         )
         config = dataclasses.replace(config, td3=placed(config.td3, env))
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
-        guide = make_teacher(config.exploration.guide, env) if config.exploration.guide else None
+        guide = make_teacher(config.exploration.expert, env) if config.exploration.expert else None
         source = Collector(agent, env, config, guide)
         for _ in range(4):
             step(agent, source)

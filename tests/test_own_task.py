@@ -25,7 +25,7 @@ from envs.view.playback import episodes
 from td3_robot.replay import Hindsight
 
 PAGE = Path(__file__).parent.parent / "docs" / "add_your_own_task.md"
-SMALL = ("--steps 3000 --envs 20 --td3.hidden 16 --exploration.start_steps 500 --evaluation.every 1500 "
+SMALL = ("--steps 3000 --num_envs 20 --td3.hidden 16 --exploration.start_steps 500 --evaluation.every 1500 "
          "--evaluation.episodes 20 --replay.batch_size 32")  # fmt: skip
 
 

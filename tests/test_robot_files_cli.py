@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GANTRY = ROOT / "tests/envs/data/gantry.urdf"
-SMALL = "--envs 8 --steps 400 --exploration.start_steps 80 --evaluation.every 200 --evaluation.episodes 8 --run mine"
+SMALL = "--num_envs 8 --steps 400 --exploration.start_steps 80 --evaluation.every 200 --evaluation.episodes 8 --run mine"
 
 
 def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path, in_process):

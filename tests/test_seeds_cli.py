@@ -10,7 +10,7 @@ from td3_robot.cli.arguments import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = (
-    *("--env", "Pendulum-v1", "--envs", "4", "--steps", "400", "--evaluation.every", "200"),
+    *("--env", "Pendulum-v1", "--num_envs", "4", "--steps", "400", "--evaluation.every", "200"),
     *("--evaluation.episodes", "3", "--exploration.start_steps", "100", "--td3.hidden", "8"),
     *("--replay.batch_size", "8"),
 )

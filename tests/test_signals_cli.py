@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LINE = (
-    "--env Pendulum-v1 --envs 4 --steps 1000000 --evaluation.episodes 3 --td3.hidden 16 --run swing"
-)
+LINE = "--env Pendulum-v1 --num_envs 4 --steps 1000000 --evaluation.episodes 3 --td3.hidden 16 --run swing"
 
 
 def heeds(process: subprocess.Popen, number: int) -> bool:

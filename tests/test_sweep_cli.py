@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLAN = """
 options:
   env: Pendulum-v1
-  envs: 4
+  num_envs: 4
   steps: 800
   evaluation: {every: 200, episodes: 2}
   exploration.start_steps: 100
@@ -156,9 +156,10 @@ def test_mistakes_are_said_in_one_line_before_anything_begins(
 
 
 def test_pbt_changes_only_what_a_run_can_change(tmp_path, in_process):
-    (tmp_path / "p.yaml").write_text("options:\n  envs: [16, 32]\nscheduler: pbt\n")
+    (tmp_path / "p.yaml").write_text("options:\n  num_envs: [16, 32]\nscheduler: pbt\n")
     code, _, err = in_process(tmp_path, "sweep", "--plan", "p.yaml")
     assert (
         code == 2
-        and "scheduler pbt changes options in the middle of a run, where envs cannot change" in err
+        and "scheduler pbt changes options in the middle of a run, where num_envs cannot change"
+        in err
     )

@@ -9,7 +9,7 @@ import pytest
 
 from envs.config.env_options import EnvOptions
 from envs.tasks.registry import task_names
-from td3_robot.cli.arguments import config_of
+from td3_robot.cli.arguments import load_run_config
 from td3_robot.loggers.base import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,7 +59,7 @@ LEAST |= {"push": 0.91}
 @pytest.mark.parametrize("task", sorted(SHIPPED))
 def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_path, in_process):
     folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
-    options = config_of(folder, EnvOptions)[1]
+    options = load_run_config(folder, EnvOptions)[1]
     assert options.task == task
     flags = (
         "--checkpoint",
@@ -121,14 +121,14 @@ def test_a_shipped_checkpoint_is_small(task):
 def test_an_unknown_guide_or_one_that_cannot_do_the_task_is_one_line(tmp_path, in_process):
     for flags, message in (
         (
-            ("--exploration.guide", "solutoin"),
-            "unknown exploration.guide 'solutoin'; did you mean 'solution'",
+            ("--exploration.expert", "solutoin"),
+            "unknown exploration.expert 'solutoin'; did you mean 'solution'",
         ),
         (
-            ("--exploration.guide", "solution"),
-            "exploration.guide solution needs a task whose scenes hold one",
+            ("--exploration.expert", "solution"),
+            "exploration.expert solution needs a task whose scenes hold one",
         ),
-        (("--exploration.guide", "pick"), "baseline 'pick' cannot do this task"),
+        (("--exploration.expert", "pick"), "baseline 'pick' cannot do this task"),
     ):
         code, _, error = in_process(tmp_path, "train", *flags)
         assert code == 2 and message in error and error.count("\n") == 1

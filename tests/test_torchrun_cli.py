@@ -24,7 +24,7 @@ SMALL = (
     *(
         "--env",
         "Pendulum-v1",
-        "--envs",
+        "--num_envs",
         "4",
         "--steps",
         "1_600",

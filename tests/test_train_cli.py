@@ -173,9 +173,7 @@ def test_the_curve_is_a_picture_and_tensorboard_has_the_metrics(trained):
 
 def test_products_are_of_the_precision_that_was_asked_for(tmp_path):
     told = "import sys, torch, train; print(train.main(sys.argv[1:]), torch.get_float32_matmul_precision())"
-    flags = (
-        "--env Pendulum-v1 --steps 32 --envs 1 --exploration.start_steps 16 --evaluation.every 32"
-    )
+    flags = "--env Pendulum-v1 --steps 32 --num_envs 1 --exploration.start_steps 16 --evaluation.every 32"
     for given in ("medium", "highest"):
         command = [
             sys.executable,
@@ -198,7 +196,7 @@ def test_products_are_of_the_precision_that_was_asked_for(tmp_path):
 # Stopping and going on
 
 SMALL = (
-    *("--threads", "1", "--envs", "16", "--steps", "16_000", "--save_every", "0.1"),
+    *("--threads", "1", "--num_envs", "16", "--steps", "16_000", "--save_every", "0.1"),
     *(
         "--evaluation.every",
         "8_000",

@@ -215,22 +215,19 @@ class EnvOptions:
         ]
 
     @staticmethod
-    def preset(asked: dict[str, object]) -> tuple[str, Path | None]:
-        """What the options shipped for an environment are called, and their file, None where there
-        is none.
-        """
-        if asked.get("env") is not None:
-            return f"env {asked['env']!r}", _gymnasium_preset(str(asked["env"]))
-        task = asked.get("task", EnvOptions.task)
+    def find_preset(values: dict[str, object]) -> tuple[str, Path | None]:
+        """Return a name for the environment with these options, and the file of its preset or None."""
+        if values.get("env") is not None:
+            return f"env {values['env']!r}", _find_gymnasium_preset(str(values["env"]))
+        task = values.get("task", EnvOptions.task)
         path = CONFIGS / f"{task}.yaml"
         return f"task {task!r}", path if path.parent == CONFIGS and os.path.isfile(path) else None
 
 
-def _gymnasium_preset(env_id: str) -> Path:
-    """The file whose name begins the id (without its module), the longest; else that of its family,
-    or the default.
-    """
-    name, folder = env_id.split(":")[-1], CONFIGS / "gymnasium"
+def _find_gymnasium_preset(env_id: str) -> Path:
+    """Return the file with the longest name that begins the id; else its family's or the default."""
+    name = env_id.split(":")[-1]
+    folder = CONFIGS / "gymnasium"
     files = sorted(folder.glob("*.yaml"), key=lambda path: len(path.stem))
     family = folder / ("goals.yaml" if name.startswith(_GOALS) else "default.yaml")
     return [family, *(path for path in files if name.startswith(path.stem))][-1]

@@ -49,7 +49,7 @@ class FollowSolution:
     def __init__(self, env: Controlled, gain: float | None = None):
         if "solution" not in env.moment.scene:
             raise ConfigError(
-                "exploration.guide solution needs a task whose scenes hold one: reach_pose, reach_avoid"
+                "exploration.expert solution needs a task whose scenes hold one: reach_pose, reach_avoid"
             )
         self._env, self._gain = env, env.task.move_gain if gain is None else gain
 

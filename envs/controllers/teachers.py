@@ -1,7 +1,7 @@
 """Controllers that show a learner what can be done: the classical ones, and one that goes to the
 scene's solution.
 
-They act in some of the episodes that a policy learns from (`exploration.guide`).
+They act in some of the episodes that a policy learns from (`exploration.expert`).
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ def make_teacher(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
         ConfigError: no such teacher, or none for this task.
     """
     if not hasattr(env, "moment"):
-        raise ConfigError("exploration.guide has no effect without a robot and its task")
+        raise ConfigError("exploration.expert has no effect without a robot and its task")
     if name == "solution":
         return FollowSolution(env)
     if name not in BASELINES:
-        raise unknown("exploration.guide", name, ("solution", *BASELINES))
+        raise unknown("exploration.expert", name, ("solution", *BASELINES))
     return make_baseline(name, env)

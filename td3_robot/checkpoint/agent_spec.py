@@ -57,7 +57,7 @@ def check_layers(path: Path, told: Description, found: Checkpoint) -> None:
 
 def _told(agent: object) -> Description:
     """What the file of the checkpoint says, checked."""
-    from td3_robot.config.schema import schema  # here: only a file from outside needs it
+    from td3_robot.config.schema import make_schema  # here: only a file from outside needs it
 
     if (
         not isinstance(agent, dict)
@@ -77,7 +77,7 @@ def _told(agent: object) -> Description:
         type(bound) in (int, float) and 0 < bound < math.inf for bound in bounds
     ):
         raise ConfigError("a_max must be a positive number or a list of them, one for each action")
-    options = schema("", "", TD3Config).check_all(agent["options"])
+    options = make_schema("", "", TD3Config).check_all(agent["options"])
     return Description(agent["o_dim"], agent["a_dim"], agent["a_max"], options)
 
 

@@ -1,7 +1,7 @@
-"""The command lines of the scripts, and the configuration files they lead to.
+"""Parse the scripts' command lines and the configuration files that they name.
 
-Later wins: defaults of the dataclasses < the preset < `--config FILE` < flags. What is learned in
-is not known here: the scripts hand in its options, a dataclass (`Environment`), which stand beside
+Later wins: defaults of the dataclasses < the preset < `--config FILE` < flags. The environment is
+not known here: the scripts hand in its options, a dataclass (`Environment`), which stand next to
 the learner's own on the command line and in files.
 """
 
@@ -17,26 +17,25 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from td3_robot.checkpoint import RUNS, find
-from td3_robot.config.field import leaves
+from td3_robot.config.field import iter_options
 from td3_robot.config.run import Config
-from td3_robot.config.schema import HELP, build, schema
+from td3_robot.config.schema import HELP, OldNames, build, make_schema
 from td3_robot.errors import ConfigError, Td3RobotError, unknown
+from td3_robot.utils.console import warn
 from td3_robot.utils.device import resolve_device
 from td3_robot.utils.yaml_file import write_yaml
 
 CONFIG_NAME = "config.yaml"  # in a run folder
 
+Values = dict[str, object]  # option -> value
+
 
 class Environment(Protocol):
-    """A frozen dataclass of the options of what is learned in; td3_robot/config/field.py has the
-    keys of its metadata.
-    """
+    """A frozen dataclass of an environment's options, declared as td3_robot/config/field.py says."""
 
     @staticmethod
-    def preset(asked: dict[str, object]) -> tuple[str, Path | None]:
-        """From what the user asked for: what it is called, and the file of options that suit it, or
-        None.
-        """
+    def find_preset(values: Values) -> tuple[str, Path | None]:
+        """Return a name for the environment with these options, and the file of its preset or None."""
         ...
 
 
@@ -46,14 +45,14 @@ Flags = TypeVar("Flags")
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """What `train.py` was asked to do.
+    """The parsed command line of `train.py`.
 
     Attributes:
-        config: The resolved configuration of the learner; its device is one that is there.
-        environment: What is learned in, an instance of the class handed in.
+        config: The resolved configuration of the learner; its device is available.
+        environment: The environment's options, an instance of the class handed in.
         flags: The script's own flags, an instance of the class handed in.
         resume: Folder of the run to continue, or None for a new run.
-        notes: Lines for the user: what was not asked for and is done all the same.
+        notes: Lines to print: older names that were used, and defaults that were changed.
     """
 
     config: Config
@@ -77,85 +76,95 @@ class _Start:
 
 
 def parse_train(argv: list[str], environment: type[Environment], flags: type) -> TrainArguments:
-    """Read the command line of `train.py`, the configuration files it leads to included.
+    """Parse the command line of `train.py`, and read the configuration files that it leads to.
 
     Args:
         argv: the words after the script's name.
-        environment: the options of what is learned in.
+        environment: the class of the environment's options.
         flags: a dataclass of the script's own flags, which files do not have.
 
     Raises:
         ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
-    known = schema("train.py", "Train a policy.", _Start, flags, environment, Config)
+    known = make_schema("train.py", "Train a policy.", _Start, flags, environment, Config)
     if HELP & set(argv):
-        known.show_help(_in_force([word for word in argv if word not in HELP], environment, flags))
+        rest = [word for word in argv if word not in HELP]
+        known.show_help(_find_values_in_force(rest, environment, flags))
         raise SystemExit(0)
-    given = known.read_flags(argv)
+    old: OldNames = {}
+    given = known.read_flags(argv, old)
     start = build(_Start, given)
-    file, own = (
-        _read_file(start.config, environment) if start.config else {},
-        _is_of_run(start.config),
-    )
-    if (
-        own
-        and start.config
-        and Path(str(file.get("run"))).name == start.config.absolute().parent.name
-    ):
-        del file["run"]  # that run has its name already
-    asked, notes = file | given, []
-    resume = None if start.resume is None else _run_folder(start.resume)
+    file = _read_start_file(start.config, environment, old)
+    asked = file | given
+    resume = None if start.resume is None else _find_run(start.resume)
     if resume is not None and asked.get("run") is not None:
         raise ConfigError(
             "run and resume exclude each other: a run that is continued stays in its folder"
         )
-    base = (
-        _read_file(resume / CONFIG_NAME, environment)
-        if resume
-        else _preset(asked, environment, notes)
-    )
+    notes: list[str] = []
+    if resume is not None:
+        base = _read_file(resume / CONFIG_NAME, environment)
+    else:
+        base = _read_preset(asked, environment, notes, old)
     values = base | asked
-    _refuse_untold(
-        environment, {name: value for name, value in values.items() if name not in given}
-    )
-    config, world = build(Config, values), build(environment, values)
+    _refuse_command_line_only(environment, _leave_out(values, given))
+    config = build(Config, values)
+    world = build(environment, values)
     _refuse_idle(config, given)
-    if not own:
-        _refuse_idle(
-            config, {name: value for name, value in file.items() if name not in given}, base | file
-        )
+    if not _is_run_file(start.config):
+        _refuse_idle(config, _leave_out(file, given), base | file)
     if resume is not None:
         for before, now in ((build(Config, base), config), (build(environment, base), world)):
             _refuse_changes(before, now, f"run {resume.name!r}", " and stays so when it is resumed")
     else:
-        config = _begun(config, asked, notes)
+        config = _complete_new_run(config, asked, notes)
     config = dataclasses.replace(config, device=resolve_device(config.device))
+    if old:
+        notes.insert(0, "; ".join(old.values()))
     return TrainArguments(config, world, build(flags, given), resume, tuple(notes))
 
 
-def _in_force(argv: list[str], environment: type[Environment], flags: type) -> dict[str, object]:
-    """The options that a command line leads to, for --help; none where it leads nowhere."""
+def _read_start_file(path: Path | None, environment: type[Environment], old: OldNames) -> Values:
+    """Read the file of `--config`; one that a run wrote gives neither its run's name nor notes."""
+    if path is None:
+        return {}
+    if not _is_run_file(path):
+        return _read_file(path, environment, old)
+    values = _read_file(path, environment)
+    if Path(str(values.get("run"))).name == path.absolute().parent.name:
+        values.pop("run", None)  # that run has its name already
+    return values
+
+
+def _leave_out(values: Values, names: Iterable[str]) -> Values:
+    """Return the values of all options but the named ones."""
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _find_values_in_force(argv: list[str], environment: type[Environment], flags: type) -> Values:
+    """Return all values that a command line leads to, for --help; none where it is wrong."""
     try:
         found = parse_train(argv, environment, flags)
     except Td3RobotError:
         return {}
-    parts = (found.config, found.environment)
     return {
-        name: operator.attrgetter(name)(part) for part in parts for name, _ in leaves(type(part))
+        name: operator.attrgetter(name)(part)
+        for part in (found.config, found.environment)
+        for name, _ in iter_options(type(part))
     }
 
 
-def _begun(config: Config, asked: dict[str, object], notes: list[str]) -> Config:
-    """A new run's configuration: the checkpoint to start from is there, and something will be
-    learnt.
+def _complete_new_run(config: Config, asked: Values, notes: list[str]) -> Config:
+    """Find the checkpoint that a new run starts from, and leave a short run steps to learn in.
 
     Raises:
-        ConfigError, CheckpointError: it is not, or all steps were asked to be random.
+        ConfigError, CheckpointError: there is no such checkpoint, or all steps would be random.
     """
     if config.start_from is not None:
         config = dataclasses.replace(config, start_from=find(config.start_from))
-    start, steps = config.exploration.start_steps, config.steps
+    start = config.exploration.start_steps
+    steps = config.steps
     if config.dataset is not None or steps > start:
         return config
     if "exploration.start_steps" in asked:
@@ -164,78 +173,72 @@ def _begun(config: Config, asked: dict[str, object], notes: list[str]) -> Config
             f"steps must be above exploration.start_steps, before which nothing is learnt, got {both}"
         )
     notes.append(
-        f"a short run: exploration.start_steps is {steps // 10}, a tenth of the steps, in place of {start}"
+        f"a short run: exploration.start_steps is {steps // 10}, a tenth of the steps, "
+        f"in place of {start}"
     )
-    return dataclasses.replace(
-        config, exploration=dataclasses.replace(config.exploration, start_steps=steps // 10)
-    )
+    exploration = dataclasses.replace(config.exploration, start_steps=steps // 10)
+    return dataclasses.replace(config, exploration=exploration)
 
 
-def _is_of_run(path: Path | None) -> bool:
-    """Whether a file is what a run wrote: all options are in it, those too that wait for their
-    switch.
-    """
+def _is_run_file(path: Path | None) -> bool:
+    """Return whether a run wrote the file: it has all options, also those without effect."""
     return path is not None and path.name == CONFIG_NAME
 
 
-def _refuse_untold(cls: type, values: dict[str, object]) -> None:
-    """Hold what files say to what a file may say; the rest a user has to write on the command line.
+def _refuse_command_line_only(cls: type, values: Values) -> None:
+    """Refuse values in files that only the command line may give.
 
     Raises:
-        ConfigError: a file says more.
+        ConfigError: names the option and how to give it.
     """
-    for name, item in leaves(cls):
+    for name, item in iter_options(cls):
         pattern, what = item.metadata.get("in_file", (None, ""))
         value = values.get(name)
         if pattern and value is not None and not pattern.fullmatch(str(value)):
             shown = reprlib.repr(value)
             raise ConfigError(
-                f"{name} {shown} comes from a file and is no {what}; if you trust it, say so: --{name} {shown}"
+                f"{name} {shown} comes from a file and is no {what}; "
+                f"if you trust it, say so: --{name} {shown}"
             )
 
 
 def _refuse_changes(before: object, now: object, owner: str, why: str) -> None:
-    """Hold a run to what it is about; where `fixed` is a function, to what that gives.
+    """Refuse changes of options that are `fixed`, or of what that function gives of them.
 
     Raises:
         ConfigError: names an option that stays.
     """
-    for name, item in leaves(type(before)):
+    for name, item in iter_options(type(before)):
         fixed = item.metadata.get("fixed")
         old, new = (operator.attrgetter(name)(part) for part in (before, now))
         if fixed and (old != new if fixed is True else fixed(old) != fixed(new)):
             raise ConfigError(f"{name} of {owner} is {reprlib.repr(old)}{why}")
 
 
-def _refuse_idle(
-    config: Config, asked: dict[str, object], without_flags: dict[str, object] | None = None
-) -> None:
-    """Refuse options that would do nothing, unless they have their default; in a preset they wait
-    for their switch.
+def _refuse_idle(config: Config, asked: Values, without_flags: Values | None = None) -> None:
+    """Refuse options without effect that differ from their defaults; a preset may have them.
 
     Args:
         config: all options.
-        asked: those that somebody asked for.
-        without_flags: for those of a file, all options but flags: what a flag has switched off
-            waits, too.
+        asked: those that the user gave.
+        without_flags: for those of a file, all options but flags: an option whose switch a flag
+            turned off may stay, too.
 
     Raises:
         ConfigError: names the option and what it needs.
     """
-    switched = [config]
+    configs = [config]
     if without_flags is not None:
-        with contextlib.suppress(
-            ConfigError
-        ):  # a file may be whole with the flags that it was written for
-            switched.append(build(Config, without_flags))
-    for name, item in leaves(Config):
+        with contextlib.suppress(ConfigError):  # a file may be valid only with its flags
+            configs.append(build(Config, without_flags))
+    for name, item in iter_options(Config):
         for need in item.metadata.get("needs", ()):
-            if asked.get(name, item.default) != item.default and not any(map(need.there, switched)):
+            if asked.get(name, item.default) != item.default and not any(map(need.is_met, configs)):
                 raise ConfigError(f"{name} has no effect without {need.text}")
 
 
 def parse_evaluate(argv: list[str], flags: type[Flags]) -> Flags:
-    """Read the command line of `evaluate.py`; the checkpoint it names exists, the device is there.
+    """Parse the command line of `evaluate.py`; its checkpoint exists, its device is available.
 
     Args:
         argv: the words after the script's name.
@@ -245,17 +248,19 @@ def parse_evaluate(argv: list[str], flags: type[Flags]) -> Flags:
         ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
-    arguments: Any = build(
-        flags, schema("evaluate.py", "Measure a trained policy.", flags).read_flags(argv)
-    )
+    old: OldNames = {}
+    schema = make_schema("evaluate.py", "Measure a trained policy.", flags)
+    arguments: Any = build(flags, schema.read_flags(argv, old))
+    warn("; ".join(old.values()))
     if arguments.checkpoint is None:
         return arguments
-    checkpoint, device = find(arguments.checkpoint), resolve_device(arguments.device)
+    checkpoint = find(arguments.checkpoint)
+    device = resolve_device(arguments.device)
     return dataclasses.replace(arguments, checkpoint=checkpoint, device=device)
 
 
 def load_config(path: str | Path) -> Config:
-    """The learner's half of a configuration file; what it leaves out has its default.
+    """Load the learner's half of a configuration file; options that it lacks have their defaults.
 
     Raises:
         ConfigError: the file is missing, is no YAML mapping, or holds an unknown option or a wrong
@@ -264,73 +269,65 @@ def load_config(path: str | Path) -> Config:
     return build(Config, _read_file(Path(path)))
 
 
-def config_of(
-    checkpoint: Path, environment: type[E], told: dict[str, object] | None = None
+def load_run_config(
+    checkpoint: Path, environment: type[E], given: Values | None = None
 ) -> tuple[Config, E]:
-    """What a checkpoint was trained with and in, by the file in its folder or in the one above.
+    """Load the configuration of a checkpoint's training, from its folder or the one above.
 
     Args:
         checkpoint: its folder, or prefix.
-        environment: the options of what is learned in.
-        told: what the user says of it; where the checkpoint alone says it, a file may not say
-            everything.
+        environment: the class of the environment's options.
+        given: options of the command line, which may hold what a file may not.
 
     Raises:
-        ConfigError: there is no such file, it is damaged, or it says otherwise than the user.
+        ConfigError: there is no such file, it is damaged, or it contradicts `given`.
     """
+    given = given or {}
     for folder in (checkpoint, checkpoint.parent):
         if os.path.isfile(folder / CONFIG_NAME):
-            values, told = _read_file(folder / CONFIG_NAME, environment), told or {}
-            _refuse_untold(
-                environment, {name: value for name, value in values.items() if name not in told}
-            )
-            world = build(environment, values | told)
-            _refuse_changes(
-                build(environment, values), world, repr(str(checkpoint)), f", not {_shown(told)}"
-            )
+            values = _read_file(folder / CONFIG_NAME, environment)
+            _refuse_command_line_only(environment, _leave_out(values, given))
+            world = build(environment, values | given)
+            shown = ", ".join(map(reprlib.repr, given.values()))
+            trained = build(environment, values)
+            _refuse_changes(trained, world, repr(str(checkpoint)), f", not {shown}")
             return build(Config, values), world
     raise ConfigError(f"no config.yaml in or above {str(checkpoint)!r} says what it was trained on")
 
 
-def _shown(told: dict[str, object]) -> str:
-    return ", ".join(map(reprlib.repr, told.values()))
-
-
 def save_config(config: Config, path: str | Path, *others: object) -> None:
-    """Write a configuration, after the other dataclasses of a run, as one file of YAML, complete or
-    not at all.
+    """Write a configuration, after the other dataclasses of a run, to one YAML file, atomically.
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    write_yaml(as_dict(*others, config), Path(path))
+    write_yaml(merge_options(*others, config), Path(path))
 
 
-def as_dict(*parts: Any) -> dict[str, object]:
-    """The options of some dataclasses in one mapping, nested as in a file."""
+def merge_options(*parts: Any) -> Values:
+    """Merge the options of some dataclasses into one mapping, nested as in a file."""
     return functools.reduce(operator.or_, (dataclasses.asdict(part) for part in parts))
 
 
-def _read_file(path: Path, environment: type | None = None) -> dict[str, object]:
-    """The options in a file; without the environment's class, those of the learner alone."""
-    return schema("", "", *filter(None, (environment, Config))).read_file(
-        path, whole=environment is not None
-    )
+def _read_file(path: Path, environment: type | None = None, old: OldNames | None = None) -> Values:
+    """Read a file's options; without the environment's class, those of the learner alone."""
+    classes = filter(None, (environment, Config))
+    return make_schema("", "", *classes).read_file(path, environment is not None, old)
 
 
-def _preset(
-    asked: dict[str, object], environment: type[Environment], notes: list[str]
-) -> dict[str, object]:
-    """The options shipped for what is learned in."""
-    name, path = environment.preset(asked)
+def _read_preset(
+    asked: Values, environment: type[Environment], notes: list[str], old: OldNames
+) -> Values:
+    """Read the options shipped for an environment; note where there are none."""
+    name, path = environment.find_preset(asked)
     if path is None:
         notes.append(f"{name} has no preset: what is not given is as in the code of TD3's authors")
         return {}
-    return _read_file(path, environment)
+    return _read_file(path, environment, old)
 
 
-def _run_folder(name: str) -> Path:
-    """The folder of an existing run, given by its name or path.
+def _find_run(name: str) -> Path:
+    """Find the folder of an existing run by its name or path.
 
     Raises:
         ConfigError: there is none.
@@ -339,8 +336,6 @@ def _run_folder(name: str) -> Path:
         if os.path.isfile(folder / CONFIG_NAME):
             return folder
     runs: Iterable[str] = [path.parent.name for path in RUNS.glob("*/config.yaml")]
-    raise (
-        unknown("run", name, runs)
-        if runs
-        else ConfigError(f"cannot resume {name!r}: no run in {str(RUNS)!r}")
-    )
+    if runs:
+        raise unknown("run", name, runs)
+    raise ConfigError(f"cannot resume {name!r}: no run in {str(RUNS)!r}")

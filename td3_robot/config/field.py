@@ -1,14 +1,19 @@
-"""How an option is declared: in its field, beside the default, stands all that is to be known of
-it.
+"""Declare an option once: a dataclass field with its default, range and conditions.
 
-The command line, --help, the checks and what a resume may change read it from there. The keys of a
-field's metadata:
+The command line, --help, configuration files and the checks of a resume all read the declaration.
+Keys of a field's metadata:
 
-    range    what a `Range` is made of: of a number, or of each number of a tuple choices  the names
-    that the option can have fixed    True where a resumed run cannot change it, or a function of
-    the option whose value stays needs    what the option does nothing without, each a `Need`
-    in_file  a compiled pattern and its name: all that a file may say; the rest is for the command
-    line
+    range    arguments of `Range`, for a number or for each number of a tuple
+    choices  valid names
+    fixed    True where a resumed run cannot change the option, or a function of the option whose
+             result cannot change
+    needs    conditions without which the option has no effect, each a `Requires`
+    aliases  older spellings, which files and flags may still use
+    in_file  a compiled pattern and its name: the values that a file may hold; others are accepted
+             from the command line only
+
+A dataclass names the options that it no longer has in a class attribute `REMOVED`, a mapping of
+their names to the reason: files and flags may still give them, without effect.
 """
 
 import dataclasses
@@ -22,12 +27,12 @@ from td3_robot.errors import ConfigError
 
 
 class Range(NamedTuple):
-    """From `least` to `most`, both included; `why` says what is wrong with more."""
+    """An interval from `least` to `most`, both included; `why` explains the upper end."""
 
     least: float
     most: float
     why: str = ""
-    above: bool = False  # `least` itself is too little
+    above: bool = False  # `least` itself is excluded
 
     def __str__(self):
         ends = (
@@ -36,18 +41,18 @@ class Range(NamedTuple):
         return f"in {'(' if self.above else '['}{', '.join(ends)}]"
 
     def __contains__(self, value: Any) -> bool:
-        """Whether a number lies inside; NaN and what is no number do not."""
+        """Return whether a number lies inside; NaN and other types do not."""
         try:
             return self.least <= value <= self.most and not (self.above and value == self.least)
         except TypeError:
             return False
 
 
-class Need(NamedTuple):
-    """What an option does nothing without: its name, and whether a configuration has it."""
+class Requires(NamedTuple):
+    """A condition on a configuration without which an option has no effect, and its wording."""
 
     text: str
-    there: Callable[[Any], bool]
+    is_met: Callable[[Any], bool]
 
 
 _FLOAT32 = "float32 ends there"
@@ -65,28 +70,27 @@ def option(
     rule: Range | tuple[str, ...] | None = None,
     *,
     fixed: bool | Callable[[Any], object] = False,
-    needs: tuple[Need, ...] = (),
+    needs: tuple[Requires, ...] = (),
+    aliases: tuple[str, ...] = (),
 ) -> Any:
-    """A dataclass field with its default; `rule` is its range or its choices."""
+    """Declare a dataclass field with its default; `rule` is its range or its choices."""
     rules = {"range": rule} if isinstance(rule, Range) else {"choices": rule} if rule else {}
-    return dataclasses.field(default=default, metadata={**rules, "fixed": fixed, "needs": needs})
+    metadata = {**rules, "fixed": fixed, "needs": needs, "aliases": aliases}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def require(name: str, value: object, rule: Range | tuple[str, ...]) -> None:
-    """Hold a value to its range or its choices; of a tuple, every item.
+    """Check a value, or every item of a tuple, against a range or choices.
 
     Raises:
-        ConfigError: names the option, what it can be and what it is.
+        ConfigError: names the option, the valid values and the given one.
     """
     for item in value if isinstance(value, tuple | list) else (value,):
         if item in rule:
             continue
         if isinstance(rule, Range):
-            why = (
-                f": {rule.why}"
-                if isinstance(item, int | float) and item > rule.most and rule.why
-                else ""
-            )
+            too_large = isinstance(item, int | float) and item > rule.most and rule.why
+            why = f": {rule.why}" if too_large else ""
             raise ConfigError(f"{name} must be {rule}, got {reprlib.repr(value)}{why}")
         near = difflib.get_close_matches(str(item)[:100], rule, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -96,10 +100,10 @@ def require(name: str, value: object, rule: Range | tuple[str, ...]) -> None:
 
 
 def check(part: Any) -> None:
-    """Hold every field of a dataclass, null ones apart, to what it declares.
+    """Check every field of a dataclass that is not None against its declaration.
 
     Raises:
-        ConfigError: see `require`.
+        ConfigError: names the option, the valid values and the given one.
     """
     for item in dataclasses.fields(part):
         value = getattr(part, item.name)
@@ -113,32 +117,41 @@ def check(part: Any) -> None:
             raise ConfigError(f"{item.name} must be a whole number, got {value!r}")
 
 
-def leaves(cls: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
-    """The options of a tree of dataclasses, such as "td3.gamma", each with its field."""
+def iter_options(cls: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
+    """Yield the options of a tree of dataclasses by name, such as "td3.gamma", with their fields."""
     for item in dataclasses.fields(cls):
         if dataclasses.is_dataclass(item.type):
-            yield from leaves(item.type, f"{prefix}{item.name}.")
+            yield from iter_options(item.type, f"{prefix}{item.name}.")
         else:
             yield prefix + item.name, item
 
 
-def flattened(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """The same of options nested as in a file: each with its value."""
+def get_spellings(name: str, item: dataclasses.Field) -> tuple[str, ...]:
+    """Return the older names of an option and its name: ("envs", "num_envs")."""
+    prefix = name[: -len(item.name)]
+    return (*(prefix + alias for alias in item.metadata.get("aliases", ())), name)
+
+
+def flatten_options(
+    options: Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, object]]:
+    """Yield nested options by name, such as "td3.gamma", with their values."""
     for name, value in options.items():
         if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{name}.")
+            yield from flatten_options(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
 
 
 def require_same(prefix: str, here: Any, there: Any) -> None:
-    """Hold the options of a configuration to those that an agent was made with.
+    """Check that a configuration has the options that an agent was made with.
 
     Raises:
         ConfigError: names the first that differs, with the prefix that its user writes.
     """
     for item in dataclasses.fields(here):
-        mine, other = getattr(here, item.name), getattr(there, item.name)
+        mine = getattr(here, item.name)
+        other = getattr(there, item.name)
         if mine != other:
             raise ConfigError(
                 f"{prefix}{item.name} is {mine!r} in the configuration and {other!r} in the agent"

@@ -15,8 +15,8 @@ from td3_robot.config.field import (
     SEED,
     SHARE,
     STEPS,
-    Need,
     Range,
+    Requires,
     check,
     option,
 )
@@ -37,18 +37,20 @@ ENVS = Range(1, 10**6, "all of them step at once, in memory")
 THREADS = Range(1, 1024, "systems refuse to start more")
 SECONDS = Range(0, 1e9, "thirty years", above=True)
 
-_COLLECTING = Need("collecting, which a dataset replaces", lambda c: c.dataset is None)
-_NOISE = Need("exploration.noise above 0", lambda c: c.exploration.noise > 0)
-_GUIDE = Need("exploration.guide, for example solution", lambda c: c.exploration.guide is not None)
-_PRIORITIES = Need("replay.prioritized true", lambda c: c.replay.prioritized)
-_MIXED = Need("replay.dataset", lambda c: c.replay.dataset is not None)
-_HINDSIGHT = Need(
+_COLLECTING = Requires("collecting, which a dataset replaces", lambda c: c.dataset is None)
+_NOISE = Requires("exploration.noise above 0", lambda c: c.exploration.noise > 0)
+_EXPERT = Requires(
+    "exploration.expert, for example solution", lambda c: c.exploration.expert is not None
+)
+_PRIORITIES = Requires("replay.prioritized true", lambda c: c.replay.prioritized)
+_MIXED = Requires("replay.dataset", lambda c: c.replay.dataset is not None)
+_HINDSIGHT = Requires(
     "replay.hindsight future, final or episode", lambda c: c.replay.hindsight != "none"
 )
-_OU = Need("exploration.kind ou", lambda c: c.exploration.kind == "ou")
-_PINK = Need("exploration.kind pink", lambda c: c.exploration.kind == "pink")
-_LR_FALLS = Need("schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant")
-_NOISE_FALLS = Need("schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant")
+_OU = Requires("exploration.kind ou", lambda c: c.exploration.kind == "ou")
+_PINK = Requires("exploration.kind pink", lambda c: c.exploration.kind == "pink")
+_LR_FALLS = Requires("schedule.lr linear or cosine", lambda c: c.schedule.lr != "constant")
+_NOISE_FALLS = Requires("schedule.noise linear or cosine", lambda c: c.schedule.noise != "constant")
 
 
 @dataclass(frozen=True)
@@ -148,12 +150,13 @@ class ExplorationConfig:
         ou_theta: Share of Ornstein-Uhlenbeck noise that decays each step; needs kind ou.
         pink_steps: Length of the sequences of pink noise, about that of an episode; needs kind
             pink.
-        guide: Controller that acts in a share of the episodes, for the policy to learn from; null
+        expert: Controller that acts in a share of the episodes, for the policy to learn from; null
             for none.
-        guide_share: Share of the episodes that the guide acts in, at first; needs guide.
-        guide_until: Share of the run over which `guide_share` falls linearly to zero; needs guide.
-        guide_delay: Steps, up to so many, that the policy makes first in an episode of the guide;
-            needs guide.
+        expert_share: Initial share of the episodes that the expert acts in; needs expert.
+        expert_until: Share of the run over which `expert_share` falls linearly to zero; needs
+            expert.
+        expert_delay: Most steps that the policy makes first in an episode of the expert; needs
+            expert.
     """
 
     start_steps: int = option(25_000, Range(0, *STEPS[1:]), needs=(_COLLECTING,))
@@ -164,10 +167,10 @@ class ExplorationConfig:
     uncertainty: bool = option(False, needs=(_NOISE, _COLLECTING))
     ou_theta: float = option(0.15, PART, needs=(_OU,))
     pink_steps: int = option(1000, PINK_STEPS, fixed=True, needs=(_PINK,))
-    guide: str | None = option(None, needs=(_COLLECTING,))
-    guide_share: float = option(0.25, SHARE, needs=(_GUIDE,))
-    guide_until: float = option(1.0, PART, needs=(_GUIDE,))
-    guide_delay: int = option(0, Range(0, *STEPS[1:]), needs=(_GUIDE,))
+    expert: str | None = option(None, needs=(_COLLECTING,), aliases=("guide",))
+    expert_share: float = option(0.25, SHARE, needs=(_EXPERT,), aliases=("guide_share",))
+    expert_until: float = option(1.0, PART, needs=(_EXPERT,), aliases=("guide_until",))
+    expert_delay: int = option(0, Range(0, *STEPS[1:]), needs=(_EXPERT,), aliases=("guide_delay",))
 
     def __post_init__(self):
         check(self)
@@ -238,7 +241,7 @@ class Config:
         matmul_precision: Of float32 products, as torch.set_float32_matmul_precision has it:
             highest; high, TF32 on GPUs; or medium, bfloat16 where the processor multiplies in it.
             What is kept stays float32.
-        envs: Environments that step together.
+        num_envs: Environments that step together.
         steps: Environment steps of the whole training, all environments counted.
         updates_per_step: Gradient steps each time that all environments have made one step.
         stop_when_solved: End the run at the first evaluation with a success rate of 99% or more.
@@ -261,7 +264,7 @@ class Config:
     cuda_graph: bool = False
     threads: int = option(1, THREADS)
     matmul_precision: str = option("highest", PRECISIONS)
-    envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,))
+    num_envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,), aliases=("envs",))
     steps: int = option(1_000_000, STEPS)
     updates_per_step: int = option(1, STEPS, needs=(_COLLECTING,))
     stop_when_solved: bool = False
@@ -307,7 +310,7 @@ class Config:
             raise ConfigError(
                 "exploration.uncertainty needs two critics: set td3.twin_critics true, or leave it out"
             )
-        if self.envs > self.replay.capacity:
+        if self.num_envs > self.replay.capacity:
             raise ConfigError(
-                f"envs must be at most replay.capacity, got {self.envs} > {self.replay.capacity}"
+                f"num_envs must be at most replay.capacity, got {self.num_envs} > {self.replay.capacity}"
             )

@@ -1,6 +1,4 @@
-"""Options from dataclasses: one schema for the command line, YAML files, --help and every check of
-a type.
-"""
+"""Turn dataclasses of options into one schema for the command line, YAML files and --help."""
 
 import argparse
 import dataclasses
@@ -18,21 +16,21 @@ import docstring_parser
 import jsonargparse
 import yaml
 
-from td3_robot.config.field import check
+from td3_robot.config.field import check, get_spellings
 from td3_robot.errors import ConfigError
-from td3_robot.utils.yaml_file import parse, read_mapping
+from td3_robot.utils.yaml_file import parse_yaml, read_mapping
 
 T = TypeVar("T")
 
 HELP = frozenset(("-h", "--help"))
+OldNames = dict[str, str]  # older spelling, or option that was removed -> what to say of it
 
 
 class Schema:
     """The options of some dataclasses: a name such as "td3.gamma" -> its type, default and help.
 
-    jsonargparse holds them, checks values against them and prints the help. The words of the
-    command line are taken apart here, since its own errors run over several lines and leave out the
-    valid choices.
+    jsonargparse checks types and prints the help. The words of the command line are parsed here,
+    since its own errors run over several lines and leave out the valid choices.
     """
 
     def __init__(self, program: str, description: str, *classes: type):
@@ -45,19 +43,26 @@ class Schema:
             print_config=None,
         )
         self.options: dict[str, object] = {}  # option -> type
+        self.renamed: dict[str, str] = {}  # older spelling -> option
+        self.removed: dict[str, str] = {}  # option that there is no more -> why
         for cls in classes:
             self._add(cls)
+        # everything that a file or a flag may say
+        self.names = frozenset((*self.options, *self.renamed, *self.removed))
 
     def _add(self, cls: Any, prefix: str = "") -> None:
         doc = docstring_parser.parse(cls.__doc__)
         texts = {item.arg_name: item.description for item in doc.params}
         group = self.parser.add_argument_group((doc.short_description or "").rstrip("."))
+        for name, why in getattr(cls, "REMOVED", {}).items():
+            self.removed[prefix + name] = why
         for item in dataclasses.fields(cls):
             option = prefix + item.name
             if dataclasses.is_dataclass(item.type):
                 self._add(item.type, f"{option}.")
                 continue
             self.options[option] = item.type
+            self.renamed |= {old: option for old in get_spellings(option, item) if old != option}
             choices = ",".join(item.metadata.get("choices", ()))
             shown: dict[str, Any] = {"metavar": f"{{{choices}}}"} if choices else {}
             group.add_argument(
@@ -68,47 +73,79 @@ class Schema:
                 **shown,
             )
 
-    def read_flags(self, argv: list[str]) -> dict[str, object]:
-        """The options that a command line gives, checked.
+    def read_flags(self, argv: list[str], old: OldNames | None = None) -> dict[str, object]:
+        """Read and check the options that a command line gives.
 
         A switch without a value means true; the items of a list are one word, with commas, or
         several.
+
+        Args:
+            argv: the words.
+            old: filled with the older names among them.
+
+        Raises:
+            ConfigError: an option is unknown or given under two names, or a value is wrong.
+            SystemExit: after --help.
         """
-        given, words = {}, list(argv)
+        return self._check_pairs(self._iter_flags(list(argv)), old)
+
+    def _iter_flags(self, words: list[str]) -> Iterator[tuple[str, object]]:
         while words:
             word = words.pop(0)
             if word in HELP:
                 self.show_help({})
                 raise SystemExit(0)
             flag, equals, text = word.partition("=")
-            option = flag.removeprefix("--").replace("-", "_")  # --no-browser is --no_browser
+            name = flag.removeprefix("--").replace("-", "_")  # --no-browser is --no_browser
             if not flag.startswith("--"):
                 raise ConfigError(f"cannot place {word!r}: options are written --name value")
+            if name in self.removed:
+                if not equals and words and not words[0].startswith("--"):
+                    words.pop(0)
+                yield name, None
+                continue
+            option = self.renamed.get(name, name)
             if option not in self.options:
-                raise _unknown(option, self.options)
-            if (
-                not equals
-                and self.options[option] is bool
-                and (not words or words[0] not in ("true", "false"))
-            ):
+                raise _unknown(name, self.options)
+            hint = self.options[option]
+            if not equals and hint is bool and (not words or words[0] not in ("true", "false")):
                 text = "true"
             elif not equals:
                 if not words or words[0].startswith("--"):
-                    raise ConfigError(
-                        f"--{option} needs a value: {_described(self.options[option])}"
-                    )
+                    raise ConfigError(f"--{option} needs a value: {_describe(hint)}")
                 text = words.pop(0)
-                while (
-                    typing.get_origin(self.options[option]) is tuple
-                    and words
-                    and words[0][:1] != "-"
-                ):
+                while typing.get_origin(hint) is tuple and words and words[0][:1] != "-":
                     text = f"{text},{words.pop(0)}"
-            given[option] = self.check(option, self._parsed(option, text))
-        return given
+            yield name, self._parse(option, text)
 
-    def _parsed(self, option: str, text: str) -> object:
-        """A value from the command line as YAML would have it; text stays as it is."""
+    def _check_pairs(
+        self, pairs: Iterable[tuple[str, object]], old: OldNames | None
+    ) -> dict[str, object]:
+        """Check pairs of name and value, and give options their names of today.
+
+        Raises:
+            ConfigError: a value is wrong, or an option has both its names.
+        """
+        values: dict[str, object] = {}
+        spelled: dict[str, str] = {}
+        found: OldNames = {}
+        for name, value in pairs:
+            if name in self.removed:
+                found[name] = f"{name} has no effect any more: {self.removed[name]}"
+                continue
+            option = self.renamed.get(name, name)
+            if option != name:
+                found[name] = f"{name} is now called {option}"
+            if spelled.setdefault(option, name) != name:
+                former = name if name != option else spelled[option]
+                raise ConfigError(f"{former} and {option} are the same option: give {option} alone")
+            values[option] = self.check(option, value)
+        if old is not None:
+            old |= found
+        return values
+
+    def _parse(self, option: str, text: str) -> object:
+        """Parse a value of the command line as YAML; where the option takes text, it stays as it is."""
         hint = self.options[option]
         if typing.get_origin(hint) is tuple:
             if _takes_text(hint):
@@ -117,18 +154,18 @@ class Schema:
         elif _takes_text(hint):
             return None if text == "null" and types.NoneType in typing.get_args(hint) else text
         try:
-            return parse(text)
+            return parse_yaml(text)
         except (yaml.YAMLError, ValueError, RecursionError):
             return text  # which the check refuses, quoting it
 
     def check(self, option: str, value: object) -> object:
-        """A value turned into its option's type.
+        """Convert a value to its option's type.
 
         Raises:
             ConfigError: it is not of that type, or not finite.
         """
         hint = self.options[option]
-        problem = ConfigError(f"{option} must be {_described(hint)}, got {_shown(value)}")
+        problem = ConfigError(f"{option} must be {_describe(hint)}, got {_shorten(value)}")
         if value is None:
             if type(None) in typing.get_args(hint):
                 return None
@@ -140,10 +177,10 @@ class Schema:
         ):
             raise problem  # jsonargparse itself would read text again and find numbers in it
         if any(isinstance(item, float) and not math.isfinite(item) for item in items):
-            raise ConfigError(f"{option} must be finite, got {_shown(value)}")
+            raise ConfigError(f"{option} must be finite, got {_shorten(value)}")
         if isinstance(value, str) and (kinds := {str, Path} & {hint, *typing.get_args(hint)}):
             return kinds.pop()(value)  # jsonargparse would take "#" for a comment
-        for candidate in (value, _whole(value)):  # 1e6 is a number of steps too
+        for candidate in (value, _to_whole(value)):  # 1e6 is a number of steps too
             try:
                 return self.parser.parse_object({option: candidate}, defaults=False)[option]
             except (argparse.ArgumentError, ArithmeticError):
@@ -151,20 +188,20 @@ class Schema:
         raise problem
 
     def show_help(self, in_force: dict[str, object]) -> None:
-        """Print every option with its meaning, its choices and its value in force, by default its
-        own default.
-        """
-        parser = Schema(*self._made_of).parser  # this one serves whoever asks `schema` again
+        """Print every option with its meaning, choices and value in force, or else its default."""
+        parser = Schema(*self._made_of).parser  # this one is shared by all callers of make_schema
         parser.set_defaults({name: in_force[name] for name in self.options if name in in_force})
         parser.print_help()
 
-    def read_file(self, path: Path, whole: bool = True) -> dict[str, object]:
-        """The options that a YAML file gives, checked: {"td3.gamma": 0.98}.
+    def read_file(
+        self, path: Path, whole: bool = True, old: OldNames | None = None
+    ) -> dict[str, object]:
+        """Read and check the options that a YAML file gives: {"td3.gamma": 0.98}.
 
         Args:
             path: the file.
-            whole: refuse names that are no options; if not, those beside the named dataclasses are
-                passed over.
+            whole: refuse unknown options; if not, top-level keys of other dataclasses are ignored.
+            old: filled with the older names in it.
 
         Raises:
             ConfigError: it is missing, does not parse, is no mapping, or has an unknown option or a
@@ -173,50 +210,44 @@ class Schema:
         try:
             content = read_mapping(path)
             if not whole:
-                content = {
-                    key: content[key]
-                    for key in content
-                    if any(o.split(".")[0] == key for o in self.options)
-                }
-            return self.check_all(content)
+                known = {name.split(".")[0] for name in self.names}
+                content = {key: value for key, value in content.items() if key in known}
+            return self.check_all(content, old)
         except ConfigError as error:
             raise ConfigError(f"{str(path)!r}: {error}") from error
 
-    def check_all(self, content: dict) -> dict[str, object]:
-        """The options of a nested mapping, each turned into its type.
+    def check_all(self, content: dict, old: OldNames | None = None) -> dict[str, object]:
+        """Convert the options of a nested mapping to their types.
 
         Raises:
-            ConfigError: an option is unknown, or a value wrong.
+            ConfigError: an option is unknown or given under two names, or a value is wrong.
         """
-        return {option: self.check(option, value) for option, value in _flat(content, self.options)}
+        return self._check_pairs(self._flatten(content), old)
+
+    def _flatten(self, content: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
+        """Yield pairs of name and value of a nested mapping."""
+        for key, value in content.items():
+            name = f"{prefix}{key}"
+            if name in self.names:
+                yield name, value
+            elif not any(option.startswith(f"{name}.") for option in self.names):
+                raise _unknown(name, self.options)
+            elif isinstance(value, dict):
+                yield from self._flatten(value, f"{name}.")
+            else:
+                raise ConfigError(
+                    f"{name} must be a mapping of options to values, got {_shorten(value)}"
+                )
 
 
 @functools.cache
-def schema(program: str, description: str, *classes: type) -> Schema:
-    """The `Schema` of these dataclasses, made once: it takes longer than anything that is asked of
-    it.
-    """
+def make_schema(program: str, description: str, *classes: type) -> Schema:
+    """Return the `Schema` of these dataclasses; it is made once, which takes a while."""
     return Schema(program, description, *classes)
 
 
-def _flat(content: dict, options: Iterable[str], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Pairs of option and value of a nested mapping."""
-    for key, value in content.items():
-        name = f"{prefix}{key}"
-        if name in options:
-            yield name, value
-        elif not any(option.startswith(f"{name}.") for option in options):
-            raise _unknown(name, options)
-        elif isinstance(value, dict):
-            yield from _flat(value, options, f"{name}.")
-        else:
-            raise ConfigError(f"{name} must be a mapping of options to values, got {_shown(value)}")
-
-
 def _unknown(name: str, options: Iterable[str]) -> ConfigError:
-    """The error for a name that is no option: the nearest ones, since there are too many to list
-    them all.
-    """
+    """Return the error for an unknown option, with the nearest ones: all are too many to list."""
     near = [option for option in options if option.split(".")[-1] == name]
     near = near or difflib.get_close_matches(name[:100], options, n=3, cutoff=0.75)
     hint = f"did you mean {' or '.join(near[:3])}? " if near else ""
@@ -224,7 +255,7 @@ def _unknown(name: str, options: Iterable[str]) -> ConfigError:
 
 
 def build(cls: type[T], values: dict[str, Any], prefix: str = "") -> T:
-    """An instance of a dataclass tree from {option: value}; the others keep their defaults."""
+    """Make a dataclass tree from {option: value}; the others keep their defaults."""
     chosen = {}
     for item in dataclasses.fields(cast(Any, cls)):
         option = prefix + item.name
@@ -241,25 +272,25 @@ def build(cls: type[T], values: dict[str, Any], prefix: str = "") -> T:
 
 
 def read_part(path: Path, name: str, cls: type) -> dict[str, object]:
-    """The options of one part of a YAML file, such as td3, whatever else the file holds.
+    """Read the options of one part of a YAML file, such as td3, whatever else the file holds.
 
     Raises:
         ConfigError: the file does not parse, or that part has an unknown option or a wrong value.
     """
     try:
         part = read_mapping(path).get(name, {})
-        return schema("", "", cls).check_all(part if isinstance(part, dict) else {name: part})
+        return make_schema("", "", cls).check_all(part if isinstance(part, dict) else {name: part})
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from error
 
 
-def _described(hint: object) -> str:
-    """What values of a type are called in a message."""
+def _describe(hint: object) -> str:
+    """Name the values of a type in a message."""
     args = typing.get_args(hint)
     if typing.get_origin(hint) is types.UnionType:
-        return " or ".join(_described(arg) for arg in args)
+        return " or ".join(_describe(arg) for arg in args)
     if typing.get_origin(hint) is tuple:
-        return f"a list, each {_described(args[0])}"
+        return f"a list, each {_describe(args[0])}"
     if typing.get_origin(hint) is typing.Literal:
         return f"one of {', '.join(map(str, args))}"
     names = {
@@ -273,19 +304,19 @@ def _described(hint: object) -> str:
 
 
 def _takes_text(hint: object) -> bool:
-    """Whether text is among the values of a type, or of the items of one."""
+    """Return whether a type, or that of its items, has text among its values."""
     return any(
         kind in (str, Path) or isinstance(kind, str) for kind in (hint, *typing.get_args(hint))
     )
 
 
-def _shown(value: object) -> str:
-    """A value in a message: as YAML calls it, and never long."""
+def _shorten(value: object) -> str:
+    """Return a value for a message: as YAML writes it, and short."""
     return "null" if value is None else reprlib.repr(value)
 
 
-def _whole(value: object) -> object:
-    """Numbers without a fraction as int, alone or in a list; all else as it is."""
+def _to_whole(value: object) -> object:
+    """Convert numbers without a fraction, alone or in a list, to int; keep all else."""
     if isinstance(value, list):
-        return [_whole(item) for item in value]
+        return [_to_whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -11,8 +11,8 @@ from td3_robot.config.field import (
     POSITIVE,
     SHARE,
     STEPS,
-    Need,
     Range,
+    Requires,
     check,
     option,
 )
@@ -27,19 +27,21 @@ LAYERS = 64  # of a network
 WIDTH = Range(1, 65_536, "the weights between two such layers take 17 GB")
 ATOMS = Range(0, 10_000, "each value of a batch has as many numbers")
 
-_DRAWN = Need("new networks, in place of those of start_from", lambda c: c.start_from is None)
-_FOLLOWING = Need(
+_DRAWN = Requires("new networks, in place of those of start_from", lambda c: c.start_from is None)
+_FOLLOWING = Requires(
     "td3.critic targets or td3.policy actor_target",
     lambda c: c.td3.critic == "targets" or c.td3.policy != "actor",
 )
-_BC = Need("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
-_TARGET_NOISE = Need("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
-_RESIDUAL = Need("td3.residual, the name of a column, or residual_at", lambda c: c.td3.is_residual)
-_NORMED = Need(
+_BC = Requires("td3.bc_alpha, for example 2.5", lambda c: c.td3.bc_alpha is not None)
+_TARGET_NOISE = Requires("td3.policy_noise above 0", lambda c: c.td3.policy_noise > 0)
+_RESIDUAL = Requires(
+    "td3.residual, the name of a column, or residual_at", lambda c: c.td3.is_residual
+)
+_NORMED = Requires(
     "td3.norm batch, renorm or td3.critic crossq",
     lambda c: c.td3.norm in BATCHED or c.td3.critic == "crossq",
 )
-_NORMALIZED = Need("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
+_NORMALIZED = Requires("td3.normalize_observations true", lambda c: c.td3.normalize_observations)
 
 
 @dataclass(frozen=True)

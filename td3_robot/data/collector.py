@@ -300,12 +300,12 @@ class Guide:
 
     def end_episodes(self, done: Tensor, progress: float) -> None:
         """Draw anew where an episode has ended; `progress` in [0, 1] places it in the run."""
-        share = self._config.guide_share * max(0.0, 1.0 - progress / self._config.guide_until)
+        share = self._config.expert_share * max(0.0, 1.0 - progress / self._config.expert_until)
         drawn = torch.rand(done.shape, generator=self._generator, device=done.device) < share
         self.guided = torch.where(done, drawn, self.guided)
-        if self._config.guide_delay:
+        if self._config.expert_delay:
             most, where = (
-                self._config.guide_delay,
+                self._config.expert_delay,
                 {"generator": self._generator, "device": done.device},
             )
             self.wait = torch.where(done, torch.randint(most + 1, done.shape, **where), self.wait)

@@ -60,7 +60,7 @@ class Dataset:
         )  # hindsight is for what is collected: a dataset does not say where its goals are
         shape = (1, agent.o_dim, agent.a_dim)
         self.replay = make_replay(
-            shape, dataclasses.replace(config, replay=whole, envs=1), self.generator, None
+            shape, dataclasses.replace(config, replay=whole, num_envs=1), self.generator, None
         )
         require_gamma(self.replay, agent.config.gamma)
         reward = shaped(data.reward, config.reward)

@@ -16,8 +16,8 @@ import torch.distributed as dist
 
 from td3_robot.checkpoint import RUNS, claim_run, held, lock_new_run, next_run, run_name
 from td3_robot.checkpoint.resume_point import LAST
-from td3_robot.cli.arguments import TrainArguments, as_dict
-from td3_robot.config.field import flattened
+from td3_robot.cli.arguments import TrainArguments, merge_options
+from td3_robot.config.field import flatten_options
 from td3_robot.config.run import Config
 from td3_robot.config.td3 import BATCHED
 from td3_robot.data.batch_source import Source
@@ -37,8 +37,8 @@ def shard_config(config: Config, rank: int, count: int) -> Config:
         ConfigError: the training cannot be divided so.
     """
     replay, evaluation, exploration = config.replay, config.evaluation, config.exploration
-    for name, whole in (("replay.batch_size", replay.batch_size), ("envs", config.envs)):
-        if whole % count and not (name == "envs" and config.dataset):
+    for name, whole in (("replay.batch_size", replay.batch_size), ("num_envs", config.num_envs)):
+        if whole % count and not (name == "num_envs" and config.dataset):
             raise ConfigError(f"{name} must be a multiple of the {count} processes, got {whole}")
     if 0 < evaluation.episodes < count:
         raise ConfigError(
@@ -59,7 +59,7 @@ def shard_config(config: Config, rank: int, count: int) -> Config:
     return dataclasses.replace(
         config,
         seed=seed_of(config.seed, f"process {rank}") if rank else config.seed,
-        envs=max(1, config.envs // count),
+        num_envs=max(1, config.num_envs // count),
         steps=-(-config.steps // count),
         replay=dataclasses.replace(
             replay, batch_size=replay.batch_size // count, capacity=max(1, replay.capacity // count)
@@ -211,7 +211,10 @@ def _require_same(ranks: Ranks, arguments: TrainArguments) -> None:
     config = dataclasses.replace(
         arguments.config, device=torch.device(arguments.config.device).type
     )
-    told = {name: str(value) for name, value in flattened(as_dict(arguments.environment, config))}
+    told = {
+        name: str(value)
+        for name, value in flatten_options(merge_options(arguments.environment, config))
+    }
     place = f"{arguments.config.device} of {socket.gethostname()}"
     everywhere = ranks.gather([told, place])
     for rank, (other, _) in enumerate(everywhere):

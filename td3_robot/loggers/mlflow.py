@@ -17,7 +17,7 @@ from pathlib import Path
 
 from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
 from td3_robot.checkpoint.summary import SUMMARY_NAME, read_summary
-from td3_robot.config.field import flattened
+from td3_robot.config.field import flatten_options
 from td3_robot.errors import ConfigError, first_line, missing_package
 from td3_robot.loggers.base import CSV_NAME, CURVE_NAME, steps_of
 from td3_robot.utils.atomic_files import locked, replacing
@@ -62,7 +62,7 @@ class MLflowLog:
         self._client = open_store()
         with _one_line():
             self._run_id = _begin(self._client, folder / ID_NAME, run_name)
-            self._log_options({name: str(value) for name, value in flattened(options)})
+            self._log_options({name: str(value) for name, value in flatten_options(options)})
 
     def _log_options(self, options: dict[str, str]) -> None:
         from mlflow.entities import Param

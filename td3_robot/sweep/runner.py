@@ -14,7 +14,7 @@ from typing import Any
 
 from td3_robot.checkpoint import RUNS, claim_run, held, lock_new_run, next_run, run_name
 from td3_robot.cli.arguments import TrainArguments
-from td3_robot.config.field import leaves
+from td3_robot.config.field import get_spellings, iter_options
 from td3_robot.errors import ConfigError, missing_package
 from td3_robot.loggers.base import Trackers
 from td3_robot.sweep.multi_seed import cores
@@ -108,7 +108,13 @@ def _check(plan: Plan, parse: Parse) -> int:
         total = max(total, arguments.config.steps)
     if plan.settings.scheduler == "pbt":
         parts = (type(arguments.config), type(arguments.environment))
-        stay = {name for part in parts for name, item in leaves(part) if item.metadata.get("fixed")}
+        stay = {
+            spelling
+            for part in parts
+            for name, item in iter_options(part)
+            if item.metadata.get("fixed")
+            for spelling in get_spellings(name, item)
+        }
         if wrong := sorted(stay & plan.varied.keys()):
             raise ConfigError(
                 f"scheduler pbt changes options in the middle of a run, where {wrong[0]} cannot change"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from td3_robot.config.field import NOT_NEGATIVE, PART, POSITIVE, SEED, Range, option
-from td3_robot.config.schema import build, schema
+from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
 from td3_robot.utils.yaml_file import read_mapping
 
@@ -187,7 +187,7 @@ def read_plan(path: Path) -> Plan:
         options = content.pop("options", None)
         if not isinstance(options, dict) or not options:
             raise ConfigError("options must say what to vary, such as td3.tau: [0.005, 0.01]")
-        settings = build(Settings, schema("", "", Settings).check_all(content))
+        settings = build(Settings, make_schema("", "", Settings).check_all(content))
         pairs = list(_flat(options))
         given = dict(pairs)
         if twice := [

@@ -51,11 +51,11 @@ for _tag, _pattern, _first in (
         )
 
 
-def parse(text: str) -> object:
-    """The value that a text is.
+def parse_yaml(text: str) -> object:
+    """Parse a text as YAML.
 
     Raises:
-        yaml.YAMLError, ValueError, RecursionError: it is none.
+        yaml.YAMLError, ValueError, RecursionError: it is no YAML.
     """
     return yaml.load(text, _Loader)
 
@@ -63,7 +63,7 @@ def parse(text: str) -> object:
 def read_mapping(path: Path) -> dict:
     """The mapping that a YAML file holds; an empty file is an empty one."""
     try:
-        content = parse(path.read_text(encoding="utf-8-sig"))
+        content = parse_yaml(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}") from error
     except yaml.MarkedYAMLError as error:

@@ -5,13 +5,14 @@ import pytest
 from envs.command_line import EvaluateFlags, with_asked
 from envs.config.env_options import EnvOptions
 from envs.simulation.randomization import disturbances_of, read_randomization
-from td3_robot.config.schema import build, schema
+from td3_robot.config.schema import build, make_schema
 
 
 def asked_of(trained: EnvOptions, line: str) -> EnvOptions:
     words = ["--checkpoint", "x", *line.split()]
     return with_asked(
-        trained, build(EvaluateFlags, schema("evaluate.py", "", EvaluateFlags).read_flags(words))
+        trained,
+        build(EvaluateFlags, make_schema("evaluate.py", "", EvaluateFlags).read_flags(words)),
     )
 
 

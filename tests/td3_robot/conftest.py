@@ -23,7 +23,7 @@ from td3_robot.training.trainer import Trainer
 
 CONFIG = Config(
     seed=3,
-    envs=4,
+    num_envs=4,
     steps=400,
     save_every=1e9,
     td3=TD3Config(hidden=(16,), actor_lr=1e-3, critic_lr=1e-3, policy_delay=2),
@@ -80,7 +80,7 @@ def train(point_env):
         **changes,
     ):
         config = dataclasses.replace(CONFIG, **changes)
-        env = env or make(config.envs, config.seed)
+        env = env or make(config.num_envs, config.seed)
         if evaluation_env is None and config.evaluation.episodes:
             evaluation_env = point_env(config.evaluation.episodes, config.seed)
         seed = config.seed if agent_seed is None else agent_seed

@@ -78,8 +78,8 @@ OPTIONS = [  # each is left out or one of its choices
     "exploration.kind ou pink",
     "exploration.noise 0.3",
     "exploration.random_share 0.2",
-    "exploration.guide solution",
-    "exploration.guide_delay 7",
+    "exploration.expert solution",
+    "exploration.expert_delay 7",
     "schedule.lr linear cosine",
     "schedule.noise linear cosine",
     "updates_per_step 2",
@@ -120,7 +120,7 @@ def attempt(random: Random, folder: Path) -> str | None:
     while True:
         words = [
             *draw(random),
-            "--envs",
+            "--num_envs",
             str(ENVS),
             "--steps",
             str(ENVS * (ROUNDS + 20)),

@@ -18,7 +18,7 @@ from td3_robot import TD3
 from td3_robot.checkpoint import replay_chunks as rows
 from td3_robot.checkpoint.provenance import write_provenance
 from td3_robot.checkpoint.summary import write_summary
-from td3_robot.config.field import leaves
+from td3_robot.config.field import iter_options
 from td3_robot.config.run import (
     Config,
     EvaluationConfig,
@@ -33,7 +33,7 @@ from td3_robot.training.callbacks import StopAt
 from td3_robot.training.trainer import Trainer
 
 CONFIG = Config(
-    envs=2,
+    num_envs=2,
     steps=200,
     save_every=1e9,
     td3=TD3Config(hidden=(8,), normalize_observations=True),
@@ -48,7 +48,7 @@ PIECE = 4 * 2 * 100 * 4  # [bytes], some of which make the replay
 @functools.cache
 def world():
     """Two arms to train on."""
-    return envs.make("panda", "reach", CONFIG.envs)
+    return envs.make("panda", "reach", CONFIG.num_envs)
 
 
 def training(folder: Path) -> Trainer:
@@ -88,7 +88,7 @@ def _configs() -> dict[str, bytes]:
     found = {f"{number}.yaml": path.read_bytes() for number, path in enumerate(paths)}
     return found | {
         "config.yaml": yaml.dump(
-            {name: str(item.default) for name, item in leaves(EnvOptions)}
+            {name: str(item.default) for name, item in iter_options(EnvOptions)}
         ).encode()
     }
 

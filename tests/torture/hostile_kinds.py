@@ -22,8 +22,8 @@ from envs.config.env_options import EnvOptions
 from td3_robot import TD3, checkpoint
 from td3_robot.checkpoint import ABOUT, ROWS
 from td3_robot.checkpoint.resume_point import LAST
-from td3_robot.cli.arguments import config_of, parse_evaluate, parse_train
-from td3_robot.config.field import leaves
+from td3_robot.cli.arguments import load_run_config, parse_evaluate, parse_train
+from td3_robot.config.field import iter_options
 from td3_robot.data.dataset_file import load_dataset
 from td3_robot.training.verify import verify
 
@@ -252,7 +252,7 @@ def _of_records(random: Random, folder: Path) -> Callable[[], object]:
     constants = {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}}
 
     def environment():
-        config_of(run, EnvOptions)
+        load_run_config(run, EnvOptions)
         return world().o_dim, world().a_dim, constants
 
     return lambda: verify(run, environment)
@@ -266,18 +266,20 @@ def _of_config(random: Random, folder: Path) -> Callable[[], object]:
         if random.random() < 0.5:
             parse_train(["--config", "config.yaml"], EnvOptions, TrainFlags)
         else:
-            config_of(folder, EnvOptions)
+            load_run_config(folder, EnvOptions)
 
     return read
 
 
-NAMES = sorted({name for cls in (EnvOptions, TrainFlags, EvaluateFlags) for name, _ in leaves(cls)})
+NAMES = sorted(
+    {name for cls in (EnvOptions, TrainFlags, EvaluateFlags) for name, _ in iter_options(cls)}
+)
 
 
 def _of_command_line(random: Random, folder: Path) -> Callable[[], object]:
     from td3_robot.config.run import Config
 
-    names = [*NAMES, *(name for name, _ in leaves(Config))]
+    names = [*NAMES, *(name for name, _ in iter_options(Config))]
     words = []
     for _ in range(random.randint(1, 5)):
         value = random.choice(

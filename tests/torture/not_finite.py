@@ -24,7 +24,7 @@ from td3_robot.training.trainer import Trainer
 POISON = [math.nan, math.inf, -math.inf]
 LARGE = [1e12, -1e20, 1e30, 3e38]  # they overflow on their way, if not at once
 ROUNDS, SAVES = 60, 20  # of the steps of both arms; the resume point is written in one of the first
-IDLE = CONFIG.exploration.start_steps // CONFIG.envs - 1  # rounds before the first update
+IDLE = CONFIG.exploration.start_steps // CONFIG.num_envs - 1  # rounds before the first update
 
 
 class Saves(Callback):
@@ -37,7 +37,7 @@ class Saves(Callback):
         """See `Callback.on_step`."""
         if run.steps == self._at:
             run.save_resume_point()
-        if run.steps >= CONFIG.envs * ROUNDS:
+        if run.steps >= CONFIG.num_envs * ROUNDS:
             run.stop()
 
 
@@ -46,7 +46,7 @@ def attempt(random: Random, folder: Path) -> str | None:
     run = folder / "run"
     trainer = training(run)
     run.mkdir()
-    trainer.callbacks = [Saves(CONFIG.envs * random.randint(1, SAVES))]
+    trainer.callbacks = [Saves(CONFIG.num_envs * random.randint(1, SAVES))]
     where, value, at = (
         random.choice(list(PLACES)),
         random.choice(POISON + LARGE),

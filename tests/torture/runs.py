@@ -15,8 +15,8 @@ from td3_robot.loggers.base import read_metrics
 from td3_robot.training.verify import WRONG, verify
 
 NAMES = tuple(name for name in checkpoint.NAMES if name != "trainer_state")
-_NATIVE = "--robot panda --envs 8"
-_WHAT = {"native": _NATIVE, "ranks": _NATIVE, "gymnasium": "--env Pendulum-v1 --envs 4"}
+_NATIVE = "--robot panda --num_envs 8"
+_WHAT = {"native": _NATIVE, "ranks": _NATIVE, "gymnasium": "--env Pendulum-v1 --num_envs 4"}
 
 
 def line(kind: str, steps: int = 960) -> list[str]:

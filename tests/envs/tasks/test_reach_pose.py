@@ -211,7 +211,7 @@ def test_whoever_is_told_the_solution_gets_there(env):
 
 def test_a_teacher_that_is_unknown_or_has_nothing_to_tell_is_refused(env):
     with pytest.raises(
-        ConfigError, match="unknown exploration.guide 'solutoin'; did you mean 'solution'"
+        ConfigError, match="unknown exploration.expert 'solutoin'; did you mean 'solution'"
     ):
         make_teacher("solutoin", env)
     with pytest.raises(ConfigError, match="solution needs a task whose scenes hold one"):

@@ -22,7 +22,7 @@ from td3_robot.config.run import Config, ExplorationConfig, ReplayConfig, Reward
 from td3_robot.errors import CheckpointError, ConfigError
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
-config_of = functools.partial(arguments.config_of, environment=EnvOptions)
+load_run_config = functools.partial(arguments.load_run_config, environment=EnvOptions)
 parse_evaluate = functools.partial(arguments.parse_evaluate, flags=EvaluateFlags)
 ROOT = Path(module.__file__).resolve().parents[1]
 
@@ -58,32 +58,32 @@ def test_without_options_it_is_td3_as_its_authors_run_it():
 
 def test_later_layers_win():
     Path("configs/reach.yaml").write_text(
-        "seed: 1\nenvs: 11\nsteps: 111\nthreads: 1\ntd3: {gamma: 0.1, tau: 0.1}\n"
+        "seed: 1\nnum_envs: 11\nsteps: 111\nthreads: 1\ntd3: {gamma: 0.1, tau: 0.1}\n"
     )
-    Path("mine.yaml").write_text("seed: 2\nenvs: 22\nsteps: 222\ntd3:\n  gamma: 0.2\n")
-    config = train("--config mine.yaml --seed 3 --envs 33")
-    assert (config.seed, config.envs, config.steps, config.threads) == (3, 33, 222, 1)
+    Path("mine.yaml").write_text("seed: 2\nnum_envs: 22\nsteps: 222\ntd3:\n  gamma: 0.2\n")
+    config = train("--config mine.yaml --seed 3 --num_envs 33")
+    assert (config.seed, config.num_envs, config.steps, config.threads) == (3, 33, 222, 1)
     assert (config.td3.gamma, config.td3.tau) == (0.2, 0.1)
     assert config.td3.policy_delay == TD3Config().policy_delay
     assert train("--td3.tau 0.3 --config mine.yaml").td3.tau == 0.3
 
 
 def test_the_preset_is_that_of_the_task_wherever_it_is_named():
-    Path("configs/pick.yaml").write_text("envs: 5\n")
+    Path("configs/pick.yaml").write_text("num_envs: 5\n")
     Path("mine.yaml").write_text("task: pick\n")
-    assert train().envs == Config().envs
-    assert train("--task pick").envs == 5
+    assert train().num_envs == Config().num_envs
+    assert train("--task pick").num_envs == 5
     assert (
-        train("--config mine.yaml").envs == 5
+        train("--config mine.yaml").num_envs == 5
         and parse_train(["--config", "mine.yaml"]).environment.task == "pick"
     )
-    assert train("--config mine.yaml --task reach").envs == Config().envs
-    Path("outside.yaml").write_text("envs: 6\n")
-    assert train("--task ../outside").envs == Config().envs
+    assert train("--config mine.yaml --task reach").num_envs == Config().num_envs
+    Path("outside.yaml").write_text("num_envs: 6\n")
+    assert train("--task ../outside").num_envs == Config().num_envs
 
 
 def test_a_resumed_run_keeps_its_configuration_but_for_the_flags():
-    Path("configs/reach.yaml").write_text("envs: 7\n")
+    Path("configs/reach.yaml").write_text("num_envs: 7\n")
     Path("checkpoints/mine").mkdir(parents=True)
     config = dataclasses.replace(Config(), run="mine", steps=500, td3=TD3Config(gamma=0.5))
     save_config(config, "checkpoints/mine/config.yaml")
@@ -194,13 +194,13 @@ def test_a_wrong_command_line_is_one_line(line, message):
         ("rbot: panda\n", "'bad.yaml': unknown option 'rbot'; did you mean robot?"),
         ("resume: run1\n", "'bad.yaml': unknown option 'resume'"),
         ("1: 2\n", "'bad.yaml': unknown option '1'"),
-        ("seed: 1\nenvs: 2\nseed: 3\n", "'bad.yaml': line 3: 'seed' is there twice"),
+        ("seed: 1\nnum_envs: 2\nseed: 3\n", "'bad.yaml': line 3: 'seed' is there twice"),
         ("td3:\n  tau: 1\n  tau: 1\n", "'bad.yaml': line 3: 'tau' is there twice"),
         ("td3: 5\n", "'bad.yaml': td3 must be a mapping of options to values, got 5"),
         ("td3:\n", "'bad.yaml': td3 must be a mapping of options to values, got null"),
         ("- robot\n", "'bad.yaml': must be a mapping of options to values, got ['robot']"),
         ("robot\n", "'bad.yaml': must be a mapping of options to values, got 'robot'"),
-        ("seed: [1\nenvs: 2\n", "'bad.yaml': line 2: "),
+        ("seed: [1\nnum_envs: 2\n", "'bad.yaml': line 2: "),
         ("seed: 1\n\tenvs: 2\n", "'bad.yaml': line 2: "),
         ("\0", "'bad.yaml': is no YAML: "),
         ("? [a]\n: 1\n", "'bad.yaml': line 1: "),
@@ -255,7 +255,7 @@ SECTIONS = {Config: ""} | {
     if dataclasses.is_dataclass(item.type)
 }
 POSITIVE = """td3.actor_lr td3.critic_lr td3.tau td3.policy_delay replay.capacity replay.batch_size
-    evaluation.every threads envs steps updates_per_step"""
+    evaluation.every threads num_envs steps updates_per_step"""
 NOT_NEGATIVE = (
     "seed td3.gamma td3.policy_noise td3.noise_clip exploration.start_steps exploration.noise"
 )
@@ -292,7 +292,7 @@ configs = st.builds(
     ),
     reward=st.builds(RewardConfig, scale=fraction, clip=st.none() | fraction),
     exploration=st.builds(ExplorationConfig, start_steps=whole, noise=st.floats(0, 1e38)),
-    envs=st.just(1),
+    num_envs=st.just(1),
     dataset=st.none()
     | st.builds(Path, st.text(st.characters(exclude_characters="\0"), min_size=1)),
 )
@@ -322,8 +322,8 @@ def test_the_configuration_of_a_checkpoint_is_in_it_or_above():
     Path("checkpoints/run1/last").mkdir(parents=True)
     save_config(Config(seed=7), "checkpoints/run1/config.yaml")
     for name in ("checkpoints/run1", "checkpoints/run1/last", "checkpoints/run1/prefix"):
-        assert config_of(Path(name))[0].seed == 7
-    assert "no config.yaml" in refusal(config_of, Path("checkpoints"))
+        assert load_run_config(Path(name))[0].seed == 7
+    assert "no config.yaml" in refusal(load_run_config, Path("checkpoints"))
 
 
 def test_evaluation_arguments():
@@ -410,7 +410,7 @@ def test_the_shipped_presets_are_valid():
 def test_the_preset_of_a_gymnasium_id_has_the_longest_name_that_begins_it():
     Path("configs/gymnasium").mkdir()
     for name, envs in (("default", 3), ("Fetch", 4), ("FetchPush", 5), ("goals", 6)):
-        Path(f"configs/gymnasium/{name}.yaml").write_text(f"envs: {envs}\n")
+        Path(f"configs/gymnasium/{name}.yaml").write_text(f"num_envs: {envs}\n")
     ids = {
         "Hopper-v5": 3,
         "FetchReach-v4": 4,
@@ -426,9 +426,9 @@ def test_the_preset_of_a_gymnasium_id_has_the_longest_name_that_begins_it():
     }
     for env_id, envs in ids.items():
         config = train(f"--env {env_id}")
-        assert config.envs == envs
+        assert config.num_envs == envs
     Path("mine.yaml").write_text("env: FetchSlide-v4\n")
-    assert train("--config mine.yaml").envs == 4
+    assert train("--config mine.yaml").num_envs == 4
 
 
 def test_the_learner_reads_its_half_of_a_file_and_no_more():

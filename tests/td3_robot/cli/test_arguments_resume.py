@@ -14,7 +14,7 @@ from td3_robot.config.run import Config
 from td3_robot.errors import ConfigError
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
-config_of = functools.partial(arguments.config_of, environment=EnvOptions)
+load_run_config = functools.partial(arguments.load_run_config, environment=EnvOptions)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_only_the_command_line_names_a_module(env):
     for call, *args in (
         (parse_train, ["--resume", "mine", "--steps", "2000000"]),
         (parse_train, ["--config", "mine.yaml"]),
-        (config_of, Path("checkpoints/mine")),
+        (load_run_config, Path("checkpoints/mine")),
     ):
         assert "comes from a file and is no plain id" in refusal(call, *args)
     assert world("--env module:Id-v0").env == "module:Id-v0"
@@ -89,11 +89,12 @@ def test_the_module_of_a_run_may_be_named_anew_but_not_its_id(saved):
     save_config(Config(), Path("checkpoints/mine/config.yaml"), EnvOptions(env=saved))
     assert world("--resume mine --env module:Id-v0").env == "module:Id-v0"
     assert (
-        config_of(Path("checkpoints/mine"), told={"env": "module:Id-v0"})[1].env == "module:Id-v0"
+        load_run_config(Path("checkpoints/mine"), given={"env": "module:Id-v0"})[1].env
+        == "module:Id-v0"
     )
     assert f"env of run 'mine' is {saved!r}" in refusal(world, "--resume mine --env module:Id-v1")
     assert f"is {saved!r}, not 'Id-v1'" in refusal(
-        config_of, Path("checkpoints/mine"), told={"env": "Id-v1"}
+        load_run_config, Path("checkpoints/mine"), given={"env": "Id-v1"}
     )
 
 

@@ -70,12 +70,12 @@ def test_a_preset_that_is_missing_and_a_start_that_is_cut_short_are_said():
 
 
 def test_help_shows_what_acts_here(capsys):
-    Path("configs/pick.yaml").write_text("envs: 5\ntd3: {gamma: 0.75}\n")
+    Path("configs/pick.yaml").write_text("num_envs: 5\ntd3: {gamma: 0.75}\n")
     with pytest.raises(SystemExit):
         parse_train("--task pick --td3.policy_delay 7 --help".split())
     text = " ".join(capsys.readouterr().out.split())
     for option, value in {
-        "envs": "5",
+        "num_envs": "5",
         "td3.gamma": "0.75",
         "td3.policy_delay": "7",
         "task": "pick",

@@ -102,7 +102,7 @@ def test_sizes_that_must_fit_each_other():
     message = refusal(ReplayConfig, capacity=100, batch_size=101)
     assert message == "batch_size must be at most capacity, got 101 > 100"
     assert "envs must be at most replay.capacity" in refusal(
-        Config, replay=ReplayConfig(capacity=300), envs=301
+        Config, replay=ReplayConfig(capacity=300), num_envs=301
     )
 
 

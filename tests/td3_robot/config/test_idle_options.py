@@ -14,13 +14,15 @@ from envs.config import env_options as module
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import save_config
-from td3_robot.config.field import leaves
+from td3_robot.config.field import iter_options
 from td3_robot.config.run import Config, ReplayConfig
-from td3_robot.config.schema import build, schema
+from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
-NEEDS = {name: needs for name, item in leaves(Config) if (needs := item.metadata.get("needs"))}
+NEEDS = {
+    name: needs for name, item in iter_options(Config) if (needs := item.metadata.get("needs"))
+}
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,7 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
     (tmp_path / "configs/gymnasium").mkdir(parents=True)
-    (tmp_path / "configs/gymnasium/default.yaml").write_text("envs: 1\n")
+    (tmp_path / "configs/gymnasium/default.yaml").write_text("num_envs: 1\n")
 
 
 def refusal(line: str) -> str:
@@ -51,9 +53,9 @@ IDLE = {
     "exploration.pink_steps": "--exploration.kind pink",
     "schedule.lr_floor": "--schedule.lr cosine",
     "schedule.noise_floor": "--schedule.noise linear",
-    "exploration.guide_share": "--exploration.guide solution",
-    "exploration.guide_until": "--exploration.guide solution",
-    "exploration.guide_delay": "--exploration.guide solution",
+    "exploration.expert_share": "--exploration.expert solution",
+    "exploration.expert_until": "--exploration.expert solution",
+    "exploration.expert_delay": "--exploration.expert solution",
     "td3.bc_filter": "--td3.bc_alpha 2.5",
     "td3.residual_scale": "--td3.residual scripted",
 }
@@ -65,7 +67,7 @@ def test_an_option_without_its_switch_is_refused_and_never_ignored(option):
         "td3.bc_filter": "true",
         "replay.hindsight_still": "0.5",
         "replay.dataset_share": "0.25",
-        "exploration.guide_until": "0.5",
+        "exploration.expert_until": "0.5",
     }.get(option, "1")
     switch = IDLE[option][2:].split()[0]
     assert re.match(rf"{option} has no effect without {switch}\b", refusal(f"--{option} {value}"))
@@ -88,7 +90,7 @@ def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
     values = {"exploration.kind": "ou", "exploration.per_env": "true", "schedule.noise": "linear"}
     values |= {
         "replay.dataset": "e.npz",
-        "exploration.guide": "rrmc",
+        "exploration.expert": "rrmc",
         "exploration.uncertainty": "true",
         "updates_per_step": "2",
     }
@@ -100,11 +102,11 @@ def test_what_only_matters_while_collecting_is_refused_beside_a_dataset(option):
 
 
 @pytest.mark.parametrize(
-    "line", ["--exploration.guide null --env Hopper-v5", "--replay.hindsight none --dataset d.npz"]
+    "line", ["--exploration.expert null --env Hopper-v5", "--replay.hindsight none --dataset d.npz"]
 )
 def test_an_option_that_has_its_default_is_never_refused(line):
     assert parse_train(line.split()).config is not None
-    for option, item in leaves(Config):
+    for option, item in iter_options(Config):
         if item.default is not None:
             value = (
                 ",".join(map(str, item.default))
@@ -144,7 +146,8 @@ def test_a_gymnasium_environment_has_none_of_our_arms_to_show():
         *((EvaluateFlags, f) for f in ("swift", "report a", "episode 0", "guard false")),
     ):
         flags = build(
-            cls, schema("", "", cls).read_flags(f"--{line}".split()) | {"checkpoint": Path("a")}
+            cls,
+            make_schema("", "", cls).read_flags(f"--{line}".split()) | {"checkpoint": Path("a")},
         )
         check_shown(flags, EnvOptions())
         with pytest.raises(ConfigError, match=f"^{line.split()[0]} is for our own robots"):

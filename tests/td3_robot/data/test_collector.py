@@ -23,7 +23,7 @@ from td3_robot.replay.factory import shaped
 from tests.td3_robot.remembering import RemembersObservations
 
 CONFIG = Config(
-    envs=4,
+    num_envs=4,
     td3=TD3Config(hidden=(16,), gamma=0.5),
     replay=ReplayConfig(capacity=400, batch_size=64),
     exploration=ExplorationConfig(start_steps=0, noise=0.0),
@@ -36,7 +36,7 @@ def collect(point_env):
 
     def build(steps: int = 50, env=None, guide=None, **changes) -> Collector:
         config = dataclasses.replace(CONFIG, **changes)
-        env = env or point_env(config.envs, config.seed)
+        env = env or point_env(config.num_envs, config.seed)
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
         collector = Collector(agent, env, config, guide)
         for step in range(steps):
@@ -194,7 +194,7 @@ def stored(collector: Collector, steps: int) -> tuple[torch.Tensor, torch.Tensor
 def test_a_guide_acts_in_whole_episodes_of_its_share_and_fades(collect):
     """The share falls from 0.8 to zero over the first half of the run."""
     leading = ExplorationConfig(
-        start_steps=0, noise=0.0, guide="half", guide_share=0.8, guide_until=0.5
+        start_steps=0, noise=0.0, expert="half", expert_share=0.8, expert_until=0.5
     )
     roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
     state, action = stored(collect(2000, guide=half, exploration=leading, replay=roomy), 2000)
@@ -209,7 +209,7 @@ def test_a_guide_acts_in_whole_episodes_of_its_share_and_fades(collect):
 def test_a_delayed_guide_takes_over_after_a_random_number_of_steps(collect):
     """Any of 0 to 3, each as often; then it leads to the end of the episode."""
     leading = ExplorationConfig(
-        start_steps=0, noise=0.0, guide="half", guide_share=1.0, guide_delay=3
+        start_steps=0, noise=0.0, expert="half", expert_share=1.0, expert_delay=3
     )
     roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
     state, action = stored(collect(2000, guide=half, exploration=leading, replay=roomy), 2000)
@@ -226,13 +226,13 @@ def test_a_delayed_guide_takes_over_after_a_random_number_of_steps(collect):
 
 def test_a_guide_explores_with_the_policys_noise_and_goes_on_after_a_resume(collect):
     leading = ExplorationConfig(
-        start_steps=0, noise=0.1, guide="half", guide_share=1.0, guide_until=1.0
+        start_steps=0, noise=0.1, expert="half", expert_share=1.0, expert_until=1.0
     )
     first = collect(1, guide=half, exploration=leading)
     _, action = stored(first, 1)
     assert (action != 0.5).all() and ((action - 0.5).abs() < 0.5).all()
     assert first._guide.guided.all()
-    second = collect(0, guide=half, exploration=dataclasses.replace(leading, guide_share=0.0))
+    second = collect(0, guide=half, exploration=dataclasses.replace(leading, expert_share=0.0))
     assert not second._guide.guided.any()
     second.load_state_dict(first.state_dict(with_replay=True))
     assert second._guide.guided.all() and torch.equal(second._guide.wait, first._guide.wait)
@@ -299,7 +299,7 @@ def test_new_episodes_after_a_resume_begin_with_returns_of_zero(collect, forgetf
 
 def test_new_episodes_after_a_resume_are_led_or_not_anew(collect, forgetful):
     leading = ExplorationConfig(
-        start_steps=0, guide="half", guide_share=1.0, guide_until=1.0, guide_delay=5
+        start_steps=0, expert="half", expert_share=1.0, expert_until=1.0, expert_delay=5
     )
     first = collect(3, guide=half, env=forgetful(4, 0), exploration=leading)
     second = collect(0, guide=half, env=forgetful(4, 0), exploration=leading)
@@ -309,7 +309,7 @@ def test_new_episodes_after_a_resume_are_led_or_not_anew(collect, forgetful):
 
 def test_episodes_of_the_guide_are_not_in_the_training_return(collect):
     """With the guide in all episodes there is no figure of the policy's; without one there is."""
-    leading = ExplorationConfig(start_steps=0, guide="half", guide_share=1.0, guide_until=1.0)
+    leading = ExplorationConfig(start_steps=0, expert="half", expert_share=1.0, expert_until=1.0)
     guided = collect(0, guide=half, exploration=leading)
     for _ in range(20):
         guided.collect(0.0)
@@ -355,8 +355,8 @@ def test_without_its_replay_a_policy_collects_five_batches_first(collect, start_
     steps = 0
     while not collector.ready:
         collector.collect(1.0)
-        steps += CONFIG.envs
-    assert 5 * 64 < steps <= 5 * 64 + CONFIG.envs
+        steps += CONFIG.num_envs
+    assert 5 * 64 < steps <= 5 * 64 + CONFIG.num_envs
 
 
 def test_an_agent_with_another_discount_than_the_n_step_returns_is_refused(point_env):

@@ -34,7 +34,7 @@ def make(point_env, dataset):
         options = ReplayConfig(**{"capacity": 200, "batch_size": 64, "dataset": dataset, **replay})
         td3 = TD3Config(hidden=(8,), norm=norm, gamma=0.5, normalize_observations=True)
         config = Config(
-            envs=4,
+            num_envs=4,
             seed=seed,
             td3=td3,
             replay=options,
@@ -108,7 +108,7 @@ def test_a_run_trains_on_it_and_resumes(tmp_path, train, dataset, assert_same):
 
 def test_without_one_it_is_the_collector_and_with_nothing_else_the_dataset(point_env, dataset):
     agent, env = TD3(3, 2, hidden=(8,)), point_env(4, 0)
-    assert isinstance(make_source(agent, env, Config(envs=4)), Collector)
+    assert isinstance(make_source(agent, env, Config(num_envs=4)), Collector)
     assert isinstance(make_source(agent, env, Config(dataset=dataset)), Dataset)
 
 

@@ -198,7 +198,7 @@ def test_running_statistics_are_those_of_all_rows(empty):
 # One training
 
 CONFIG = Config(
-    envs=6,
+    num_envs=6,
     steps=360,
     save_every=1e9,
     td3=TD3Config(hidden=(8,), normalize_observations=True),
@@ -244,7 +244,7 @@ def training(tmp_path, point_env):
             folder = tmp_path / (name if ranks.rank == 0 else f"{name}-{ranks.rank}-{resume}")
             folder.mkdir(exist_ok=resume)
             agent = SharedTD3(ranks, 3, 2, seed=CONFIG.seed, **dataclasses.asdict(CONFIG.td3))
-            source = Collector(agent, point_env(part.envs, seed=part.seed), part)
+            source = Collector(agent, point_env(part.num_envs, seed=part.seed), part)
             log = Log(stop(ranks.rank))
             judged_in = point_env(part.evaluation.episodes)
             trainer = SharedTrainer(
@@ -379,7 +379,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
 
 def test_the_parts_make_up_the_whole():
     parts = [shard_config(CONFIG, rank, 3) for rank in range(3)]
-    assert [part.envs for part in parts] == [2, 2, 2] and [
+    assert [part.num_envs for part in parts] == [2, 2, 2] and [
         part.replay.batch_size for part in parts
     ] == [4, 4, 4]
     assert [part.evaluation.episodes for part in parts] == [3, 2, 2]
@@ -389,7 +389,7 @@ def test_the_parts_make_up_the_whole():
 @pytest.mark.parametrize(
     "changed, words",
     [
-        ({"envs": 7}, "envs must be a multiple of the 2 processes, got 7"),
+        ({"num_envs": 7}, "num_envs must be a multiple of the 2 processes, got 7"),
         (
             {"replay": ReplayConfig(batch_size=9)},
             "replay.batch_size must be a multiple of the 2 processes, got 9",

@@ -77,7 +77,7 @@ def test_what_tensorboard_could_not_take_is_written_later(tmp_path):
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 def test_a_full_disk_under_side_outputs_ends_in_exit_code_3_with_everything_saved(tmp_path):
     """stdout and the metrics, both on a full device."""
-    line = """--env Pendulum-v1 --envs 4 --steps 800 --exploration.start_steps 200 --evaluation.every 200 --run r
+    line = """--env Pendulum-v1 --num_envs 4 --steps 800 --exploration.start_steps 200 --evaluation.every 200 --run r
         --td3.hidden 16 --replay.batch_size 16 --evaluation.episodes 2"""
     code = f"""
 import sys; sys.argv = ["train.py", *{line.split()!r}]; sys.path.insert(0, {str(ROOT)!r})

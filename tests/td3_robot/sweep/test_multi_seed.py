@@ -102,7 +102,7 @@ def test_each_seed_is_the_run_that_a_user_would_have_begun(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "line", ["--seeds 0 1 2", "--seeds 0,1,2", "--seeds=[0,1,2]", "--seeds 0 1,2 --envs 8"]
+    "line", ["--seeds 0 1 2", "--seeds 0,1,2", "--seeds=[0,1,2]", "--seeds 0 1,2 --num_envs 8"]
 )
 def test_a_list_is_one_word_or_several(line):
     assert parse_train(line.split()).config.seeds == (0, 1, 2)

@@ -123,7 +123,7 @@ def test_panda_reach_interrupted_and_resumed_ends_exactly_as_uninterrupted(
     def build(folder, **options):
         arms, evaluation_arms = (envs.make("panda", "reach", B, seed=3) for B in (3, 5))
         sizes = {
-            "envs": 3,
+            "num_envs": 3,
             "steps": 3 * 150,
             "replay": ReplayConfig(300, 16),
             "evaluation": EvaluationConfig(200, 5),
@@ -300,7 +300,7 @@ def test_there_must_be_something_to_resume(tmp_path, train):
 
 def test_a_resumed_run_must_keep_its_number_of_environments(tmp_path, train, assert_same):
     train(tmp_path, on_step=stop_at(60)).run()
-    trainer = train(tmp_path, envs=8, agent_seed=9)
+    trainer = train(tmp_path, num_envs=8, agent_seed=9)
     before = copy.deepcopy(trainer.agent.state_dicts())
     with pytest.raises(ConfigError, match="envs.* 4.* 8"):
         trainer.resume()

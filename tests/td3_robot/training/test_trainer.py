@@ -82,7 +82,7 @@ def test_a_seed_fixes_the_run_and_another_seed_changes_it(tmp_path, train, asser
 def test_it_learns(tmp_path, train):
     trainer = train(
         tmp_path,
-        envs=16,
+        num_envs=16,
         steps=7200,
         td3=TD3Config(hidden=(64, 64), actor_lr=2e-3, critic_lr=2e-3, gamma=0.8, tau=0.02),
         replay=ReplayConfig(capacity=20_000, batch_size=64),
@@ -114,7 +114,7 @@ def test_the_first_actions_are_uniform_and_the_later_ones_the_policys_with_noise
     trainer = train(
         tmp_path,
         Recording,
-        envs=50,
+        num_envs=50,
         steps=4000,
         td3=still,
         exploration=exploration,

@@ -47,7 +47,7 @@ def env(point_env):
 def test_the_first_random_actions_have_nothing_to_do_with_the_starts(env):
     agent = TD3(3, 2, seed=7)
     collector = Collector(
-        agent, env, Config(seed=7, envs=200, exploration=ExplorationConfig(start_steps=1000))
+        agent, env, Config(seed=7, num_envs=200, exploration=ExplorationConfig(start_steps=1000))
     )
     starts = env.starts
     collector.collect(0.0)
