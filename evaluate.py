@@ -67,12 +67,12 @@ def main(argv: list[str]) -> int:
         evaluation.play_robustness(asked.count_disturbed)
     about = {"checkpoint": str(asked.checkpoint)} | ({"warning": others} if others else {})
     if asked.json:  # before the table, whose reader may have left
-        write_json(asked.json, about | evaluation.results())
+        write_json(asked.json, about | evaluation.to_dict())
     if asked.report:
         about |= {"command": shlex.join(["python", "evaluate.py", *argv]), "code": code()}
         about["date"] = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         asked.report.mkdir(exist_ok=True)
-        page = evaluation.page(
+        page = evaluation.render_report(
             about, read_curve(checkpoint), lambda episode: _replay(asked, episode), run
         )
         write_text(asked.report / "index.html", page)
@@ -81,10 +81,10 @@ def main(argv: list[str]) -> int:
     if asked.report:
         print(f"the report is {asked.report / 'index.html'}")
     if asked.plot:
-        plot_rollout(evaluation.beside_random(), asked.plot, evaluation.action_names)
+        plot_rollout(evaluation.compare_with_random(), asked.plot, evaluation.action_names)
         print(f"reward and actions of one episode are in {asked.plot}")
     if asked.dataset:
-        env = evaluation.env_of_whole_episodes(asked.transitions)
+        env = evaluation.make_dataset_env(asked.transitions)
         data = collect(agent.select_action, env, asked.transitions, asked.seed, asked.dataset_noise)
         save_dataset(asked.dataset, data)
         print(f"{asked.transitions} transitions are in {asked.dataset}")

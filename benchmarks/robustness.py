@@ -69,7 +69,7 @@ def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
         if (ROOT / "checkpoints" / f"bench-{task}-{seed}" / "summary.json").is_file():
             evaluation = evaluation_of(f"bench-{task}-{seed}", episodes)
             behind = {
-                name: evaluation.success_behind(CONDITIONS[name], episodes)["policy"]
+                name: evaluation.measure_success(CONDITIONS[name], episodes)["policy"]
                 for name in OF_SEEDS
             }
             row: rows.Row = {"task": task, "seed": seed, "episodes": episodes}
@@ -119,7 +119,7 @@ def main() -> None:
         evaluation = evaluation_of(SHIPPED[task], asked.episodes)
         evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
         for name, given in CONDITIONS.items():
-            policy, classical = evaluation.success_behind(given, asked.episodes).values()
+            policy, classical = evaluation.measure_success(given, asked.episodes).values()
             row: rows.Row = {"task": task, "disturbances": name, "episodes": asked.episodes}
             row |= {"policy": round(policy, 4), "classical": round(classical, 4)}
             rows.store(asked.out, tuple(row), ("task", "disturbances"), [row])

@@ -162,7 +162,7 @@ def avoids() -> tuple[list[Frame], Robot]:
     evaluation = Evaluation(load_run_config(folder, EnvOptions)[1], episodes=1, episode=0)
     agent = TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
-    policy, env = evaluation.alone("policy")
+    policy, env = evaluation.make_copy("policy")
     return next(episodes(policy, env, evaluation.seed, 0)), env.robot
 
 

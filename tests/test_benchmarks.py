@@ -92,7 +92,7 @@ def test_a_task_that_is_measured_alone_leaves_those_of_others(tmp_path, monkeypa
     )
     monkeypatch.setattr(robustness, "CONDITIONS", {"none": {}})
     measured = SimpleNamespace(
-        add_baseline=print, success_behind=lambda *_: {"policy": 1.0, "rrmc": 0.75}
+        add_baseline=print, measure_success=lambda *_: {"policy": 1.0, "rrmc": 0.75}
     )
     monkeypatch.setattr(robustness, "evaluation_of", lambda *_: measured)
     monkeypatch.setattr(robustness.torch, "set_num_threads", print)

@@ -439,7 +439,7 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(
     assert f"{100 * out['baselines']['rrmc']['success_rate']:.1f}" in text
 
     before = text
-    monkeypatch.setattr("envs.evaluation.evaluation.page", lambda report: 1 / 0)
+    monkeypatch.setattr("envs.evaluation.evaluation.render_page", lambda report: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         evaluate.main("--checkpoint slow --episodes 2 --report out".split())
     assert Path("out/index.html").read_text() == before and os.listdir("out") == ["index.html"]

@@ -1,4 +1,4 @@
-"""What an evaluation measures, and how it is shown."""
+"""Evaluation of controllers: episodes, figures, table, report."""
 
 from envs.evaluation.evaluation import Evaluation
 

@@ -1,4 +1,4 @@
-"""How an arm moved in each of many episodes, whatever its task.
+"""Figures of an arm's motion in each of many episodes, whatever its task.
 
 An episode has K control steps of dt; step k (1 to K) ends at time k dt. Every episode starts at
 rest, and the start itself is not among the steps: it is q_0 = q_1 - dt qd_1 / 2, since speed rises
@@ -20,8 +20,10 @@ LIMIT_MARGIN = 1e-3  # [rad or m] a joint this near to a position limit stands a
 LIMIT_ROUNDING = 1e-3
 
 
-def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict[str, Tensor]:
-    """How the arm moved, whatever its task.
+def compute_arm_figures(
+    model: SimModel, info: dict[str, Tensor], alive: Tensor
+) -> dict[str, Tensor]:
+    """Compute the figures of each episode's motion that do not depend on the task.
 
     Args:
         info: as for `measure`, float64 on the CPU.
@@ -29,20 +31,22 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
 
     Returns:
         Tensors (B,): `success`: 1 where the last step is a success, else 0; `success_with_contact`,
-        the same, contact or not. `final_position_error_m`: distance of TCP and goal after the last
-        step. `time_to_goal_s`: see `time_to_goal`. `path_length_m`: see `path_length`. `rms_jerk`:
-        see `rms_jerk`. `manipulability`, `minimum_manipulability`: mean and least of
-        `manipulability` along the way. `joint_limit_steps`: share of the steps that leave a joint
-        within LIMIT_MARGIN of a position limit, or beyond. `joint_limit_violations`: number of
-        joint positions outside qlim, each step and joint counted. `max_abs_qd_over_limit`: greatest
-        |qd| / qdlim of any joint and step. `max_abs_qdd_over_limit`: the same of |qdd| / qddlim,
-        where qdd_k = (qd_k - qd_{k-1}) / dt and qd_0 = 0; NaN for an arm without acceleration
-        limits. `max_abs_qddd_over_limit`: the same of |qddd| / qdddlim, where qddd_k = (qdd_k -
-        qdd_{k-1}) / dt and qdd_0 = 0; NaN for an arm without jerk limits. `speed_violations`,
-        `acceleration_violations`, `jerk_violations`: number of steps and joints whose ratio above
-        is over 1 by more than LIMIT_ROUNDING; NaN for an arm without the limit.
+        the same with contact allowed. `final_position_error_m`: distance of TCP and goal after the
+        last step. `time_to_goal_s`, `path_length_m`, `rms_jerk`: see `compute_time_to_goal` and so
+        on. `manipulability`, `minimum_manipulability`: mean and least over the steps.
+        `joint_limit_steps`: share of the steps that leave a joint within LIMIT_MARGIN of a position
+        limit, or beyond. `joint_limit_violations`: number of joint positions outside qlim, each
+        step and joint counted. `max_abs_qd_over_limit`: greatest |qd| / qdlim of any joint and
+        step. `max_abs_qdd_over_limit`: the same of |qdd| / qddlim, where qdd_k = (qd_k - qd_{k-1})
+        / dt and qd_0 = 0; NaN for an arm without acceleration limits. `max_abs_qddd_over_limit`:
+        the same of |qddd| / qdddlim, where qddd_k = (qdd_k - qdd_{k-1}) / dt and qdd_0 = 0; NaN for
+        an arm without jerk limits. `speed_violations`, `acceleration_violations`,
+        `jerk_violations`: number of steps and joints whose ratio above is over 1 by more than
+        LIMIT_ROUNDING; NaN for an arm without the limit.
     """
-    q, qd, tcp = info["q"], info["qd"], info["tcp"]
+    q = info["q"]
+    qd = info["qd"]
+    tcp = info["tcp"]
     lower, upper = model.qlim.cpu().double()
     room = torch.minimum(q - lower, upper - q)  # (T, B, n) to the nearer limit
     chain = model.chain.to("cpu", torch.float64)
@@ -54,33 +58,35 @@ def arm_figures(model: SimModel, info: dict[str, Tensor], alive: Tensor) -> dict
     )
     ratios = {
         "qd": qd / model.qdlim.cpu().double(),
-        "qdd": _since_rest(qd) / torch.where(torch.isinf(dqd), torch.nan, dqd),
-        "qddd": _since_rest(_since_rest(qd)) / (qdddlim * model.dt**2),
+        "qdd": _compute_change(qd) / torch.where(torch.isinf(dqd), torch.nan, dqd),
+        "qddd": _compute_change(_compute_change(qd)) / (qdddlim * model.dt**2),
     }
     return {
-        **{name: last(info[name], alive) for name in ("success", "success_with_contact")},
-        "final_position_error_m": last(info["position_error"], alive),
-        "time_to_goal_s": time_to_goal(info["success"] > 0, alive, model.dt),
-        "path_length_m": path_length(torch.cat((start_tcp[None], tcp)), alive),
-        "rms_jerk": rms_jerk(qd, alive, model.dt),
+        **{name: select_last(info[name], alive) for name in ("success", "success_with_contact")},
+        "final_position_error_m": select_last(info["position_error"], alive),
+        "time_to_goal_s": compute_time_to_goal(info["success"] > 0, alive, model.dt),
+        "path_length_m": compute_path_length(torch.cat((start_tcp[None], tcp)), alive),
+        "rms_jerk": compute_rms_jerk(qd, alive, model.dt),
         "manipulability": (dexterity * alive).sum(0) / alive.sum(0),
         "minimum_manipulability": dexterity.masked_fill(~alive, torch.inf).amin(0),
         "joint_limit_steps": ((room <= LIMIT_MARGIN).any(2) & alive).sum(0) / alive.sum(0),
         "joint_limit_violations": ((room < 0).sum(2) * alive).sum(0),
-        **{f"max_abs_{name}_over_limit": _peak(ratio, alive) for name, ratio in ratios.items()},
-        "speed_violations": _exceeded(ratios["qd"], alive),
-        "acceleration_violations": _exceeded(ratios["qdd"], alive),
-        "jerk_violations": _exceeded(ratios["qddd"], alive),
+        **{
+            f"max_abs_{name}_over_limit": _find_peak(ratio, alive) for name, ratio in ratios.items()
+        },
+        "speed_violations": _count_exceeding(ratios["qd"], alive),
+        "acceleration_violations": _count_exceeding(ratios["qdd"], alive),
+        "jerk_violations": _count_exceeding(ratios["qddd"], alive),
     }
 
 
-def last(series: Tensor, alive: Tensor) -> Tensor:
-    """The values (T, B, ...) after the last step of each episode, (B, ...)."""
+def select_last(series: Tensor, alive: Tensor) -> Tensor:
+    """Select the values (B, ...) after each episode's last step from a series (T, B, ...)."""
     return series[alive.sum(0) - 1, torch.arange(alive.shape[1])]
 
 
-def time_to_goal(success: Tensor, alive: Tensor, dt: float) -> Tensor:
-    """Earliest time from which on the episode is a success at every step to its end.
+def compute_time_to_goal(success: Tensor, alive: Tensor, dt: float) -> Tensor:
+    """Compute the earliest time from which every step to the end of the episode is a success.
 
     Args:
         success, alive: (T, B) bool.
@@ -94,8 +100,8 @@ def time_to_goal(success: Tensor, alive: Tensor, dt: float) -> Tensor:
     return torch.where(last_failed < alive.sum(0), (last_failed + 1).double() * dt, torch.nan)
 
 
-def path_length(tcp: Tensor, alive: Tensor) -> Tensor:
-    """Length of the TCP's way, straight from one control step to the next.
+def compute_path_length(tcp: Tensor, alive: Tensor) -> Tensor:
+    """Compute the length of the TCP's path, with straight lines between control steps.
 
     Args:
         tcp: (T + 1, B, 3) positions [m], the start first.
@@ -107,8 +113,8 @@ def path_length(tcp: Tensor, alive: Tensor) -> Tensor:
     return (torch.linalg.vector_norm(tcp.diff(dim=0), dim=2) * alive).sum(0)
 
 
-def rms_jerk(qd: Tensor, alive: Tensor, dt: float) -> Tensor:
-    """Root mean square of the joints' jerk over all joints and steps.
+def compute_rms_jerk(qd: Tensor, alive: Tensor, dt: float) -> Tensor:
+    """Compute the root mean square of the joints' jerk over all joints and steps.
 
     Its square is the integral of squared jerk that Flash & Hogan (J. Neuroscience 5(7), 1985)
     minimise, per joint and unit of time, so that episodes and arms of different length compare.
@@ -123,23 +129,24 @@ def rms_jerk(qd: Tensor, alive: Tensor, dt: float) -> Tensor:
     Returns:
         (B,) [rad/s3]; a prismatic joint counts in m/s3.
     """
-    jerk = _since_rest(_since_rest(qd)) / dt**2
+    jerk = _compute_change(_compute_change(qd)) / dt**2
     return ((jerk.square().mean(2) * alive).sum(0) / alive.sum(0)).sqrt()
 
 
-def _since_rest(x: Tensor) -> Tensor:
-    """(T, ...) change from the step before; zero came before the first."""
+def _compute_change(x: Tensor) -> Tensor:
+    """Return the change (T, ...) from the step before; the value before the first step is zero."""
     return x.diff(dim=0, prepend=torch.zeros_like(x[:1]))
 
 
-def _peak(ratio: Tensor, alive: Tensor) -> Tensor:
-    """(T, B, n) -> (B,) greatest magnitude of any joint while the episode lasts."""
+def _find_peak(ratio: Tensor, alive: Tensor) -> Tensor:
+    """Return the greatest magnitude (B,) of any joint in an episode; `ratio` is (T, B, n)."""
     return (ratio.abs().amax(2) * alive).amax(0)
 
 
-def _exceeded(ratio: Tensor, alive: Tensor) -> Tensor:
-    """(T, B, n) -> (B,) how often a magnitude is over 1 while the episode lasts; NaN where there is
-    no limit.
+def _count_exceeding(ratio: Tensor, alive: Tensor) -> Tensor:
+    """Count the joints and steps (B,) of an episode whose magnitude exceeds 1; NaN without a limit.
+
+    `ratio` is (T, B, n).
     """
     count = ((ratio.abs() > 1.0 + LIMIT_ROUNDING).sum(2) * alive).sum(0).double()
     return torch.where(ratio.isnan().any(2).any(0), torch.nan, count)

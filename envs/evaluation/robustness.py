@@ -1,6 +1,4 @@
-"""Success against delay, noise and lag: the same episodes again behind one disturbance after
-another.
-"""
+"""Success rates under latency, noise and servo lag, one disturbance at a time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,57 +7,57 @@ from typing import Any
 from envs.simulation.disturbances import Disturbances
 
 _LATENCIES = (0.0, 0.025, 0.05, 0.075, 0.1)
-_UNITS = {
-    "latency": "ms",
-    "noise": "mrad",
-    "servo_lag": "ms",
-}  # a thousandth of the SI unit, all of them
+# by field of Disturbances; each is a thousandth of the SI unit
+_UNITS = {"latency": "ms", "noise": "mrad", "servo_lag": "ms"}
 
 Success = dict[str, float]  # controller -> share of its episodes, in [0, 1]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One disturbance from none to much.
+    """One disturbance at several magnitudes.
 
     Attributes:
         varied: field of `Disturbances`.
-        values: of it, in SI units.
-        latency: beside it, where it is another that varies [s].
-        foreseen: controllers see the arm as it will be when their command begins to act.
+        values: of that field, in SI units.
+        latency: constant latency where another field varies [s].
+        compensated: controllers observe the state predicted for when their command takes effect.
     """
 
     varied: str
     values: tuple[float, ...]
     latency: float = 0.0
-    foreseen: bool = True
+    compensated: bool = True
 
-    def given(self, value: float) -> dict[str, float]:
-        """All disturbances where the varied one has a value; the rest are none."""
-        unforeseen = {} if self.foreseen else {"assumed_latency": 0.0}
+    def get_disturbances(self, value: float) -> dict[str, float]:
+        """Return the fields of `Disturbances` at one value of the varied one; the rest are zero."""
+        uncompensated = {} if self.compensated else {"assumed_latency": 0.0}
         return (
-            ({"latency": self.latency} if self.latency else {}) | {self.varied: value} | unforeseen
+            ({"latency": self.latency} if self.latency else {})
+            | {self.varied: value}
+            | uncompensated
         )
 
-    def label(self, value: float) -> str:
-        """The same in words."""
+    def format_label(self, value: float) -> str:
+        """Return the row label of one value."""
         late = f", latency {1000 * self.latency:g} ms" if self.latency else ""
-        return f"{self.name} {1000 * value:g} {self.unit}{late}{'' if self.foreseen else ', without foresight'}"
+        suffix = "" if self.compensated else ", without latency compensation"
+        return f"{self.name} {1000 * value:g} {self.unit}{late}{suffix}"
 
     @property
     def name(self) -> str:
-        """Of what varies."""
+        """Name of the varied field in words."""
         return self.varied.replace("_", " ")
 
     @property
     def unit(self) -> str:
-        """In which a thousand times the value is shown."""
+        """Unit in which 1,000 times the value is shown."""
         return _UNITS[self.varied]
 
 
 SWEEPS = {
     "latency": Sweep("latency", _LATENCIES),
-    "latency_without_foresight": Sweep("latency", _LATENCIES, foreseen=False),
+    "latency_without_foresight": Sweep("latency", _LATENCIES, compensated=False),
     "noise": Sweep("noise", (0.0, 0.0005, 0.001, 0.002, 0.005), latency=0.05),
     "servo_lag": Sweep("servo_lag", (0.0, 0.01, 0.02, 0.05, 0.1)),
 }
@@ -67,12 +65,11 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Robustness:
-    """What came of the sweeps.
+    """Success rates of the sweeps.
 
     Attributes:
-        episodes: behind each of the disturbances.
-        success: by the names of `SWEEPS`, at each of their values; without those that were not
-            played.
+        episodes: played under each of the disturbances.
+        success: by name in `SWEEPS`, at each of its values; only those that were played.
     """
 
     episodes: int
@@ -80,57 +77,57 @@ class Robustness:
 
     @property
     def controllers(self) -> list[str]:
-        """Their names, in order."""
+        """Names of the controllers, in order."""
         return list(self.success["latency"][0])
 
-    def results(self) -> dict[str, Any]:
-        """All of it as plain values for JSON; docs/evaluation.md names them."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as plain values for JSON; docs/evaluation.md names them."""
         return {"episodes": self.episodes} | {
             name: [
-                {**SWEEPS[name].given(value), "success_rate": rates}
-                for value, rates in self.points(name)
+                {**SWEEPS[name].get_disturbances(value), "success_rate": rates}
+                for value, rates in self.iter_points(name)
             ]
             for name in self.success
         }
 
-    def points(self, name: str) -> Iterator[tuple[float, Success]]:
-        """The values of a sweep and what came of each."""
+    def iter_points(self, name: str) -> Iterator[tuple[float, Success]]:
+        """Iterate over the values of a sweep and the success rates at each."""
         return zip(SWEEPS[name].values, self.success[name])
 
-    def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """Label and cells, of one controller each, of the table's rows: success rates in
-        percent.
-        """
+    def iter_rows(self) -> Iterator[tuple[str, list[str]]]:
+        """Iterate over the table's rows: a label, and the success rate of each controller [%]."""
         for name in self.success:
             sweep = SWEEPS[name]
-            for value, rates in self.points(name):
-                if sweep.foreseen or value:  # where there is no latency, nothing is foreseen
-                    yield sweep.label(value), [f"{100 * rate:.1f}" for rate in rates.values()]
+            for value, rates in self.iter_points(name):
+                if sweep.compensated or value:  # without latency there is nothing to compensate
+                    yield (
+                        sweep.format_label(value),
+                        [f"{100 * rate:.1f}" for rate in rates.values()],
+                    )
 
 
 def sweep(
     play: Callable[[dict[str, float]], Success], episodes: int, lagging: bool = False
 ) -> Robustness:
-    """Play all that there is to play; what is the same disturbance in two sweeps, once.
+    """Play all sweeps; a disturbance that two of them share is played once.
 
     Args:
-        play: disturbances -> what came of as many episodes behind them.
-        episodes: how many those are.
-        lagging: the arms' servos lag by themselves, as in contact physics: no lag is put on top.
+        play: disturbances -> success rates under them.
+        episodes: number of episodes that `play` plays.
+        lagging: the engine simulates the servos itself, as MuJoCo does: skip the servo lag sweep.
     """
     played: dict[Disturbances, Success] = {}
 
-    def once(given: dict[str, Any]) -> Success:
-        disturbances = Disturbances(**given)
+    def play_once(fields: dict[str, Any]) -> Success:
+        disturbances = Disturbances(**fields)
         key = disturbances if disturbances else Disturbances()
         if key not in played:
-            played[key] = play(given)
+            played[key] = play(fields)
         return played[key]
 
-    swept = {
-        name: one for name, one in SWEEPS.items() if not (lagging and one.varied == "servo_lag")
+    success = {
+        name: [play_once(one.get_disturbances(value)) for value in one.values]
+        for name, one in SWEEPS.items()
+        if not (lagging and one.varied == "servo_lag")
     }
-    return Robustness(
-        episodes,
-        {name: [once(one.given(value)) for value in one.values] for name, one in swept.items()},
-    )
+    return Robustness(episodes, success)

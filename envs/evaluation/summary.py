@@ -1,4 +1,4 @@
-"""The figures of many episodes as plain numbers for JSON."""
+"""Figures of many episodes, summarised as plain numbers for JSON."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from envs.tasks.measures import Measure
 
 
 def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> dict[str, object]:
-    """What `measure` gave, over all episodes, as plain numbers for JSON.
+    """Summarise the figures of all episodes as plain numbers for JSON.
 
     Args:
         episodes: each (B,).
@@ -27,23 +27,23 @@ def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> 
         acceleration and jerk over their limits where the arm has none.
 
         Of an arm whose capsules are known, `collision_free_rate` in [0, 1], the share of episodes
-        without contact; `deepest_contact_m`, how deep the deepest is, 0 where there is none; and
+        without contact; `deepest_contact_m`, the greatest depth, 0 without contact; and
         `minimum_clearance_m` {median, min} over episodes. And the task's measures by their names:
         {median, p95}, {median, min} or, of a rate, a number in [0, 1].
     """
     error = episodes["final_position_error_m"]
     summary = {
-        "success_rate": _number(episodes["success"].mean()),
-        "success_rate_with_contact": _number(episodes["success_with_contact"].mean()),
-        "final_position_error_m": _quantiles(error),
-        "time_to_goal_s": {"median": _quantile(episodes["time_to_goal_s"], 0.5)},
-        "path_length_m": {"median": _quantile(episodes["path_length_m"], 0.5)},
-        "rms_jerk_rad_s3": {"median": _quantile(episodes["rms_jerk"], 0.5)},
-        "joint_limit_hits": _number(episodes["joint_limit_steps"].mean()),
+        "success_rate": _convert_to_number(episodes["success"].mean()),
+        "success_rate_with_contact": _convert_to_number(episodes["success_with_contact"].mean()),
+        "final_position_error_m": _compute_quantiles(error),
+        "time_to_goal_s": {"median": _compute_quantile(episodes["time_to_goal_s"], 0.5)},
+        "path_length_m": {"median": _compute_quantile(episodes["path_length_m"], 0.5)},
+        "rms_jerk_rad_s3": {"median": _compute_quantile(episodes["rms_jerk"], 0.5)},
+        "joint_limit_hits": _convert_to_number(episodes["joint_limit_steps"].mean()),
         "joint_limit_violations": int(episodes["joint_limit_violations"].sum()),
-        "max_abs_qd_over_limit": _number(episodes["max_abs_qd_over_limit"].max()),
-        "max_abs_qdd_over_limit": _number(episodes["max_abs_qdd_over_limit"].max()),
-        "max_abs_qddd_over_limit": _number(episodes["max_abs_qddd_over_limit"].max()),
+        "max_abs_qd_over_limit": _convert_to_number(episodes["max_abs_qd_over_limit"].max()),
+        "max_abs_qdd_over_limit": _convert_to_number(episodes["max_abs_qdd_over_limit"].max()),
+        "max_abs_qddd_over_limit": _convert_to_number(episodes["max_abs_qddd_over_limit"].max()),
         "limit_violations": {
             "position": int(episodes["joint_limit_violations"].sum()),
             "speed": _count(episodes["speed_violations"].sum()),
@@ -51,43 +51,46 @@ def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> 
             "jerk": _count(episodes["jerk_violations"].sum()),
         },
         "manipulability": {
-            "median": _quantile(episodes["manipulability"], 0.5),
-            "min": _number(episodes["minimum_manipulability"].min()),
+            "median": _compute_quantile(episodes["manipulability"], 0.5),
+            "min": _convert_to_number(episodes["minimum_manipulability"].min()),
         },
     }
     if (least := episodes.get("minimum_clearance_m")) is not None:
-        summary["collision_free_rate"] = _number((least >= 0).double().mean())
-        summary["deepest_contact_m"] = _number((-least).amax().clamp_min(0.0))
-        summary["minimum_clearance_m"] = _least(least)
+        summary["collision_free_rate"] = _convert_to_number((least >= 0).double().mean())
+        summary["deepest_contact_m"] = _convert_to_number((-least).amax().clamp_min(0.0))
+        summary["minimum_clearance_m"] = _compute_least(least)
     return summary | {
         measure.name: _SUMMARIES[measure.summary](episodes[measure.name]) for measure in measures
     }
 
 
-def _quantiles(x: Tensor) -> dict[str, float | None]:
-    return {"median": _quantile(x, 0.5), "p95": _quantile(x, 0.95)}
+def _compute_quantiles(x: Tensor) -> dict[str, float | None]:
+    return {"median": _compute_quantile(x, 0.5), "p95": _compute_quantile(x, 0.95)}
 
 
-def _least(x: Tensor) -> dict[str, float | None]:
-    return {"median": _quantile(x, 0.5), "min": _number(x.min())}
+def _compute_least(x: Tensor) -> dict[str, float | None]:
+    return {"median": _compute_quantile(x, 0.5), "min": _convert_to_number(x.min())}
 
 
-def _quantile(x: Tensor, share: float) -> float | None:
-    """Of the values that are not NaN, linear between neighbours; None where there are none."""
+def _compute_quantile(x: Tensor, share: float) -> float | None:
+    """Return a quantile of the values that are not NaN; None where there are none."""
     values = x[~x.isnan()].numpy()  # torch's own takes no more than 16 million
     return float(np.quantile(values, share)) if len(values) else None
 
 
 def _count(x: Tensor) -> int | None:
-    value = _number(x)
+    value = _convert_to_number(x)
     return None if value is None else int(value)
 
 
-def _number(x: Tensor) -> float | None:
+def _convert_to_number(x: Tensor) -> float | None:
     value = x.item()
-    return (
-        value if math.isfinite(value) else None
-    )  # infinite: a clearance of an arm that nothing is checked for
+    # infinite: the clearance of an arm that is not checked for contact
+    return value if math.isfinite(value) else None
 
 
-_SUMMARIES = {"quantiles": _quantiles, "least": _least, "rate": lambda x: _number(x.mean())}
+_SUMMARIES = {
+    "quantiles": _compute_quantiles,
+    "least": _compute_least,
+    "rate": lambda x: _convert_to_number(x.mean()),
+}

@@ -1,4 +1,4 @@
-"""An evaluation as a table on the terminal."""
+"""Table of an evaluation on the terminal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _OUTCOME = (  # label, where a summary has it, factor into the unit of the label
     ("final error, median [mm]", ("final_position_error_m", "median"), 1000, ".2f"),
     ("final error, 95th percentile [mm]", ("final_position_error_m", "p95"), 1000, ".2f"),
 )
-_OF_THE_WAY = (
+_MOTION = (
     ("time to goal, median [s]", ("time_to_goal_s", "median"), 1, ".2f"),
     ("path length, median [m]", ("path_length_m", "median"), 1, ".3f"),
     ("manipulability, median", ("manipulability", "median"), 1, ".4f"),
@@ -38,8 +38,7 @@ _OF_THE_WAY = (
 )
 
 
-# Of a task's measure: what its summary's keys are called in the label, and how many decimals its
-# unit deserves.
+# Names of the keys of a measure's summary in labels, and decimals by unit.
 _PARTS = {
     "quantiles": {"median": ", median", "p95": ", 95th percentile"},
     "least": {"median": ", median", "min": ", least"},
@@ -47,23 +46,24 @@ _PARTS = {
 _DECIMALS = {"mm": ".2f", "deg": ".2f", "%": ".1f"}
 
 
-def table_rows(
+def make_rows(
     columns: dict[str, dict[str, object]], measures: Sequence[Measure] = ()
 ) -> Iterator[tuple[str, list[str]]]:
-    """Label and cells of each row; rows that no summary has are left out.
+    """Make the label and cells of each row; rows that no summary has are left out.
 
     Args:
         columns: heading -> summary.
         measures: those of the task.
     """
-    own = [row for measure in measures for row in _rows_of(measure)]
-    for label, keys, factor, form in (*_OUTCOME, *own, *_OF_THE_WAY):
+    own = [row for measure in measures for row in _make_measure_rows(measure)]
+    for label, keys, factor, form in (*_OUTCOME, *own, *_MOTION):
         if any(keys[0] in summary for summary in columns.values()):
-            yield label, [_cell(summary, keys, factor, form) for summary in columns.values()]
+            yield label, [_format_cell(summary, keys, factor, form) for summary in columns.values()]
 
 
-def _rows_of(measure: Measure) -> list[tuple[str, tuple[str, ...], float, str]]:
-    unit, shown = f" [{measure.unit}]", (UNITS[measure.unit][1], _DECIMALS[measure.unit])
+def _make_measure_rows(measure: Measure) -> list[tuple[str, tuple[str, ...], float, str]]:
+    unit = f" [{measure.unit}]"
+    shown = (UNITS[measure.unit][1], _DECIMALS[measure.unit])
     if measure.summary == "rate":
         return [(measure.label + unit, (measure.name,), *shown)]
     return [
@@ -73,9 +73,7 @@ def _rows_of(measure: Measure) -> list[tuple[str, tuple[str, ...], float, str]]:
 
 
 def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> None:
-    """Print labelled rows of cells, a column each heading; the title is what the labels are headed
-    by.
-    """
+    """Print labelled rows of cells, one column per heading; `title` heads the labels."""
     table = Table()
     table.add_column(title)
     for heading in headings:
@@ -87,7 +85,7 @@ def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, li
     print(text.get(), end="")  # rich would end the process at a closed pipe
 
 
-def _cell(summary: Any, keys: tuple[str, ...], factor: float, form: str) -> str:
+def _format_cell(summary: Any, keys: tuple[str, ...], factor: float, form: str) -> str:
     value = summary
     for key in keys:
         value = value.get(key) if value else None

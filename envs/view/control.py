@@ -17,7 +17,7 @@ from envs.collision import nearest
 from envs.controllers import make_baseline
 from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
-from envs.evaluation.evaluation import Maker
+from envs.evaluation.evaluation import PolicyFactory
 from envs.registry import beginning_with
 from envs.simulation.kinematic import Kinematic
 from envs.simulation.manual_gripper import GripperOverride
@@ -46,7 +46,7 @@ class _Seen:
 class _Arm:
     """A controller, and an environment of its own that goes on from a moment."""
 
-    def __init__(self, make: Maker, env, name: str, hand: GripperOverride):
+    def __init__(self, make: PolicyFactory, env, name: str, hand: GripperOverride):
         self.name, self.env, self._policy = name, env, make(env)
         self._near, self.seen, self.hand = Surroundings(env), _Seen(), hand
 
@@ -99,7 +99,9 @@ class Control:
     """
 
     def __init__(self, evaluation: Evaluation):
-        self._makers = {name: evaluation.controllers[name].make for name in evaluation.acting}
+        self._makers = {
+            name: evaluation.controllers[name].make for name in evaluation.feedback_controllers
+        }
         self._like, options = evaluation.env, evaluation.options
         self.robot, self.task = self._like.robot, replace(self._like.task, horizon=_HORIZON)
         self._scenes = ArmEnv(
@@ -116,8 +118,8 @@ class Control:
         self._begun = self._scenes.arrived
         self._way: deque[tuple[float, ...]] = deque(maxlen=_WAY)
         self._arm, self._ghost = self._made(self.names[0], self._begun), None
-        if len(evaluation.acting) > 1:
-            self.compare(evaluation.acting[1])
+        if len(evaluation.feedback_controllers) > 1:
+            self.compare(evaluation.feedback_controllers[1])
         self._since_put()
 
     # What can be asked for

@@ -33,10 +33,10 @@ def show(
         ViewerError: the page cannot be shown.
     """
     if grid is not None:
-        first = evaluation.acting[0]
-        show_grid(*evaluation.alone(first, grid), evaluation.seed, first, **opened)
+        first = evaluation.feedback_controllers[0]
+        show_grid(*evaluation.make_copy(first, grid), evaluation.seed, first, **opened)
     elif episode is not None:
-        show_episode(evaluation.shown(), evaluation.seed, episode, **opened)
+        show_episode(evaluation.make_copies(), evaluation.seed, episode, **opened)
     else:
         lead(evaluation, **opened)
 
@@ -63,10 +63,10 @@ def record(
         _record_gymnasium(evaluation, path)
         return
     if grid is None:
-        record_episodes(evaluation.shown(), evaluation.seed, path, episode, camera)
+        record_episodes(evaluation.make_copies(), evaluation.seed, path, episode, camera)
         return
-    name = evaluation.acting[0]
-    policy, env = evaluation.alone(name, grid)
+    name = evaluation.feedback_controllers[0]
+    policy, env = evaluation.make_copy(name, grid)
     first = env.task.horizon - 1 if path.suffix.lower() == ".png" else 0  # a picture is of the end
     frames = islice(grid_episodes(policy, env, evaluation.seed, name), first, env.task.horizon)
     record_frames(env.robot, frames, path, wide=width(env), camera=camera)

@@ -1,9 +1,7 @@
-"""An evaluation as one HTML page that needs nothing beside itself. docs/evaluation.md describes
-it.
-"""
+"""Report of an evaluation as one self-contained HTML page, described in docs/evaluation.md."""
 
 from envs.evaluation.report.arm_run import ArmRun, read_log
-from envs.evaluation.report.page import Report, page
-from envs.evaluation.report.trajectories import Trajectories, Watched, join
+from envs.evaluation.report.page import Report, render_page
+from envs.evaluation.report.trajectories import RecordingPolicy, Trajectories, join
 
-__all__ = ["ArmRun", "Report", "Trajectories", "Watched", "join", "page", "read_log"]
+__all__ = ["ArmRun", "RecordingPolicy", "Report", "Trajectories", "join", "read_log", "render_page"]

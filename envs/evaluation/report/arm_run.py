@@ -1,4 +1,4 @@
-"""A run of an arm, from the file that `run_policy.py --log` writes, for a report."""
+"""Run of an arm, read from the file that `run_policy.py --log` writes."""
 
 import csv
 from dataclasses import dataclass
@@ -13,14 +13,13 @@ LARGEST = 2**28  # bytes: some hours of an arm
 
 @dataclass(frozen=True)
 class ArmRun:
-    """What an arm was sent, T times.
+    """T velocities that were sent to an arm.
 
     Attributes:
         path: of the file.
         joints: their names.
         time: (T,) [s]; q (T, n) [rad or m]; sent (T, n) [rad/s or m/s].
-        reasons: when the arm was told to stop or less than was asked for, and why: each change of
-            it, in order.
+        reasons: (time, reason) of each change of why the arm was stopped or slowed; "" is none.
     """
 
     path: Path
@@ -31,8 +30,8 @@ class ArmRun:
     reasons: tuple[tuple[float, str], ...]
 
     @property
-    def sentence(self) -> str:
-        """How long it was, and how it ended."""
+    def summary(self) -> str:
+        """Duration and end of the run in a sentence."""
         end = self.reasons[-1][1] if self.reasons and self.reasons[-1][1] else "nothing was wrong"
         seconds = self.time[-1] - self.time[0]
         return (
@@ -41,13 +40,13 @@ class ArmRun:
 
 
 def read_log(path: Path, n: int) -> ArmRun:
-    """Read such a file.
+    """Read a log of `run_policy.py --log`.
 
     Args:
-        n: joints of the arm that the report is about.
+        n: number of joints of the report's arm.
 
     Raises:
-        ConfigError: it is not there, is no such file, or is of an arm with other joints.
+        ConfigError: the file is missing, is no such log, or belongs to an arm with other joints.
     """
     try:
         if path.stat().st_size > LARGEST:
@@ -55,16 +54,10 @@ def read_log(path: Path, n: int) -> ArmRun:
         with path.open(newline="", encoding="utf-8") as file:
             header, *rows = list(csv.reader(file))
         joints = tuple(name.removeprefix("q_") for name in header if name.startswith("q_"))
-        if header != [
-            "time",
-            *(f"q_{name}" for name in joints),
-            *(f"sent_{name}" for name in joints),
-            "reason",
-        ]:
+        columns = [f"{kind}_{name}" for kind in ("q", "sent") for name in joints]
+        if header != ["time", *columns, "reason"]:
             raise ValueError("has not the columns of run_policy.py --log")
-        rows = [
-            row for row in rows if len(row) == len(header)
-        ]  # a killed process leaves part of a line
+        rows = [row for row in rows if len(row) == len(header)]  # a killed process cuts a line
         numbers = np.array([row[:-1] for row in rows], dtype=float).reshape(
             len(rows), len(header) - 1
         )
@@ -73,7 +66,7 @@ def read_log(path: Path, n: int) -> ArmRun:
                 "holds no velocities" if not rows else "holds numbers that are not finite"
             )
     except (OSError, ValueError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"log {str(path)!r} cannot be read: it {_why(error)}") from None
+        raise ConfigError(f"log {str(path)!r} cannot be read: it {_explain(error)}") from None
     if len(joints) != n:
         raise ConfigError(
             f"log {str(path)!r} is of an arm with {len(joints)} joints, the checkpoint's has {n}"
@@ -85,7 +78,7 @@ def read_log(path: Path, n: int) -> ArmRun:
     )
 
 
-def _why(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be opened ({error.strerror})"
     return (

@@ -1,6 +1,4 @@
-"""Charts as SVG to stand inside a page: lines and text take the page's own colour, so they suit
-light and dark.
-"""
+"""Charts of the report as inline SVG, with lines and text in the page's own colour."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -14,17 +12,12 @@ from envs.evaluation.report.trajectories import Trajectories
 from envs.evaluation.robustness import SWEEPS, Robustness
 from envs.simulation.engine import SimModel
 
-COLOURS = (
-    "#3d7eea",
-    "#e07b2a",
-    "#2f9e6e",
-    "#a35fd0",
-    "#8a8f98",
-)  # by controller; legible on white and on black
+# by controller; legible on white and on black
+COLOURS = ("#3d7eea", "#e07b2a", "#2f9e6e", "#a35fd0", "#8a8f98")
 FLOOR = 0.01  # least error drawn, in the unit shown: the axes are logarithmic
-_INK = "#808182"  # stands for the page's colour of text until the page is written
-_SIZE = (4.6, 3.0)  # inches: at this size text stays readable on a telephone
-_THIRD = (3.6, 2.7)  # of charts that stand three in a row
+_INK = "#808182"  # placeholder of the page's text colour
+_SIZE = (4.6, 3.0)  # [inches] text stays readable on a telephone
+_THIRD = (3.6, 2.7)  # of charts in rows of three
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "td3_robot",  # the same figures, the same file
@@ -44,17 +37,17 @@ _STYLE: Any = {
 }
 
 
-def learning_curve(rows: Sequence[dict[str, float]], name: str = "success_rate") -> str:
-    """Success rate over env steps, or over gradient steps where the run learned from a dataset.
+def draw_learning_curve(rows: Sequence[dict[str, float]], name: str = "success_rate") -> str:
+    """Draw the success rate over env steps, or gradient steps for a run on a dataset.
 
     Args:
-        rows: of a run's metrics.csv; name: the column that is shown.
+        rows: of a run's metrics.csv.
+        name: the column to draw.
     """
     from matplotlib.ticker import EngFormatter
 
-    with _chart(
-        "env steps" if rows[-1]["env_steps"] else "gradient steps", "success rate [%]"
-    ) as chart:
+    xlabel = "env steps" if rows[-1]["env_steps"] else "gradient steps"
+    with _open_chart(xlabel, "success rate [%]") as chart:
         points = [(row["env_steps"] or row["gradient_steps"], 100 * row[name]) for row in rows]
         chart.axes.plot(*zip(*points), color=COLOURS[0], marker=".")
         chart.axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 400k
@@ -63,49 +56,46 @@ def learning_curve(rows: Sequence[dict[str, float]], name: str = "success_rate")
     return chart.svg
 
 
-def error_over_time(error: Error, played: dict[str, Trajectories], dt: float) -> str:
-    """Median over episodes, and the band from the 10th to the 90th percentile, a controller
-    each.
-    """
-    with _chart("time [s]", f"{error.name} [{error.measure.unit}]") as chart:
-        for (name, one), colour in zip(played.items(), colours(len(played))):
-            values = np.where(one.alive, error.series(one), np.nan)
+def draw_error_over_time(error: Error, played: dict[str, Trajectories], dt: float) -> str:
+    """Draw each controller's median error over time, and its 10th to 90th percentile."""
+    with _open_chart("time [s]", f"{error.name} [{error.measure.unit}]") as chart:
+        for (name, one), colour in zip(played.items(), get_colours(len(played))):
+            values = np.where(one.alive, error.compute_series(one), np.nan)
             low, median, high = np.nanpercentile(values, (10, 50, 90), axis=1).clip(FLOOR)
             time = dt * np.arange(1, len(values) + 1)
             chart.axes.fill_between(time, low, high, color=colour, alpha=0.18, linewidth=0)
             chart.axes.plot(time, median, color=colour, label=name)
         chart.axes.set_yscale("log")
-        chart.mark(error.tolerance, "y")
-        chart.legend()
+        chart.draw_line(error.tolerance, "y")
+        chart.add_legend()
     return chart.svg
 
 
-def final_errors(error: Error, played: dict[str, Trajectories]) -> str:
-    """Histogram of what success is judged by."""
-    finals = {name: error.finals(one).clamp_min(FLOOR).numpy() for name, one in played.items()}
+def draw_final_errors(error: Error, played: dict[str, Trajectories]) -> str:
+    """Draw a histogram of the errors that decide success."""
+    finals = {
+        name: error.compute_finals(one).clamp_min(FLOOR).numpy() for name, one in played.items()
+    }
     everything = np.concatenate(list(finals.values()))
-    low, high = everything.min() / 1.1, everything.max() * 1.1
-    bins = np.geomspace(low, high, 40)
-    with _chart(f"{error.final_name} [{error.measure.unit}]", "episodes") as chart:
-        for (name, values), colour in zip(finals.items(), colours(len(played))):
+    bins = np.geomspace(everything.min() / 1.1, everything.max() * 1.1, 40)
+    with _open_chart(f"{error.final_name} [{error.measure.unit}]", "episodes") as chart:
+        for (name, values), colour in zip(finals.items(), get_colours(len(played))):
             chart.axes.hist(values, bins, histtype="stepfilled", color=colour, alpha=0.25)
             chart.axes.hist(values, bins, histtype="step", color=colour, label=name)
         chart.axes.set_xscale("log")
-        chart.mark(error.tolerance, "x")
-        chart.legend()
+        chart.draw_line(error.tolerance, "x")
+        chart.add_legend()
     return chart.svg
 
 
-def joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
-    """|qd| / qdlim of every joint over all steps: a bar to the 95th percentile, marks at the median
-    and maximum.
-    """
+def draw_joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
+    """Draw |qd| / qdlim per joint: a bar to the 95th percentile, marks at median and maximum."""
     width = 0.8 / len(played)
-    with _chart("joint", "speed over its limit") as chart:
-        for number, ((name, one), colour) in enumerate(zip(played.items(), colours(len(played)))):
-            ratio = (
-                (one.series["qd"][one.alive].double() / model.qdlim.cpu()).abs().numpy()
-            )  # (steps, n)
+    with _open_chart("joint", "speed over its limit") as chart:
+        for number, (name, one) in enumerate(played.items()):
+            colour = get_colours(len(played))[number]
+            qd = one.series["qd"][one.alive].double()  # (steps, n)
+            ratio = (qd / model.qdlim.cpu()).abs().numpy()
             median, p95, most = np.percentile(ratio, (50, 95, 100), axis=0)
             joint = np.arange(1, ratio.shape[1] + 1) + (number - (len(played) - 1) / 2) * width
             chart.axes.bar(joint, p95, 0.85 * width, color=colour, alpha=0.45, label=name)
@@ -116,22 +106,22 @@ def joint_speeds(model: SimModel, played: dict[str, Trajectories]) -> str:
                 joint, most, "_", color=colour, markersize=0.85 * 220 * width / ratio.shape[1]
             )
         chart.axes.set_xticks(range(1, ratio.shape[1] + 1))
-        chart.mark(1.0, "y")
-        chart.legend()
+        chart.draw_line(1.0, "y")
+        chart.add_legend()
     return chart.svg
 
 
-def joints_over_time(
+def draw_joint_series(
     time: np.ndarray, values: np.ndarray, names: Sequence[str], ylabel: str
 ) -> str:
-    """A line for each joint.
+    """Draw a line for each joint.
 
     Args:
-        time: (T,) [s]; at most some thousand of them are drawn.
+        time: (T,) [s]; at most some thousand points are drawn.
         values: (T, n).
     """
     every = max(len(time) // 2000, 1)
-    with _chart("time [s]", ylabel) as chart:
+    with _open_chart("time [s]", ylabel) as chart:
         for number, name in enumerate(names):
             style = "-" if number < len(COLOURS) else "--"
             colour = COLOURS[number % len(COLOURS)]
@@ -149,26 +139,25 @@ def joints_over_time(
     return chart.svg
 
 
-def success_against(varied: str, robustness: Robustness, controllers: Sequence[str]) -> str:
-    """Success rates over a disturbance, a controller each; dashed where the controller foresees
-    nothing.
+def draw_success(varied: str, robustness: Robustness, controllers: Sequence[str]) -> str:
+    """Draw each controller's success rate over a disturbance; dashed without latency compensation.
 
     Args:
         varied: field of `Disturbances`.
-        robustness: what came of it.
-        controllers: those of the other charts, in their order, whose colours they keep.
+        robustness: the success rates.
+        controllers: those of the other charts, in their order, which gives the colours.
     """
     sweeps = {name: sweep for name, sweep in SWEEPS.items() if sweep.varied == varied}
     shown = next(iter(sweeps.values()))
-    with _chart(f"{shown.name} [{shown.unit}]", "success rate [%]", _THIRD) as chart:
+    with _open_chart(f"{shown.name} [{shown.unit}]", "success rate [%]", _THIRD) as chart:
         for name, sweep in sweeps.items():
-            values, rates = zip(*robustness.points(name))
+            values, rates = zip(*robustness.iter_points(name))
             for number, (controller, colour) in enumerate(
-                zip(controllers, colours(len(controllers)))
+                zip(controllers, get_colours(len(controllers)))
             ):
                 if controller not in rates[0]:
                     continue
-                style = {"label": controller} if sweep.foreseen else {"linestyle": "--"}
+                style = {"label": controller} if sweep.compensated else {"linestyle": "--"}
                 # the first above the others and thinner, so that all are seen where they meet
                 style |= {
                     "color": colour,
@@ -179,17 +168,17 @@ def success_against(varied: str, robustness: Robustness, controllers: Sequence[s
                 percent = [100 * rate[controller] for rate in rates]
                 chart.axes.plot([1000 * value for value in values], percent, **style)
         chart.axes.set_ylim(-3, 103)
-        chart.legend()
+        chart.add_legend()
     return chart.svg
 
 
-def colours(count: int) -> list[str]:
-    """Of so many controllers, in their order."""
+def get_colours(count: int) -> list[str]:
+    """Return the colours of so many controllers, in order."""
     return [COLOURS[number % len(COLOURS)] for number in range(count)]
 
 
 class _Chart:
-    """Axes to draw on; `svg` is there when the block of `_chart` has ended."""
+    """Axes to draw on; `svg` is set when the block of `_open_chart` ends."""
 
     svg: str
 
@@ -198,28 +187,28 @@ class _Chart:
         self.axes.set_xlabel(xlabel)
         self.axes.set_ylabel(ylabel)
 
-    def mark(self, value: float | None, axis: str) -> None:
-        """A dashed line across, where success ends or a limit begins."""
+    def draw_line(self, value: float | None, axis: str) -> None:
+        """Draw a dashed line at a threshold, across the axis "x" or "y"."""
         if value is not None:
             line = self.axes.axhline if axis == "y" else self.axes.axvline
             line(value, color=_INK, linestyle="--", linewidth=1)
 
-    def legend(self) -> None:
-        """Names of the controllers, above the axes."""
+    def add_legend(self) -> None:
+        """Add the names of the controllers above the axes."""
         self.axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2)
 
 
 @contextmanager
-def _chart(xlabel: str, ylabel: str, size: tuple[float, float] = _SIZE) -> Iterator[_Chart]:
-    from matplotlib import rc_context  # here: an evaluation without a report does without
-    from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
+def _open_chart(xlabel: str, ylabel: str, size: tuple[float, float] = _SIZE) -> Iterator[_Chart]:
+    from matplotlib import rc_context  # imported here: only reports need it
+    from matplotlib.figure import Figure  # no pyplot: no global state
 
     with rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         chart = _Chart(figure, xlabel, ylabel)
         yield chart
         text = io.StringIO()
-        about = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # none of it
-        figure.savefig(text, format="svg", transparent=True, metadata=about)
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # omit all
+        figure.savefig(text, format="svg", transparent=True, metadata=metadata)
     svg = text.getvalue()
     chart.svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")

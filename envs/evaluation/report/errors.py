@@ -1,11 +1,11 @@
-"""The kinds of error that a task wants to be zero."""
+"""Errors that a task drives to zero."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from envs.evaluation.metrics import counted
+from envs.evaluation.metrics import find_counted_steps
 from envs.evaluation.report.trajectories import Trajectories
 from envs.tasks.measures import Measure
 from envs.tasks.task import Task
@@ -23,11 +23,11 @@ POSITION = Measure(
 
 @dataclass(frozen=True)
 class Error:
-    """One of them.
+    """An error that the task drives to zero.
 
     Attributes:
-        task: whose it is.
-        measure: what is told of it.
+        task: the task.
+        measure: the task's measure of it.
     """
 
     task: Task
@@ -35,43 +35,37 @@ class Error:
 
     @property
     def name(self) -> str:
-        """At any time, for titles."""
+        """Name of the error at any time, for titles."""
         return self.measure.label.removeprefix("final ")
 
     @property
     def final_name(self) -> str:
-        """Of an episode, for titles."""
+        """Name of the error of an episode, for titles."""
         return f"mean {self.name}" if self.measure.reduction == "steps" else f"final {self.name}"
 
     @property
     def tolerance(self) -> float | None:
-        """Below which the final error is a success, in the unit shown; None where there is no such
-        value.
-        """
-        return (
-            None
-            if self.measure.within is None
-            else self.measure.shown(getattr(self.task, self.measure.within))
-        )
+        """Largest final error of a success, in the unit shown; None where there is none."""
+        name = self.measure.within
+        return None if name is None else self.measure.shown(getattr(self.task, name))
 
-    def series(self, played: Trajectories) -> Tensor:
-        """(T, E) after every step, in the unit shown."""
+    def compute_series(self, played: Trajectories) -> Tensor:
+        """Compute the error (T, E) after every step, in the unit shown."""
         return self.measure.shown(played.series[self.measure.of].double())
 
-    def finals(self, played: Trajectories) -> Tensor:
-        """(E,) what success is judged by: after the last step or, where every step counts, the mean
-        of those.
+    def compute_finals(self, played: Trajectories) -> Tensor:
+        """Compute the error (E,) that decides success, in the unit shown.
+
+        It is that after the last step or, where every step counts, the mean of all steps.
         """
         if self.measure.reduction != "steps":
-            return self.measure.shown(played.last(self.measure.of).double())
-        counts = counted(self.task, played.alive)
-        return torch.where(counts, self.series(played), 0.0).sum(0) / counts.sum(0)
+            return self.measure.shown(played.select_last(self.measure.of).double())
+        counts = find_counted_steps(self.task, played.alive)
+        return torch.where(counts, self.compute_series(played), 0.0).sum(0) / counts.sum(0)
 
 
-def errors_of(task: Task) -> list[Error]:
-    """Of the place, unless the task measures that in its own way, and of all that it measures
-    likewise.
-    """
+def list_errors(task: Task) -> list[Error]:
+    """List the position error, unless the task has its own measure of it, and the task's errors."""
     own = [measure for measure in task.measures if measure.summary == "quantiles"]
     place = [] if any(measure.of == POSITION.of for measure in own) else [POSITION]
     return [Error(task, measure) for measure in place + own]

@@ -1,11 +1,11 @@
-"""Which episodes failed, and what can be told of why."""
+"""Failed episodes and the known reasons."""
 
 from dataclasses import dataclass
 
 import torch
 
 from envs.evaluation.motion import LIMIT_MARGIN
-from envs.evaluation.report.errors import Error, errors_of
+from envs.evaluation.report.errors import Error, list_errors
 from envs.evaluation.report.trajectories import Trajectories
 from envs.simulation.engine import SimModel
 from envs.tasks.measures import Measure
@@ -18,8 +18,8 @@ class Failure:
 
     Attributes:
         episode: its number, from 0.
-        errors: of each kind that `errors_of` gives, what success is judged by, in the unit shown.
-        why: what is known, in words.
+        errors: `Error.compute_finals` of each of `list_errors`, in the unit shown.
+        why: the known reasons, in words.
     """
 
     episode: int
@@ -27,44 +27,45 @@ class Failure:
     why: str
 
 
-def failures(task: Task, model: SimModel, played: Trajectories, most: int) -> list[Failure]:
-    """The failed episodes in order, up to `most` of them."""
-    errors = errors_of(task)
-    finals = [error.finals(played) for error in errors]
+def find_failures(task: Task, model: SimModel, played: Trajectories, most: int) -> list[Failure]:
+    """Find the failed episodes in order, at most `most` of them."""
+    errors = list_errors(task)
+    finals = [error.compute_finals(played) for error in errors]
     return [
         Failure(
             episode,
             tuple(values[episode].item() for values in finals),
-            "; ".join(_reasons(errors, model, one)),
+            "; ".join(_list_reasons(errors, model, one)),
         )
         for episode in played.failed.tolist()[:most]
-        for one in [played.one(episode)]
+        for one in [played.select(episode)]
     ]
 
 
-def _reasons(errors: list[Error], model: SimModel, played: Trajectories) -> list[str]:
-    """What is known of one failed episode."""
+def _list_reasons(errors: list[Error], model: SimModel, played: Trajectories) -> list[str]:
+    """List the known reasons for one failed episode."""
     own = {name: values[:, 0] for name, values in played.series.items()}  # (K, ...)
     measures = errors[0].task.measures
     reached = own["success_with_contact"]
     touched = own.get("touched", torch.zeros_like(reached))  # unknown of a robot without capsules
-    reasons = [f"contact {_first(touched, model)}"] if touched.any() else []
-    reasons += [words for measure in measures for words in _events(measure, own, model)]
+    reasons = [f"contact {_describe_first(touched, model)}"] if touched.any() else []
+    reasons += [words for measure in measures for words in _describe_events(measure, own, model)]
     spoilt = touched.any() or any(
         measure.reduction == "none" and own[measure.of].any() for measure in measures
     )
-    overall = [
-        error for error in errors if error.measure.reduction == "steps"
-    ]  # success is not a place to be at
-    if overall:
+    overall = [error for error in errors if error.measure.reduction == "steps"]
+    if overall:  # success is judged by the mean over steps
         reasons += [
-            f"{error.final_name} {_value(error, error.finals(played))}" for error in overall
+            f"{error.final_name} {_format_value(error, error.compute_finals(played))}"
+            for error in overall
         ]
     elif reached.any():
-        left = f"was at the goal, left it after {_time(int(reached.nonzero().max()), model)}"
+        left = f"was at the goal, left it after {_format_time(int(reached.nonzero().max()), model)}"
         reasons += [] if reached[-1] else [left]
     elif not spoilt:  # after that nothing counts as reached
-        nearest = ", ".join(_value(error, error.series(played).min()) for error in errors)
+        nearest = ", ".join(
+            _format_value(error, error.compute_series(played).min()) for error in errors
+        )
         reasons.append(f"never reached, nearest {nearest}")
     lower, upper = model.qlim.cpu()
     room = torch.minimum(own["q"][-1] - lower, upper - own["q"][-1])
@@ -73,27 +74,27 @@ def _reasons(errors: list[Error], model: SimModel, played: Trajectories) -> list
     return reasons
 
 
-def _events(measure: Measure, own: dict[str, torch.Tensor], model: SimModel) -> list[str]:
-    """What is to happen, and did not or did not last; or what is not to happen, and did."""
+def _describe_events(measure: Measure, own: dict[str, torch.Tensor], model: SimModel) -> list[str]:
+    """Describe a wanted event that did not happen or last, or an unwanted one that did."""
     if measure.reduction not in ("any", "none"):
         return []
     flags = own[measure.of] > 0
     if not flags.any():
         return [f"never {measure.of}"] if measure.reduction == "any" else []
-    first = f"{measure.of} {_first(flags, model)}"
+    first = f"{measure.of} {_describe_first(flags, model)}"
     if measure.reduction == "none":
         return [first]
     return [] if flags[-1] else [f"{first}, not at the end"]
 
 
-def _first(flags: torch.Tensor, model: SimModel) -> str:
-    return f"after {_time(int(flags.nonzero().min()), model)}"
+def _describe_first(flags: torch.Tensor, model: SimModel) -> str:
+    return f"after {_format_time(int(flags.nonzero().min()), model)}"
 
 
-def _value(error: Error, value: torch.Tensor) -> str:
+def _format_value(error: Error, value: torch.Tensor) -> str:
     return f"{value.item():.1f} {error.measure.unit}"
 
 
-def _time(step: int, model: SimModel) -> str:
-    """After a step, counted from 0."""
+def _format_time(step: int, model: SimModel) -> str:
+    """Format the time after a step; steps count from 0."""
     return f"{(step + 1) * model.dt:.2f} s"

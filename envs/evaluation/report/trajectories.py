@@ -1,4 +1,4 @@
-"""All that the report needs of the episodes of one controller."""
+"""Trajectories of a controller's episodes, as the report needs them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ import torch
 from torch import Tensor
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.evaluation.motion import last
+from envs.evaluation.motion import select_last
 from td3_robot.evaluation.rollout import Policy
 
 OBSTACLES = ("spheres", "boxes", "walls")
 
 
-class Watched:
-    """A policy that notes what its environment's `info` leaves out: goals, and the obstacles around
-    the arm.
+class RecordingPolicy:
+    """A policy that records goals and obstacles, which its environment's `info` leaves out.
 
     Args:
-        policy: what to do.
-        env: where it is done.
+        policy: the policy to call.
+        env: the environment that it acts in.
     """
 
     def __init__(self, policy: Policy, env: ArmEnv):
-        self._policy, self._env = policy, env
+        self._policy = policy
+        self._env = env
         self._goals: list[Tensor] = []
 
     def __call__(self, observation: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class Watched:
         return self._policy(observation)
 
     def take_goals(self) -> Tensor:
-        """(T, B, 3) where the goal was as each step since the last call began, base frame [m]."""
+        """Return the goals (T, B, 3) of each step since the last call, base frame [m]."""
         goals = torch.stack(self._goals)
         self._goals.clear()
         return goals
@@ -47,9 +47,9 @@ class Trajectories:
 
     Attributes:
         alive: (T, E) bool, whether the step belongs to the episode.
-        series: (T, E, ...) what `ArmEnv.step` put into `info` after every step, terms of the reward
-            excepted; and `goal` (T, E, 3) [m] before it.
-        obstacles: what stands around the arm, by its name in the scene, a row an episode.
+        series: (T, E, ...) the `info` of `ArmEnv.step` after every step, reward terms excepted; and
+            `goal` (T, E, 3) [m] before it.
+        obstacles: obstacles by their name in the scene, a row per episode.
     """
 
     alive: Tensor
@@ -57,56 +57,55 @@ class Trajectories:
     obstacles: dict[str, Tensor]
 
     @classmethod
-    def of_round(cls, alive: Tensor, info: dict[str, Tensor], watched: Watched) -> "Trajectories":
-        """What is worth keeping of a rollout of a watched policy."""
+    def from_round(
+        cls, alive: Tensor, info: dict[str, Tensor], recorder: RecordingPolicy
+    ) -> "Trajectories":
+        """Collect the trajectories of a rollout of a recording policy."""
         series = {
             name: value.cpu() for name, value in info.items() if not name.startswith("reward/")
         }
-        obstacles = {name: value.cpu() for name, value in watched.obstacles.items()}
-        return cls(alive.cpu(), series | {"goal": watched.take_goals().cpu()}, obstacles)
+        obstacles = {name: value.cpu() for name, value in recorder.obstacles.items()}
+        return cls(alive.cpu(), series | {"goal": recorder.take_goals().cpu()}, obstacles)
 
-    def one(self, episode: int) -> "Trajectories":
-        """One of the episodes, without the steps after its end."""
+    def select(self, episode: int) -> "Trajectories":
+        """Select one episode, without the steps after its end."""
         alive = self.alive[:, episode]
-
-        def cut(values):
-            return values[alive][:, episode : episode + 1]
-
-        obstacles = {name: values[episode : episode + 1] for name, values in self.obstacles.items()}
+        row = slice(episode, episode + 1)
         return Trajectories(
-            cut(self.alive), {name: cut(values) for name, values in self.series.items()}, obstacles
+            self.alive[alive][:, row],
+            {name: values[alive][:, row] for name, values in self.series.items()},
+            {name: values[row] for name, values in self.obstacles.items()},
         )
 
-    def last(self, name: str) -> Tensor:
-        """(E, ...) a series after the last step of each episode."""
-        return last(self.series[name], self.alive)
+    def select_last(self, name: str) -> Tensor:
+        """Select the values (E, ...) of a series after each episode's last step."""
+        return select_last(self.series[name], self.alive)
 
     @property
     def succeeded(self) -> Tensor:
         """Numbers of the episodes whose last step is a success."""
-        return self.last("success").bool().nonzero()[:, 0]
+        return self.select_last("success").bool().nonzero()[:, 0]
 
     @property
     def failed(self) -> Tensor:
         """Numbers of the episodes whose last step is no success."""
-        return (~self.last("success").bool()).nonzero()[:, 0]
+        return (~self.select_last("success").bool()).nonzero()[:, 0]
 
 
 def join(rounds: Sequence[Trajectories], episodes: int) -> Trajectories:
-    """Several rounds as one, cut to the first `episodes`; one of fewer steps is filled up with
-    zeros and False.
-    """
-    first, steps = rounds[0], max(len(part.alive) for part in rounds)
+    """Concatenate rounds, cut to the first `episodes`; shorter ones are padded with zeros."""
+    first = rounds[0]
+    steps = max(len(part.alive) for part in rounds)
 
-    def side_by_side(parts: list[Tensor]) -> Tensor:
+    def concatenate(parts: list[Tensor]) -> Tensor:
         filled = [
             torch.cat((part, part.new_zeros(steps - len(part), *part.shape[1:]))) for part in parts
         ]
         return torch.cat(filled, 1)[:, :episodes]
 
     return Trajectories(
-        side_by_side([part.alive for part in rounds]),
-        {name: side_by_side([part.series[name] for part in rounds]) for name in first.series},
+        concatenate([part.alive for part in rounds]),
+        {name: concatenate([part.series[name] for part in rounds]) for name in first.series},
         {
             name: torch.cat([part.obstacles[name] for part in rounds])[:episodes]
             for name in first.obstacles

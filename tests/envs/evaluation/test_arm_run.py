@@ -35,7 +35,7 @@ def test_what_was_logged_is_read(path):
     np.testing.assert_allclose(run.q, Q, rtol=1e-8)
     np.testing.assert_allclose(run.sent, SENT, rtol=1e-8)
     assert run.reasons == ((0.01, "too near <b>itself</b>"), (0.025, "Enter; or Ctrl-C"))
-    assert run.sentence == "run.csv: 30 velocities in 0.0 s; at the end Enter; or Ctrl-C."
+    assert run.summary == "run.csv: 30 velocities in 0.0 s; at the end Enter; or Ctrl-C."
 
 
 def test_the_part_of_a_line_that_a_killed_process_leaves_is_left_out(path):
@@ -69,8 +69,8 @@ def test_the_report_shows_it(path):
     evaluation = Evaluation(EnvOptions(), 3)
     evaluation.add_baseline("random")
     evaluation.play(keep=True)
-    page = evaluation.page({}, (), str, read_log(path, 7))
+    page = evaluation.render_report({}, (), str, read_log(path, 7))
     shown = page[page.index("A run of an arm") : page.index("<h2>Paths")]
     assert shown.count("<svg") == 2 and "30 velocities" in shown and "joint7" in shown
     assert "too near &lt;b&gt;itself" in shown and "<b>" not in shown
-    assert "A run of an arm" not in evaluation.page({}, (), str)
+    assert "A run of an arm" not in evaluation.render_report({}, (), str)

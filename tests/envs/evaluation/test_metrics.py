@@ -9,9 +9,14 @@ import torch
 
 from envs.evaluation.metrics import join
 from envs.evaluation.metrics import measure as measure_of
-from envs.evaluation.motion import LIMIT_ROUNDING, path_length, rms_jerk, time_to_goal
+from envs.evaluation.motion import (
+    LIMIT_ROUNDING,
+    compute_path_length,
+    compute_rms_jerk,
+    compute_time_to_goal,
+)
 from envs.evaluation.summary import summarise
-from envs.evaluation.table import table_rows
+from envs.evaluation.table import make_rows
 from envs.kinematics import compile_ets, jacob0
 from envs.kinematics.manipulability import manipulability
 from envs.robots import make_robot
@@ -118,7 +123,7 @@ def test_a_success_with_contact_is_none_and_counts_beside(gantry, trajectory):
     summary = summarise(figures)
     told = ("success_rate", "success_rate_with_contact", "collision_free_rate", "deepest_contact_m")
     assert [summary[name] for name in told] == pytest.approx([0.0, 0.5, 0.5, 0.004])
-    rows, bare = dict(table_rows({"it": summary})), summarise(measure(gantry, info, alive))
+    rows, bare = dict(make_rows({"it": summary})), summarise(measure(gantry, info, alive))
     labels = (
         "success rate [%]",
         "success rate, contact or not [%]",
@@ -133,7 +138,7 @@ def test_a_success_with_contact_is_none_and_counts_beside(gantry, trajectory):
     assert [rows[label] for label in labels] == [["0.0"], ["50.0"], ["50.0"]]
     assert (
         rows["deepest contact [mm]"] == ["4.0"]
-        and rows.keys() - dict(table_rows({"it": bare})).keys() == felt
+        and rows.keys() - dict(make_rows({"it": bare})).keys() == felt
     )
 
 
@@ -243,24 +248,24 @@ def test_time_to_goal(success, length, steps):
     rows = torch.tensor([[c == "1"] for c in success])
     alive = torch.arange(len(success))[:, None] < length
     expected = math.nan if steps is None else steps * DT
-    assert time_to_goal(rows, alive, DT).item() == pytest.approx(expected, nan_ok=True)
+    assert compute_time_to_goal(rows, alive, DT).item() == pytest.approx(expected, nan_ok=True)
 
 
 def test_path_of_a_circle_and_of_standing_still():
     angle = torch.linspace(0, 2 * math.pi, 1001, dtype=torch.float64)
     circle = torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), 1)
     tcp = torch.stack((0.5 * circle, torch.full_like(circle, 3.0)), 1)
-    assert path_length(tcp, torch.ones(1000, 2, dtype=torch.bool)).tolist() == pytest.approx(
-        [math.pi, 0.0], rel=1e-5
-    )
+    assert compute_path_length(
+        tcp, torch.ones(1000, 2, dtype=torch.bool)
+    ).tolist() == pytest.approx([math.pi, 0.0], rel=1e-5)
 
 
 def test_jerk_of_a_joint_whose_acceleration_grows_steadily():
     time = DT * torch.arange(1, 201, dtype=torch.float64)
     qd = 0.5 * 3.0 * time**2  # jerk 3 rad/s3; half of it in the first step, when it begins
     alive = torch.ones(200, 1, dtype=torch.bool)
-    assert rms_jerk(qd[:, None, None], alive, DT).item() == pytest.approx(3.0, rel=2e-3)
-    assert rms_jerk(qd[:3, None, None], alive[:3], DT).item() == pytest.approx(
+    assert compute_rms_jerk(qd[:, None, None], alive, DT).item() == pytest.approx(3.0, rel=2e-3)
+    assert compute_rms_jerk(qd[:3, None, None], alive[:3], DT).item() == pytest.approx(
         3.0 * math.sqrt((0.25 + 1 + 1) / 3)
     )
 
@@ -406,7 +411,7 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
     )
     assert summary["turned_deg"]["median"] == pytest.approx((30 + math.degrees(0.1)) / 2)
     assert summary["off_m"]["median"] == pytest.approx(0.0, abs=1e-7)
-    rows = dict(table_rows({"it": summary}, task.measures))
+    rows = dict(make_rows({"it": summary}, task.measures))
     expected = {
         "turned, median [deg]": "17.86",
         "off, 95th percentile [mm]": "360.00",

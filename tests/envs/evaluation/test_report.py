@@ -12,10 +12,10 @@ import torch
 
 import envs
 from envs.evaluation.metrics import measure
-from envs.evaluation.report import Report, Trajectories, Watched, charts, join, page
-from envs.evaluation.report.errors import errors_of
-from envs.evaluation.report.failures import failures
-from envs.evaluation.report.tiles import tiles
+from envs.evaluation.report import RecordingPolicy, Report, Trajectories, charts, join, render_page
+from envs.evaluation.report.errors import list_errors
+from envs.evaluation.report.failures import find_failures
+from envs.evaluation.report.tiles import render_tiles
 from envs.evaluation.summary import summarise
 from envs.registry import make_task
 from envs.view.recording import find_chromium
@@ -28,15 +28,15 @@ CURVE = [
 
 def play(env, policy, seed: int) -> Trajectories:
     """One round of episodes."""
-    watched = Watched(policy, env)
+    recorder = RecordingPolicy(policy, env)
     observation, infos = env.reset(seed), []
     for _ in range(env.task.horizon):
-        step = env.step(watched(observation))
+        step = env.step(recorder(observation))
         observation = step.observation
         infos.append(step.info)
     info = {name: torch.stack([one[name] for one in infos]) for name in infos[0]}
-    return Trajectories.of_round(
-        torch.ones(len(infos), env.num_envs, dtype=torch.bool), info, watched
+    return Trajectories.from_round(
+        torch.ones(len(infos), env.num_envs, dtype=torch.bool), info, recorder
     )
 
 
@@ -73,7 +73,7 @@ def evaluation(env) -> Report:
 
 @pytest.fixture(scope="module")
 def html(evaluation) -> str:
-    return page(evaluation)
+    return render_page(evaluation)
 
 
 def embedded(html: str) -> dict:
@@ -136,7 +136,7 @@ def test_the_table_is_the_terminals(html, evaluation):
     assert re.findall(r"<td>([^<]*)</td>", row) == shares
 
 
-def test_the_first_screen_tells_success_time_error_and_contact(html, evaluation):
+def test_the_tiles_show_success_time_error_and_contact(html, evaluation):
     policy = evaluation.summaries["policy"]
     boxes = re.search(r'<div class="tiles">(.*?)</div>', html, re.DOTALL).group(1)
     assert re.findall(r"<h2>(\w+)</h2>", boxes) == ["Success", "Time", "Error", "Contact"]
@@ -154,28 +154,26 @@ def test_the_first_screen_tells_success_time_error_and_contact(html, evaluation)
     assert boxes.count("&lt;b&gt;still&lt;/b&gt;") == 4  # the other controller's figures below each
 
 
-def test_the_first_screen_tells_how_deep_the_deepest_contact_was_and_of_no_capsules_that_nothing_is_known(
-    evaluation,
-):
+def test_the_contact_tile_shows_the_deepest_contact_or_that_none_is_known(evaluation):
     policy = evaluation.summaries["policy"] | {
         "collision_free_rate": 0.9,
         "deepest_contact_m": 0.0123,
     }
-    told = tiles(
+    tiles = render_tiles(
         evaluation.env.task, {"policy": policy, "other": policy | {"collision_free_rate": 1.0}}
     )
     assert (
-        "<strong>10.0%</strong>" in told
-        and "the deepest by 12.3 mm" in told
-        and "other 0.0%" in told
+        "<strong>10.0%</strong>" in tiles
+        and "the deepest by 12.3 mm" in tiles
+        and "other 0.0%" in tiles
     )
     bare = {
         name: value
         for name, value in policy.items()
         if name not in ("collision_free_rate", "deepest_contact_m")
     }
-    told = tiles(evaluation.env.task, {"policy": bare})
-    assert "this robot has no collision geometry" in told and "no contact before" not in told
+    tiles = render_tiles(evaluation.env.task, {"policy": bare})
+    assert "this robot has no collision geometry" in tiles and "no contact before" not in tiles
 
 
 def test_rows_of_zeros_are_folded(html):
@@ -217,7 +215,7 @@ def test_paths_are_those_that_were_played(html, evaluation):
         assert len(path["goal"]) == 1  # it never moves
         distance = torch.dist(torch.tensor(path["tcp"][-1]), torch.tensor(path["goal"][0]))
         assert distance.item() == pytest.approx(
-            policy.last("position_error")[episode].item(), abs=2e-3
+            policy.select_last("position_error")[episode].item(), abs=2e-3
         )
 
 
@@ -226,7 +224,7 @@ def test_no_failure_says_so(evaluation):
     every = dataclasses.replace(
         policy, series=policy.series | {"success": torch.ones(HORIZON, 6, dtype=torch.bool)}
     )
-    assert "None of 6 episodes." in page(
+    assert "None of 6 episodes." in render_page(
         dataclasses.replace(evaluation, played={"policy": every}, curve=[])
     )
 
@@ -265,14 +263,14 @@ def test_rounds_of_different_lengths_stand_side_by_side(env):
     )
     both = join([short, long], 2)
     assert both.alive.T.tolist() == [[True, True, False, False], [True] * 4]
-    torch.testing.assert_close(both.last("position_error"), torch.tensor([0.5, 0.1]))
+    torch.testing.assert_close(both.select_last("position_error"), torch.tensor([0.5, 0.1]))
     for number, part in enumerate((short, long)):
-        torch.testing.assert_close(both.one(number).series["q"], part.series["q"])
+        torch.testing.assert_close(both.select(number).series["q"], part.series["q"])
 
 
 def test_reasons_of_failures(env):
     def why(task="reach", **changed):
-        (failure,) = failures(make_task(task), env.model, episode(env, **changed), 10)
+        (failure,) = find_failures(make_task(task), env.model, episode(env, **changed), 10)
         return failure.why
 
     no, some = [False] * 4, [False, True, False, False]
@@ -308,23 +306,23 @@ def test_a_goal_that_moves_is_judged_by_the_mean_of_the_steps_that_count(env):
     track = make_task("track")
     error = torch.full((track.settle_steps + 2,), 9.0)
     error[-2:] = torch.tensor([0.02, 0.04])  # what came before is not counted
-    (failure,) = failures(track, env.model, episode(env, len(error), position_error=error), 10)
+    (failure,) = find_failures(track, env.model, episode(env, len(error), position_error=error), 10)
     assert failure.why == "mean tracking error 30.0 mm" and failure.errors == (pytest.approx(30.0),)
 
 
 def test_only_what_belongs_to_the_episode_counts(env):
     played = episode(env, success=[False, False, True, True], position_error=[0.3, 0.2, 0.0, 0.0])
     cut = dataclasses.replace(played, alive=torch.tensor([[True], [True], [False], [False]]))
-    (failure,) = failures(env.task, env.model, cut, 10)
+    (failure,) = find_failures(env.task, env.model, cut, 10)
     assert (
         failure.errors == (pytest.approx(200.0),)
         and failure.why == "never reached, nearest 200.0 mm"
     )
-    assert failures(env.task, env.model, played, 10) == []
+    assert find_failures(env.task, env.model, played, 10) == []
 
 
 @pytest.mark.parametrize(
-    ("task", "told"),
+    ("task", "expected"),
     [
         ("reach", [("error", "final error", "mm", 10.0)]),
         ("track", [("tracking error", "mean tracking error", "mm", 10.0)]),
@@ -337,25 +335,28 @@ def test_only_what_belongs_to_the_episode_counts(env):
         ),
     ],
 )
-def test_errors_are_those_that_the_task_measures(task, told):
-    errors = errors_of(make_task(task))
+def test_errors_are_those_that_the_task_measures(task, expected):
+    errors = list_errors(make_task(task))
     names = [
         (error.name, error.final_name, error.measure.unit, pytest.approx(error.tolerance))
         for error in errors
     ]
-    assert names == told
+    assert names == expected
 
 
 def test_charts_take_the_colour_of_the_page_and_name_the_controllers(env, evaluation):
-    (error,) = errors_of(env.task)
+    (error,) = list_errors(env.task)
     played = evaluation.played
-    drawn = [charts.error_over_time(error, played, 0.05), charts.final_errors(error, played)]
-    drawn += [charts.joint_speeds(env.model, played)]
+    drawn = [
+        charts.draw_error_over_time(error, played, 0.05),
+        charts.draw_final_errors(error, played),
+    ]
+    drawn += [charts.draw_joint_speeds(env.model, played)]
     for svg in drawn:
         text = " ".join(ElementTree.fromstring(svg).itertext())
         assert "policy" in text and "<b>still</b>" in text
         assert "currentColor" in svg and charts._INK not in svg
-    assert charts.learning_curve(CURVE) == charts.learning_curve(
+    assert charts.draw_learning_curve(CURVE) == charts.draw_learning_curve(
         CURVE
     )  # the same figures, the same file
 
@@ -364,17 +365,20 @@ def test_a_run_without_evaluations_shows_the_success_of_its_own_episodes(evaluat
     own = [
         {"env_steps": row["env_steps"], "train_success_rate": row["success_rate"]} for row in CURVE
     ]
-    assert "success of the training&#x27;s episodes" in page(
+    assert "success of the training&#x27;s episodes" in render_page(
         dataclasses.replace(evaluation, curve=own)
     )
     none = [{"env_steps": row["env_steps"], "train_return": 1.0} for row in CURVE]
-    assert "Learning curve" not in page(dataclasses.replace(evaluation, curve=none))
+    assert "Learning curve" not in render_page(dataclasses.replace(evaluation, curve=none))
 
 
 def test_errors_of_zero_do_not_break_a_logarithmic_axis(env):
     played = {"perfect": episode(env, position_error=[0.0] * 4)}
-    (error,) = errors_of(env.task)
-    for svg in (charts.error_over_time(error, played, 0.05), charts.final_errors(error, played)):
+    (error,) = list_errors(env.task)
+    for svg in (
+        charts.draw_error_over_time(error, played, 0.05),
+        charts.draw_final_errors(error, played),
+    ):
         assert "nan" not in svg.lower().replace("dominant", "")
 
 
@@ -387,7 +391,8 @@ def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
     (tmp_path / "index.html").write_text(html)
     address, asked, complaints = f"file://{tmp_path}/index.html", [], []
     ink = """() => { const c = document.getElementById("paths");
-        return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.filter((x) => x).length; }"""
+        const image = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+        return image.data.filter((x) => x).length; }"""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 390, "height": 800})

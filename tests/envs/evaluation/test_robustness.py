@@ -57,7 +57,7 @@ def test_without_disturbance_it_is_the_plain_evaluation(guard):
     }  # random actions look at nothing
     assert 0 < rates["policy"] < 1
     assert (
-        disturbed.success_behind({"latency": 0.0}, 12) == rates
+        disturbed.measure_success({"latency": 0.0}, 12) == rates
     )  # what is measured in does not add to it
 
 
@@ -69,8 +69,8 @@ def test_who_stands_still_does_not_mind_and_who_moves_does(plain, worst):
     same, only later.
     """
     rates, undisturbed = (
-        plain.success_behind(worst | {"assumed_latency": 0.0}, 12),
-        plain.success_behind({}, 12),
+        plain.measure_success(worst | {"assumed_latency": 0.0}, 12),
+        plain.measure_success({}, 12),
     )
     assert (
         rates["still"] == undisturbed["still"] == 0.0
@@ -104,30 +104,30 @@ def test_every_disturbance_is_played_once_and_told_in_its_place():
         return {"policy": len(asked) / 100}
 
     robustness = sweep(play, 7)
-    told = {
-        name: [(value, rate["policy"]) for value, rate in robustness.points(name)]
+    results = {
+        name: [(value, rate["policy"]) for value, rate in robustness.iter_points(name)]
         for name in SWEEPS
     }
     assert len(asked) == 1 + 4 + 4 + 4 + 4  # none; latency, foreseen and not; noise at 50 ms; lag
     assert (
-        told["latency"][0]
-        == told["latency_without_foresight"][0]
-        == told["servo_lag"][0]
+        results["latency"][0]
+        == results["latency_without_foresight"][0]
+        == results["servo_lag"][0]
         == (0.0, 0.01)
     )
-    assert told["noise"][0][1] == dict(told["latency"])[0.05]
-    rates = [rate for points in told.values() for _, rate in points]
+    assert results["noise"][0][1] == dict(results["latency"])[0.05]
+    rates = [rate for points in results.values() for _, rate in points]
     assert len(set(rates)) == len(asked)
 
     physics = sweep(play, 7, lagging=True)  # whose servos lag by themselves
     assert (
         SWEEPS.keys() - physics.success.keys()
         == {"servo_lag"}
-        == SWEEPS.keys() - physics.results().keys()
+        == SWEEPS.keys() - physics.to_dict().keys()
     )
-    assert len(list(physics.rows())) == 19 - 5
+    assert len(list(physics.iter_rows())) == 19 - 5
 
-    results = robustness.results()
+    results = robustness.to_dict()
     assert results.pop("episodes") == 7 and results.keys() == SWEEPS.keys()
     worst = {"latency": 0.05, "noise": 0.005}
     assert results["noise"][-1] == worst | {
@@ -140,16 +140,16 @@ def test_a_row_of_the_table_names_its_disturbance():
     robustness = Robustness(
         7, {name: [{"policy": 0.125}] * len(one.values) for name, one in SWEEPS.items()}
     )
-    rows = dict(robustness.rows())
+    rows = dict(robustness.iter_rows())
     assert len(rows) == 19 and set(map(tuple, rows.values())) == {("12.5",)}
     labels = [
         "latency 25 ms",
-        "latency 50 ms, without foresight",
+        "latency 50 ms, without latency compensation",
         "noise 0.5 mrad, latency 50 ms",
         "servo lag 100 ms",
     ]
     assert set(labels) < set(rows)
-    assert "latency 0 ms, without foresight" not in rows  # the same as latency 0
+    assert "latency 0 ms, without latency compensation" not in rows  # the same as latency 0
 
 
 def test_a_chart_keeps_the_colours_and_dashes_what_is_not_foreseen():
@@ -157,7 +157,7 @@ def test_a_chart_keeps_the_colours_and_dashes_what_is_not_foreseen():
         name: [{"policy": 1.0, "rrmc": 0.5}] * len(one.values) for name, one in SWEEPS.items()
     }
     drawn = {
-        varied: charts.success_against(varied, Robustness(7, success), ["policy", "random", "rrmc"])
+        varied: charts.draw_success(varied, Robustness(7, success), ["policy", "random", "rrmc"])
         for varied in ("latency", "noise", "servo_lag")
     }
     for svg in drawn.values():
