@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     from td3_robot import TD3
     from td3_robot.checkpoint.provenance import code, other_constants
     from td3_robot.data.dataset_file import collect, save_dataset
-    from td3_robot.loggers.base import read_curve
+    from td3_robot.loggers.csv import read_curve
     from td3_robot.loggers.rollout_plot import plot_rollout
     from td3_robot.utils.json_file import write_json
     from td3_robot.utils.memory import keep_freed_memory

@@ -104,7 +104,7 @@ def _train(
     from td3_robot.data.collector import Collector
     from td3_robot.data.mixed import make_source
     from td3_robot.distributed.launch import team_of
-    from td3_robot.loggers.base import plot_learning_curve
+    from td3_robot.loggers.learning_curve import plot_learning_curve
     from td3_robot.loggers.mlflow import open_store
     from td3_robot.networks.residual import placed
     from td3_robot.training.callbacks import StopAt, make_callbacks
@@ -177,7 +177,7 @@ def _train(
             trackers += [display, *_begin_records(argv, config, options, env, trainer)]
         cleanup.callback(trackers.close)
         cleanup.callback(
-            trackers.attempt, "the curve", plot_learning_curve, folder
+            trackers.try_write, "the curve", plot_learning_curve, folder
         )  # first: MLflow takes it along
         what = (
             f"{options.robot} learns {options.task}"
@@ -204,8 +204,9 @@ def _begin_records(
     """
     from envs.arm_env.fingerprint import env_fingerprint
     from td3_robot.checkpoint.provenance import told, write_provenance
-    from td3_robot.loggers.base import CsvLog, TensorBoardLog
+    from td3_robot.loggers.csv import CsvLog
     from td3_robot.loggers.mlflow import MLflowLog
+    from td3_robot.loggers.tensorboard import TensorBoardLog
 
     folder = trainer.folder
     save_config(config, folder / "config.yaml", options)
@@ -268,9 +269,9 @@ def _live_view(
 
 def _report(summary: dict, folder: Path) -> None:
     """Say how good the policy is and what to do next."""
-    from td3_robot.loggers.base import scored
+    from td3_robot.loggers.base import fill_scores
 
-    scores = scored(summary)
+    scores = fill_scores(summary)
     success = f"success rate {scores['success_rate']:.1%}, " if "success_rate" in scores else ""
     outcome = (
         f"{success}return {scores['episode_return']:.2f}"

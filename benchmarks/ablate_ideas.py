@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from td3_robot.loggers.base import read_metrics  # noqa: E402
+from td3_robot.loggers.csv import read_metrics  # noqa: E402
 
 VARIANTS = {
     "TD3": "",

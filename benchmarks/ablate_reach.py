@@ -16,7 +16,7 @@ from pathlib import Path
 from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli.arguments import parse_train
-from td3_robot.loggers.base import read_metrics
+from td3_robot.loggers.csv import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = {

@@ -29,9 +29,14 @@ PARTS = (  # what it is, and whose functions do it
     ("updating", "td3_robot.td3.agent", "TD3", ("update", "scale_learning_rates")),
     ("evaluating", "td3_robot.evaluation.periodic", "PeriodicEvaluation", ("scores",)),
     ("saving", "td3_robot.checkpoint", None, ("write",)),
-    ("CSV", "td3_robot.loggers.base", "CsvLog", ("log",)),
-    ("TensorBoard", "td3_robot.loggers.base", "TensorBoardLog", ("__init__", "log")),
-    ("the picture of the curve", "td3_robot.loggers.base", None, ("plot_learning_curve",)),
+    ("CSV", "td3_robot.loggers.csv", "CsvLog", ("log",)),
+    ("TensorBoard", "td3_robot.loggers.tensorboard", "TensorBoardLog", ("__init__", "log")),
+    (
+        "the picture of the curve",
+        "td3_robot.loggers.learning_curve",
+        None,
+        ("plot_learning_curve",),
+    ),
 )
 
 

@@ -17,7 +17,7 @@ import torch
 from td3_robot import checkpoint
 from td3_robot.evaluation import process as evaluation_process
 from td3_robot.evaluation.process import EvaluationProcess
-from td3_robot.loggers.base import CsvLog, read_metrics
+from td3_robot.loggers.csv import CsvLog, read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOCKS = {"wall_s", "env_steps_per_s", "updates_per_s", "left_s"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from td3_robot.loggers.base import read_metrics
+from td3_robot.loggers.csv import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -13,7 +13,7 @@ import pytest
 
 from td3_robot.checkpoint.resume_point import read_resume_point, sources_of
 from td3_robot.checkpoint.summary import read_summary
-from td3_robot.loggers.base import read_metrics
+from td3_robot.loggers.csv import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = """

@@ -12,7 +12,7 @@ from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.errors import ConfigError
-from td3_robot.loggers.base import read_metrics
+from td3_robot.loggers.csv import read_metrics
 from td3_robot.sweep import runner as run
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)

@@ -10,7 +10,7 @@ import pytest
 from envs.config.env_options import EnvOptions
 from envs.tasks.registry import task_names
 from td3_robot.cli.arguments import load_run_config
-from td3_robot.loggers.base import read_metrics
+from td3_robot.loggers.csv import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 UNTRAINED = {"stack"}  # no policy of these is shipped

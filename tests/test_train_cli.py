@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from td3_robot import checkpoint
 from td3_robot.cli.arguments import load_config
-from td3_robot.loggers.base import read_metrics
+from td3_robot.loggers.csv import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = os.environ | {

@@ -5,7 +5,7 @@ import math
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from td3_robot.loggers.base import scored
+from td3_robot.loggers.base import fill_scores
 from td3_robot.training.callbacks import Callback, Run
 
 
@@ -74,7 +74,7 @@ class Display(Callback):
 
     def log(self, metrics: dict[str, float]) -> None:
         """One line."""
-        metrics = scored(metrics)
+        metrics = fill_scores(metrics)
         columns = [column for column in self._COLUMNS if column[1] in metrics]
         if not self._headed:
             self._headed = True

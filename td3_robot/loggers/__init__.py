@@ -1,1 +1,1 @@
-"""Where figures go: CSV, TensorBoard, MLflow, pictures."""
+"""Records of a run: CSV, TensorBoard, MLflow, pictures."""

@@ -1,6 +1,6 @@
 """A run in MLflow: its parameters, metrics and artifacts.
 
-They go to MLflow's own default store, `mlflow.db` and `mlruns/` in the working directory (SQLite
+These go to MLflow's own default store, `mlflow.db` and `mlruns/` in the working directory (SQLite
 since MLflow 3.7, https://mlflow.org/docs/latest/self-hosting/architecture/backend-store), unless
 MLFLOW_TRACKING_URI names another.
 """
@@ -19,7 +19,9 @@ from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
 from td3_robot.checkpoint.summary import SUMMARY_NAME, read_summary
 from td3_robot.config.field import flatten_options
 from td3_robot.errors import ConfigError, first_line, missing_package
-from td3_robot.loggers.base import CSV_NAME, CURVE_NAME, steps_of
+from td3_robot.loggers.base import get_steps
+from td3_robot.loggers.csv import CSV_NAME
+from td3_robot.loggers.learning_curve import CURVE_NAME
 from td3_robot.utils.atomic_files import locked, replacing
 
 EXPERIMENT = "td3_robot"  # unless MLFLOW_EXPERIMENT_NAME names another
@@ -32,22 +34,21 @@ ARTIFACTS = (  # together a checkpoint that evaluate.py takes
 
 
 class MLflowLog:
-    """Logs to MLflow what happens in a run folder; a folder that was logged before goes on in its
-    MLflow run.
+    """Tracker that logs to MLflow; a resumed run folder continues its MLflow run.
 
     Parameters are the options, named with dots (`td3.gamma`). MLflow never changes one, so an
     option that a resumed run changes becomes the tag `resumed.<option>`. Metrics come with every
-    evaluation, over `tracking.steps_of`; those that are NaN or infinite are left out. At the end
-    those of ARTIFACTS that the folder has are copied, and the run is FINISHED or, stopped early,
-    KILLED, as `summary.json` has it; FAILED where no new one was written.
+    evaluation, by the steps of `get_steps`; NaN and infinite ones are left out. At the end, the
+    files of ARTIFACTS that exist are copied and the MLflow run becomes FINISHED or, stopped early,
+    KILLED, as `summary.json` says; FAILED without a new summary.
 
-    Once begun, training never ends because of MLflow: what it does not take waits for the next
-    evaluation, and the first such failure is told on stderr.
+    A failure of MLflow never ends a training: metrics that it does not accept are sent again at the
+    next evaluation, and the first failure is printed on stderr.
 
     Args:
         folder: the run folder.
         options: the configuration, nested.
-        run_name: what MLflow calls the run.
+        run_name: the name of the run in MLflow.
 
     Raises:
         ConfigError: MLflow is not installed, its store cannot be used, or the store lacks the
@@ -56,12 +57,12 @@ class MLflowLog:
 
     def __init__(self, folder: Path, options: dict[str, object], run_name: str):
         self._folder = folder
-        self._summary_before = _modified(folder / SUMMARY_NAME)
-        self._waiting: list = []  # metrics that MLflow did not take yet
+        self._summary_before = _get_modified_time(folder / SUMMARY_NAME)
+        self._pending: list = []  # metrics that MLflow did not accept yet
         self.failed = False
         self._client = open_store()
-        with _one_line():
-            self._run_id = _begin(self._client, folder / ID_NAME, run_name)
+        with _raise_config_errors():
+            self._run_id = _start_run(self._client, folder / ID_NAME, run_name)
             self._log_options({name: str(value) for name, value in flatten_options(options)})
 
     def _log_options(self, options: dict[str, str]) -> None:
@@ -76,85 +77,81 @@ class MLflowLog:
                 self._client.set_tag(self._run_id, tag, options[name])
 
     def log(self, metrics: dict[str, float]) -> None:
-        """Every metric that is a number, over the steps."""
+        """Send every finite metric."""
         from mlflow.entities import Metric
 
-        milliseconds, step = int(1000 * time.time()), steps_of(metrics)
+        milliseconds = int(1000 * time.time())
+        step = get_steps(metrics)
         for name, value in metrics.items():
             if name != "env_steps" and math.isfinite(value):
-                self._waiting.append(Metric(name, float(value), milliseconds, step))
-        with self._tell_failure():
+                self._pending.append(Metric(name, float(value), milliseconds, step))
+        with self._warn_on_failure():
             self._send()
 
     def _send(self) -> None:
-        self._client.log_batch(self._run_id, metrics=self._waiting)
-        self._waiting = []
+        self._client.log_batch(self._run_id, metrics=self._pending)
+        self._pending = []
 
     def close(self) -> None:
         """Copy the artifacts and end the MLflow run."""
-        with self._tell_failure():
+        with self._warn_on_failure():
             self._send()
             for name in ARTIFACTS:
                 if (self._folder / name).is_file():
                     self._client.log_artifact(self._run_id, str(self._folder / name))
-            self._client.set_terminated(self._run_id, self._status())
+            self._client.set_terminated(self._run_id, self._get_status())
 
-    def _status(self) -> str:
+    def _get_status(self) -> str:
         summary = self._folder / SUMMARY_NAME
-        if _modified(summary) == self._summary_before:
+        if _get_modified_time(summary) == self._summary_before:
             return "FAILED"
         return "FINISHED" if (read_summary(self._folder) or {}).get("finished") else "KILLED"
 
     @contextlib.contextmanager
-    def _tell_failure(self) -> Iterator[None]:
-        """Go on after anything that MLflow raises."""
+    def _warn_on_failure(self) -> Iterator[None]:
+        """Turn whatever MLflow raises into a warning, the first time."""
         try:
             yield
         except Exception as error:
             if not self.failed:
                 self.failed = True
+                name = self._folder.name
                 print(
-                    f"MLflow does not take the figures of {self._folder.name}: {first_line(error)}",
+                    f"warning: MLflow does not accept the metrics of {name}: {first_line(error)}",
                     file=sys.stderr,
                 )
 
 
 def open_store():
-    """MLflow's client, its store opened, and made where it is new. Before a run folder is made, it
-    says what is wrong.
+    """Open MLflow's store, or make a new one, and return its client.
+
+    Call it before the run folder is made, so that a mistake leaves none behind.
 
     Raises:
         ConfigError: MLflow is not installed, or its store cannot be used.
     """
-    os.environ.setdefault(
-        "MLFLOW_DISABLE_TELEMETRY", "true"
-    )  # seen at import: else it reports its use to its makers
+    # read at import: else MLflow reports its use to its makers
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
         import mlflow
     except ImportError as error:
         raise missing_package("--mlflow", error.name) from error
-    logging.getLogger("mlflow.store.db.utils").setLevel(
-        logging.WARNING
-    )  # it tells of each table that it makes
-    with _one_line():
+    # else it prints a line for each table that it makes
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    with _raise_config_errors():
         uri = mlflow.get_tracking_uri()
         if not uri.startswith("sqlite:"):
             return mlflow.MlflowClient(uri)
-        with locked(
-            _require_database(uri).parent, exclusive=True
-        ):  # two that both made its tables would break it
+        # two processes that both made the tables would break the store
+        with locked(_require_database(uri).parent, exclusive=True):
             return mlflow.MlflowClient(uri)
 
 
 def _require_database(uri: str) -> Path:
-    """Hold a SQLite URI to a file that is a database or can be made one; MLflow itself would retry
-    for minutes.
-
-    Returns:
-        The file.
+    """Return the file of a SQLite URI; MLflow itself would retry a bad one for minutes.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: it is no database and cannot be made one.
     """
     from sqlalchemy.engine import make_url
 
@@ -170,16 +167,16 @@ def _require_database(uri: str) -> Path:
     return path
 
 
-def _begin(client, id_file: Path, run_name: str) -> str:
-    """The id of the MLflow run that the folder was logged to before, or of a new one.
+def _start_run(client, id_file: Path, run_name: str) -> str:
+    """Return the id of the folder's earlier MLflow run, or of a new one.
 
     Raises:
-        ConfigError: the store does not have the one of before.
+        ConfigError: the store does not have the earlier run.
     """
     from mlflow.exceptions import MlflowException
 
     if not id_file.exists():
-        run_id = client.create_run(_experiment(client), run_name=run_name).info.run_id
+        run_id = client.create_run(_find_experiment(client), run_name=run_name).info.run_id
         with replacing(id_file) as new:
             new.write_text(run_id + "\n", encoding="utf-8")
         return run_id
@@ -189,13 +186,14 @@ def _begin(client, id_file: Path, run_name: str) -> str:
     except MlflowException as error:
         raise ConfigError(
             f"MLflow cannot continue run {run_id!r} ({first_line(error)}); "
-            f"set MLFLOW_TRACKING_URI to the store that has it, or delete {str(id_file)!r} to begin a new one"
+            "set MLFLOW_TRACKING_URI to the store that has it, "
+            f"or delete {str(id_file)!r} to begin a new one"
         ) from error
     return run_id
 
 
-def _experiment(client) -> str:
-    """The id of the experiment, made where there is none."""
+def _find_experiment(client) -> str:
+    """Return the id of the experiment; make it if there is none."""
     from mlflow.exceptions import MlflowException
 
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
@@ -209,16 +207,16 @@ def _experiment(client) -> str:
         raise
 
 
-def _modified(path: Path) -> int | None:
-    """When a file was written; None where there is none."""
+def _get_modified_time(path: Path) -> int | None:
+    """Return the time of a file's last change [ns], or None if there is no such file."""
     with contextlib.suppress(OSError):
         return path.stat().st_mtime_ns
     return None
 
 
 @contextlib.contextmanager
-def _one_line() -> Iterator[None]:
-    """Turn what MLflow raises into a ConfigError."""
+def _raise_config_errors() -> Iterator[None]:
+    """Turn any error of MLflow into a ConfigError."""
     try:
         yield
     except ConfigError:

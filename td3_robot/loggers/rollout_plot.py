@@ -1,4 +1,4 @@
-"""The picture of a rollout: what a policy earned and did, beside what random actions earn."""
+"""The picture of a rollout: rewards and actions of a policy and of others to compare."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,14 @@ def plot_rollout(
     names: Sequence[str] | None = None,
     row: int = 0,
 ) -> None:
-    """Draw one episode as a PNG: reward of each step, its sum so far, and every dimension of the
-    action over time.
+    """Draw one episode as a PNG: rewards, their running sum, and each dimension of the action.
 
     Args:
-        rollouts: by the name to show, the policy first, others (random actions) beside it. Rollouts
-            from the same seed have the same start and goal in the same row.
+        rollouts: by the name to show, the policy first. Rollouts from the same seed have the same
+            start and goal in the same row.
         path: the picture, written complete or not at all.
-        names: of the action's dimensions; by default their numbers.
-        row: which environment's episode.
+        names: names of the action's dimensions; by default their numbers.
+        row: index of the environment whose episode is drawn.
 
     Raises:
         ConfigError: the file cannot be written, or there are not as many names as dimensions.
@@ -42,18 +41,14 @@ def plot_rollout(
         raise ConfigError(
             f"names must be {a_dim}, one for each dimension of the action, got {len(names)}"
         )
-    width = max(
-        2, math.ceil(math.sqrt(a_dim / 2))
-    )  # panels beside each other, half as many as below
+    width = max(2, math.ceil(math.sqrt(a_dim / 2)))  # panels side by side
     height = math.ceil(a_dim / width)
     figure = Figure(figsize=(max(9, 3 * width), 3 + 1.4 * height), layout="constrained")
     parts: Any = figure.subfigures(2, 1, height_ratios=(3, 1.4 * height))
     top, bottom = parts
     rewards = top.subplots(1, 2, sharex=True)
     actions = bottom.subplots(height, width, sharex=True, sharey=True, squeeze=False)
-    for number, (label, played) in reversed(
-        list(enumerate(rollouts.items()))
-    ):  # the policy last, on top
+    for number, (label, played) in reversed(list(enumerate(rollouts.items()))):  # policy on top
         color = _COLORS[number % len(_COLORS)]
         alive = played.alive[:, row].cpu().numpy()
         reward = played.reward[:, row].cpu().double().numpy()[alive]
@@ -64,13 +59,13 @@ def plot_rollout(
         )
         for axes, series in zip(actions.flat, played.action[:, row].cpu().numpy()[alive].T):
             axes.step(step, series, where="mid", color=color, linewidth=1.2 if number == 0 else 0.8)
-    _label(rewards, actions, names)
+    _add_labels(rewards, actions, names)
     with replacing(path) as new:
         figure.savefig(new, dpi=110, format="png")
 
 
-def _label(rewards: np.ndarray, actions: np.ndarray, names: list[str]) -> None:
-    """Titles, grids and a legend; panels without a dimension disappear."""
+def _add_labels(rewards: np.ndarray, actions: np.ndarray, names: list[str]) -> None:
+    """Add titles, grids and a legend; hide the panels without a dimension."""
     for axes, title in zip(rewards, ("reward of each step", "sum of rewards so far")):
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("step")

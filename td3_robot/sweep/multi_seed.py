@@ -160,7 +160,7 @@ def _report(folder: Path, arguments: TrainArguments, done: dict[int, dict[str, A
     whole = {"seeds": list(seeds), "finished": len(done) == len(seeds)}
     write_summary(folder, {**arguments.environment.about, **spreads(done), **whole})
     trackers = Trackers()
-    trackers.attempt("the curve", plot_band, folder, list(done))
+    trackers.try_write("the curve", plot_band, folder, list(done))
     return not trackers.failed
 
 

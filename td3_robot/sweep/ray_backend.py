@@ -18,7 +18,8 @@ from ray.tune.schedulers import (
 )
 
 from td3_robot.checkpoint import RUNS
-from td3_robot.loggers.base import read_metrics, steps_of
+from td3_robot.loggers.base import get_steps
+from td3_robot.loggers.csv import read_metrics
 from td3_robot.sweep.search_space import Interval, Plan, Settings, Trial
 from td3_robot.sweep.status_table import Board
 from td3_robot.sweep.trial_process import ENDED, FAILED, STOP, UNKNOWN, Attempt, ended_early
@@ -74,7 +75,7 @@ class Training(tune.Trainable):
         if saved.name != self.trial_name:
             shutil.rmtree(self._run, ignore_errors=True)
             shutil.copytree(saved, self._run)
-            self._follow(max(map(steps_of, read_metrics(self._run)), default=0))
+            self._follow(max(map(get_steps, read_metrics(self._run)), default=0))
 
 
 class Follow(tune.Callback):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from td3_robot.cli.arguments import CONFIG_NAME
-from td3_robot.loggers.base import read_metrics, scored, steps_of
+from td3_robot.loggers.base import fill_scores, get_steps
+from td3_robot.loggers.csv import read_metrics
 from td3_robot.sweep.search_space import Plan, Trial
 from td3_robot.sweep.seed_summary import outcome_of
 from td3_robot.sweep.trial_process import ENDED, FINISHED, ended_early
@@ -87,15 +88,15 @@ def result_of(folder: Path, trial: Trial, plan: Plan) -> Result | None:
     """What the run folder of a trial says; None of one without an evaluation."""
     run, metric = folder / trial.name, plan.settings.metric
     rows = read_metrics(run)
-    if not rows or metric not in scored(rows[-1]):
+    if not rows or metric not in fill_scores(rows[-1]):
         return None
     summary = outcome_of(run)
     state = (
         FINISHED if summary is not None else ENDED if ended_early(run).exists() else "unfinished"
     )
     known = (summary or {}).get(metric)
-    value = scored(rows[-1])[metric] if known is None else known
-    return Result(trial, options_now(run, trial, plan), state, steps_of(rows[-1]), value)
+    value = fill_scores(rows[-1])[metric] if known is None else known
+    return Result(trial, options_now(run, trial, plan), state, get_steps(rows[-1]), value)
 
 
 def options_now(run: Path, trial: Trial, plan: Plan) -> dict[str, Any]:

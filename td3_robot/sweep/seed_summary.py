@@ -11,7 +11,9 @@ from typing import Any
 from td3_robot.checkpoint.summary import read_summary
 from td3_robot.cli.progress import cell
 from td3_robot.errors import CheckpointError
-from td3_robot.loggers.base import CURVE_NAME, read_metrics, scored, steps_of
+from td3_robot.loggers.base import fill_scores, get_steps
+from td3_robot.loggers.csv import read_metrics
+from td3_robot.loggers.learning_curve import CURVE_NAME
 from td3_robot.utils.atomic_files import replacing
 
 _COLUMNS = (  # heading, key of the summary, format
@@ -31,7 +33,7 @@ def outcome_of(run: Path) -> dict[str, Any] | None:
         summary = read_summary(run) or {}
     except CheckpointError:
         return None
-    return scored(summary) if summary.get("finished") else None
+    return fill_scores(summary) if summary.get("finished") else None
 
 
 def finished(folder: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -99,7 +101,7 @@ def plot_band(folder: Path, seeds: list[int]) -> None:
     from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
 
     runs = [
-        {steps_of(row): scored(row) for row in read_metrics(folder / f"seed{seed}")}
+        {get_steps(row): fill_scores(row) for row in read_metrics(folder / f"seed{seed}")}
         for seed in seeds
     ]
     steps = sorted(set.intersection(*map(set, runs)))

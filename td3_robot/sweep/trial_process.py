@@ -15,7 +15,8 @@ from typing import Any
 
 from td3_robot.checkpoint import held
 from td3_robot.errors import ConfigError
-from td3_robot.loggers.base import read_metrics, scored, steps_of
+from td3_robot.loggers.base import fill_scores, get_steps
+from td3_robot.loggers.csv import read_metrics
 from td3_robot.sweep.relaunch import resume_command
 from td3_robot.sweep.seed_summary import outcome_of
 from td3_robot.utils.console import STOPPED
@@ -113,11 +114,11 @@ class Attempt:
         return True
 
     def _unseen(self) -> Iterator[dict[str, float]]:
-        return (row for row in read_metrics(self._folder) if steps_of(row) > self._steps)
+        return (row for row in read_metrics(self._folder) if get_steps(row) > self._steps)
 
     def _told(self, row: dict[str, float]) -> dict[str, Any]:
-        self._steps = steps_of(row)
-        row = scored(row)
+        self._steps = get_steps(row)
+        row = fill_scores(row)
         if self._metric not in row:
             return self._unknown(f"an evaluation of {self._folder.name} has {', '.join(row)}")
         return {name: value for name, value in row.items() if math.isfinite(value)} | {

@@ -81,7 +81,7 @@ class Resuming:
                 raise CheckpointError(f"there is no folder {str(self.folder)!r} any more")
             save(*arguments)
         except CheckpointError as error:
-            self.trackers.tell(what, error)
+            self.trackers.warn(what, error)
 
     def save_resume_point(self, with_replay: bool = True) -> None:
         """Write `last`: networks, optimizers and everything else the next step depends on.

@@ -15,7 +15,7 @@ from td3_robot.data.batch_source import Source
 from td3_robot.errors import Td3RobotError
 from td3_robot.evaluation.periodic import PeriodicEvaluation
 from td3_robot.evaluation.process import EvaluationProcess
-from td3_robot.loggers.base import Trackers, scored
+from td3_robot.loggers.base import Trackers, fill_scores
 from td3_robot.td3.agent import TD3
 from td3_robot.td3.cuda_graph import CudaGraphUpdates
 from td3_robot.training.best_checkpoint import Best
@@ -221,7 +221,7 @@ class Trainer(Resuming):
             return
         metrics = {**self._begun.metrics(), "wall_s": self.wall_s}
         evaluated, self._begun = self._begun, None
-        scores, learnt = scored(metrics), evaluated.pending.agent.learnt
+        scores, learnt = fill_scores(metrics), evaluated.pending.agent.learnt
         if learnt and scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
         if self.best.judge(scores, learnt):
@@ -254,5 +254,5 @@ class Trainer(Resuming):
         if (most := peak_memory(self.agent.device)) is not None:
             told["peak_memory_gb"] = round(1e-9 * most, 3)
         summary = finite({**told, "finished": finished})
-        self.trackers.attempt("the summary", write_summary, self.folder, summary)
+        self.trackers.try_write("the summary", write_summary, self.folder, summary)
         return summary

@@ -16,7 +16,8 @@ from td3_robot.checkpoint.provenance import differences, read_provenance
 from td3_robot.checkpoint.resume_point import LAST, read_resume_point, sources_of, taking
 from td3_robot.checkpoint.summary import read_summary
 from td3_robot.errors import CheckpointError, Td3RobotError
-from td3_robot.loggers.base import CSV_NAME, read_metrics, steps_of
+from td3_robot.loggers.base import get_steps
+from td3_robot.loggers.csv import CSV_NAME, read_metrics
 from td3_robot.td3.agent import TD3
 
 GOOD, MISSING, OTHER, WRONG = "ok", "-", "differs", "wrong"
@@ -111,7 +112,7 @@ def _constants(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> 
 def _metrics(path: Path) -> str:
     if not (path / CSV_NAME).is_file():
         raise _Missing(f"no {CSV_NAME}")
-    steps = [steps_of(row) for row in read_metrics(path)]
+    steps = [get_steps(row) for row in read_metrics(path)]
     if steps != sorted(set(steps)):
         raise CheckpointError(f"rows of {CSV_NAME} are doubled or out of order")
     return f"{len(steps)} rows, up to {steps[-1] if steps else 0} steps"
@@ -126,7 +127,7 @@ def _summary(path: Path) -> str:
         raise CheckpointError("summary.json does not count steps and updates")
     rows = read_metrics(path)
     text = f"{'finished' if told.get('finished') else 'stopped'} after {counts[0]} env steps, {counts[1]} updates"
-    if rows and steps_of(rows[-1]) > max(counts):
+    if rows and get_steps(rows[-1]) > max(counts):
         raise _Other(f"of an earlier sitting: {text}")
     return text
 

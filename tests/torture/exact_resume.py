@@ -20,7 +20,7 @@ from td3_robot import checkpoint
 from td3_robot.checkpoint.resume_point import LAST
 from td3_robot.cli.arguments import parse_train
 from td3_robot.errors import ConfigError
-from td3_robot.loggers.base import CSV_NAME
+from td3_robot.loggers.csv import CSV_NAME
 
 ENVS, ROUNDS = 4, 75  # steps of each environment; an episode of reach has 60
 CLOCKS = ("wall_s", "solved_at_s", "seconds")

@@ -21,7 +21,7 @@ from runs import broken, line, warm_up
 import envs
 from td3_robot import TD3, checkpoint
 from td3_robot.evaluation.periodic import PeriodicEvaluation
-from td3_robot.loggers import base as tracking
+from td3_robot.loggers import learning_curve
 from td3_robot.loggers.base import Trackers
 from td3_robot.training import trainer
 from td3_robot.training.trainer import Trainer
@@ -39,7 +39,7 @@ PHASES = {  # of a training, and the function that each begins with
     "a checkpoint": (checkpoint, "write"),
     "the last evaluation": (Trainer, "_final_scores"),
     "the summary": (trainer, "write_summary"),
-    "the curve": (tracking, "plot_learning_curve"),
+    "the curve": (learning_curve, "plot_learning_curve"),
     "the last words": (Trackers, "close"),
 }
 

@@ -28,7 +28,7 @@ from td3_robot.config.run import (
     TD3Config,
 )
 from td3_robot.data.mixed import make_source
-from td3_robot.loggers.base import CsvLog
+from td3_robot.loggers.csv import CsvLog
 from td3_robot.training.callbacks import StopAt
 from td3_robot.training.trainer import Trainer
 

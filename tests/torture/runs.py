@@ -11,7 +11,7 @@ import torch
 from td3_robot import checkpoint
 from td3_robot.checkpoint import replay_chunks as pieces
 from td3_robot.checkpoint.resume_point import LAST, read_resume_point, sources_of
-from td3_robot.loggers.base import read_metrics
+from td3_robot.loggers.csv import read_metrics
 from td3_robot.training.verify import WRONG, verify
 
 NAMES = tuple(name for name in checkpoint.NAMES if name != "trainer_state")

@@ -12,7 +12,7 @@ from td3_robot.config.run import Config, EvaluationConfig
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation.process import USE, wanted
 from td3_robot.evaluation.rollout import evaluate
-from td3_robot.loggers.base import CsvLog, read_metrics
+from td3_robot.loggers.csv import CsvLog, read_metrics
 from td3_robot.training.callbacks import Callback, KeepCheckpoints
 from td3_robot.utils.seeding import seed_of
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from td3_robot.loggers.base import CsvLog, TensorBoardLog, Trackers
+from td3_robot.loggers.base import Trackers
+from td3_robot.loggers.csv import CsvLog
+from td3_robot.loggers.tensorboard import TensorBoardLog
 
 ROOT = Path(__file__).resolve().parents[3]
 FULL = Path("/dev/full")
@@ -77,14 +79,15 @@ def test_what_tensorboard_could_not_take_is_written_later(tmp_path):
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 def test_a_full_disk_under_side_outputs_ends_in_exit_code_3_with_everything_saved(tmp_path):
     """stdout and the metrics, both on a full device."""
-    line = """--env Pendulum-v1 --num_envs 4 --steps 800 --exploration.start_steps 200 --evaluation.every 200 --run r
+    line = """--env Pendulum-v1 --num_envs 4 --steps 800 --exploration.start_steps 200
+        --evaluation.every 200 --run r
         --td3.hidden 16 --replay.batch_size 16 --evaluation.episodes 2"""
     code = f"""
 import sys; sys.argv = ["train.py", *{line.split()!r}]; sys.path.insert(0, {str(ROOT)!r})
-from td3_robot.loggers import base as tracking
-class Full(tracking.CsvLog):
+from td3_robot.loggers import csv as loggers_csv
+class Full(loggers_csv.CsvLog):
     def log(self, metrics): open("/dev/full", "w").write("x" * 100_000)
-tracking.CsvLog = Full
+loggers_csv.CsvLog = Full
 import train
 from td3_robot.utils.console import cli
 cli(train.main)

@@ -223,7 +223,8 @@ def test_a_store_that_cannot_be_used_is_one_line(folder, tmp_path, monkeypatch, 
 
 
 def test_a_new_store_is_made_by_one_of_those_that_begin_at_once(tmp_path):
-    code = "from td3_robot.loggers.mlflow import open_store; print(len(open_store().search_experiments()))"
+    code = """from td3_robot.loggers.mlflow import open_store
+print(len(open_store().search_experiments()))"""
 
     def begin():
         return subprocess.Popen(
@@ -258,7 +259,8 @@ def test_a_store_that_fails_later_costs_no_training_and_no_figures(folder, monke
         for env_steps in range(1, 151):
             log.log({"env_steps": env_steps, "gradient_steps": 5})
     assert (
-        capsys.readouterr().err == "MLflow does not take the figures of run7: database is locked\n"
+        capsys.readouterr().err
+        == "warning: MLflow does not accept the metrics of run7: database is locked\n"
     )
     assert history(folder, "gradient_steps") == []
     log.log({"env_steps": 151, "gradient_steps": 5})

@@ -13,7 +13,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from td3_robot.cli.progress import Display
 from td3_robot.errors import ConfigError
-from td3_robot.loggers.base import CsvLog, TensorBoardLog, plot_learning_curve, read_metrics
+from td3_robot.loggers.csv import CsvLog, read_metrics
+from td3_robot.loggers.learning_curve import plot_learning_curve
+from td3_robot.loggers.tensorboard import TensorBoardLog
 
 
 def metrics(env_steps: int, **changed: float) -> dict[str, float]:
@@ -221,7 +223,8 @@ def test_where_nobody_watches_there_is_a_heading_and_a_line_an_evaluation():
     ).splitlines()
     assert len(lines) == 3
     assert lines[0].split() == (
-        "env steps updates success return env steps/s updates/s Q1 loss Q2 loss seconds left".split()
+        "env steps updates success return env steps/s updates/s Q1 loss Q2 loss".split()
+        + ["seconds", "left"]
     )
     assert (
         lines[2].split() == "2,000,000 200,000 98.7% -1.50 5,000 80 0.1000 0.2000 400.0 12".split()

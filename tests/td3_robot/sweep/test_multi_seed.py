@@ -17,7 +17,7 @@ from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.errors import ConfigError
-from td3_robot.loggers.base import CsvLog
+from td3_robot.loggers.csv import CsvLog
 from td3_robot.sweep import multi_seed as module
 from td3_robot.sweep.multi_seed import train_seeds
 from td3_robot.sweep.seed_summary import plot_band, spreads, table

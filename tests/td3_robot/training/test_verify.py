@@ -10,7 +10,7 @@ import torch
 from td3_robot import checkpoint
 from td3_robot.checkpoint.provenance import write_provenance
 from td3_robot.checkpoint.resume_point import LAST
-from td3_robot.loggers.base import CsvLog
+from td3_robot.loggers.csv import CsvLog
 from td3_robot.training.verify import GOOD, MISSING, OTHER, WRONG, verify
 from tests.td3_robot.conftest import OnStep
 

@@ -1,0 +1,63 @@
+"""TensorBoard events of a run."""
+
+import errno
+import io
+import os
+import time
+from pathlib import Path
+
+from td3_robot.loggers.base import get_steps
+
+
+class TensorBoardLog:
+    """Tracker that writes TensorBoard events; view with `tensorboard --logdir checkpoints`.
+
+    Each evaluation is on the disk when `log` returns; a folder that was deleted is made again.
+
+    Args:
+        folder: the run folder.
+        steps: TensorBoard drops earlier events of later steps: a resumed run logs them again.
+    """
+
+    def __init__(self, folder: Path, steps: int = 0):
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+
+        name = f"events.out.tfevents.{time.time_ns() / 1e9:.6f}.{os.getpid()}"
+        self._path = folder / "tensorboard" / name
+        # events that are not written yet
+        self._pending = [Event(wall_time=time.time(), file_version="brain.Event:2")]
+        if self._path.parent.is_dir():  # of earlier sessions
+            start = SessionLog(status=SessionLog.START)
+            self._pending.append(Event(wall_time=time.time(), step=steps + 1, session_log=start))
+
+    def log(self, metrics: dict[str, float]) -> None:
+        """Write every metric as a scalar over the steps, after any that are still pending."""
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
+
+        scalars = [
+            Summary.Value(tag=name, simple_value=value)
+            for name, value in metrics.items()
+            if name != "env_steps"
+        ]
+        summary = Summary(value=scalars)
+        self._pending.append(Event(wall_time=time.time(), step=get_steps(metrics), summary=summary))
+        self._write()
+
+    def _write(self) -> None:
+        """Append all pending events or none: a torn record would hide all that follow."""
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        records = io.BytesIO()
+        for event in self._pending:
+            RecordWriter(records).write(event.SerializeToString())
+        self._path.parent.mkdir(exist_ok=True)
+        with self._path.open("ab", buffering=0) as file:
+            whole = file.tell()
+            if file.write(records.getvalue()) < records.tell():
+                file.truncate(whole)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._pending = []
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
