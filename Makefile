@@ -46,7 +46,7 @@ setup: .venv/ready
 setup-test: .venv/ready-test chromium
 
 # torch comes first and alone: resolved together with the rest, pip may fetch a second build of it to compare.
-.venv/ready: setup.py constraints.txt
+.venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(INSTALL) "$$(grep ^torch== constraints.txt)"
 	$(INSTALL) --editable .
