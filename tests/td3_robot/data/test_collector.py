@@ -157,13 +157,18 @@ def test_noise_follows_the_disagreement_of_the_critics(collect):
     assert deviation[~right].std().item() == pytest.approx(0.5 * 0.05, rel=0.1)
 
 
+def differs(action, policy):
+    """Tell where no joint is the policy's; products of 4 rows and of many round apart."""
+    return ((action - policy).abs() > 1e-5).all(-1)
+
+
 def test_a_share_of_the_steps_is_uniformly_random(collect):
     exploration = ExplorationConfig(start_steps=0, noise=0.0, random_share=0.3)
     collector = collect(
         500, exploration=exploration, replay=dataclasses.replace(CONFIG.replay, capacity=2000)
     )
     state, action = stored(collector, 500)
-    random = (action != collector._agent.select_action(state.flatten(0, 1)).view_as(action)).all(2)
+    random = differs(action, collector._agent.select_action(state.flatten(0, 1)).view_as(action))
     assert abs(random.float().mean() - 0.3) < 5 * (0.3 * 0.7 / 2000) ** 0.5
     assert (
         random.any(0).all() and not random.all(1).any() or random.float().mean(1).std() > 0
@@ -176,7 +181,7 @@ def test_random_actions_come_first(collect):
     collector = collect(40, exploration=ExplorationConfig(start_steps=100, noise=0.0))
     action = collector.replay.rows.view(collector.replay.slots, 4, -1)[:40, :, 3:5]
     policy = collector._agent.select_action(collector.replay.rows[:, :3]).view(-1, 4, 2)[:40]
-    assert (action[:25] != policy[:25]).all() and torch.equal(action[25:], policy[25:])
+    assert differs(action[:25], policy[:25]).all() and not differs(action[25:], policy[25:]).any()
     assert not collect(25, exploration=ExplorationConfig(start_steps=100)).ready and collector.ready
 
 

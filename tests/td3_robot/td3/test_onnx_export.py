@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from td3_robot import TD3
-from td3_robot.networks.mlp import linear
+from td3_robot.networks import linear
 
 OPTIONS = [
     {},
