@@ -21,7 +21,7 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.robots import make_robot
-from envs.simulation.mujoco import Mujoco
+from envs.simulation.mujoco import MujocoEngine
 from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
@@ -58,7 +58,7 @@ def make(
     robot, task = make_robot("panda"), make_task(task_name)
     moved_by = None
     if engine in PHYSICS:
-        moved_by = Mujoco(
+        moved_by = MujocoEngine(
             robot, task.dt, task.cube_side, threads=threads, cubes=task.cubes, **PHYSICS[engine]
         )
     return ArmEnv(robot, task, arms, "cpu", seed, guard=guard, engine=moved_by)

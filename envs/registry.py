@@ -6,7 +6,7 @@ from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Engine
 from envs.simulation.engines import make_engine
-from envs.simulation.randomization import disturbances_of
+from envs.simulation.randomization import combine_disturbances
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from envs.tasks.task import Task
@@ -88,7 +88,7 @@ def of_config(
         named = {
             name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard", "engine")
         }
-        named |= {"training": training, "disturbances": disturbances_of(options)}
+        named |= {"training": training, "disturbances": combine_disturbances(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 

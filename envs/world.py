@@ -139,7 +139,7 @@ class Moment:
     @property
     def obstacles(self) -> Obstacles:
         """What stands around the arms."""
-        return obstacles_of(self.scene)
+        return get_obstacles(self.scene)
 
     @functools.cached_property
     def R_goal(self) -> Tensor:
@@ -156,12 +156,12 @@ class Moment:
         return rotation_error(self.T_be[:, :3, :3], self.R_goal)
 
 
-def obstacles_of(scene: Scene) -> Obstacles:
+def get_obstacles(scene: Scene) -> Obstacles:
     """The obstacles in B scenes; of a kind that a task does not have, none."""
     return Obstacles(*(scene.get(name) for name in ("spheres", "boxes", "walls")))
 
 
-def moment_of(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
+def make_moment(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
     """A moment, with the kinematics of its arms worked out."""
     frames = kinematics.link_frames(world.model.chain, state.q)
     return Moment(state, *kinematics.pose_jacobian(world.model.chain, frames), scene, steps, frames)

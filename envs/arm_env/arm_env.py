@@ -13,16 +13,16 @@ from envs.arm_env.time_limits import TimeLimits, first_lengths
 from envs.collision import Nearest
 from envs.controllers.guard import guarded
 from envs.robots import Robot
-from envs.simulation.calibration import believed, seen
-from envs.simulation.disturbances import Disturbances, Disturbed
+from envs.simulation.calibration import measured_scene, measured_tcp
+from envs.simulation.disturbances import Disturbances, DisturbedEngine
 from envs.simulation.engine import Engine, SimState
-from envs.simulation.kinematic import Kinematic
+from envs.simulation.kinematic import KinematicEngine
 from envs.tasks import contact, motion
 from envs.tasks.episodes import Episodes, RandomEpisodes
 from envs.tasks.layout import Layout
 from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
-from envs.world import Moment, Scene, moment_of
+from envs.world import Moment, Scene, make_moment
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import Step, restore_generator, waits
 
@@ -96,9 +96,9 @@ class ArmEnv:
         self.layout = Layout(task.columns(self.world))
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
         self.engine = engine
-        plant: Engine = engine or Kinematic(disturbances.servo_lag if disturbances else 0.0)
+        plant: Engine = engine or KinematicEngine(disturbances.servo_lag if disturbances else 0.0)
         self._disturbed = (
-            Disturbed(plant, disturbances, task.dt, self.device) if disturbances else None
+            DisturbedEngine(plant, disturbances, task.dt, self.device) if disturbances else None
         )
         self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
@@ -179,13 +179,13 @@ class ArmEnv:
     def _begin(self, count: int) -> ResetBatch:
         state, scene = self._episodes.draw(count)
         scene = self._plant.begin(self.model, state, scene)
-        measured = seen(scene)
+        measured = measured_scene(scene)
         if measured is not scene or not scene.keys() >= set(
             self.task.follows
         ):  # some draw it with their scenes
             scene = {**scene, **self.task.begun(self.world, state, measured)}
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
-        true = contact.felt(self.task, self.world, moment_of(self.world, state, scene, steps))
+        true = contact.felt(self.task, self.world, make_moment(self.world, state, scene, steps))
         known = self._known(true)
         return ResetBatch(true, known, self.task.observe(self.world, known))
 
@@ -265,7 +265,7 @@ class ArmEnv:
         if self.guard:
             command = replace(command, joints=self._guarded(command.joints))
         state, scene = self._plant.step(self.model, self.now.state, command, self.now.scene)
-        moved = moment_of(self.world, state, scene, self.now.steps + 1)
+        moved = make_moment(self.world, state, scene, self.now.steps + 1)
         moved = self.task.advance(self.world, self.now, moved)
         return contact.felt(self.task, self.world, moved, self.now.scene.get("touched"))
 
@@ -278,7 +278,7 @@ class ArmEnv:
             else foresight.foreseen(self.task, self.world, disturbed, true)
         )
         known = foresight.bound(self.task, self.world, foreseen)
-        known = replace(known, T_be=believed(known.T_be, true.scene))
+        known = replace(known, T_be=measured_tcp(known.T_be, true.scene))
         return self.task.sense(self.world, known)
 
     def _guarded(self, joints: Tensor) -> Tensor:
@@ -323,8 +323,8 @@ class ArmEnv:
         after = task.with_goal(world, after, goal)
         outcome = self._outcome(before, after, action)
         reward, _ = self._reward(outcome)
-        seen = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))
-        state, next_state = seen.chunk(2)
+        observed = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))
+        state, next_state = observed.chunk(2)
         return state, next_state, reward, outcome.ended
 
     # Resuming

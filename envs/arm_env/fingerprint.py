@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from envs.collision.files import CAPSULES, capsule_file
+from envs.collision.files import CAPSULES, find_capsule_file
 from envs.config.env_options import NOTHING
 from envs.robots import Robot
 from envs.simulation.randomization import read_randomization
@@ -55,7 +55,7 @@ def _sums(robot: Robot) -> dict[str, str]:
     """
     hand = robot.gripper
     paths = [
-        capsule_file(robot),
+        find_capsule_file(robot),
         *([CAPSULES / f"{hand.name}.yaml"] if hand else []),
         *filter(None, (robot.file,)),
     ]

@@ -6,26 +6,26 @@ from dataclasses import replace
 
 import torch
 
-from envs.simulation.calibration import seen
-from envs.simulation.disturbances import Disturbed, known_by_hand
+from envs.simulation.calibration import measured_scene
+from envs.simulation.disturbances import DisturbedEngine, correct_held_cube
 from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimState
-from envs.simulation.kinematic import Kinematic, bound_for
+from envs.simulation.kinematic import KinematicEngine, bound_for
 from envs.tasks.task import Task
-from envs.world import Moment, World, moment_of
+from envs.world import Moment, World, make_moment
 
-NOMINAL = Kinematic()  # what a controller takes the arms for
+NOMINAL = KinematicEngine()  # what a controller takes the arms for
 
 
 def bound(task: Task, world: World, moment: Moment) -> Moment:
     """The moment with its arms where they are bound for, and what they hold or go after with
     them.
     """
-    there = moment_of(world, bound_for(world.model, moment.state), moment.scene, moment.steps)
-    there = replace(there, scene=known_by_hand(moment.scene, there.tcp - moment.tcp))
+    there = make_moment(world, bound_for(world.model, moment.state), moment.scene, moment.steps)
+    there = replace(there, scene=correct_held_cube(moment.scene, there.tcp - moment.tcp))
     return task.ahead(there, 0.5 * world.model.dt)
 
 
-def foreseen(task: Task, world: World, disturbed: Disturbed, true: Moment) -> Moment:
+def foreseen(task: Task, world: World, disturbed: DisturbedEngine, true: Moment) -> Moment:
     """What the controller takes a moment for by what it has measured, when its next command begins
     to act.
 
@@ -34,7 +34,9 @@ def foreseen(task: Task, world: World, disturbed: Disturbed, true: Moment) -> Mo
     """
     measured = disturbed.measured(world.model, true.state, true.scene)
     known = _placed(world, true, measured, true.scene, true.steps)
-    known = replace(known, scene=seen(known_by_hand(true.scene, known.tcp - true.tcp)))
+    known = replace(
+        known, scene=measured_scene(correct_held_cube(true.scene, known.tcp - true.tcp))
+    )
     for command, share in disturbed.on_their_way(true.scene):
         after = _after(task, world, known, command)
         known = after if share == 1.0 else _part_way(task, world, known, after, share)
@@ -45,7 +47,7 @@ def _placed(
     world: World, before: Moment, state: SimState, scene: Scene, steps: torch.Tensor
 ) -> Moment:
     if "object" in scene:
-        return moment_of(world, state, scene, steps)
+        return make_moment(world, state, scene, steps)
     return replace(before, state=state, scene=scene, steps=steps, frames=None)
 
 

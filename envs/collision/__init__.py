@@ -9,7 +9,8 @@ docs/collision.md.
 """
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.compiler import compile_collision, known_collision
+from envs.collision.compiler import compile_collision, find_collision_model
+from envs.collision.contact_points import find_contact_points
 from envs.collision.obstacles import Obstacles
 from envs.collision.proximity import Nearest, link_clearance, nearest
 from envs.collision.queries import (
@@ -20,7 +21,6 @@ from envs.collision.queries import (
     pair_distances,
     self_distance,
 )
-from envs.collision.touching import touching
 
 __all__ = [
     "CollisionModel",
@@ -29,12 +29,12 @@ __all__ = [
     "clearance",
     "compile_collision",
     "ground_distance",
-    "known_collision",
+    "find_collision_model",
     "link_clearance",
     "link_poses",
     "nearest",
     "obstacle_distance",
     "pair_distances",
     "self_distance",
-    "touching",
+    "find_contact_points",
 ]

@@ -6,7 +6,14 @@ import numpy as np
 import torch
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.files import FINGERS, Shapes, capsule_file, has_capsules, read_capsules, shown
+from envs.collision.files import (
+    FINGERS,
+    Shapes,
+    find_capsule_file,
+    format_path,
+    has_capsules,
+    read_capsules,
+)
 from envs.collision.fingers import compile_fingers
 from envs.collision.links import attach
 from envs.collision.pairs import choose_pairs
@@ -28,31 +35,31 @@ def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> Colli
     Raises:
         ConfigError: the robot or its gripper has no capsules yet, or they do not fit its model.
     """
-    shapes = read_capsules(robot.name, capsule_file(robot))
-    model = _with_pairs(robot, place_capsules(robot, shapes))
+    shapes = read_capsules(robot.name, find_capsule_file(robot))
+    model = _find_pairs(robot, place_capsules(robot, shapes))
     jointed = place_capsules(robot, shapes, at_opening=True)
     if jointed.fingers is not None:
-        model = replace(model, at_opening=_with_pairs(robot, jointed))
+        model = replace(model, at_opening=_find_pairs(robot, jointed))
     return model.to(device)
 
 
-def _with_pairs(robot: Robot, model: CollisionModel) -> CollisionModel:
-    key = _content((model, robot.qlim, robot.home))
+def _find_pairs(robot: Robot, model: CollisionModel) -> CollisionModel:
+    key = _freeze((model, robot.qlim, robot.home))
     if key not in _chosen:
         _chosen[key] = choose_pairs(model, robot.qlim, robot.home)
     return _chosen[key]
 
 
-def _content(value: object) -> object:
+def _freeze(value: object) -> object:
     """All that is in a value, as something that can be looked up."""
     if isinstance(value, torch.Tensor | np.ndarray):
         return tuple(value.shape), np.asarray(value).tobytes()
     if is_dataclass(value):
-        return tuple(_content(part) for part in vars(value).values())
-    return tuple(map(_content, value)) if isinstance(value, tuple | list) else value
+        return tuple(_freeze(part) for part in vars(value).values())
+    return tuple(map(_freeze, value)) if isinstance(value, tuple | list) else value
 
 
-def known_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel | None:
+def find_collision_model(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel | None:
     """`compile_collision` of a robot whose capsules are known; None where it or its gripper has no
     file of them.
     """
@@ -69,7 +76,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     arm, of = {link.name: link for link in robot.rtb.links}, dict(shapes.links)
     if strangers := [name for name in of if name not in arm]:
         raise ConfigError(
-            f"{shown(capsule_file(robot))} has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
+            f"{format_path(find_capsule_file(robot))} has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
             f"its links are {', '.join(arm)}"
         )
     links, hand, theirs = [arm[name] for name in of], robot.gripper, Shapes({})
@@ -107,7 +114,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         link_bodies=tuple(bodies),
         link_offsets=torch.tensor(offsets, dtype=torch.float32),
         capsule_links=tuple(on),
-        link_capsules=_table(on, len(links)),
+        link_capsules=_list_link_capsules(on, len(links)),
         joints_below=torch.tensor(
             [[float(i < bodies[link]) for i in range(robot.n)] for link in on]
         ),
@@ -126,7 +133,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     )
 
 
-def _table(capsule_links: list[int], links: int) -> torch.Tensor:
+def _list_link_capsules(capsule_links: list[int], links: int) -> torch.Tensor:
     """(L, C), see `CollisionModel.link_capsules`."""
     of = [
         [capsule for capsule, on in enumerate(capsule_links) if on == link] for link in range(links)

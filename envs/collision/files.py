@@ -16,7 +16,7 @@ from td3_robot.errors import ConfigError
 CAPSULES = CONFIGS / "collision"
 
 
-def capsule_file(robot: Robot) -> Path:
+def find_capsule_file(robot: Robot) -> Path:
     """Where an arm's capsules are: configs/collision/NAME.yaml, or beside the URDF or xacro file
     that it is made from.
 
@@ -31,12 +31,12 @@ def capsule_file(robot: Robot) -> Path:
 def has_capsules(robot: Robot) -> bool:
     """Whether an arm, and its gripper if it has one, have files of capsules."""
     hand = robot.gripper
-    return capsule_file(robot).is_file() and (
+    return find_capsule_file(robot).is_file() and (
         hand is None or (CAPSULES / f"{hand.name}.yaml").is_file()
     )
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """How messages name a file of capsules."""
     return f"configs/collision/{path.name}" if path.parent == CAPSULES else str(path)
 
@@ -72,13 +72,13 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     """The capsules of an arm or a gripper.
 
     Args:
-        path: their file, see `capsule_file`; None for configs/collision/NAME.yaml.
+        path: their file, see `find_capsule_file`; None for configs/collision/NAME.yaml.
 
     Raises:
         ConfigError: there is no such file, or it is not as it should be.
     """
     path = path or CAPSULES / f"{name}.yaml"
-    file = shown(path)
+    file = format_path(path)
     if not path.is_file():
         raise ConfigError(
             f"{name!r} has no collision geometry; `python -m envs.collision.fitting ROBOT` writes {file}, where ROBOT is a "
@@ -86,7 +86,7 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
         )
     values = read_values(path)
     check_keys(name, values, file, needed=("links",), optional=("never_close", "moving", "corners"))
-    links, apart = _rows(file, values, "links", _CAPSULE, 7), values.get("never_close", [])
+    links, apart = _read_rows(file, values, "links", _CAPSULE, 7), values.get("never_close", [])
     if not isinstance(apart, list) or not all(
         isinstance(pair, list) and len(pair) == 2 for pair in apart
     ):
@@ -94,7 +94,7 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     if strangers := [link for pair in apart for link in pair if link not in links]:
         raise ConfigError(f"{file}: never_close names {strangers[0]!r}, which has no capsules")
     moving, corners = (
-        _rows(file, values, key, what, size) if key in values else {}
+        _read_rows(file, values, key, what, size) if key in values else {}
         for key, what, size in (("moving", _CAPSULE, 7), ("corners", _POINT, 3))
     )
     if bool(moving) != bool(corners):
@@ -106,7 +106,9 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     return Shapes(links, [tuple(pair) for pair in apart], moving, corners)
 
 
-def _rows(file: str, values: dict, key: str, what: str, size: int) -> dict[str, list[np.ndarray]]:
+def _read_rows(
+    file: str, values: dict, key: str, what: str, size: int
+) -> dict[str, list[np.ndarray]]:
     """One mapping of a file, from links to rows of numbers."""
     found = {}
     if not isinstance(values[key], dict) or not values[key]:
@@ -126,7 +128,7 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
     """Write a file of capsules, whole or not at all.
 
     Args:
-        path: the file, see `capsule_file`.
+        path: the file, see `find_capsule_file`.
         source: the robot it was made from.
 
     Raises:
@@ -135,23 +137,26 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
     lines = [
         f"# Written by `python -m envs.collision.fitting {source}`, see docs/collision.md.",
         "# In each link's frame, or that of a gripper's base, the capsules on it: x0 y0 z0 x1 y1 z1 radius [m].",
-        *_lines("links", shapes.links),
+        *_format_lines("links", shapes.links),
     ]
     if shapes.apart:
         lines += ["# Pairs whose meshes never touch, so that an overlap of capsules means nothing."]
         lines += [
             "never_close:",
-            *(f"  - [{_name(first)}, {_name(second)}]" for first, second in shapes.apart),
+            *(
+                f"  - [{_format_name(first)}, {_format_name(second)}]"
+                for first, second in shapes.apart
+            ),
         ]
     if shapes.moving:
         lines += [
             "# The same for the links that the driver moves, each in its own frame.",
-            *_lines("moving", shapes.moving),
+            *_format_lines("moving", shapes.moving),
         ]
     if shapes.corners:
         lines += [
             "# What is outermost of them, and of the base: x y z [m].",
-            *_lines("corners", shapes.corners),
+            *_format_lines("corners", shapes.corners),
         ]
     draft = path.with_suffix(".part")
     try:
@@ -159,20 +164,24 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
         draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        raise ConfigError(f"cannot write {shown(path)}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {format_path(path)}: {error.strerror}") from None
 
 
-def _lines(key: str, groups: dict[str, list[np.ndarray]]) -> list[str]:
+def _format_lines(key: str, groups: dict[str, list[np.ndarray]]) -> list[str]:
     def row(values):
         return "    - [" + ", ".join(f"{round(x, 6) + 0.0:g}" for x in values) + "]"
 
     return [
         f"{key}:",
-        *(line for link, rows in groups.items() for line in (f"  {_name(link)}:", *map(row, rows))),
+        *(
+            line
+            for link, rows in groups.items()
+            for line in (f"  {_format_name(link)}:", *map(row, rows))
+        ),
     ]
 
 
-def _name(link: str) -> str:
+def _format_name(link: str) -> str:
     """As YAML reads it back: quoted where it would be a number, a truth or an error."""
     plain = _PLAIN.fullmatch(link) and isinstance(yaml.safe_load(link), str)
     return link if plain else json.dumps(link, ensure_ascii=False)

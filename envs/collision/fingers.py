@@ -5,7 +5,7 @@ import torch
 
 from envs.collision.capsules import Fingers
 from envs.collision.files import BASE, Shapes
-from envs.collision.links import link_pose
+from envs.collision.links import compute_link_pose
 from envs.robots import Robot
 from td3_robot.errors import not_none
 
@@ -27,7 +27,7 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
     ]
     poses = np.array(
         [
-            [base @ link_pose(links[name], q, model.links[0]) for name in shapes.moving]
+            [base @ compute_link_pose(links[name], q, model.links[0]) for name in shapes.moving]
             for q in openings
         ]
     )  # (O, G, 4, 4)
@@ -42,11 +42,11 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
         poses=torch.tensor(poses[:, :, :3].transpose(2, 3, 1, 0).copy(), dtype=torch.float32),
         shut=hand.closed,
         opened=hand.opened,
-        corners=tuple((body, homogeneous(rows)) for body, rows in corners),
+        corners=tuple((body, append_ones(rows)) for body, rows in corners),
         bearer=bearer,
     )
 
 
-def homogeneous(points: np.ndarray) -> torch.Tensor:
+def append_ones(points: np.ndarray) -> torch.Tensor:
     """(N, 3) points as (N, 4)."""
     return torch.tensor(np.c_[points, np.ones(len(points))], dtype=torch.float32)

@@ -9,7 +9,7 @@ from td3_robot.errors import ConfigError
 _AGREE = 1e-4  # [m, and parts of 1 for axes] to which model and chain must place a link alike
 
 
-def path_to(link) -> list:
+def find_path(link) -> list:
     """The links from the base of its model to this one."""
     path = []
     while link is not None:
@@ -18,12 +18,12 @@ def path_to(link) -> list:
     return path[::-1]
 
 
-def joints_to(link) -> int:
+def count_joints(link) -> int:
     """How many joints move a link."""
-    return sum(part.isjoint for part in path_to(link))
+    return sum(part.isjoint for part in find_path(link))
 
 
-def link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
+def compute_link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
     """(4, 4) pose of a link, in the base frame or in that of a link on the way to it.
 
     Args:
@@ -31,14 +31,14 @@ def link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
         q: positions of the joints of its model, or of its gripper, by their jindex [rad or m].
         root: the link to start from; None is the base.
     """
-    path = path_to(link)
+    path = find_path(link)
     T = np.eye(4)
     for part in path if root is None else path[path.index(root) + 1 :]:
         T = T @ part.A(q[part.jindex] if part.isjoint else 0.0).A
     return T
 
 
-def carrier(link, root):
+def find_carrier(link, root):
     """The link that moves as this one does and is nearest to the base of its gripper: the gripper's
     base `root`, or a link that a joint moves.
     """
@@ -61,8 +61,8 @@ def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.n
     Raises:
         ConfigError: a link does not move as the body does.
     """
-    bodies = [joints_to(link) for link in links]
-    offsets = [_offsets(links, bodies, chain, q) for q in (np.zeros_like(home), home)]
+    bodies = [count_joints(link) for link in links]
+    offsets = [_compute_offsets(links, bodies, chain, q) for q in (np.zeros_like(home), home)]
     for link, stands, moved in zip(links, *offsets):
         if not np.allclose(stands, moved, atol=_AGREE):
             raise ConfigError(
@@ -71,11 +71,14 @@ def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.n
     return bodies, offsets[0]
 
 
-def _offsets(links: list, bodies: list[int], chain: Chain, q: np.ndarray) -> np.ndarray:
+def _compute_offsets(links: list, bodies: list[int], chain: Chain, q: np.ndarray) -> np.ndarray:
     """(L, 4, 4) poses in the bodies' frames, at one configuration."""
     chain = chain.to(dtype=torch.float64)
     frames = torch.stack(link_frames(chain, torch.tensor(q[None])))[..., 0].numpy()  # (n+1, 3, 4)
     frames = np.concatenate((frames, np.broadcast_to([0.0, 0, 0, 1], (len(frames), 1, 4))), 1)
     return np.stack(
-        [np.linalg.inv(frames[body]) @ link_pose(link, q) for link, body in zip(links, bodies)]
+        [
+            np.linalg.inv(frames[body]) @ compute_link_pose(link, q)
+            for link, body in zip(links, bodies)
+        ]
     )

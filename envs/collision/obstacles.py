@@ -53,7 +53,7 @@ class Obstacles:
         return Obstacles(of(self.spheres), of(self.boxes), of(self.walls))
 
 
-def component_first(shapes: Tensor) -> Tensor:
+def move_components_first(shapes: Tensor) -> Tensor:
     """(B, count, size) -> (size, 1, count, B), with the batch contiguous: operations on a strided
     one take longer.
     """

@@ -5,7 +5,7 @@ A pair is left out, in this order, because its links are
 
 - neighbours: no more than one joint between them, where they always touch or nearly so;
 - found never to come close by their meshes, when the file of capsules was written
-    (`apart.never_close`);
+    (`apart.find_separated_pairs`);
 - touching at home: home is a good pose, so the overlap is one of the capsules, which are larger
     than the arm;
 - never close: the capsules come no closer than a margin over all joint positions.
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from envs.collision.capsules import CollisionModel
-from envs.collision.queries import body_frames, pair_distances, place_segments
+from envs.collision.queries import compute_body_frames, pair_distances, place_segments
 
 SAMPLES = 20_000
 ROUNDS = (
@@ -61,65 +61,65 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     model = replace(model, first=i, second=j)
 
     neighbours = bodies[j] - bodies[i] <= 1
-    allowed = {pair: "neighbours" for pair in _names(model, neighbours) if pair[0] != pair[1]}
+    allowed = {pair: "neighbours" for pair in _list_links(model, neighbours) if pair[0] != pair[1]}
     allowed |= {
         pair: why for a, b, why in model.allowed for pair in ((a, b), (b, a)) if pair in model.pairs
     }
-    model = _only(model, ~neighbours & ~_of(model, allowed))
+    model = _keep_pairs(model, ~neighbours & ~_match_links(model, allowed))
 
-    at_home = _distances(model, torch.tensor(home[None], dtype=torch.float32))[0]
-    allowed |= dict.fromkeys(_names(model, at_home <= 0), TOUCH)
-    model = _only(model, ~_of(model, allowed))
+    at_home = _measure_pairs(model, torch.tensor(home[None], dtype=torch.float32))[0]
+    allowed |= dict.fromkeys(_list_links(model, at_home <= 0), TOUCH)
+    model = _keep_pairs(model, ~_match_links(model, allowed))
 
-    least, closest = _least(model, q, lower, upper, generator)
-    close = set(_names(model, least <= MARGIN))
+    least, closest = _search_least(model, q, lower, upper, generator)
+    close = set(_list_links(model, least <= MARGIN))
     allowed |= {pair: "never close" for pair in model.pairs if pair not in close}
-    side_by_side = (least > 0) & (_distances(model, q).amax(0) < NEAR)
-    model = _only(model, _of(model, close) & ~side_by_side)
+    side_by_side = (least > 0) & (_measure_pairs(model, q).amax(0) < NEAR)
+    model = _keep_pairs(model, _match_links(model, close) & ~side_by_side)
     if len(model.first):
-        model = _only(model, _decisive(model, torch.cat((q, closest))))
+        model = _keep_pairs(model, _find_decisive(model, torch.cat((q, closest))))
     return replace(
         model,
-        over_ground=_lifted(model, q),
+        over_ground=_find_lifted(model, q),
         allowed=tuple((*pair, why) for pair, why in allowed.items()),
     )
 
 
-def _distances(model: CollisionModel, q: Tensor) -> Tensor:
+def _measure_pairs(model: CollisionModel, q: Tensor) -> Tensor:
     """`pair_distances` (B, P), of q (B, n) or, where the model has fingers, (B, n + 1)."""
     n = model.chain.n
     return pair_distances(model, q[:, :n], q[:, n] if q.shape[1] > n else None)
 
 
-def _names(model: CollisionModel, chosen: Tensor) -> list[tuple[str, str]]:
+def _list_links(model: CollisionModel, chosen: Tensor) -> list[tuple[str, str]]:
     """The links of some of the pairs."""
     return [pair for pair, wanted in zip(model.pairs, chosen.tolist()) if wanted]
 
 
-def _of(model: CollisionModel, links: Collection[tuple[str, str]]) -> Tensor:
+def _match_links(model: CollisionModel, links: Collection[tuple[str, str]]) -> Tensor:
     """(P,) which pairs of capsules are on one of these pairs of links."""
     return torch.tensor([pair in links for pair in model.pairs], dtype=torch.bool)
 
 
-def _only(model: CollisionModel, chosen: Tensor) -> CollisionModel:
+def _keep_pairs(model: CollisionModel, chosen: Tensor) -> CollisionModel:
     return replace(model, first=model.first[chosen], second=model.second[chosen])
 
 
-def _decisive(model: CollisionModel, q: Tensor) -> Tensor:
+def _find_decisive(model: CollisionModel, q: Tensor) -> Tensor:
     """(P,) which pairs are the closest of all in any of the samples where the arm is within `NEAR`
     of itself.
     """
-    least, pair = _distances(model, q).min(1)
+    least, pair = _measure_pairs(model, q).min(1)
     return torch.zeros(len(model.first), dtype=torch.bool).index_fill(0, pair[least < NEAR], True)
 
 
-def _least(
+def _search_least(
     model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever
     more closely; and where (P, n).
     """
-    least, where = _distances(model, q).min(0)
+    least, where = _measure_pairs(model, q).min(0)
     closest = q[where]  # (P, n)
     for spread in ROUNDS:
         for pair in (least > MARGIN).nonzero()[:, 0].tolist():
@@ -132,18 +132,20 @@ def _least(
             alone = replace(
                 model, first=model.first[pair : pair + 1], second=model.second[pair : pair + 1]
             )
-            found, row = _distances(alone, around)[:, 0].min(0)
+            found, row = _measure_pairs(alone, around)[:, 0].min(0)
             if found < least[pair]:
                 least[pair], closest[pair] = found, around[row]
     return least, closest
 
 
-def _lifted(model: CollisionModel, q: Tensor) -> Tensor:
+def _find_lifted(model: CollisionModel, q: Tensor) -> Tensor:
     """The capsules that some joint lifts or lowers; the others stand on the ground, or at a height
     of their own, or have corners in their place.
     """
     n, fingers = model.chain.n, model.fingers
-    p, d = place_segments(model, body_frames(model, q[:, :n], None if fingers is None else q[:, n]))
+    p, d = place_segments(
+        model, compute_body_frames(model, q[:, :n], None if fingers is None else q[:, n])
+    )
     low = p[2] + d[2].clamp(max=0)  # (K, B)
     lifted = low.amax(1) - low.amin(1) > LEVEL
     if fingers is not None and fingers.corners:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from envs.collision.capsules import CollisionModel, Fingers
 from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
-from envs.collision.obstacles import Obstacles, component_first
-from envs.collision.queries import body_frames, pair_segments, place_segments
-from envs.kinematics.rotations import rotations
+from envs.collision.obstacles import Obstacles, move_components_first
+from envs.collision.queries import compute_body_frames, gather_pairs, place_segments
+from envs.kinematics.rotations import build_rotations
 
 MOST = 10.0  # [m] what is farther away, or not there, counts as this far
 
@@ -51,7 +51,7 @@ def link_clearance(
         (B, L) in the order of `model.links`, at most `MOST` [m].
     """
     model = model.with_fingers(gripper)
-    frames = body_frames(model, q, gripper)
+    frames = compute_body_frames(model, q, gripper)
     distances, _, _ = surroundings(model, frames, *place_segments(model, frames), obstacles, ground)
     return distances[model.link_capsules].flatten(1, 2).amin(1).T
 
@@ -76,7 +76,7 @@ def nearest(
     `queries.clearance`.
     """
     model = model.with_fingers(gripper)
-    frames = body_frames(model, q, gripper, frames)
+    frames = compute_body_frames(model, q, gripper, frames)
     p, d = place_segments(model, frames)
     distances, normals, points = surroundings(
         model, frames, p, d, obstacles, ground
@@ -115,7 +115,7 @@ def surroundings(
     nearest, both (3, K, M, B).
 
     Args:
-        frames: from `body_frames`.
+        frames: from `compute_body_frames`.
         p, d: (3, K, B) from `place_segments`.
     """
     K, B = p.shape[1:]
@@ -124,12 +124,12 @@ def surroundings(
     found = [(p.new_full((K, 1, B), MOST), none, none)]
     obstacles = obstacles or Obstacles()
     if obstacles.spheres is not None:
-        sphere = component_first(obstacles.spheres)  # (4, 1, S, B)
+        sphere = move_components_first(obstacles.spheres)  # (4, 1, S, B)
         gap = point_gap(p, d, model.length_squared[:, None], sphere[:3])
         length = dot(gap, gap).sqrt()
         found.append((length - sphere[3] - radius, gap / length.clamp(min=1e-9), sphere[:3] + gap))
     if obstacles.walls is not None:
-        wall = component_first(obstacles.walls)
+        wall = move_components_first(obstacles.walls)
         found.append(_plane(p, d, radius, wall[:3], wall[3]))
     if ground is not None:
         up = p.new_zeros(3, 1, 1, 1)
@@ -146,8 +146,8 @@ def surroundings(
             )
         found.append((lifted, normal, point))
     if obstacles.boxes is not None:
-        box = component_first(obstacles.boxes)
-        R = rotations(box[6:])  # (3, 3, 1, N, B), columns are the box's axes
+        box = move_components_first(obstacles.boxes)
+        R = build_rotations(box[6:])  # (3, 3, 1, N, B), columns are the box's axes
         r = p - box[:3]
         start, extent = ((R * value[:, None]).sum(0) for value in (r, d))
         distance, normal, s = box_gap(start, extent, box[3:6])
@@ -187,7 +187,7 @@ def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor
     if not len(i):
         none = p.new_zeros(3, 1, p.shape[2])
         return none[0] + MOST, none, none, p.new_zeros(1, model.chain.n, p.shape[2])
-    (p1, d1, p2, d2), (dd, ee, radii) = pair_segments(model, p, d), model.pair_sizes
+    (p1, d1, p2, d2), (dd, ee, radii) = gather_pairs(model, p, d), model.pair_sizes
     gap, s = segment_gap(p1, d1, p2, d2, dd, ee)
     length = dot(gap, gap).sqrt()
     distance, pair = (length - radii).min(0, keepdim=True)  # (1, B)

@@ -17,9 +17,9 @@ from envs.collision.geometry import (
     point_distance,
     segment_distance,
 )
-from envs.collision.obstacles import Obstacles, component_first
+from envs.collision.obstacles import Obstacles, move_components_first
 from envs.kinematics import link_frames
-from envs.kinematics.rotations import rotations
+from envs.kinematics.rotations import build_rotations
 from td3_robot.errors import ConfigError, not_none
 
 CACHE_ROWS = (
@@ -44,12 +44,12 @@ def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
     return frames[:, list(model.link_bodies)] @ model.link_offsets
 
 
-def capsule_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
+def compute_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
     """Start and extent of every capsule's segment in the base frame, each (3, K, B) [m]."""
     return place_segments(model, link_frames(model.chain, q))
 
 
-def body_frames(
+def compute_body_frames(
     model: CollisionModel,
     q: Tensor,
     gripper: Tensor | None = None,
@@ -81,7 +81,7 @@ def body_frames(
 
 
 def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """`capsule_segments`, from `body_frames`."""
+    """`compute_segments`, from `compute_body_frames`."""
     points = torch.cat([local @ frames[body] for body, local in model.points], 1)  # (3, 2K, B)
     p = points[:, 0::2]
     return p, points[:, 1::2] - p
@@ -101,7 +101,7 @@ def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = No
         (B, P) [m]: less than zero by the depth to which the two capsules' segments come closer than
         their radii.
     """
-    return _ask(
+    return _run_query(
         lambda model, frames, rows: _pairs(model, *place_segments(model, frames)).T,
         model,
         q,
@@ -129,7 +129,7 @@ def ground_distance(
         height: of the plane in the base frame [m].
         gripper: (B,) driver coordinate, see `clearance` [rad or m].
     """
-    return _ask(
+    return _run_query(
         lambda model, frames, rows: _ground(model, frames, *place_segments(model, frames), height),
         model,
         q,
@@ -146,7 +146,7 @@ def obstacle_distance(
     Exact for spheres and walls; for boxes see `geometry.box_distance`. Arguments as for
     `clearance`.
     """
-    return _ask(
+    return _run_query(
         lambda model, frames, rows: _obstacles(
             model, *place_segments(model, frames), obstacles.rows(rows)
         ),
@@ -187,10 +187,10 @@ def clearance(
             least = torch.minimum(least, _obstacles(model, p, d, obstacles.rows(rows)))
         return least
 
-    return _ask(query, model, q, gripper, frames)
+    return _run_query(query, model, q, gripper, frames)
 
 
-def _ask(
+def _run_query(
     query: Callable[[CollisionModel, list[Tensor], slice], Tensor],
     model: CollisionModel,
     q: Tensor,
@@ -206,16 +206,16 @@ def _ask(
         raise ConfigError(f"gripper must have shape ({len(q)},), got {tuple(gripper.shape)}")
     model = model.with_fingers(gripper)
     found = []
-    for rows in _pieces(model, q):
+    for rows in _split_rows(model, q):
         at, known = (
             None if gripper is None else gripper[rows],
             frames and [frame[..., rows] for frame in frames],
         )
-        found.append(query(model, body_frames(model, q[rows], at, known), rows))
+        found.append(query(model, compute_body_frames(model, q[rows], at, known), rows))
     return found[0] if len(found) == 1 else torch.cat(found)
 
 
-def _pieces(model: CollisionModel, q: Tensor) -> list[slice]:
+def _split_rows(model: CollisionModel, q: Tensor) -> list[slice]:
     """The rows of q that are worked through at a time."""
     rows = max(len(q), 1)
     if q.device.type == "cpu":
@@ -226,10 +226,10 @@ def _pieces(model: CollisionModel, q: Tensor) -> list[slice]:
 def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
     """(P, B)."""
     dd, ee, radii = model.pair_sizes
-    return segment_distance(*pair_segments(model, p, d), dd, ee) - radii
+    return segment_distance(*gather_pairs(model, p, d), dd, ee) - radii
 
 
-def pair_segments(
+def gather_pairs(
     model: CollisionModel, p: Tensor, d: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Start and extent of the first segment of every checked pair, then of the second, each (3, P,
@@ -263,7 +263,7 @@ def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: O
     """Signed distance of every capsule to every obstacle: spheres first, then walls, then boxes.
 
     Args:
-        p, d: (3, K, B) from `capsule_segments`.
+        p, d: (3, K, B) from `compute_segments`.
 
     Returns:
         (K, M, B) [m].
@@ -271,14 +271,16 @@ def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: O
     found = []
     p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]  # (3, K, 1, B), (K, 1, 1)
     if obstacles.spheres is not None:
-        sphere = component_first(obstacles.spheres)  # (4, 1, S, B)
+        sphere = move_components_first(obstacles.spheres)  # (4, 1, S, B)
         found.append(point_distance(p, d, model.length_squared[:, None], sphere[:3]) - sphere[3])
     if obstacles.walls is not None:
-        wall = component_first(obstacles.walls)
+        wall = move_components_first(obstacles.walls)
         found.append(plane_distance(p, d, wall[:3], wall[3]))
     if obstacles.boxes is not None:
-        box = component_first(obstacles.boxes)  # (10, 1, N, B)
-        axes = rotations(box[6:]).unbind(1)  # the box's axes in the base frame, (3, 1, N, B) each
+        box = move_components_first(obstacles.boxes)  # (10, 1, N, B)
+        axes = build_rotations(box[6:]).unbind(
+            1
+        )  # the box's axes in the base frame, (3, 1, N, B) each
         r = p - box[:3]
         start, extent = (torch.stack([dot(axis, x) for axis in axes]) for x in (r, d))
         length = model.length_squared[:, None].sqrt()

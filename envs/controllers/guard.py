@@ -16,7 +16,7 @@ from torch import Tensor
 from envs.collision import Nearest
 from envs.controllers.halfspaces import agmon, brakes, kept_ahead
 from envs.simulation.engine import SimModel, SimState
-from envs.simulation.kinematic import reachable
+from envs.simulation.kinematic import find_reachable_velocities
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def guarded(
     Returns:
         (B, n) in [-1, 1].
     """
-    within, k = reachable(model, bound), constants
+    within, k = find_reachable_velocities(model, bound), constants
     weight = torch.where(model.dqd.isinf(), model.qdlim, model.dqd).square()
     qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
     spaces = brakes(model, near, k.stop, k.share)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from envs.collision import Nearest
 from envs.kinematics import Chain
-from envs.simulation.kinematic import SimModel, stopping_speed
+from envs.simulation.kinematic import SimModel, compute_stopping_speed
 
 Damper = tuple[float, float, float]  # stop [m or rad], influence [m or rad], gain [m/s or rad/s]
 Bounds = tuple[
@@ -88,7 +88,7 @@ def brakes(model: SimModel, near: Nearest, stop: float, share: float) -> HalfSpa
     )  # 0 * inf: not by this joint
     braking = share * slowing.sum(2)  # [m/s] a period
     room = near.distance - stop
-    stopping = stopping_speed(room.clamp_min(0.0), braking.clamp_min(LEAST_RATE), model.dt)
+    stopping = compute_stopping_speed(room.clamp_min(0.0), braking.clamp_min(LEAST_RATE), model.dt)
     return HalfSpaces(-near.gradient, torch.where(room > 0, stopping, room / model.dt))
 
 

@@ -27,7 +27,7 @@ def pointing_down(
         (B, n) in [-1, 1].
     """
     model = world.model
-    approach = grasp.hand_axes(not_none(model.hand), moment.T_be)[:, :, 2]
+    approach = grasp.compute_hand_axes(not_none(model.hand), moment.T_be)[:, :, 2]
     wanted = (way, turn_down(approach), *(() if turn is None else (turn[:, None],)))
     twist = gain * torch.cat(wanted, 1)
     qd = damped_least_squares(moment.J[:, : twist.shape[1]], twist, damping)

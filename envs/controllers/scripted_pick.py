@@ -33,7 +33,7 @@ def scripted(task: Any, world: World, moment: Moment) -> Tensor:
     """
     held, way = moment.scene["held"], task.way(world, moment)
     left = torch.linalg.vector_norm(way, dim=1)
-    gap = grasp.gap_of(hand := not_none(world.model.hand), moment.state.gripper)
+    gap = grasp.compute_gap(hand := not_none(world.model.hand), moment.state.gripper)
     shutting = (gap < BEGUN * hand.gap[2]) & (
         left < 2.0 * NEAR
     )  # a little more distance does not open it again

@@ -14,7 +14,7 @@ from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import make_rows, print_rows
 from envs.registry import beginning_with, of_config
 from envs.robots import Robot
-from envs.simulation.randomization import disturbances_of
+from envs.simulation.randomization import combine_disturbances
 from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
 from td3_robot.evaluation.rollout import (
@@ -297,7 +297,7 @@ class Evaluation:
         many: Any = of_config(options, self._num_envs, self.device, self.seed)
         number, row = divmod(self.episode, self._num_envs)
         many.reset(round_seeds(many, self.episodes, self.seed)[number])
-        return beginning_with(many.arrived, row, many, guard, disturbances_of(options))
+        return beginning_with(many.arrived, row, many, guard, combine_disturbances(options))
 
     def _measure_common(self, controller: Controller) -> dict[str, Any]:
         """Measure the figures that every task has; faster than `_play`."""

@@ -5,8 +5,8 @@ command comes.
 import torch
 
 from envs.robots import Robot
-from envs.simulation.engine import Command, compile_robot, rest
-from envs.simulation.kinematic import Kinematic
+from envs.simulation.engine import Command, compile_robot, make_rest_state
+from envs.simulation.kinematic import KinematicEngine
 
 
 class SimulatedArm:
@@ -21,8 +21,10 @@ class SimulatedArm:
     """
 
     def __init__(self, robot: Robot, period: float):
-        self.model, self.engine, self.n = compile_robot(robot, period), Kinematic(), robot.n
-        self.state = rest(self.model, torch.as_tensor(robot.home, dtype=torch.float32)[None])
+        self.model, self.engine, self.n = compile_robot(robot, period), KinematicEngine(), robot.n
+        self.state = make_rest_state(
+            self.model, torch.as_tensor(robot.home, dtype=torch.float32)[None]
+        )
 
     def step(self, qd) -> None:
         """One period on with velocities (n,) [rad/s or m/s]; None is no command for too long."""

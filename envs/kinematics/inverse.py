@@ -19,7 +19,7 @@ LONGEST = 1.0  # [rad or m] that a joint moves in one iteration
 POSITION, ANGLE = 5e-3, 0.03  # [m], [rad] what counts as there
 
 
-def spread(qlim: Tensor, count: int) -> Tensor:
+def spread_joints(qlim: Tensor, count: int) -> Tensor:
     """(count, n) joint positions that fill the limits (2, n) evenly, always the same ones.
 
     The additive recurrence of the generalised golden ratio (Roberts, "The unreasonable
@@ -33,7 +33,7 @@ def spread(qlim: Tensor, count: int) -> Tensor:
     return qlim[0] + share.to(qlim.dtype) * (qlim[1] - qlim[0])
 
 
-def joints_at_pose(
+def solve_pose(
     chain: Chain, qlim: Tensor, q: Tensor, tcp: Tensor, R: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Joint positions for poses, or for positions at any orientation. They are held to the limits
@@ -54,38 +54,40 @@ def joints_at_pose(
     lower, upper = qlim
     for _ in range(ITERATIONS):
         T_be, J = fkine_jacob0(chain, q)
-        error = _error(T_be, tcp, R)
+        error = _compute_error(T_be, tcp, R)
         J = J[:, : error.shape[1]]
-        damping = DAMPING[0] + DAMPING[1] * _size(error)
-        motion = _led(J, error, damping)
+        damping = DAMPING[0] + DAMPING[1] * _measure_error(error)
+        motion = _solve_step(J, error, damping)
         there = q + motion
         stopped = (there < lower) | (there > upper)
         held = torch.where(stopped, torch.clamp(there, lower, upper) - q, 0.0)
         motion = torch.where(
-            stopped, held, _led(J * ~stopped[:, None], error - _made(J, held), damping)
+            stopped,
+            held,
+            _solve_step(J * ~stopped[:, None], error - _apply_jacobian(J, held), damping),
         )
         motion = motion * (LONGEST / motion.abs().amax(1, keepdim=True)).clamp_max(1.0)
         q = torch.clamp(q + motion, lower, upper)
-    error = _error(fkine(chain, q), tcp, R)
+    error = _compute_error(fkine(chain, q), tcp, R)
     near = torch.linalg.vector_norm(error[:, :3], dim=1) < POSITION
-    return q, near & (torch.linalg.vector_norm(error[:, 3:], dim=1) < ANGLE), _size(error)
+    return q, near & (torch.linalg.vector_norm(error[:, 3:], dim=1) < ANGLE), _measure_error(error)
 
 
-def _error(T_be: Tensor, tcp: Tensor, R: Tensor | None) -> Tensor:
+def _compute_error(T_be: Tensor, tcp: Tensor, R: Tensor | None) -> Tensor:
     """(B, 6) [m, rad], or (B, 3) [m] without orientations."""
     if R is None:
         return tcp - T_be[:, :3, 3]
     return torch.cat((tcp - T_be[:, :3, 3], rotation_error(T_be[:, :3, :3], R)), 1)
 
 
-def _size(error: Tensor) -> Tensor:
+def _measure_error(error: Tensor) -> Tensor:
     turn = torch.linalg.vector_norm(error[:, 3:], dim=1)
     return torch.linalg.vector_norm(error[:, :3], dim=1) + METRES_PER_RADIAN * turn
 
 
-def _led(J: Tensor, error: Tensor, damping: Tensor) -> Tensor:
+def _solve_step(J: Tensor, error: Tensor, damping: Tensor) -> Tensor:
     return (damped_inverse(J, damping.square()[:, None, None]) @ error[:, :, None])[:, :, 0]
 
 
-def _made(J: Tensor, motion: Tensor) -> Tensor:
+def _apply_jacobian(J: Tensor, motion: Tensor) -> Tensor:
     return (J @ motion[:, :, None])[:, :, 0]

@@ -19,7 +19,9 @@ def damped_least_squares(J: Tensor, velocity: Tensor, damping: float) -> Tensor:
     Returns:
         (B, n).
     """
-    return (J.mT @ torch.linalg.solve_ex(_damped(J, damping**2), velocity[:, :, None])[0])[:, :, 0]
+    return (J.mT @ torch.linalg.solve_ex(_damp_gram(J, damping**2), velocity[:, :, None])[0])[
+        :, :, 0
+    ]
 
 
 def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
@@ -32,8 +34,8 @@ def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
     Returns:
         (B, n, m).
     """
-    return J.mT @ torch.linalg.inv_ex(_damped(J, ridge))[0]
+    return J.mT @ torch.linalg.inv_ex(_damp_gram(J, ridge))[0]
 
 
-def _damped(J: Tensor, ridge: float | Tensor) -> Tensor:
+def _damp_gram(J: Tensor, ridge: float | Tensor) -> Tensor:
     return J @ J.mT + ridge * torch.eye(J.shape[1], dtype=J.dtype, device=J.device)

@@ -14,7 +14,7 @@ LONGEST = 0.4  # [rad] that a joint moves in one iteration
 POSITION, TILT = 1e-3, 0.01  # [m], sine: what counts as there
 
 
-def joints_pointing_down(
+def solve_pointing_down(
     chain: Chain, qlim: Tensor, hand: Tensor, q: Tensor, tcp: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Newton's method with the damped least-squares inverse, held to the joints' limits at every
@@ -34,11 +34,11 @@ def joints_pointing_down(
         that there is none.
     """
     for _ in range(ITERATIONS):
-        error, _, J = _errors(chain, hand, q, tcp)
+        error, _, J = _compute_errors(chain, hand, q, tcp)
         step = damped_least_squares(J, error, DAMPING)
         step = step * (LONGEST / step.abs().amax(1, keepdim=True)).clamp_max(1.0)
         q = torch.clamp(q + step, *qlim)
-    error, down, _ = _errors(chain, hand, q, tcp)
+    error, down, _ = _compute_errors(chain, hand, q, tcp)
     there = torch.linalg.vector_norm(error[:, :3], dim=1) < POSITION
     return q, there & (torch.linalg.vector_norm(error[:, 3:], dim=1) < TILT) & down
 
@@ -50,7 +50,9 @@ def turn_down(approach: Tensor) -> Tensor:
     return torch.stack((-approach[:, 1], approach[:, 0]), 1)
 
 
-def _errors(chain: Chain, hand: Tensor, q: Tensor, tcp: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _compute_errors(
+    chain: Chain, hand: Tensor, q: Tensor, tcp: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """What is missing (B, 5) [m; sine], whether the hand points down and not up (B,), and the
     Jacobian (B, 5, n).
     """

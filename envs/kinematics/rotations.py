@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def rotations(quaternions: Tensor) -> Tensor:
+def build_rotations(quaternions: Tensor) -> Tensor:
     """(4, ...) unit quaternions, wxyz -> (3, 3, ...) rotation matrices.
 
     Siciliano et al., "Robotics: Modelling, Planning and Control" (2009), section 2.6.
@@ -24,7 +24,7 @@ def rotations(quaternions: Tensor) -> Tensor:
 
 def to_matrix(quaternion: Tensor) -> Tensor:
     """(B, 4) unit quaternions, wxyz -> (B, 3, 3) rotation matrices."""
-    return rotations(quaternion.T).permute(2, 0, 1)
+    return build_rotations(quaternion.T).permute(2, 0, 1)
 
 
 def to_quaternion(R: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ What a program of an arm does before it moves: inverse kinematics, once for each
 import torch
 from torch import Tensor
 
-from envs.kinematics.inverse import joints_at_pose, spread
+from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.kinematics.rotations import to_matrix
 from envs.planning.contact_check import free
 from envs.world import World
@@ -33,9 +33,9 @@ def solution(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> Ten
         (B, n) inside the limits [rad or m].
     """
     B, n = q.shape
-    begin = torch.cat((q[None], spread(world.model.qlim, starts)[:, None].expand(-1, B, -1)))
+    begin = torch.cat((q[None], spread_joints(world.model.qlim, starts)[:, None].expand(-1, B, -1)))
     wanted = goal.repeat(len(begin), 1)
-    found, there, left = joints_at_pose(
+    found, there, left = solve_pose(
         world.model.chain,
         world.model.qlim,
         begin.flatten(0, 1),

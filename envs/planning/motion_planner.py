@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from envs.collision import Obstacles, clearance
-from envs.kinematics.inverse import joints_at_pose, spread
+from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.planning.goal_solver import unwound
 from envs.world import GROUND, World
 
@@ -128,11 +128,11 @@ def _solutions(
     [s].
     """
     B, n = q.shape
-    begin = torch.cat((q[:, None], spread(world.model.qlim, starts - 1).expand(B, -1, -1)), 1)
-    wanted = goal.repeat_interleave(starts, 0)
-    found, _, left = joints_at_pose(
-        world.model.chain, world.model.qlim, begin.flatten(0, 1), wanted
+    begin = torch.cat(
+        (q[:, None], spread_joints(world.model.qlim, starts - 1).expand(B, -1, -1)), 1
     )
+    wanted = goal.repeat_interleave(starts, 0)
+    found, _, left = solve_pose(world.model.chain, world.model.qlim, begin.flatten(0, 1), wanted)
     found = unwound(world, begin[:, :1], found.view(B, starts, n)).flatten(0, 1)
     lacks = ROOM - clearance(world.capsules, found, obstacles.rows(_each(B, starts, q)), GROUND)
     fault = torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks)) + torch.where(
@@ -146,7 +146,7 @@ def _corners(world: World, q: Tensor, solution: Tensor, count: int) -> Tensor:
     n).
     """
     n = q.shape[1]
-    share = spread(torch.stack((q.new_zeros(n + 1), q.new_ones(n + 1))), count)  # (V, n + 1)
+    share = spread_joints(torch.stack((q.new_zeros(n + 1), q.new_ones(n + 1))), count)  # (V, n + 1)
     aside = ASIDE * torch.special.ndtri(share[:, 1:].clamp(1e-3, 1.0 - 1e-3))
     aside = torch.cat(
         (torch.zeros_like(aside[:1]), aside[1:])

@@ -15,9 +15,9 @@ from torch import Tensor
 from envs import kinematics
 from envs.collision import Obstacles
 from envs.collision.geometry import dot
-from envs.collision.obstacles import FAR, component_first
-from envs.collision.queries import CACHE_ROWS, capsule_segments, obstacle_distances
-from envs.kinematics.rotations import rotations
+from envs.collision.obstacles import FAR, move_components_first
+from envs.collision.queries import CACHE_ROWS, compute_segments, obstacle_distances
+from envs.kinematics.rotations import build_rotations
 from envs.world import World
 
 SPHERES, BOXES, WALLS = 3, 2, 1  # slots
@@ -146,7 +146,7 @@ def _seem_to_fit(world: World, detour: Detour, proposed: Obstacles, path_margin:
     radius = world.capsules.radius[:, None]  # (K, 1, 1)
     fits = torch.ones((), dtype=torch.bool, device=radius.device)
     for q in detour.points(COARSE).unbind(0):
-        p, d = capsule_segments(world.capsules, q)
+        p, d = compute_segments(world.capsules, q)
         fits = fits & ((point_distances(p + d / 2, proposed) - radius).amin(0).T > path_margin)
     return fits
 
@@ -175,10 +175,10 @@ def point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
     """Signed distances of points (3, N, B) to every obstacle, in the order of `obstacle_distances`,
     (N, M, B) [m].
     """
-    sphere, box, wall = map(component_first, obstacles.kinds)
+    sphere, box, wall = map(move_components_first, obstacles.kinds)
     x = points[:, :, None]
     r = x - sphere[:3]
-    axes, offset = rotations(box[6:]).unbind(1), x - box[:3]
+    axes, offset = build_rotations(box[6:]).unbind(1), x - box[:3]
     beyond = torch.stack([dot(axis, offset) for axis in axes]).abs() - box[3:6]
     outside = beyond.clamp(min=0)
     inside = torch.maximum(torch.maximum(beyond[0], beyond[1]), beyond[2]).clamp(max=0)
@@ -195,7 +195,7 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
     start, solution = detour.start, detour.solution
     B, here = len(start), {"like": start, "generator": generator}
     first, last = (kinematics.fkine(world.model.chain, q)[:, :3, 3] for q in (start, solution))
-    p, d = capsule_segments(world.capsules, (start + solution) / 2)
+    p, d = compute_segments(world.capsules, (start + solution) / 2)
     middles = (p + d / 2).permute(2, 1, 0)  # (B, K, 3)
 
     def places(count: int) -> Tensor:
@@ -263,7 +263,7 @@ def _apart(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
         everywhere = Obstacles(
             *(value.repeat(len(some), 1, 1) for value in vars(obstacles).values())
         )
-        p, d = capsule_segments(world.capsules, some.flatten(0, 1))
+        p, d = compute_segments(world.capsules, some.flatten(0, 1))
         found = obstacle_distances(world.capsules, p, d, everywhere).amin(0)  # (M, P' B)
         least.append(found.unflatten(1, (len(some), -1)).amin(1).T)
     return torch.stack(least).amin(0)

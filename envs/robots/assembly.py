@@ -38,16 +38,16 @@ def load_model(owner: str, source: Any) -> rtb.Robot:
         source = {"rtb": source}
     keys = set(source) if isinstance(source, dict) else set()
     if keys in ({"rtb"}, {"rtb", "repository"}):
-        return _rtb_model(owner, source["rtb"], source.get("repository"))
+        return _load_rtb_model(owner, source["rtb"], source.get("repository"))
     if keys in ({"urdf"}, {"package", "urdf"}):
-        return _urdf_model(owner, source["urdf"], source.get("package"))
+        return _load_urdf_model(owner, source["urdf"], source.get("package"))
     raise ConfigError(
         f"{owner}: model must be the name of a class of roboticstoolbox.models, or a mapping with rtb, with rtb and "
         f"repository, with urdf, or with package and urdf, got {source!r}"
     )
 
 
-def _rtb_model(owner: str, name: str, repository: str | None) -> rtb.Robot:
+def _load_rtb_model(owner: str, name: str, repository: str | None) -> rtb.Robot:
     if not isinstance(getattr(rtb.models, str(name), None), type):
         raise ConfigError(f"{owner}: roboticstoolbox.models has no {name!r}")
     if repository is None:
@@ -92,7 +92,7 @@ def _check_repository(owner: str, repository: str) -> None:
         raise ConfigError(f"{needs} it cannot be reached; check the network") from None
 
 
-def _urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
+def _load_urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
     from envs.robots.urdf import (
         build_model,
         read_urdf,
@@ -141,7 +141,7 @@ def assemble(
         for link in [*arm.links, *(link for tool in arm.grippers for link in tool.links)]
     }
     _check_link(owner, "flange", flange, links)
-    kept, held, root = _arm_links(links, flange), [], None
+    kept, held, root = _select_arm_links(links, flange), [], None
     if hand is None:
         pass
     elif hand.source is None:
@@ -152,7 +152,7 @@ def assemble(
         if arm.grippers and arm.grippers[0].links[0] is root:  # as it should be
             arm.grippers[0].tool = SE3(hand.tcp)
             return arm
-        held = [link for link in links.values() if root in _to_base(link)]
+        held = [link for link in links.values() if root in _walk_to_base(link)]
     else:
         tool = load_model(f"gripper {hand.name!r}", hand.source)
         parts = {link.name: link for link in tool.links}
@@ -182,7 +182,7 @@ def _check_link(owner: str, what: str, name: str, links: dict[str, Link]) -> Non
         )
 
 
-def _to_base(link: Link | None) -> list[Link]:
+def _walk_to_base(link: Link | None) -> list[Link]:
     """A link, its parent, and so on to the base."""
     path = []
     while link is not None:
@@ -191,15 +191,15 @@ def _to_base(link: Link | None) -> list[Link]:
     return path
 
 
-def _arm_links(links: dict[str, Link], flange: str) -> list[Link]:
+def _select_arm_links(links: dict[str, Link], flange: str) -> list[Link]:
     """The links of an arm alone, in their order."""
-    chain = _to_base(links[flange])
+    chain = _walk_to_base(links[flange])
     kept = []
     for link in links.values():
-        path = _to_base(link)
+        path = _walk_to_base(link)
         beyond = links[flange] in path[1:]
         if not beyond and all(part in chain for part in path if part.isjoint):
             kept.append(link)
     shown = [link for link in kept if link.geometry or link.collision]
-    needed = {part for link in [*shown, links[flange]] for part in _to_base(link)}
+    needed = {part for link in [*shown, links[flange]] for part in _walk_to_base(link)}
     return [link for link in kept if link in needed]

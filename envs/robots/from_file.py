@@ -24,7 +24,7 @@ _THIN = 0.01  # [m] by which the box is wider than the samples, for arms that mo
 _LEAST_WAY = 0.001  # [m] that the TCP of an arm can be moved by at least
 
 
-def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
+def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
     """The robot that a file describes; it has the name of the file.
 
     Args:
@@ -49,7 +49,7 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
 
         model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
         chain = compile_ets(model.ets())
-    box = workspace_box(chain, arm.qlim)
+    box = find_workspace(chain, arm.qlim)
     if (np.ptp(box, axis=0) < 2.0 * _THIN + _LEAST_WAY).all():
         raise ConfigError(
             f"{path}: the joints move the TCP {arm.tcp_link!r} by less than {_LEAST_WAY:g} m"
@@ -58,7 +58,7 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
         name=name,
         rtb=model,
         chain=chain,
-        home=home_pose(chain, arm.qlim, box),
+        home=find_home(chain, arm.qlim, box),
         qlim=arm.qlim,
         qdlim=arm.qdlim,
         qddlim=None,  # the format has no acceleration limits
@@ -69,7 +69,7 @@ def robot_from_file(path: str, gripper: str | None = None, tcp: str | None = Non
     )
 
 
-def home_pose(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
+def find_home(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
     """A pose to start from, with bent elbows: away from limits and singularities, the TCP in the
     workspace box.
 
@@ -80,13 +80,13 @@ def home_pose(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
 
     Args:
         qlim: (2, n) [rad or m].
-        box: (2, 3) see `workspace_box` [m].
+        box: (2, 3) see `find_workspace` [m].
 
     Returns:
         (n,) [rad or m], the same for the same arm.
     """
     middle, half = qlim.mean(0), np.minimum(_HOME_RANGE * np.ptp(qlim, axis=0) / 2, _HOME_TURN)
-    unit = 2.0 * _uniform(len(middle)) - 1.0  # (_SAMPLES, n) in [-1, 1]
+    unit = 2.0 * _sample_uniform(len(middle)) - 1.0  # (_SAMPLES, n) in [-1, 1]
     q = torch.as_tensor(middle) + unit * torch.as_tensor(half)
     T_be, J = fkine_jacob0(chain.to(dtype=torch.float64), q)
     speeds = torch.linalg.svdvals(J[:, :3])
@@ -100,7 +100,7 @@ def home_pose(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
     return q[torch.where(near, score, -1.0).argmax()].numpy()
 
 
-def workspace_box(chain: Chain, qlim: np.ndarray) -> np.ndarray:
+def find_workspace(chain: Chain, qlim: np.ndarray) -> np.ndarray:
     """(2, 3) the box that holds most of what the TCP reaches in front of the base and above its
     plane [m].
 
@@ -112,7 +112,7 @@ def workspace_box(chain: Chain, qlim: np.ndarray) -> np.ndarray:
         qlim: (2, n) [rad or m].
     """
     lower, upper = torch.as_tensor(qlim)
-    q = lower + _uniform(len(lower)) * (upper - lower)
+    q = lower + _sample_uniform(len(lower)) * (upper - lower)
     tcp = fkine(chain.to(dtype=torch.float64), q)[:, :3, 3].numpy()
     reach = np.percentile(np.linalg.norm(tcp, axis=1), 100.0 - _TRIM)
     for axis, fraction in ((2, _ABOVE), (0, _IN_FRONT)):
@@ -122,6 +122,6 @@ def workspace_box(chain: Chain, qlim: np.ndarray) -> np.ndarray:
     return np.percentile(tcp, (_TRIM, 100.0 - _TRIM), axis=0) + [[-_THIN], [_THIN]]
 
 
-def _uniform(n: int) -> torch.Tensor:
+def _sample_uniform(n: int) -> torch.Tensor:
     """(_SAMPLES, n) in [0, 1], the same every time."""
     return torch.rand(_SAMPLES, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

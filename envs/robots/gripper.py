@@ -159,7 +159,7 @@ def make_gripper(name: str) -> Gripper:
         root=str(values["root"]),
         source=values.get("model"),
         tcp=pose(numbers(owner, "tcp", values["tcp"], (6,))),
-        pads=_pads(owner, name, values["pads"]) if "pads" in values else None,
+        pads=_read_pads(owner, name, values["pads"]) if "pads" in values else None,
         physics=read_physics(owner, values.get("physics", {}), 1, file),
     )
     if gripper.closed == gripper.opened or gripper.speed <= 0:
@@ -167,7 +167,7 @@ def make_gripper(name: str) -> Gripper:
     return gripper
 
 
-def _pads(owner: str, name: str, values: object) -> Pads:
+def _read_pads(owner: str, name: str, values: object) -> Pads:
     if not isinstance(values, dict):
         raise ConfigError(
             f"{owner}: pads must be a mapping with {', '.join(_PADS)}, got {values!r}"
@@ -197,10 +197,10 @@ def _pads(owner: str, name: str, values: object) -> Pads:
             f"{owner}, pads: gap must rise from shut to open, got {read['gap'].tolist()}"
         )
     read |= {key: float(read[key]) for key in ("tip", "finger")}
-    return Pads(links=_two_links(owner, values["links"]), **read)
+    return Pads(links=_read_two_links(owner, values["links"]), **read)
 
 
-def _two_links(owner: str, values: object) -> tuple[str, str]:
+def _read_two_links(owner: str, values: object) -> tuple[str, str]:
     if not isinstance(values, list) or len(values) != 2:
         raise ConfigError(f"{owner}, pads: links must be two links, got {values!r}")
     first, second = map(str, values)

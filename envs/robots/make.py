@@ -54,10 +54,12 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
         ConfigError: no such robot or gripper, or values in its file that cannot be right.
     """
     if is_file(name):
-        from envs.robots.from_file import robot_from_file  # here: a registered robot does without
+        from envs.robots.from_file import (
+            make_robot_from_file,  # here: a registered robot does without
+        )
 
         _release_models_at_exit()
-        return robot_from_file(name, gripper, tcp)
+        return make_robot_from_file(name, gripper, tcp)
     if name not in robot_names():
         if os.path.isfile(name):
             raise ConfigError(f"robot file {name!r} must end in .urdf or .xacro")
@@ -66,10 +68,10 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
         raise ConfigError(
             f"robot {name!r} has its TCP in configs/robots/{name}.yaml; tcp is for URDF and xacro files"
         )
-    return _registered(name, gripper)
+    return _make_registered(name, gripper)
 
 
-def _registered(name: str, gripper: str | None) -> Robot:
+def _make_registered(name: str, gripper: str | None) -> Robot:
     values, owner = read_values(CONFIGS / "robots" / f"{name}.yaml"), f"robot {name!r}"
     file = f"configs/robots/{name}.yaml"
     check_keys(owner, values, file, _NEEDED, _OPTIONAL)

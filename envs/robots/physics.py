@@ -58,10 +58,10 @@ def read_physics(owner: str, values: object, n: int, file: str) -> Physics:
     for key, array in servo.items():
         if (array < 0).any() or (key in ("stiffness", "torque") and not array.all()):
             raise ConfigError(f"{owner}: {key} must be positive, got {array.tolist()}")
-    return Physics(**servo, inertias=_inertias(owner, values.get("inertias", {})))
+    return Physics(**servo, inertias=_read_inertias(owner, values.get("inertias", {})))
 
 
-def _inertias(owner: str, values: object) -> dict[str, np.ndarray]:
+def _read_inertias(owner: str, values: object) -> dict[str, np.ndarray]:
     if not isinstance(values, dict):
         raise ConfigError(f"{owner}: inertias must map links to {INERTIA} numbers, got {values!r}")
     found = {str(link): numbers(owner, str(link), row, (INERTIA,)) for link, row in values.items()}

@@ -16,7 +16,7 @@ _POINTS = ("goal", OBJECT, SUPPORT, "path", "spheres", "boxes")  # what begins w
 _VECTORS = ("goal_velocity",)
 
 
-def pose_error(offset: Tensor, turn: Tensor) -> Tensor:
+def make_pose_error(offset: Tensor, turn: Tensor) -> Tensor:
     """(B, 4, 4) poses: displaced by `offset` (B, 3) [m] and turned by the rotation vector `turn`
     (B, 3) [rad].
     """
@@ -25,7 +25,7 @@ def pose_error(offset: Tensor, turn: Tensor) -> Tensor:
     return T
 
 
-def believed(T_be: Tensor, scene: Scene) -> Tensor:
+def measured_tcp(T_be: Tensor, scene: Scene) -> Tensor:
     """Where TCPs with poses T_be (B, 4, 4) are believed to be, whose place in the hand is known
     wrongly.
     """
@@ -36,7 +36,7 @@ def believed(T_be: Tensor, scene: Scene) -> Tensor:
     return moved
 
 
-def seen(scene: Scene) -> Scene:
+def measured_scene(scene: Scene) -> Scene:
     """The scene as it is measured: cubes where a camera sees them, in the hand too, and all that is
     measured in the world, goals, cubes and obstacles, where that is for who takes the base to be
     elsewhere. The table is where the base stands.
@@ -46,15 +46,15 @@ def seen(scene: Scene) -> Scene:
             name for name in (OBJECT, SUPPORT) if name in scene
         ]  # a camera that is off is so for all of them
         scene = {**scene, **{name: scene[name] + scene["object_offset"] for name in cubes}}
-    return displaced(scene, scene["base_error"]) if "base_error" in scene else scene
+    return displace_scene(scene, scene["base_error"]) if "base_error" in scene else scene
 
 
-def displaced(scene: Scene, T: Tensor) -> Scene:
+def displace_scene(scene: Scene, T: Tensor) -> Scene:
     """The scene with all that stands in it in other places, each moved by the same pose T (B, 4,
     4).
     """
     R, p = T[:, :3, :3], T[:, :3, 3]
-    moved = {name: _placed(scene[name], R, p) for name in _POINTS if name in scene}
+    moved = {name: _displace_points(scene[name], R, p) for name in _POINTS if name in scene}
     moved |= {name: (R @ scene[name][:, :, None])[:, :, 0] for name in _VECTORS if name in scene}
     if "walls" in scene:
         normal = scene["walls"][:, :, :3] @ R.mT
@@ -62,7 +62,7 @@ def displaced(scene: Scene, T: Tensor) -> Scene:
     return {**scene, **moved}
 
 
-def _placed(values: Tensor, R: Tensor, p: Tensor) -> Tensor:
+def _displace_points(values: Tensor, R: Tensor, p: Tensor) -> Tensor:
     """Points, spheres, boxes or poses (B, ..., k), which begin with a place; the last of 7 or 10
     are a quaternion.
     """

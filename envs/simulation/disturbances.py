@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.simulation.calibration import pose_error
+from envs.simulation.calibration import make_pose_error
 from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
@@ -90,7 +90,7 @@ class Disturbances:
         return any(vars(self).values())
 
 
-class Disturbed:
+class DisturbedEngine:
     """An engine behind a delay, and what is measured of it; an `Engine`.
 
     In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the
@@ -149,7 +149,7 @@ class Disturbed:
             offset, turn = (
                 self._normal(deviation, B, 3) for deviation in (given.base_offset, given.base_turn)
             )
-            disturbed["base_error"] = pose_error(offset, turn)
+            disturbed["base_error"] = make_pose_error(offset, turn)
         disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
         # One episode of many is begun again with what was drawn for it then.
         kept = {name: scene[name] for name in disturbed if name in scene and name != "sent"}
@@ -161,7 +161,7 @@ class Disturbed:
         """See `Engine.step`."""
         grip = torch.ones_like(state.gripper) if command.grip is None else command.grip
         sent = torch.cat((scene["sent"], torch.cat((command.joints, grip[:, None]), 1)[:, None]), 1)
-        acting = _mixed(sent, scene["late"])
+        acting = _mix_commands(sent, scene["late"])
         scene = {**scene, "sent": sent[:, 1:]}
         return self._engine.step(model, state, Command(acting[:, :-1], acting[:, -1]), scene)
 
@@ -206,7 +206,7 @@ class Disturbed:
         )
 
 
-def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
+def correct_held_cube(scene: Scene, shift: Tensor) -> Scene:
     """The scene of hands that are measured off by `shift` (B, 3) [m]: what they hold is known to be
     in them.
     """
@@ -218,7 +218,7 @@ def known_by_hand(scene: Scene, shift: Tensor) -> Scene:
     }
 
 
-def _mixed(sent: Tensor, late: Tensor) -> Tensor:
+def _mix_commands(sent: Tensor, late: Tensor) -> Tensor:
     """The command (B, a) that acts on average over the period that begins as the last of `sent` (B,
     K, a) is sent.
 

@@ -146,13 +146,13 @@ def compile_robot(
         gripper_stroke=(hand.closed, hand.opened) if hand else (0.0, 0.0),
         gripper_step=hand.speed * dt if hand else 0.0,
         driver_mimic=tensor(hand.mimic[list(hand.drivers)] if hand else []),
-        position_joints=_position_joints(robot),
+        position_joints=_count_position_joints(robot),
         qdddlim=tensor(robot.qdddlim) if robot.qdddlim is not None else None,
         hand=compile_hand(not_none(hand), cube, device) if cube is not None else None,
     )
 
 
-def _position_joints(robot: Robot) -> int:
+def _count_position_joints(robot: Robot) -> int:
     """Joints up to the last one that moves the TCP, judged at poses spread over the position
     limits.
     """
@@ -163,7 +163,7 @@ def _position_joints(robot: Robot) -> int:
     return int(moves.nonzero().max()) + 1
 
 
-def rest(model: SimModel, q: Tensor) -> SimState:
+def make_rest_state(model: SimModel, q: Tensor) -> SimState:
     """Arms at rest at q (B, n) with the gripper open."""
     return SimState(q, torch.zeros_like(q), q.new_full((q.shape[0],), model.gripper_stroke[1]))
 
@@ -173,6 +173,6 @@ def batched_o(model: SimModel, state: SimState) -> Tensor:
     return torch.cat((state.q, state.gripper[:, None] * model.driver_mimic), 1)
 
 
-def of_cube(name: str, what: str) -> str:
+def make_cube_key(name: str, what: str) -> str:
     """The name in a scene of something about one of its cubes, by the cube's name."""
     return what if name == OBJECT else f"{name}_{what}"

@@ -36,9 +36,9 @@ def make_engine(
     if name != MUJOCO:
         return None
     need_mujoco()
-    from envs.simulation.mujoco import Mujoco  # here: it is an extra
+    from envs.simulation.mujoco import MujocoEngine  # here: it is an extra
 
-    return Mujoco(robot, dt, cube, variation=variation, cubes=cubes)
+    return MujocoEngine(robot, dt, cube, variation=variation, cubes=cubes)
 
 
 def need_mujoco() -> None:

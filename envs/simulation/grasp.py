@@ -87,41 +87,41 @@ def compile_hand(gripper: Gripper, cube: float, device: torch.device | str = "cp
     )
 
 
-def gap_of(hand: Hand, driver: Tensor) -> Tensor:
+def compute_gap(hand: Hand, driver: Tensor) -> Tensor:
     """Distance between the pads (B,) [m] at driver coordinates (B,): the parabola through the three
     known ones.
     """
     closed, opened = hand.stroke
-    slope, bend = _parabola(hand)
+    slope, bend = _fit_parabola(hand)
     u = (driver - closed) / (opened - closed)
     return hand.gap[0] + u * (slope + bend * u)
 
 
-def driver_of(hand: Hand, gap: float) -> float:
+def find_driver(hand: Hand, gap: float) -> float:
     """The driver coordinate [rad or m] at which the pads are `gap` [m] apart."""
     closed, opened = hand.stroke
-    slope, bend = _parabola(hand)
+    slope, bend = _fit_parabola(hand)
     rise = gap - hand.gap[0]
     u = 2.0 * rise / (slope + (slope**2 + 4.0 * bend * rise) ** 0.5)
     return closed + u * (opened - closed)
 
 
-def _parabola(hand: Hand) -> tuple[float, float]:
+def _fit_parabola(hand: Hand) -> tuple[float, float]:
     shut, half_way, opened = hand.gap
     return 4.0 * half_way - 3.0 * shut - opened, 2.0 * (shut + opened) - 4.0 * half_way
 
 
-def hand_axes(hand: Hand, T_be: Tensor) -> Tensor:
+def compute_hand_axes(hand: Hand, T_be: Tensor) -> Tensor:
     """(B, 3, 3) R_bg of TCP poses (..., 4, 4): columns across, closing, approach."""
     return T_be[..., :3, :3] @ hand.axes
 
 
-def in_hand(R_bg: Tensor, tcp: Tensor, cube: Tensor) -> Tensor:
+def transform_to_hand(R_bg: Tensor, tcp: Tensor, cube: Tensor) -> Tensor:
     """(B, 3) the cube's centre in g [m], from its and the TCP's position in the base frame."""
     return ((cube - tcp)[:, :, None] * R_bg).sum(1)
 
 
-def overlap(hand: Hand, p: Tensor) -> Tensor:
+def compute_overlap(hand: Hand, p: Tensor) -> Tensor:
     """(B,) how far the pads overlap a cube at p (B, 3) in g, across or along the fingers, whichever
     is less [m].
     """
@@ -130,14 +130,14 @@ def overlap(hand: Hand, p: Tensor) -> Tensor:
     return torch.minimum(torch.minimum(across, below), z + hand.half - (hand.tip - hand.pad_height))
 
 
-def tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
+def compute_tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
     """(B,) height of the lowest corner of the finger tips over the table [m]; negative below it."""
-    across, closing, approach = hand_axes(hand, T_be)[:, 2].unbind(1)
-    reach = gap_of(hand, driver) / 2.0 + hand.finger
+    across, closing, approach = compute_hand_axes(hand, T_be)[:, 2].unbind(1)
+    reach = compute_gap(hand, driver) / 2.0 + hand.finger
     return T_be[:, 2, 3] + hand.tip * approach - hand.pad * across.abs() - reach * closing.abs()
 
 
-def press_depth(
+def compute_press_depth(
     hand: Hand, T_before: Tensor, T_after: Tensor, scene: dict[str, Tensor], gap: Tensor
 ) -> Tensor:
     """How deep a finger that came from above is in the top of a free cube, whichever way that is
@@ -154,7 +154,7 @@ def press_depth(
     """
 
     def at(T):
-        return in_hand(hand_axes(hand, T), T[:, :3, 3], scene["object"])
+        return transform_to_hand(compute_hand_axes(hand, T), T[:, :3, 3], scene["object"])
 
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=gap.device)[:, None, None]
     x, y, z = torch.lerp(at(T_before), at(T_after), share).unbind(2)  # (SUBSTEPS + 1, B)
@@ -193,34 +193,34 @@ def move_cube(
     Returns:
         cube (B, 3), held (B,) and gap (B,) after the step.
     """
-    before, after = hand_axes(hand, T_before), hand_axes(hand, T_after)
-    tcp, lowest = T_after[:, :3, 3], partial(_lowest, hand, cube, support)
-    offset = in_hand(before, T_before[:, :3, 3], cube)
+    before, after = compute_hand_axes(hand, T_before), compute_hand_axes(hand, T_after)
+    tcp, lowest = T_after[:, :3, 3], partial(_find_lowest, hand, cube, support)
+    offset = transform_to_hand(before, T_before[:, :3, 3], cube)
     carried = tcp + (after * offset[:, None]).sum(2)
     carried[:, 2] = torch.maximum(
         carried[:, 2], lowest(carried, 2.0 * hand.half)
     )  # it slips in the pads
-    cube = torch.where(held[:, None], carried, pushed(hand, T_before, T_after, cube, gap_before))
-    p = in_hand(after, tcp, cube)
+    cube = torch.where(held[:, None], carried, push_cube(hand, T_before, T_after, cube, gap_before))
+    p = transform_to_hand(after, tcp, cube)
     x, y, z = p.unbind(1)
     across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
     between = (
         (across > 0) & (below > 0) & (held | (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS))
     )
-    wide = _width(hand, held, gap_before)
+    wide = _measure_width(hand, held, gap_before)
     gap = torch.where(between, torch.maximum(gap_after, wide), gap_after)
 
     room = (gap / 2.0 - hand.half).clamp_min(0.0)
     shift = torch.where(between, torch.maximum(torch.minimum(y, room), -room) - y, 0.0)
     cube = cube + shift[:, None] * after[:, :, 1]
-    grasp = (overlap(hand, p) >= OVERLAP) & ((after[:, 2, 1].abs() <= LEVEL) | held)
+    grasp = (compute_overlap(hand, p) >= OVERLAP) & ((after[:, 2, 1].abs() <= LEVEL) | held)
     held = between & grasp & (gap <= wide + SOFTNESS)
     resting = torch.maximum(cube[:, 2], lowest(cube, 2.0 * hand.half))
     height = torch.where(held, resting, lowest(cube, hand.half))  # let go, it falls within the step
     return torch.cat((cube[:, :2], height[:, None]), 1), held, gap
 
 
-def _lowest(
+def _find_lowest(
     hand: Hand, before: Tensor, support: Tensor | None, cube: Tensor, within: float
 ) -> Tensor:
     """(B,) how low the centre of a cube can be [m]: on the table, or on the support where it is
@@ -241,7 +241,7 @@ def _lowest(
     )
 
 
-def _width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
+def _measure_width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
     """(B,) how wide the cube is between pads that are `gap` apart [m].
 
     Here it always lies between them with its faces. One that is held elsewhere, by forces, may be
@@ -251,13 +251,13 @@ def _width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
     return torch.where(held & ((gap - side).abs() > SOFTNESS), gap, side)
 
 
-def pushed(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
+def push_cube(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
     """The free cube (B, 3), moved along the table out of the way of fingers and palm by the least
     displacement.
     """
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=cube.device)[1:, None, None, None]
     T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close
-    sides = hand_axes(hand, T)
+    sides = compute_hand_axes(hand, T)
     sides = torch.cat((sides, -sides), 3)  # (SUBSTEPS, B, 3, 6) outward from a box
     level = torch.cat((sides[:, :, :2], torch.zeros_like(sides[:, :, 2:])), 2)
     reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(
@@ -265,7 +265,7 @@ def pushed(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Ten
     )  # of a metre out, along the table
     ways = (level / reach).transpose(2, 3)  # (SUBSTEPS, B, 6, 3) horizontal unit vectors
     bounds = (
-        _boxes(hand, gap) + T[:, :, None, :3, 3] @ sides
+        _make_boxes(hand, gap) + T[:, :, None, :3, 3] @ sides
     )  # (SUBSTEPS, B, 3, 6) from the base's origin
     for i in range(SUBSTEPS):
         depth = (
@@ -274,13 +274,13 @@ def pushed(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Ten
         distance, side = (depth / reach[i]).min(2)
         out = ways[i].gather(1, side[:, :, None].expand(-1, -1, 3))
         if hand.slips:
-            distance, out = _round_edges(hand, depth, ways[i], distance, out)
+            distance, out = _move_round_edges(hand, depth, ways[i], distance, out)
         distance = torch.where(depth.amin(2) > 0.0, distance, 0.0)
         cube = cube + (out * distance[:, :, None]).sum(1)
     return cube
 
 
-def _round_edges(
+def _move_round_edges(
     hand: Hand, depth: Tensor, ways: Tensor, distance: Tensor, out: Tensor
 ) -> tuple[Tensor, Tensor]:
     """How far (B, 3) and whereto (B, 3, 3) a disc is moved out of the way of each box.
@@ -313,7 +313,7 @@ def _round_edges(
     )
 
 
-def _boxes(hand: Hand, gap: Tensor) -> Tensor:
+def _make_boxes(hand: Hand, gap: Tensor) -> Tensor:
     """Where the cube's centre may not be, (B, 3, 6) [m]: both fingers and the palm, each as a box
     in g.
 

@@ -17,7 +17,7 @@ from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimModel, Si
 from td3_robot.errors import not_none
 
 
-class Kinematic:
+class KinematicEngine:
     """See `step` and `grasp.move_cube`; an `Engine`.
 
     Args:
@@ -41,7 +41,7 @@ class Kinematic:
             after, scene = self._following(model, state, command, scene)
         else:
             after = step(model, state, command.joints, command.grip)
-        return (after, scene) if "object" not in scene else _with_cube(model, state, after, scene)
+        return (after, scene) if "object" not in scene else _move_cubes(model, state, after, scene)
 
     def _following(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
@@ -61,7 +61,7 @@ class Kinematic:
         }
 
 
-def _with_cube(
+def _move_cubes(
     model: SimModel, before: SimState, after: SimState, scene: Scene
 ) -> tuple[SimState, Scene]:
     """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from
@@ -71,32 +71,32 @@ def _with_cube(
         not_none(model.hand),
         (kinematics.fkine(model.chain, state.q) for state in (before, after)),
     )
-    gap_0, gap_1 = (grasp.gap_of(hand, state.gripper) for state in (before, after))
+    gap_0, gap_1 = (grasp.compute_gap(hand, state.gripper) for state in (before, after))
     cube, held, support = scene[OBJECT], scene["held"], scene.get(SUPPORT)
     moved, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
-    gripper = torch.where(gap > gap_1, grasp.driver_of(hand, 2.0 * hand.half), after.gripper)
-    depth = partial(grasp.press_depth, hand, T_0, T_1, gap=gap_0)
+    gripper = torch.where(gap > gap_1, grasp.find_driver(hand, 2.0 * hand.half), after.gripper)
+    depth = partial(grasp.compute_press_depth, hand, T_0, T_1, gap=gap_0)
     there: Scene = {OBJECT: moved, "held": holds}
     if "contact_depth" in scene:
-        there |= _stopped(OBJECT, scene, there, pressed := depth(scene))
+        there |= _hold_pressed_cube(OBJECT, scene, there, pressed := depth(scene))
         there["held"] = holds & (pressed <= 0.0)
     if support is not None:
-        there[SUPPORT] = _made_room(
-            hand, there[OBJECT], grasp.pushed(hand, T_0, T_1, support, gap_0)
+        there[SUPPORT] = _push_support(
+            hand, there[OBJECT], grasp.push_cube(hand, T_0, T_1, support, gap_0)
         )
-        there |= _stopped(
+        there |= _hold_pressed_cube(
             SUPPORT, scene, there, depth({**scene, OBJECT: support, "held": torch.zeros_like(held)})
         )
     return dataclasses.replace(after, gripper=gripper), {**scene, **there}
 
 
-def _stopped(name: str, scene: Scene, there: Scene, depth: Tensor) -> Scene:
+def _hold_pressed_cube(name: str, scene: Scene, there: Scene, depth: Tensor) -> Scene:
     """A cube under a finger stays where it is."""
     place = torch.where((depth > 0.0)[:, None], scene[name], there[name])
     return {name: place, "contact_depth": torch.maximum(depth, there.get("contact_depth", depth))}
 
 
-def _made_room(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
+def _push_support(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
     """The support (B, 3), pushed away by a cube that comes from beside, as if both were round."""
     apart = support - cube
     distance = torch.linalg.vector_norm(apart[:, :2], dim=1)
@@ -122,7 +122,7 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
         The state one period later; `qd` is the velocity that is reached at its end.
     """
     command = action.clamp(-1.0, 1.0) * model.qdlim
-    qd = torch.clamp(command, *reachable(model, bound_for(model, state)))
+    qd = torch.clamp(command, *find_reachable_velocities(model, bound_for(model, state)))
     lower, upper = model.qlim
     q = torch.clamp(
         state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper
@@ -143,7 +143,7 @@ def bound_for(model: SimModel, state: SimState) -> SimState:
     )
 
 
-def reachable(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
+def find_reachable_velocities(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
     """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can reach by the
     end of a period.
 
@@ -154,14 +154,14 @@ def reachable(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
     room = torch.stack(
         (bound.q - lower, upper - bound.q)
     )  # both at once: with few arms the calls take the time
-    down, fastest = stopping_speed(room, model.dqd, model.dt).unbind()
+    down, fastest = compute_stopping_speed(room, model.dqd, model.dt).unbind()
     slowest = -down
     return torch.clamp(bound.qd - model.dqd, slowest, fastest), torch.clamp(
         bound.qd + model.dqd, slowest, fastest
     )
 
 
-def stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
+def compute_stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
     """The greatest speed from which a joint, or what else moves, can still stop within `distance`.
 
     Told once and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) takes where an

@@ -16,7 +16,7 @@ FOLDER = CONFIGS / "randomization"
 _PHYSICS = tuple(item.name for item in dataclasses.fields(Variation))
 
 
-def randomization_names() -> list[str]:
+def list_randomizations() -> list[str]:
     """Of those that ship."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
@@ -25,7 +25,7 @@ def read_randomization(name: str) -> Disturbances:
     """What a file says.
 
     Args:
-        name: one of `randomization_names`, or the path of a file that ends in .yaml.
+        name: one of `list_randomizations`, or the path of a file that ends in .yaml.
 
     Raises:
         ConfigError: there is none of that name, or it is not as it should be.
@@ -33,7 +33,7 @@ def read_randomization(name: str) -> Disturbances:
     path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
     if not path.is_file():
         raise unknown(
-            "randomization", name, (NOTHING, *randomization_names(), "a path of a .yaml file")
+            "randomization", name, (NOTHING, *list_randomizations(), "a path of a .yaml file")
         )
     values, owner = read_values(path), f"randomization {name!r}"
     check_keys(owner, values, path.name, needed=(), optional=(*DISTURBANCES, *_PHYSICS))
@@ -45,7 +45,7 @@ def read_randomization(name: str) -> Disturbances:
     return Disturbances(**read, physics=physics)
 
 
-def disturbances_of(options: EnvOptions) -> Disturbances:
+def combine_disturbances(options: EnvOptions) -> Disturbances:
     """Those of options: of the file that `randomize` names, and those that are given by themselves
     in place of its own.
 

@@ -94,8 +94,10 @@ class CubeTask(Task):
                 the TCP that turns the hand down fastest, without the first one, whose axis is
                 vertical.
         """
-        R_bg = grasp.hand_axes(not_none(world.model.hand), moment.T_be)
-        in_hand = grasp.in_hand(R_bg, moment.tcp, moment.scene["object"]) / self.error_unit
+        R_bg = grasp.compute_hand_axes(not_none(world.model.hand), moment.T_be)
+        in_hand = (
+            grasp.transform_to_hand(R_bg, moment.tcp, moment.scene["object"]) / self.error_unit
+        )
         approach, J_w = R_bg[:, :, 2], moment.J[:, 3:, : world.model.position_joints]
         joint_tilt = (J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2])[:, 1:]
         return approach, R_bg[:, :, 1], in_hand, joint_tilt

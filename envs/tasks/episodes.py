@@ -5,7 +5,7 @@ from typing import Protocol
 import torch
 
 from envs.planning.contact_check import free_start
-from envs.simulation.engine import SimState, rest
+from envs.simulation.engine import SimState, make_rest_state
 from envs.tasks.task import Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
@@ -91,7 +91,7 @@ class RandomEpisodes:
         scene = self.pool.draw(count)
         offset = (2.0 * noise - 1.0) * self._task.start_spread
         q = scene.pop("start") if "start" in scene else free_start(self._world, offset)
-        return rest(model, q.clamp(*model.qlim)), scene
+        return make_rest_state(model, q.clamp(*model.qlim)), scene
 
     def state_dict(self) -> dict:
         """See `Episodes.state_dict`."""

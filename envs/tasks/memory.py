@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from envs.simulation.engine import SimState
-from envs.world import Moment, Scene, World, moment_of
+from envs.world import Moment, Scene, World, make_moment
 
 
 class Memory:
@@ -56,4 +56,4 @@ class Memory:
             for (name, (shape, dtype)), part in zip(self._kept.items(), parts)
         }
         steps = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-        return moment_of(self._world, SimState(q, qd, gripper[:, 0]), scene, steps)
+        return make_moment(self._world, SimState(q, qd, gripper[:, 0]), scene, steps)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from envs.controllers.scripted_pick import scripted
-from envs.kinematics.pointing_down import joints_pointing_down
+from envs.kinematics.pointing_down import solve_pointing_down
 from envs.planning.contact_check import free
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
@@ -108,8 +108,8 @@ class Picking(CubeTask):
         lift = cube.new_tensor([0.0, 0.0, over])
         home = world.home.expand(len(cube), -1)
         arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])
-        q, reached = joints_pointing_down(*arm, home, cube + lift)
-        there, arrived = joints_pointing_down(*arm, q, goal + lift)
+        q, reached = solve_pointing_down(*arm, home, cube + lift)
+        there, arrived = solve_pointing_down(*arm, q, goal + lift)
         good = reached & arrived & self._free(world, q) & self._free(world, there)
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
         return {"goal": goal[good], "object": cube[good], "held": held[good]}
@@ -119,7 +119,7 @@ class Picking(CubeTask):
         it.
         """
         hand = not_none(world.model.hand)
-        openings = hand.stroke[1], grasp.driver_of(hand, self.cube)
+        openings = hand.stroke[1], grasp.find_driver(hand, self.cube)
         return torch.stack([free(world, q, driver=driver) for driver in openings]).all(0)
 
     # What the policy sees
@@ -143,7 +143,7 @@ class Picking(CubeTask):
         way = self.way(world, moment) / self.error_unit
         error = (scene["goal"] - scene["object"]) / self.error_unit
         joint_way = transposed(moment.J[:, :3, : model.position_joints], way)
-        room = (grasp.gap_of(hand, state.gripper) - self.cube) / hand.room
+        room = (grasp.compute_gap(hand, state.gripper) - self.cube) / hand.room
         directions = (
             moment.tcp,
             approach,
@@ -180,13 +180,13 @@ class Picking(CubeTask):
         """See `reward_terms`."""
         scene, hand, driver = moment.scene, not_none(world.model.hand), moment.state.gripper
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
-        clearance = grasp.tip_height(hand, moment.T_be, driver)
+        clearance = grasp.compute_tip_height(hand, moment.T_be, driver)
         seen = Seen(
             way=torch.linalg.vector_norm(self.way(world, moment), dim=1),
             distance=distance,
             held=scene["held"] | self.placed(scene),
-            down=-grasp.hand_axes(hand, moment.T_be)[:, 2, 2],
-            room=((grasp.gap_of(hand, driver) - self.cube) / hand.room).clamp_min(0.0),
+            down=-grasp.compute_hand_axes(hand, moment.T_be)[:, 2, 2],
+            room=((grasp.compute_gap(hand, driver) - self.cube) / hand.room).clamp_min(0.0),
             clearance=clearance,
         )
         measures = {"object": scene["object"], "held": scene["held"], "table_clearance": clearance}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from envs.controllers.pointing import pointing_down
-from envs.kinematics.pointing_down import joints_pointing_down
+from envs.kinematics.pointing_down import solve_pointing_down
 from envs.planning.contact_check import free
 from envs.robots import Robot
 from envs.simulation import grasp
@@ -92,11 +92,11 @@ class Push(CubeTask):
         back = self.behind * _towards(cube, goal)
         arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])
         home = world.home.expand(len(cube), -1)
-        q, reached = joints_pointing_down(*arm, home, cube - back + over)
+        q, reached = solve_pointing_down(*arm, home, cube - back + over)
         touching = (
             self.cube / 2.0 * _towards(cube, goal)
         )  # more than touching: fingers are not thin
-        there, arrived = joints_pointing_down(*arm, q, goal - touching + over)
+        there, arrived = solve_pointing_down(*arm, q, goal - touching + over)
         shut = not_none(world.model.hand).stroke[0]
         good = reached & arrived & free(world, q, driver=shut) & free(world, there, driver=shut)
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
@@ -177,7 +177,7 @@ class Push(CubeTask):
         cube squarely, up to an eighth of a turn [rad].
         """
         ahead = _towards(moment.scene["object"], moment.scene["goal"])
-        across = grasp.hand_axes(not_none(world.model.hand), moment.T_be)[:, :, 0]
+        across = grasp.compute_hand_axes(not_none(world.model.hand), moment.T_be)[:, :, 0]
         angle = torch.atan2(ahead[:, 1], ahead[:, 0]) - torch.atan2(across[:, 1], across[:, 0])
         return torch.atan2(torch.sin(4.0 * angle), torch.cos(4.0 * angle)) / 4.0
 
@@ -187,12 +187,12 @@ class Push(CubeTask):
         """See `reward_terms`."""
         scene, hand = moment.scene, not_none(world.model.hand)
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
-        clearance = grasp.tip_height(hand, moment.T_be, moment.state.gripper)
+        clearance = grasp.compute_tip_height(hand, moment.T_be, moment.state.gripper)
         seen = Seen(
             way=torch.linalg.vector_norm(self.way(world, moment), dim=1),
             turn=self.turn(world, moment).abs(),
             distance=distance,
-            down=-grasp.hand_axes(hand, moment.T_be)[:, 2, 2],
+            down=-grasp.compute_hand_axes(hand, moment.T_be)[:, 2, 2],
             clearance=clearance,
         )
         measures = {"object": scene["object"], "table_clearance": clearance}

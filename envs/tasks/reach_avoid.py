@@ -16,7 +16,7 @@ from envs import kinematics
 from envs.collision import Nearest, Obstacles, clearance, nearest
 from envs.controllers.follow_solution import joint_move, target
 from envs.controllers.reactive import reactive
-from envs.kinematics.inverse import joints_at_pose
+from envs.kinematics.inverse import solve_pose
 from envs.planning import obstacle_scenes as scenes
 from envs.planning.contact_check import ROOM, free
 from envs.planning.motion_planner import way
@@ -26,7 +26,7 @@ from envs.tasks.reach import Reach
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import Shape, obstacle_shapes, path_shape
 from envs.tasks.task import Outcome
-from envs.world import GROUND, Moment, Scene, World, obstacles_of
+from envs.world import GROUND, Moment, Scene, World, get_obstacles
 from td3_robot.errors import ConfigError
 
 ROUNDS = 20  # of drawing before giving up; for most arms one does
@@ -123,7 +123,7 @@ class ReachAvoid(Reach):
         return self._way(world, state.q, scene)
 
     def _way(self, world: World, q: Tensor, scene: Scene) -> Scene:
-        via, solution = way(world, q, scene["goal"], obstacles_of(scene))
+        via, solution = way(world, q, scene["goal"], get_obstacles(scene))
         return {
             "via": via,
             "solution": solution,
@@ -228,7 +228,7 @@ class ReachAvoid(Reach):
         """
         old, q = moment.scene, moment.state.q
         same = (goal == old["goal"]).all(1)
-        there = joints_at_pose(world.model.chain, world.model.qlim, q, goal)[0]
+        there = solve_pose(world.model.chain, world.model.qlim, q, goal)[0]
         scene = {"goal": goal, "solution": torch.where(same[:, None], old["solution"], there)}
         return replace(moment, scene={**old, **scene, "passed": (old["passed"] > 0) | ~same})
 

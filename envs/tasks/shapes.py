@@ -10,7 +10,7 @@ from torch import Tensor
 from envs.collision import Obstacles
 from envs.collision.obstacles import FAR
 from envs.kinematics.rotations import to_matrix
-from envs.simulation.engine import OBJECT, of_cube
+from envs.simulation.engine import OBJECT, make_cube_key
 
 Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
 
@@ -102,7 +102,7 @@ def cube_shape(
     """The first arm's cube of a name, turned by `turned` of the scene where an engine knows that,
     else level.
     """
-    turned = scene.get(of_cube(name, "turned"))
+    turned = scene.get(make_cube_key(name, "turned"))
     return Shape(
         "box", (side,) * 3, colour, pose(scene[name][0], None if turned is None else turned[0])
     )

@@ -122,7 +122,7 @@ class Stack(Picking):
     def way(self, world: World, moment: Moment) -> Tensor:
         """(B, 3) see `Picking.way`; nowhere while the placed cube is let go, and then up [m]."""
         scene, hand = moment.scene, not_none(world.model.hand)
-        apart = grasp.gap_of(hand, moment.state.gripper) > self.cube + self.clear
+        apart = grasp.compute_gap(hand, moment.state.gripper) > self.cube + self.clear
         over = scene[OBJECT][:, 2] + self.height(world) - self.cube / 2.0 + self.hover
         rise = torch.where(apart & ~scene["held"], over - moment.tcp[:, 2], 0.0)
         up = torch.nn.functional.pad(rise[:, None], (2, 0))

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from envs.collision import Nearest, clearance, compile_collision, known_collision, nearest
+from envs.collision import Nearest, clearance, compile_collision, find_collision_model, nearest
 from envs.robots import Robot
 from envs.simulation.engine import OBJECT, Command, SimState, compile_robot
 from envs.tasks.layout import Column
@@ -127,7 +127,7 @@ class Task:
         Raises:
             ConfigError: the robot lacks what the task needs.
         """
-        known = compile_collision if self.needs_collision or collision else known_collision
+        known = compile_collision if self.needs_collision or collision else find_collision_model
         capsules = known(robot, device)
         workspace = torch.as_tensor(robot.workspace, dtype=torch.float32, device=device)
         return World(

@@ -19,9 +19,9 @@ from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
 from envs.evaluation.evaluation import PolicyFactory
 from envs.registry import beginning_with
-from envs.simulation.kinematic import Kinematic
+from envs.simulation.kinematic import KinematicEngine
 from envs.simulation.manual_gripper import GripperOverride
-from envs.simulation.randomization import disturbances_of
+from envs.simulation.randomization import combine_disturbances
 from envs.view.handles import GOAL, handles, put, room
 from envs.view.playback import errors_told, position, touches
 from envs.view.scene import Arm, Frame, elsewhere
@@ -180,7 +180,7 @@ class Control:
     @property
     def latency(self) -> float:
         """Between controller and arm [s]."""
-        return disturbances_of(self.options).latency
+        return combine_disturbances(self.options).latency
 
     def disturb(self, **changed: bool | float) -> None:
         """Change options of what is between controller and arm: guard, latency.
@@ -283,8 +283,8 @@ class Control:
             key: moment.scene[key] for key in self._scenes.arrived.scene
         }  # without what is on its way
         plain = replace(moment, scene=scene)
-        disturbances = disturbances_of(self.options)
-        engine = GripperOverride(self._like.engine or Kinematic(disturbances.servo_lag))
+        disturbances = combine_disturbances(self.options)
+        engine = GripperOverride(self._like.engine or KinematicEngine(disturbances.servo_lag))
         engine.opening = self._opening
         env = beginning_with(
             plain, 0, self._like, self.options.guard, disturbances, self.task, engine

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import touching
+from envs.collision import find_contact_points
 from envs.tasks.registry import name_of
 from envs.tasks.task import Task
 from envs.view.camera import CORNER, Camera
@@ -162,7 +162,7 @@ def touches(world: World, moment: Moment) -> tuple[tuple[float, ...], ...]:
     """Where one arm touches something, in the base frame [m]."""
     if world.collision is None or moment.scene["clearance"].item() >= 0:
         return ()
-    points = touching(
+    points = find_contact_points(
         world.collision, moment.state.q, moment.obstacles, GROUND, moment.state.gripper
     )
     return tuple(map(tuple, points.tolist()))

@@ -4,7 +4,7 @@ import pytest
 
 from envs.command_line import EvaluateFlags, with_asked
 from envs.config.env_options import EnvOptions
-from envs.simulation.randomization import disturbances_of, read_randomization
+from envs.simulation.randomization import combine_disturbances, read_randomization
 from td3_robot.config.schema import build, make_schema
 
 
@@ -18,7 +18,7 @@ def asked_of(trained: EnvOptions, line: str) -> EnvOptions:
 
 @pytest.mark.parametrize("trained", [EnvOptions(randomize="lab"), EnvOptions()])
 def test_what_is_given_beside_a_file_counts_and_so_does_a_zero(trained):
-    found = disturbances_of(
+    found = combine_disturbances(
         asked_of(trained, "--randomize lab --latency 0 --latency_spread 0 --noise 0.003")
     )
     assert (found.latency, found.latency_spread, found.noise) == (0.0, 0.0, 0.003)
@@ -28,11 +28,14 @@ def test_what_is_given_beside_a_file_counts_and_so_does_a_zero(trained):
 def test_a_file_says_what_a_training_without_disturbances_said_nothing_of():
     """Its configuration may have zeros for all of them."""
     zeros = EnvOptions(latency=0.0, noise=0.0, tcp_offset=0.0)
-    assert disturbances_of(asked_of(zeros, "--randomize lab")) == read_randomization("lab")
-    assert disturbances_of(asked_of(EnvOptions(randomize="lab"), "--randomize none")).latency == 0.0
+    assert combine_disturbances(asked_of(zeros, "--randomize lab")) == read_randomization("lab")
+    assert (
+        combine_disturbances(asked_of(EnvOptions(randomize="lab"), "--randomize none")).latency
+        == 0.0
+    )
 
 
 def test_a_policy_that_foresaw_nothing_can_be_measured_with_foresight():
     trained = EnvOptions(latency=0.05, assumed_latency=0.0)
-    assert disturbances_of(asked_of(trained, "")).foresight == 0.0
-    assert disturbances_of(asked_of(trained, "--assumed_latency 0.02")).foresight == 0.02
+    assert combine_disturbances(asked_of(trained, "")).foresight == 0.0
+    assert combine_disturbances(asked_of(trained, "--assumed_latency 0.02")).foresight == 0.02

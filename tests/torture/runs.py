@@ -46,8 +46,8 @@ def warm_up(robots: Sequence[str] = ("panda",)) -> None:
 
     torch.set_num_threads(1)
     pieces.PIECE = 100_000  # so that small replays are in pieces, too
-    make._registered = functools.cache(
-        make._registered
+    make._make_registered = functools.cache(
+        make._make_registered
     )  # a robot takes longer than anything else before a first step
     for robot in robots:
         envs.make(robot, "reach", 2)

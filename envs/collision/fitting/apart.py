@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from envs.collision.fitting.meshes import Meshes, gap, touch
+from envs.collision.fitting.meshes import Meshes, measure_gap, touch
 from envs.robots import Robot
 
 SAMPLES = 10_000
@@ -18,7 +18,7 @@ STARTS = 100
 ROUNDS = (0.3, 0.1, 0.03, 0.01)  # their spread in parts of each joint's range
 
 
-def never_close(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def find_separated_pairs(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Those of some pairs of the arm's own links that stay more than `MARGIN` apart.
 
     They do so in `SAMPLES` configurations, and in a search from where they are closest. The meshes
@@ -33,10 +33,10 @@ def never_close(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list[tuple[st
     for q in rng.uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n)):
         placed = meshes.place(q)
         left = {(a, b) for a, b in left if not touch(placed[a], placed[b], MARGIN)}
-    return [pair for pair in sorted(left) if _closest(meshes, *pair, rng) > MARGIN]
+    return [pair for pair in sorted(left) if _search_closest(meshes, *pair, rng) > MARGIN]
 
 
-def _closest(meshes: Meshes, first: str, second: str, rng: np.random.Generator) -> float:
+def _search_closest(meshes: Meshes, first: str, second: str, rng: np.random.Generator) -> float:
     """How close the search brings two links [m]; only the joints between them matter."""
     (lower, upper), least, best = meshes.robot.qlim, np.inf, meshes.robot.home
     between = slice(*sorted((meshes.body[first], meshes.body[second])))
@@ -48,7 +48,7 @@ def _closest(meshes: Meshes, first: str, second: str, rng: np.random.Generator) 
             q = best.copy()
             q[between] = row
             placed = meshes.place(q)
-            if (found := gap(placed[first], placed[second])) < least:
+            if (found := measure_gap(placed[first], placed[second])) < least:
                 least, nearest = found, q
         best = nearest
     return least

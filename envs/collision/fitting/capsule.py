@@ -15,31 +15,31 @@ WORTH = 0.9
 SURFACE_POINTS = 20_000  # to measure how far capsules stand out
 
 
-def directions(count: int) -> np.ndarray:
+def spread_directions(count: int) -> np.ndarray:
     """(count, 3) unit vectors evenly spread over the sphere, along a spiral of the golden angle."""
     z = (np.arange(count) + 0.5) / count * 2 - 1
     angle = np.arange(count) * np.pi * (3 - np.sqrt(5))
     return np.stack((np.sqrt(1 - z**2) * np.cos(angle), np.sqrt(1 - z**2) * np.sin(angle), z), 1)
 
 
-DIRECTIONS = directions(256)  # the search looks at what is outermost in these
+DIRECTIONS = spread_directions(256)  # the search looks at what is outermost in these
 
 
-def reach(ends: np.ndarray, centres: np.ndarray, radii: np.ndarray | float = 0.0) -> float:
+def compute_reach(ends: np.ndarray, centres: np.ndarray, radii: np.ndarray | float = 0.0) -> float:
     """The radius at which a capsule with these ends, (2, 3), holds every ball: centres (N, 3),
     radii (N,) [m].
     """
-    return float((distances(ends, centres) + radii).max())
+    return float((compute_distances(ends, centres) + radii).max())
 
 
-def distances(ends: np.ndarray, points: np.ndarray) -> np.ndarray:
+def compute_distances(ends: np.ndarray, points: np.ndarray) -> np.ndarray:
     """(N,) of points (N, 3) from the segment between two ends (2, 3) [m]."""
     start, extent = ends[0], ends[1] - ends[0]
     along = np.clip((points - start) @ extent / max(extent @ extent, 1e-12), 0, 1)
     return np.linalg.norm(points - start - along[:, None] * extent, axis=1)
 
 
-def volume(capsule: np.ndarray) -> float:
+def compute_volume(capsule: np.ndarray) -> float:
     """Of a (7,) capsule: both ends and the radius [m] -> [m3]."""
     r = capsule[6]
     return np.pi * r**2 * (np.linalg.norm(capsule[3:6] - capsule[:3]) + 4 / 3 * r)
@@ -59,14 +59,14 @@ def fit_capsule(
     Returns:
         (7,) both ends and the radius [m], on the grid of a file. It holds every ball.
     """
-    outer = _outermost(centres, radii)  # these decide, or nearly
+    outer = _find_outermost(centres, radii)  # these decide, or nearly
     balls = centres[outer], radii[outer] if isinstance(radii, np.ndarray) else radii
 
     def cost(ends: np.ndarray) -> float:
         ends = ends.reshape(2, 3)
-        return volume(np.append(ends, reach(ends, *balls)))
+        return compute_volume(np.append(ends, compute_reach(ends, *balls)))
 
-    starts = [_around_axis(*balls, axis).ravel() for axis in principal_axes(balls[0])]
+    starts = [_guess_ends(*balls, axis).ravel() for axis in find_principal_axes(balls[0])]
     best = min(
         (_search(cost, ends, 0.02, 120) for ends in starts) if thorough else starts, key=cost
     )
@@ -77,10 +77,10 @@ def fit_capsule(
     ends = np.round(best.reshape(2, 3) / GRID) * GRID
     if np.linalg.norm(ends[1] - ends[0]) < 10 * GRID:
         ends[:] = np.round(ends.mean(0) / GRID) * GRID  # a sphere
-    return np.append(ends, max(np.ceil(reach(ends, centres, radii) / GRID), 1.0) * GRID)
+    return np.append(ends, max(np.ceil(compute_reach(ends, centres, radii) / GRID), 1.0) * GRID)
 
 
-def _outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.ndarray:
+def _find_outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.ndarray:
     """Which of some balls are outermost in `DIRECTIONS`."""
     return np.unique((centres @ DIRECTIONS.T + np.reshape(radii, (-1, 1))).argmax(0))
 
@@ -97,16 +97,16 @@ def _search(
     return minimize(cost, ends, method="Nelder-Mead", options=options | {"fatol": 0.0}).x
 
 
-def principal_axes(points: np.ndarray) -> np.ndarray:
+def find_principal_axes(points: np.ndarray) -> np.ndarray:
     """(3, 3) the unit axes, as rows, along which points (N, 3) spread most, less and least."""
     return np.linalg.svd(points - points.mean(0), full_matrices=False)[2]
 
 
-def _around_axis(centres: np.ndarray, radii: np.ndarray | float, axis: np.ndarray) -> np.ndarray:
+def _guess_ends(centres: np.ndarray, radii: np.ndarray | float, axis: np.ndarray) -> np.ndarray:
     """(2, 3) the ends of a first guess along an axis."""
     across = np.linalg.svd(axis[None])[2][1:]
     middle = np.array([(x.min() + x.max()) / 2 for x in (centres @ across.T).T]) @ across
-    r = reach(np.stack((middle - 10 * axis, middle + 10 * axis)), centres, radii)
+    r = compute_reach(np.stack((middle - 10 * axis, middle + 10 * axis)), centres, radii)
     along = centres @ axis
     low, high = (along - radii).min() + r, (along + radii).max() - r
     if low > high:
@@ -124,7 +124,7 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
     Args:
         mesh: triangles [m]; need not be closed.
         most: how many capsules there may be.
-        worth: one capsule more must bring the `bulge` of all below this part of what it was.
+        worth: one capsule more must bring the `measure_bulge` of all below this part of what it was.
 
     Returns:
         (7,) capsules, as `fit_capsule`'s.
@@ -134,7 +134,7 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
     surface = KDTree(mesh.sample(SURFACE_POINTS, seed=0))
     while len(parts) < most:
         cuts = [
-            (index, *_best_cut(part, covers[-1], index, surface))
+            (index, *_find_best_cut(part, covers[-1], index, surface))
             for index, part in enumerate(parts)
         ]
         index, _, halves = min(cuts, key=lambda cut: cut[1])
@@ -143,10 +143,10 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
         parts[index : index + 1] = halves
         fresh = [fit_capsule(half.vertices) for half in halves]
         covers.append(covers[-1][:index] + fresh + covers[-1][index + 1 :])
-    return min(covers, key=lambda cover: bulge(cover, surface) / worth ** len(cover))
+    return min(covers, key=lambda cover: measure_bulge(cover, surface) / worth ** len(cover))
 
 
-def bulge(cover: list[np.ndarray], surface: KDTree) -> float:
+def measure_bulge(cover: list[np.ndarray], surface: KDTree) -> float:
     """By how much capsules stand out of what they hold: the square of that, over all of their
     common surface [m4].
 
@@ -155,15 +155,15 @@ def bulge(cover: list[np.ndarray], surface: KDTree) -> float:
     """
     total = 0.0
     for index, capsule in enumerate(cover):
-        points, area = _skin(capsule)
+        points, area = _sample_surface(capsule)
         for other in cover[:index] + cover[index + 1 :]:
-            out = distances(other[:6].reshape(2, 3), points) > other[6]
+            out = compute_distances(other[:6].reshape(2, 3), points) > other[6]
             points, area = points[out], area[out]
         total += float(area @ surface.query(points)[0] ** 2) if len(points) else 0.0
     return total
 
 
-def _skin(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sample_surface(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points (N, 3) all over the surface of a capsule, and the area (N,) that each stands for."""
     ends, r = capsule[:6].reshape(2, 3), capsule[6]
     length, axis = np.linalg.norm(ends[1] - ends[0]), ends[1] - ends[0]
@@ -178,7 +178,7 @@ def _skin(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate((caps, side)), np.repeat(areas, (len(caps), len(side)))
 
 
-def _best_cut(
+def _find_best_cut(
     mesh: trimesh.Trimesh, cover: list[np.ndarray], index: int, surface: KDTree
 ) -> tuple[float, list[trimesh.Trimesh]]:
     """The least bulge with this part of a cover cut in two, and the two; infinite where it cannot
@@ -186,13 +186,13 @@ def _best_cut(
     """
     best = (np.inf, [])
     others = cover[:index] + cover[index + 1 :]
-    for axis in principal_axes(mesh.vertices[_outermost(mesh.vertices)]):
+    for axis in find_principal_axes(mesh.vertices[_find_outermost(mesh.vertices)]):
         along = mesh.vertices @ axis
         for part in CUTS:
             origin = axis * (along.min() + part * np.ptp(along))
-            halves = [_beyond(mesh, normal, origin) for normal in (axis, -axis)]
+            halves = [_slice_mesh(mesh, normal, origin) for normal in (axis, -axis)]
             if min(len(half.faces) for half in halves):
-                total = bulge(
+                total = measure_bulge(
                     others + [fit_capsule(half.vertices, thorough=False) for half in halves],
                     surface,
                 )
@@ -200,7 +200,7 @@ def _best_cut(
     return best
 
 
-def _beyond(mesh: trimesh.Trimesh, normal: np.ndarray, origin: np.ndarray) -> trimesh.Trimesh:
+def _slice_mesh(mesh: trimesh.Trimesh, normal: np.ndarray, origin: np.ndarray) -> trimesh.Trimesh:
     """What of a surface lies on one side of a plane."""
     vertices, faces, _ = trimesh.intersections.slice_faces_plane(
         mesh.vertices, mesh.faces, normal, origin

@@ -5,9 +5,9 @@ import trimesh
 
 from envs.collision.files import BASE, FINGERS, Shapes
 from envs.collision.fingers import OPENINGS
-from envs.collision.fitting.capsule import directions, fit_capsule, fit_mesh
-from envs.collision.fitting.shapes import drawn, joined, link_capsules, shape_mesh
-from envs.collision.links import carrier, link_pose
+from envs.collision.fitting.capsule import fit_capsule, fit_mesh, spread_directions
+from envs.collision.fitting.shapes import fit_link, join_meshes, make_mesh, select_shapes
+from envs.collision.links import compute_link_pose, find_carrier
 from envs.robots import Robot
 from envs.robots.gripper import Gripper
 from td3_robot.errors import not_none
@@ -15,31 +15,31 @@ from td3_robot.errors import not_none
 FLAT = 5e-4  # [m] by which a plane may touch a gripper before its corners
 
 
-def gripper_shapes(robot: Robot, most: int) -> Shapes:
+def fit_gripper(robot: Robot, most: int) -> Shapes:
     """Capsules of each rigid link and around all that the fingers sweep, in the frame of the
     gripper's base; one around each moving link, in its frame; and the corners of both.
     """
     model, hand = robot.rtb.grippers[0], not_none(robot.gripper)
     root, links, base = model.links[0], {}, []
     for link in model.links:
-        if drawn(link) and carrier(link, root) is root:
-            T = link_pose(link, np.zeros(model.n), root)
+        if select_shapes(link) and find_carrier(link, root) is root:
+            T = compute_link_pose(link, np.zeros(model.n), root)
             links[hand.short_name(link)] = [
-                _moved(capsule, T) for capsule in link_capsules(drawn(link), most)
+                _transform_capsule(capsule, T) for capsule in fit_link(select_shapes(link), most)
             ]
-            base += [shape_mesh(shape).apply_transform(T) for shape in drawn(link)]
-    if swept := finger_meshes(model, hand):
-        links[FINGERS] = fit_mesh(joined(swept), most)
-    groups = moving_meshes(model, hand)
-    corners = {name: outermost(mesh.vertices) for name, mesh in groups.items()}
+            base += [make_mesh(shape).apply_transform(T) for shape in select_shapes(link)]
+    if swept := sweep_fingers(model, hand):
+        links[FINGERS] = fit_mesh(join_meshes(swept), most)
+    groups = collect_moving_meshes(model, hand)
+    corners = {name: find_outermost(mesh.vertices) for name, mesh in groups.items()}
     if base:
-        corners |= {BASE: outermost(joined(base).vertices)}
+        corners |= {BASE: find_outermost(join_meshes(base).vertices)}
     return Shapes(
         links, (), {name: [fit_capsule(mesh.vertices)] for name, mesh in groups.items()}, corners
     )
 
 
-def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
+def collect_moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
     """What each link that a driver moves carries, as triangles in its frame: its own shapes and
     those fixed to it.
 
@@ -48,15 +48,15 @@ def moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
     """
     root, found = model.links[0], {}
     for link in model.links:
-        if drawn(link) and (moved := carrier(link, root)) is not root:
-            T = link_pose(link, np.zeros(model.n), moved)
+        if select_shapes(link) and (moved := find_carrier(link, root)) is not root:
+            T = compute_link_pose(link, np.zeros(model.n), moved)
             found.setdefault(hand.short_name(moved), []).extend(
-                shape_mesh(shape).apply_transform(T) for shape in drawn(link)
+                make_mesh(shape).apply_transform(T) for shape in select_shapes(link)
             )
-    return {name: joined(meshes) for name, meshes in found.items()}
+    return {name: join_meshes(meshes) for name, meshes in found.items()}
 
 
-def finger_meshes(model, hand: Gripper) -> list[trimesh.Trimesh]:
+def sweep_fingers(model, hand: Gripper) -> list[trimesh.Trimesh]:
     """What a gripper's fingers sweep from open to shut, as the convex hull of each part at every
     opening, in the frame of its base.
 
@@ -64,20 +64,22 @@ def finger_meshes(model, hand: Gripper) -> list[trimesh.Trimesh]:
         model: roboticstoolbox's gripper.
     """
     links = {hand.short_name(link): link for link in model.links}
-    hulls = {name: mesh.convex_hull for name, mesh in moving_meshes(model, hand).items()}
+    hulls = {name: mesh.convex_hull for name, mesh in collect_moving_meshes(model, hand).items()}
     swept = []
     for driver in np.linspace(hand.opened, hand.closed, OPENINGS):
         q = hand.model_q(model, driver)
         for name, hull in hulls.items():
-            swept.append(hull.copy().apply_transform(link_pose(links[name], q, model.links[0])))
+            swept.append(
+                hull.copy().apply_transform(compute_link_pose(links[name], q, model.links[0]))
+            )
     return swept
 
 
-def outermost(points: np.ndarray) -> list[np.ndarray]:
+def find_outermost(points: np.ndarray) -> list[np.ndarray]:
     """Some of the points (N, 3), enough that no plane that touches any touches these more than
     `FLAT` later.
     """
-    heights = points @ directions(1024).T  # (N, directions)
+    heights = points @ spread_directions(1024).T  # (N, directions)
     kept, reached, highest = [], np.full(heights.shape[1], -np.inf), heights.max(0)
     while (short := highest - reached).max() > FLAT:
         kept.append(int(heights[:, short.argmax()].argmax()))
@@ -85,6 +87,6 @@ def outermost(points: np.ndarray) -> list[np.ndarray]:
     return list(points[kept])
 
 
-def _moved(capsule: np.ndarray, T: np.ndarray) -> np.ndarray:
+def _transform_capsule(capsule: np.ndarray, T: np.ndarray) -> np.ndarray:
     """A capsule in the frame that a pose (4, 4) is given in."""
     return np.append(capsule[:6].reshape(2, 3) @ T[:3, :3].T + T[:3, 3], capsule[6])

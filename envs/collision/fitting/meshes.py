@@ -4,8 +4,8 @@ import coal  # pyright: ignore[reportMissingImports]  # its wheel puts it where 
 import numpy as np
 import trimesh
 
-from envs.collision.fitting.shapes import drawn, joined, shape_mesh
-from envs.collision.links import joints_to, link_pose
+from envs.collision.fitting.shapes import join_meshes, make_mesh, select_shapes
+from envs.collision.links import compute_link_pose, count_joints
 from envs.robots import Robot
 
 
@@ -25,11 +25,11 @@ class Meshes:
             groups[robot.gripper.name] = robot.rtb.grippers[0].links
         for name, links in groups.items():
             if parts := [
-                (link, coal_mesh([shape_mesh(s) for s in drawn(link)]))
+                (link, build_coal_mesh([make_mesh(s) for s in select_shapes(link)]))
                 for link in links
-                if drawn(link)
+                if select_shapes(link)
             ]:
-                self.parts[name], self.body[name] = parts, joints_to(links[0])
+                self.parts[name], self.body[name] = parts, count_joints(links[0])
 
     def pairs(self) -> list[tuple[str, str]]:
         """All pairs of links but neighbours, which have at most one joint between them."""
@@ -49,15 +49,17 @@ class Meshes:
             driver: the gripper's driver coordinate [rad or m].
         """
         poses, hand = (
-            {link: link_pose(link, q) for link in self.robot.rtb.links},
+            {link: compute_link_pose(link, q) for link in self.robot.rtb.links},
             self.robot.gripper,
         )
         if hand is not None:
             model = self.robot.rtb.grippers[0]
-            base, joints = link_pose(model.links[0], q), hand.model_q(model, driver)
-            poses |= {link: base @ link_pose(link, joints, model.links[0]) for link in model.links}
+            base, joints = compute_link_pose(model.links[0], q), hand.model_q(model, driver)
+            poses |= {
+                link: base @ compute_link_pose(link, joints, model.links[0]) for link in model.links
+            }
         return {
-            name: [(mesh, transform(poses[link])) for link, mesh in parts]
+            name: [(mesh, make_transform(poses[link])) for link, mesh in parts]
             for name, parts in self.parts.items()
         }
 
@@ -73,7 +75,7 @@ def touch(first: list, second: list, margin: float = 0.0) -> bool:
     )
 
 
-def gap(first: list, second: list) -> float:
+def measure_gap(first: list, second: list) -> float:
     """The least distance between two links' placed meshes, 0 where they touch [m]."""
     request = coal.DistanceRequest()
     return max(
@@ -86,14 +88,14 @@ def gap(first: list, second: list) -> float:
     )
 
 
-def transform(T: np.ndarray) -> coal.Transform3s:
+def make_transform(T: np.ndarray) -> coal.Transform3s:
     """A pose (4, 4) as coal takes it."""
     return coal.Transform3s(np.ascontiguousarray(T[:3, :3]), np.ascontiguousarray(T[:3, 3]))
 
 
-def coal_mesh(meshes: list[trimesh.Trimesh]) -> coal.BVHModelOBBRSS:
+def build_coal_mesh(meshes: list[trimesh.Trimesh]) -> coal.BVHModelOBBRSS:
     """Surfaces as one of coal's."""
-    mesh, bvh = joined(meshes), coal.BVHModelOBBRSS()
+    mesh, bvh = join_meshes(meshes), coal.BVHModelOBBRSS()
     bvh.beginModel(len(mesh.faces), len(mesh.vertices))
     bvh.addVertices(np.array(mesh.vertices, order="C"))
     bvh.addTriangles(np.array(mesh.faces, np.int64, order="C"))

@@ -11,11 +11,11 @@ import torch
 from envs.collision import files
 from envs.collision.compiler import place_capsules
 from envs.collision.files import Shapes
-from envs.collision.fitting.apart import never_close
-from envs.collision.fitting.gripper import gripper_shapes
+from envs.collision.fitting.apart import find_separated_pairs
+from envs.collision.fitting.gripper import fit_gripper
 from envs.collision.fitting.meshes import Meshes, touch
-from envs.collision.fitting.shapes import drawn, link_capsules
-from envs.collision.links import joints_to
+from envs.collision.fitting.shapes import fit_link, select_shapes
+from envs.collision.links import count_joints
 from envs.collision.pairs import TOUCH, choose_pairs
 from envs.collision.queries import pair_distances
 from envs.robots import Robot
@@ -32,43 +32,43 @@ def fit(robot: Robot, most: int) -> None:
     home, which is clear, so that the pair could not be checked; and where they touch others in many
     configurations that are free.
     """
-    for name in bare_links(robot):
+    for name in find_bare_links(robot):
         _warn(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: it is not checked"
         )
     gripper = robot.gripper
     if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
-        _write(theirs, robot, gripper_shapes(robot, most))
-    links, shapes = {link.name: link for link in robot.rtb.links}, Shapes(arm_capsules(robot, most))
-    checked, touching = _pairs(robot, shapes)
-    shapes = replace(shapes, apart=never_close(robot, checked | touching))
-    close = (touching - set(shapes.apart)) | false_alarms(robot, shapes)
+        _write(theirs, robot, fit_gripper(robot, most))
+    links, shapes = {link.name: link for link in robot.rtb.links}, Shapes(fit_arm(robot, most))
+    checked, touching = _find_pairs(robot, shapes)
+    shapes = replace(shapes, apart=find_separated_pairs(robot, checked | touching))
+    close = (touching - set(shapes.apart)) | find_false_alarms(robot, shapes)
     for name in {name for pair in close for name in pair if name in links}:
-        shapes.links[name] = link_capsules(drawn(links[name]), 2 * most, worth=1.0)
-    for first, second in _pairs(robot, shapes)[1]:
+        shapes.links[name] = fit_link(select_shapes(links[name]), 2 * most, worth=1.0)
+    for first, second in _find_pairs(robot, shapes)[1]:
         _warn(
             f"the capsules of {first!r} and {second!r} touch at home, so that the two are not checked; try --capsules"
         )
-    _write(files.capsule_file(robot), robot, shapes)
+    _write(files.find_capsule_file(robot), robot, shapes)
 
 
-def bare_links(robot: Robot) -> list[str]:
+def find_bare_links(robot: Robot) -> list[str]:
     """The links that joints move, and the base, that have no shape, nor has anything that is fixed
     to them.
 
     A gripper counts as a shape of the link that carries it.
     """
     hand = [] if robot.gripper is None else [robot.rtb.grippers[0].links[0]]
-    shown = {joints_to(link) for link in robot.rtb.links if drawn(link)} | {
-        joints_to(link) for link in hand
+    shown = {count_joints(link) for link in robot.rtb.links if select_shapes(link)} | {
+        count_joints(link) for link in hand
     }
     bodies = {}
     for link in robot.rtb.links:
-        bodies.setdefault(joints_to(link), link.name)
+        bodies.setdefault(count_joints(link), link.name)
     return [name for body, name in bodies.items() if body not in shown]
 
 
-def false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
+def find_false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
     """The checked pairs whose capsules touch, and whose meshes do not, in more than `ALARMS` of the
     configurations.
     """
@@ -84,7 +84,7 @@ def false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
     return {pair for pair, false in count.items() if false > ALARMS * SAMPLES}
 
 
-def _pairs(robot: Robot, shapes: Shapes) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+def _find_pairs(robot: Robot, shapes: Shapes) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """The pairs of links that would be checked, and those left out because their capsules touch at
     home.
     """
@@ -101,15 +101,19 @@ def _warn(message: str) -> None:
 def _write(path: Path, robot: Robot, shapes: Shapes) -> None:
     files.write_capsules(path, robot.name if robot.file is None else robot.file.name, shapes)
     print(
-        f"{files.shown(path)}: {sum(map(len, shapes.links.values()))} capsules on {len(shapes.links)} links"
+        f"{files.format_path(path)}: {sum(map(len, shapes.links.values()))} capsules on {len(shapes.links)} links"
     )
 
 
-def arm_capsules(robot: Robot, most: int) -> dict[str, list]:
+def fit_arm(robot: Robot, most: int) -> dict[str, list]:
     """(7,) capsules of every link of the arm that has a shape, at most `most` around a link's
     meshes.
     """
-    found = {link.name: link_capsules(drawn(link), most) for link in robot.rtb.links if drawn(link)}
+    found = {
+        link.name: fit_link(select_shapes(link), most)
+        for link in robot.rtb.links
+        if select_shapes(link)
+    }
     if not found:
         raise ConfigError(f"the model of robot {robot.name!r} has no shapes to put capsules around")
     return found

@@ -7,7 +7,13 @@ from typing import cast
 import numpy as np
 import trimesh
 
-from envs.collision.fitting.capsule import WORTH, fit_capsule, fit_mesh, reach, volume
+from envs.collision.fitting.capsule import (
+    WORTH,
+    compute_reach,
+    compute_volume,
+    fit_capsule,
+    fit_mesh,
+)
 from td3_robot.errors import ConfigError
 
 RIM = 64  # points in place of a circle
@@ -15,12 +21,12 @@ MERGE = 0.8  # two capsules become one whose volume is less than this part of th
 SAME = 1e-4  # [m] what is nearer counts as the same place
 
 
-def joined(meshes: list[trimesh.Trimesh]) -> trimesh.Trimesh:
+def join_meshes(meshes: list[trimesh.Trimesh]) -> trimesh.Trimesh:
     """Meshes as one."""
     return cast(trimesh.Trimesh, trimesh.util.concatenate(meshes))
 
 
-def drawn(link) -> list:
+def select_shapes(link) -> list:
     """What is to be enclosed of a link: what is drawn of it, or its collision shapes where nothing
     is.
 
@@ -35,25 +41,25 @@ def _has_surface(shape) -> bool:
     return shape.stype not in ("sphere", "cylinder") or shape.radius > 0
 
 
-def link_capsules(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
+def fit_link(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
     """Capsules around the shapes of a link, in its frame.
 
     A sphere, and a cylinder that has a sphere of its own radius on each end, are capsules as they
     stand. Other cylinders get the smallest capsule around each, all meshes and boxes together up to
     `most`, see `fitting.fit_mesh`.
     """
-    meshes = [shape_mesh(shape) for shape in shapes if shape.stype in ("mesh", "cuboid")]
+    meshes = [make_mesh(shape) for shape in shapes if shape.stype in ("mesh", "cuboid")]
     spheres = [(shape.T[:3, 3], shape.radius) for shape in shapes if shape.stype == "sphere"]
-    capsules = [_cylinder(shape, spheres) for shape in shapes if shape.stype == "cylinder"]
+    capsules = [_fit_cylinder(shape, spheres) for shape in shapes if shape.stype == "cylinder"]
     capsules += [np.array([*centre, *centre, radius]) for centre, radius in spheres]
     if others := {shape.stype for shape in shapes} - {"mesh", "cuboid", "sphere", "cylinder"}:
         raise ConfigError(f"no capsules for a collision shape of kind {', '.join(sorted(others))}")
     if meshes:
-        capsules += fit_mesh(joined(meshes), most, worth)
-    return merged(capsules)
+        capsules += fit_mesh(join_meshes(meshes), most, worth)
+    return merge_capsules(capsules)
 
 
-def _cylinder(shape, spheres: list[tuple[np.ndarray, float]]) -> np.ndarray:
+def _fit_cylinder(shape, spheres: list[tuple[np.ndarray, float]]) -> np.ndarray:
     """A cylinder and the spheres on its ends as one capsule."""
     T, half = np.asarray(shape.T), shape.length / 2
     ends = np.stack([T[:3, 3] + side * half * T[:3, 2] for side in (-1, 1)])
@@ -75,21 +81,21 @@ def _cylinder(shape, spheres: list[tuple[np.ndarray, float]]) -> np.ndarray:
     return fit_capsule(centres, np.array([0.0] * 2 * RIM + [radius for _, radius in caps]))
 
 
-def merged(capsules: list[np.ndarray]) -> list[np.ndarray]:
+def merge_capsules(capsules: list[np.ndarray]) -> list[np.ndarray]:
     """Without capsules that lie inside another, and with one in place of two where that adds
     little.
     """
     kept = []
-    for capsule in sorted(capsules, key=volume, reverse=True):
+    for capsule in sorted(capsules, key=compute_volume, reverse=True):
         for index, other in enumerate(kept):
             ends, radii = (
                 np.stack((other, capsule))[:, :6].reshape(4, 3),
                 np.repeat((other[6], capsule[6]), 2),
             )
-            if reach(other[:6].reshape(2, 3), ends, radii) < other[6] + SAME:
+            if compute_reach(other[:6].reshape(2, 3), ends, radii) < other[6] + SAME:
                 break
             both = fit_capsule(ends, radii)
-            if volume(both) < MERGE * (volume(other) + volume(capsule)):
+            if compute_volume(both) < MERGE * (compute_volume(other) + compute_volume(capsule)):
                 kept[index] = both
                 break
         else:
@@ -97,7 +103,7 @@ def merged(capsules: list[np.ndarray]) -> list[np.ndarray]:
     return kept
 
 
-def shape_mesh(shape) -> trimesh.Trimesh:
+def make_mesh(shape) -> trimesh.Trimesh:
     """A shape of a model as triangles in its link's frame [m]."""
     if shape.stype == "cuboid":
         mesh = trimesh.creation.box(shape.scale)

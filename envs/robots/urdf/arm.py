@@ -11,9 +11,9 @@ import torch
 
 from envs.kinematics import Chain
 from envs.robots.urdf.read import read_urdf
-from envs.robots.urdf.rtb_model import build_model, frame_on
-from envs.robots.urdf.tcp import default_tcp, moving_joints
-from envs.robots.urdf.tree import FAR, Joint, Tree, listed
+from envs.robots.urdf.rtb_model import build_model, make_axis_frame
+from envs.robots.urdf.tcp import find_tcp, list_moving_joints
+from envs.robots.urdf.tree import FAR, Joint, Tree, join_names
 from td3_robot.errors import ConfigError, not_none, unknown
 
 CONTINUOUS_LIMIT = (
@@ -62,7 +62,7 @@ def load_urdf(
 
     Args:
         path: a .urdf or .xacro file.
-        tcp: the link at the end; None takes the only one it can be (see `default_tcp`).
+        tcp: the link at the end; None takes the only one it can be (see `find_tcp`).
         qdlim: n velocity limits in place of the file's [rad/s or m/s].
         packages, arguments: as in `read_urdf`.
 
@@ -70,28 +70,28 @@ def load_urdf(
         ConfigError: one line that says what is wrong with the file, or which joints lack a limit.
     """
     tree = read_urdf(path, packages, arguments)
-    tcp = default_tcp(tree) if tcp is None else tcp
+    tcp = find_tcp(tree) if tcp is None else tcp
     if tcp not in tree.links:
         raise unknown(f"TCP link of {tree.source}", tcp, tree.links)
-    joints = moving_joints(tree, tcp)
+    joints = list_moving_joints(tree, tcp)
     names = tuple(joint.name for joint in joints)
     return UrdfArm(
         model=build_model(tree, names),
         chain=compile_path(tree.path(tcp)),
         joint_names=names,
-        qlim=position_limits(tree, joints),
-        qdlim=velocity_limits(tree, joints, qdlim),
-        torque=_torques(joints),
+        qlim=read_position_limits(tree, joints),
+        qdlim=read_velocity_limits(tree, joints, qdlim),
+        torque=_read_torques(joints),
         tcp_link=tcp,
     )
 
 
-def _torques(joints: list[Joint]) -> np.ndarray | None:
+def _read_torques(joints: list[Joint]) -> np.ndarray | None:
     torques = np.array([joint.effort or 0.0 for joint in joints])
     return torques if (torques > 0).all() else None
 
 
-def position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
+def read_position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
     """(2, n) [rad or m].
 
     Raises:
@@ -118,7 +118,9 @@ def position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
     ).T
 
 
-def velocity_limits(tree: Tree, joints: list[Joint], given: Sequence[float] | None) -> np.ndarray:
+def read_velocity_limits(
+    tree: Tree, joints: list[Joint], given: Sequence[float] | None
+) -> np.ndarray:
     """(n,) [rad/s or m/s].
 
     Raises:
@@ -136,13 +138,15 @@ def velocity_limits(tree: Tree, joints: list[Joint], given: Sequence[float] | No
     how = "or give qdlim in a robot file"
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
-        raise ConfigError(f"{tree.source}: no velocity limit for {listed(missing)}; {add}, {how}")
+        raise ConfigError(
+            f"{tree.source}: no velocity limit for {join_names(missing)}; {add}, {how}"
+        )
     if odd := [
         joint
         for joint in joints
         if not SLOWEST <= not_none(joint.velocity) <= FASTEST[joint.kind == "prismatic"]
     ]:
-        limits = listed(f"{joint.name} ({joint.velocity:g})" for joint in odd)
+        limits = join_names(f"{joint.name} ({joint.velocity:g})" for joint in odd)
         arms = f"{SLOWEST:g} to {FASTEST[False]:g} rad/s or {FASTEST[True]:g} m/s that arms have"
         raise ConfigError(
             f"{tree.source}: velocity limits outside the {arms}: {limits}; write the arm's own, {how}"
@@ -157,7 +161,7 @@ def compile_path(path: list[Joint], dtype: torch.dtype = torch.float32) -> Chain
         pending = pending @ joint.pose.T
         if joint.moves:
             to_axis = np.eye(4)
-            to_axis[:3, :3] = frame_on(joint.axis)
+            to_axis[:3, :3] = make_axis_frame(joint.axis)
             constants.append(pending @ to_axis)
             prismatic.append(joint.kind == "prismatic")
             pending = to_axis.T  # a pure rotation: its transpose is its inverse

@@ -22,7 +22,7 @@ class _TooMuch(Exception):
 class _Builder(DefusedExpatBuilder):
     """Counts while it reads, so that neither time nor memory is spent on more."""
 
-    depth = elements = 0
+    depth = iter_elements = 0
 
     def start_element_handler(self, name, attributes):
         self.depth, self.elements = self.depth + 1, self.elements + 1
@@ -39,7 +39,7 @@ class _Builder(DefusedExpatBuilder):
         super().end_element_handler(name)
 
 
-def root_element(content: bytes, source: str) -> Element:
+def parse_root(content: bytes, source: str) -> Element:
     """The element that holds all others. Prefixes need no declaration: third-party files forget it.
 
     Args:
@@ -67,16 +67,16 @@ def root_element(content: bytes, source: str) -> Element:
         raise error(" ".join(f"cannot be decoded: {reason}".split())) from None
 
 
-def elements(parent: Element) -> Iterator[Element]:
+def iter_elements(parent: Element) -> Iterator[Element]:
     """The elements right inside another."""
     return (node for node in parent.childNodes if node.nodeType == node.ELEMENT_NODE)
 
 
-def children(parent: Element, tag: str) -> list[Element]:
+def find_children(parent: Element, tag: str) -> list[Element]:
     """Those of one name."""
-    return [element for element in elements(parent) if element.tagName == tag]
+    return [element for element in iter_elements(parent) if element.tagName == tag]
 
 
-def child(parent: Element, tag: str) -> Element | None:
+def find_child(parent: Element, tag: str) -> Element | None:
     """The first of that name."""
-    return next(iter(children(parent, tag)), None)
+    return next(iter(find_children(parent, tag)), None)

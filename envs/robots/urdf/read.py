@@ -10,7 +10,7 @@ from xml.dom.minidom import Element
 
 import numpy as np
 
-from envs.robots.urdf.elements import child, children, elements, root_element
+from envs.robots.urdf.elements import find_child, find_children, iter_elements, parse_root
 from envs.robots.urdf.ros_packages import RosPackages
 from envs.robots.urdf.tree import (
     FAR,
@@ -53,7 +53,7 @@ def read_urdf(
     path = Path(path)
     if path.suffix not in (".urdf", ".xacro"):
         raise ConfigError(f"{path}: a robot description ends in .urdf or .xacro")
-    content = _content(path)
+    content = _read_content(path)
     if path.suffix == ".xacro":
         content = expand_xacro(path, packages, arguments).encode()
     elif arguments:
@@ -61,7 +61,7 @@ def read_urdf(
     return _Reader(path, RosPackages(path, packages)).tree(content)
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     if os.path.exists(path) and not os.path.isfile(
         path
     ):  # a folder, or a pipe that would be waited for
@@ -94,15 +94,15 @@ class _Reader:
 
     def tree(self, content: bytes) -> Tree:
         robot = self._root(content)
-        for material in children(robot, "material"):
-            if color := child(material, "color"):
+        for material in find_children(robot, "material"):
+            if color := find_child(material, "color"):
                 self._materials[material.getAttribute("name")] = self._color(color)
-        links = [self._link(element) for element in children(robot, "link")]
-        joints = [self._joint(element) for element in children(robot, "joint")]
+        links = [self._link(element) for element in find_children(robot, "link")]
+        joints = [self._joint(element) for element in find_children(robot, "joint")]
         return make_tree(str(self._path), robot.getAttribute("name"), links, joints)
 
     def _root(self, content: bytes) -> Element:
-        robot = root_element(content, str(self._path))
+        robot = parse_root(content, str(self._path))
         if robot.tagName != "robot":
             raise self.error(f"has the root element <{robot.tagName}>, expected <robot>")
         for element in robot.getElementsByTagName("*"):
@@ -116,20 +116,20 @@ class _Reader:
         self._check_values(element, where)
 
         def shapes(tag):
-            return tuple(self._shape(inner, where) for inner in children(element, tag))
+            return tuple(self._shape(inner, where) for inner in find_children(element, tag))
 
         return Link(
             name,
             shapes("visual"),
             shapes("collision"),
-            self._inertial(child(element, "inertial"), where),
+            self._inertial(find_child(element, "inertial"), where),
         )
 
     def _inertial(self, element: Element | None, where: str) -> Inertial | None:
         """None where nothing, or no mass, is written; whether the values can be is for a physics
         engine to judge.
         """
-        mass, inertia = (element and child(element, tag) for tag in ("mass", "inertia"))
+        mass, inertia = (element and find_child(element, tag) for tag in ("mass", "inertia"))
         if (
             element is None
             or mass is None
@@ -146,8 +146,8 @@ class _Reader:
         return Inertial(kg, tuple(T[:3, 3].tolist()), tuple(map(tuple, matrix.tolist())))
 
     def _shape(self, element: Element, where: str) -> Shape:
-        geometry = child(element, "geometry")
-        bodies = [body for body in elements(geometry)] if geometry else []
+        geometry = find_child(element, "geometry")
+        bodies = [body for body in iter_elements(geometry)] if geometry else []
         if len(bodies) != 1:
             found = (
                 f", not {' and '.join(f'<{body.tagName}>' for body in bodies)}" if bodies else ""
@@ -158,7 +158,7 @@ class _Reader:
             )
         body, where = bodies[0], f"{where}, <{bodies[0].tagName}>"
         pose = self._pose(element, where)
-        color = self._material(child(element, "material"))
+        color = self._material(find_child(element, "material"))
         match body.tagName:
             case "box":
                 return Shape("box", self._size(body, "size", 3, where), pose, color=color)
@@ -208,7 +208,7 @@ class _Reader:
     def _material(self, element: Element | None) -> tuple[float, ...] | None:
         if element is None:
             return None
-        color = child(element, "color")
+        color = find_child(element, "color")
         return self._color(color) if color else self._materials.get(element.getAttribute("name"))
 
     def _color(self, element: Element) -> tuple[float, ...]:
@@ -221,7 +221,7 @@ class _Reader:
         if kind not in (*MOVING, "fixed"):
             raise self.error(str(unknown(f"type of {where}", kind, (*MOVING, "fixed"))))
         self._check_values(element, where)
-        ends = {role: child(element, role) for role in ("parent", "child")}
+        ends = {role: find_child(element, role) for role in ("parent", "child")}
         if missing := [
             role for role, end in ends.items() if end is None or not end.getAttribute("link")
         ]:
@@ -231,7 +231,7 @@ class _Reader:
         }
         if kind == "fixed":
             return Joint(name, kind, **names, pose=self._pose(element, where))
-        limit, mimic = child(element, "limit"), child(element, "mimic")
+        limit, mimic = find_child(element, "limit"), find_child(element, "mimic")
 
         def get(key):
             return self._number(limit, key, where) if limit and limit.hasAttribute(key) else None
@@ -248,7 +248,7 @@ class _Reader:
             kind,
             **names,
             pose=self._pose(element, where),
-            axis=self._axis(child(element, "axis"), where),
+            axis=self._axis(find_child(element, "axis"), where),
             lower=lower,
             upper=upper,
             velocity=get("velocity"),
@@ -275,7 +275,7 @@ class _Reader:
         return Mimic(element.getAttribute("joint"), get("multiplier", 1.0), get("offset", 0.0))
 
     def _pose(self, element: Element, where: str) -> Pose:
-        origin = child(element, "origin")
+        origin = find_child(element, "origin")
         if origin is None:
             return Pose()
         given: dict[str, Any] = {
@@ -300,7 +300,7 @@ class _Reader:
     def _numbers(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
         text = element.getAttribute(key)
         try:
-            values = tuple(map(_float, text.split()))
+            values = tuple(map(_parse_float, text.split()))
         except ValueError:
             values = ()
         if len(values) != count:
@@ -327,7 +327,7 @@ class _Reader:
                     )
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     if "_" in text:  # Python takes 1_000 for a number
         raise ValueError(text)
     return float(text)

@@ -35,7 +35,7 @@ class RosPackages:
     def __init__(self, file: Path, given: Mapping[str, str | Path] | None = None):
         file = Path(file).resolve()
         self._given = {name: Path(folder).resolve() for name, folder in (given or {}).items()}
-        self._above = {parent: _package_name(parent) for parent in file.parents}
+        self._above = {parent: _read_package_name(parent) for parent in file.parents}
         declared = [
             parent
             for parent, name in self._above.items()
@@ -50,7 +50,7 @@ class RosPackages:
             return self._given[name]
         if not _NAME.fullmatch(name):
             return self.own
-        for folder in _on_ros_paths(name):
+        for folder in _list_ros_folders(name):
             if folder.is_dir():
                 return folder.resolve()
         for parent, declared in self._above.items():
@@ -77,7 +77,7 @@ def _is_package(folder: Path) -> bool:
     return folder not in (home, *home.parents) and any((folder / sign).exists() for sign in _SIGNS)
 
 
-def _on_ros_paths(name: str) -> list[Path]:
+def _list_ros_folders(name: str) -> list[Path]:
     """Where a ROS 1 or ROS 2 environment would have the package."""
 
     def split(variable):
@@ -90,7 +90,7 @@ def _on_ros_paths(name: str) -> list[Path]:
     return ros1 + [Path(entry, "share", name) for entry in split("AMENT_PREFIX_PATH")]
 
 
-def _package_name(folder: Path) -> str | None:
+def _read_package_name(folder: Path) -> str | None:
     """The name in a folder's package.xml; None without one."""
     try:
         text = (folder / "package.xml").read_text(encoding="utf-8", errors="replace")

@@ -28,17 +28,17 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
     """
     import roboticstoolbox as rtb  # here: it takes over a second, and a wrong file should not
 
-    links = {tree.root: rtb.Link(rtb.ETS(), name=tree.root, **_shapes(tree, tree.root))}
+    links = {tree.root: rtb.Link(rtb.ETS(), name=tree.root, **_convert_link(tree, tree.root))}
     order = [tree.root]
     for parent in order:  # grows while it is walked: parents come before their children
         for joint in tree.joints_below(parent):
             free = joint.moves and (moving is None or joint.name in moving)
-            links |= {link.name: link for link in _links(tree, joint, links[parent], free)}
+            links |= {link.name: link for link in _make_links(tree, joint, links[parent], free)}
             order.append(joint.child)
     return rtb.Robot(list(links.values()), name=tree.name)
 
 
-def _links(tree: Tree, joint: Joint, parent, free: bool) -> list:
+def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
     """The child link of a joint, after a link that turns for it where its axis is skew.
 
     roboticstoolbox's joints move about or along x, y and z, and end their link. So a skew axis is
@@ -46,9 +46,9 @@ def _links(tree: Tree, joint: Joint, parent, free: bool) -> list:
     """
     from roboticstoolbox import ET, ETS, Link
 
-    shapes = _shapes(tree, joint.child)
+    shapes = _convert_link(tree, joint.child)
     if not free:
-        T = joint.pose.T @ motion(joint, resting_position(tree, joint))
+        T = joint.pose.T @ compute_motion(joint, find_resting_position(tree, joint))
         return [
             Link(ETS(ET.SE3(T)), name=joint.child, parent=parent, joint_name=joint.name, **shapes)
         ]
@@ -69,13 +69,13 @@ def _links(tree: Tree, joint: Joint, parent, free: bool) -> list:
             )
         ]
     turn = np.eye(4)
-    turn[:3, :3] = frame_on(joint.axis)
+    turn[:3, :3] = make_axis_frame(joint.axis)
     onto = ETS([ET.SE3(joint.pose.T @ turn), getattr(ET, letter + "z")()])
     axis = Link(onto, name=f"{joint.name}:axis", parent=parent, **limits)
     return [axis, Link(ETS(ET.SE3(turn.T)), name=joint.child, parent=axis, **shapes)]
 
 
-def frame_on(axis: tuple[float, float, float]) -> np.ndarray:
+def make_axis_frame(axis: tuple[float, float, float]) -> np.ndarray:
     """(3, 3) a rotation whose third column is the axis; the identity for +z."""
     z = np.asarray(axis)
     x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [0.0, 0.0, 1.0], z)
@@ -83,7 +83,7 @@ def frame_on(axis: tuple[float, float, float]) -> np.ndarray:
     return np.stack((x, np.cross(z, x), z), axis=1)
 
 
-def motion(joint: Joint, position: float) -> np.ndarray:
+def compute_motion(joint: Joint, position: float) -> np.ndarray:
     """(4, 4) what a joint does at a position [rad or m] (rotation: Rodrigues' formula)."""
     T, axis = np.eye(4), np.asarray(joint.axis)
     if joint.kind == "prismatic":
@@ -94,11 +94,11 @@ def motion(joint: Joint, position: float) -> np.ndarray:
     return T
 
 
-def resting_position(tree: Tree, joint: Joint) -> float:
+def find_resting_position(tree: Tree, joint: Joint) -> float:
     """Where a joint stands that nothing moves [rad or m]."""
     if joint.mimic is not None:
         return (
-            joint.mimic.multiplier * resting_position(tree, tree.joints[joint.mimic.joint])
+            joint.mimic.multiplier * find_resting_position(tree, tree.joints[joint.mimic.joint])
             + joint.mimic.offset
         )
     if joint.lower is None or joint.kind == "continuous":
@@ -106,7 +106,7 @@ def resting_position(tree: Tree, joint: Joint) -> float:
     return min(max(0.0, joint.lower), not_none(joint.upper))
 
 
-def _shapes(tree: Tree, link: str) -> dict[str, Any]:
+def _convert_link(tree: Tree, link: str) -> dict[str, Any]:
     """A link's shapes and inertia as roboticstoolbox wants them."""
     body = tree.links[link]
     mass = body.inertial
@@ -116,12 +116,12 @@ def _shapes(tree: Tree, link: str) -> dict[str, Any]:
         else {"m": mass.mass, "r": list(mass.center), "I": np.array(mass.inertia)}
     )
     return heavy | {
-        "geometry": [_spatial(shape) for shape in body.visuals],
-        "collision": [_spatial(shape) for shape in body.collisions],
+        "geometry": [_convert_shape(shape) for shape in body.visuals],
+        "collision": [_convert_shape(shape) for shape in body.collisions],
     }
 
 
-def _spatial(shape: Shape):
+def _convert_shape(shape: Shape):
     import spatialgeometry as sg
 
     common: dict[str, Any] = {"pose": shape.pose.T} | (

@@ -2,7 +2,7 @@
 
 import re
 
-from envs.robots.urdf.tree import Joint, Tree, listed
+from envs.robots.urdf.tree import Joint, Tree, join_names
 from td3_robot.errors import ConfigError
 
 # What makers call the link that tools are mounted to or that a tool ends in, the most telling name
@@ -19,7 +19,7 @@ _GRIPPER_LINK = re.compile(
 )  # "gripper" is what a wrist carries
 
 
-def default_tcp(tree: Tree) -> str:
+def find_tcp(tree: Tree) -> str:
     """The link that must be meant where none is named.
 
     In this order: the only link with a name from TCP_NAMES, by itself or after a prefix
@@ -30,9 +30,9 @@ def default_tcp(tree: Tree) -> str:
         ConfigError: there are several, the joints before it seem to end in those of a gripper, or
             nothing moves.
     """
-    tcp = _named(tree) or _end(tree)
+    tcp = _find_named_tcp(tree) or _find_end(tree)
     arm = tree.path(tcp)
-    while arm and (not arm[-1].moves or _grips(tree, arm[-1])):
+    while arm and (not arm[-1].moves or _is_gripper_joint(tree, arm[-1])):
         arm = arm[:-1]
     gripping = [joint for joint in tree.path(tcp)[len(arm) :] if joint.moves]
     if gripping and arm:
@@ -44,7 +44,7 @@ def default_tcp(tree: Tree) -> str:
     return tcp
 
 
-def _grips(tree: Tree, joint: Joint) -> bool:
+def _is_gripper_joint(tree: Tree, joint: Joint) -> bool:
     """Whether a joint opens a gripper, by its name, or by others that follow it."""
     followed = any(
         other.mimic is not None and other.mimic.joint == joint.name
@@ -53,13 +53,13 @@ def _grips(tree: Tree, joint: Joint) -> bool:
     return followed or bool(_GRIPPING.search(joint.name) or _GRIPPER_LINK.search(joint.child))
 
 
-def _commanded(tree: Tree, link: str) -> bool:
+def _is_commanded(tree: Tree, link: str) -> bool:
     """Whether a link can be the TCP: joints move it, all of them by themselves."""
     moving = [joint for joint in tree.path(link) if joint.moves]
     return bool(moving) and all(joint.mimic is None for joint in moving)
 
 
-def _named(tree: Tree) -> str | None:
+def _find_named_tcp(tree: Tree) -> str | None:
     """The link that a name from TCP_NAMES tells of."""
     for name in TCP_NAMES:
         named = [
@@ -67,15 +67,15 @@ def _named(tree: Tree) -> str | None:
             for link in tree.links
             if link == name or link.endswith((f"_{name}", f"/{name}", f"-{name}"))
         ]
-        named = [link for link in named if _commanded(tree, link)]
+        named = [link for link in named if _is_commanded(tree, link)]
         if len(named) == 1:
             return named[0]
         if named:
-            raise _choose(tree, named)
+            raise _make_choice_error(tree, named)
     return None
 
 
-def _end(tree: Tree) -> str:
+def _find_end(tree: Tree) -> str:
     """The end of the only line of moving joints."""
     moving = [joint for joint in tree.joints.values() if joint.moves]
     if not moving:
@@ -91,23 +91,23 @@ def _end(tree: Tree) -> str:
             for link in tree.links
             if sum(joint.child in ways for joint in tree.joints_below(link)) > 1
         ]
-        raise _choose(tree, parting + [joint.child for joint in last])
+        raise _make_choice_error(tree, parting + [joint.child for joint in last])
     link = last[0].child
     while len(below := tree.joints_below(link)) == 1:
         link = below[0].child
     return link
 
 
-def _choose(tree: Tree, candidates: list[str]) -> ConfigError:
-    able = [link for link in candidates if _commanded(tree, link)]
+def _make_choice_error(tree: Tree, candidates: list[str]) -> ConfigError:
+    able = [link for link in candidates if _is_commanded(tree, link)]
     if not able:
         return ConfigError(f"{tree.source}: is no arm: whatever moves follows another joint")
     return ConfigError(
-        f"{tree.source}: several links could be the TCP; choose one with --tcp: {listed(able)}"
+        f"{tree.source}: several links could be the TCP; choose one with --tcp: {join_names(able)}"
     )
 
 
-def moving_joints(tree: Tree, tcp: str) -> list[Joint]:
+def list_moving_joints(tree: Tree, tcp: str) -> list[Joint]:
     """The arm's joints, from base to TCP.
 
     Raises:

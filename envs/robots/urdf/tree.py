@@ -160,7 +160,7 @@ class Tree:
         return joints[::-1]
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Names for a message, the first ten."""
     names = list(names)
     return ", ".join(names[:_LISTED]) + (
@@ -201,10 +201,10 @@ def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) ->
                     f"{source}: joint {joint.name!r}: there is no {role} link {getattr(joint, role)!r}"
                 )
     _check_mimics(tree)
-    return Tree(source, name, tree.links, tree.joints, _root(tree))
+    return Tree(source, name, tree.links, tree.joints, _find_root(tree))
 
 
-def _root(tree: Tree) -> str:
+def _find_root(tree: Tree) -> str:
     """The one link without a parent, from which all others can be reached."""
     above: dict[str, Joint] = {}
     for joint in tree.joints.values():
@@ -224,11 +224,11 @@ def _root(tree: Tree) -> str:
         )
     if loop := [link for link in tree.links if link not in reached]:
         raise ConfigError(
-            f"{tree.source}: links hang on each other in a circle: {listed(map(repr, loop))}"
+            f"{tree.source}: links hang on each other in a circle: {join_names(map(repr, loop))}"
         )
     if len(roots) > 1:
         raise ConfigError(
-            f"{tree.source}: several links have no parent, one may: {listed(map(repr, roots))}"
+            f"{tree.source}: several links have no parent, one may: {join_names(map(repr, roots))}"
         )
     return roots[0]
 

@@ -116,7 +116,7 @@ def check_expression(expression: str) -> None:
             )
 
 
-def guarded_eval(expression: str, symbols, local=None, _eval=xacro.safe_eval):
+def evaluate_guarded(expression: str, symbols, local=None, _eval=xacro.safe_eval):
     """In place of xacro.safe_eval: the same for expressions that pass, if they yield data."""
     check_expression(expression)
     value = _eval(expression, symbols, local)
@@ -148,7 +148,7 @@ def parse(text, filename: str):
     return parseString(text, namespaces=False, forbid_dtd=True)  # pyright: ignore[reportArgumentType]  bytes do too
 
 
-def wall_in(roots: list[Path]) -> None:
+def restrict_reading(roots: list[Path]) -> None:
     """Let Python, from now on, only read files under `roots`, a list that may grow."""
 
     def inside(name: Any) -> bool:
@@ -185,7 +185,7 @@ def expand(file: str, packages: dict[str, str], arguments: dict[str, str]) -> st
             roots.append(folder)
         return str(folder)
 
-    xacro.safe_eval, xacro.parse = guarded_eval, parse
+    xacro.safe_eval, xacro.parse = evaluate_guarded, parse
     substitution._eval, substitution._eval_env, substitution._eval_find = (
         refuse_eval,
         refuse_environment,
@@ -193,7 +193,7 @@ def expand(file: str, packages: dict[str, str], arguments: dict[str, str]) -> st
     )
     substitution._eval_optenv = lambda name, default="": default
     limit_memory()
-    wall_in(roots)
+    restrict_reading(roots)
     document: Any = xacro.process_file(file, mappings=arguments, verbosity=0)
     text = document.toxml()
     if len(text) > MAX_BYTES:
@@ -210,7 +210,7 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
 
 
-def reason(error: Any) -> str:
+def explain_error(error: Any) -> str:
     """What an exception says, in one line; xacro wraps those of expressions and of nested files in
     its own.
     """
@@ -232,7 +232,7 @@ def main() -> None:
     try:
         answer = {"urdf": expand(**request)}
     except Exception as error:
-        answer = {"error": reason(error)}
+        answer = {"error": explain_error(error)}
     json.dump(answer, answers)
 
 

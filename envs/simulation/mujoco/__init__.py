@@ -3,6 +3,6 @@ of every task.
 """
 
 from envs.simulation.mujoco.contacts import Contacts, read_contacts
-from envs.simulation.mujoco.engine import Mujoco
+from envs.simulation.mujoco.engine import MujocoEngine
 
-__all__ = ["Contacts", "Mujoco", "read_contacts"]
+__all__ = ["Contacts", "MujocoEngine", "read_contacts"]

@@ -42,7 +42,7 @@ class Bodies:
     estimated: tuple[str, ...]
 
 
-def quaternion(R: np.ndarray) -> np.ndarray:
+def convert_quaternion(R: np.ndarray) -> np.ndarray:
     """(4,) wxyz of a rotation (3, 3)."""
     quat = np.empty(4)
     mujoco.mju_mat2Quat(quat, np.ascontiguousarray(R, float).ravel())
@@ -63,12 +63,12 @@ def add_robot(spec: MjSpec, robot: Robot) -> Bodies:
     return Bodies(of, tuple(name for name in joints if name), drivers, estimated)
 
 
-def links_of(robot: Robot) -> list[Any]:
+def list_links(robot: Robot) -> list[Any]:
     """Those of the arm, and those of its gripper."""
     return [*robot.rtb.links, *(link for tool in robot.rtb.grippers for link in tool.links)]
 
 
-def body_name(link: str) -> str:
+def make_body_name(link: str) -> str:
     """Of a link's body: never that of MuJoCo's own `world`, which ROS's root links share, nor that
     of a cube.
     """
@@ -79,7 +79,10 @@ def _add_body(parent: MjsBody, link: Any) -> MjsBody:
     """At the place of a link whose joint is at zero."""
     T = link.A(0.0).A
     return parent.add_body(
-        name=body_name(link.name), pos=T[:3, 3], quat=quaternion(T[:3, :3]), gravcomp=1.0
+        name=make_body_name(link.name),
+        pos=T[:3, 3],
+        quat=convert_quaternion(T[:3, :3]),
+        gravcomp=1.0,
     )
 
 
@@ -97,7 +100,7 @@ def _add_joint(
         joint.range, joint.limited = np.sort(limits), mujoco.mjtLimited.mjLIMITED_TRUE
 
 
-def _joint_values(servo: Physics, joint: int) -> dict[str, float]:
+def _get_joint_values(servo: Physics, joint: int) -> dict[str, float]:
     given = {"armature": servo.armature, "damping": servo.friction}
     return {key: float(array[joint]) for key, array in given.items() if array is not None}
 
@@ -108,7 +111,7 @@ def _add_arm_link(spec: MjSpec, of: dict[str, MjsBody], robot: Robot, link: Any)
     if not link.isjoint:
         return None
     i, servo, name = link.jindex, robot.physics, f"joint{link.jindex + 1}"
-    _add_joint(body, link, name, robot.qlim[:, i], **_joint_values(servo, i))
+    _add_joint(body, link, name, robot.qlim[:, i], **_get_joint_values(servo, i))
     return name
 
 
@@ -126,7 +129,7 @@ def _add_gripper(of: dict[str, MjsBody], robot: Robot, links: list[Any]) -> tupl
         index = hand.joints.index(name)
         if index in hand.drivers:
             limits = hand.mimic[index] * np.array([hand.closed, hand.opened])
-            _add_joint(body, link, name, limits, **_joint_values(hand.physics, 0))
+            _add_joint(body, link, name, limits, **_get_joint_values(hand.physics, 0))
         else:
             _add_joint(body, link, name, None)
     return tuple(hand.joints[index] for index in hand.drivers)
@@ -134,8 +137,8 @@ def _add_gripper(of: dict[str, MjsBody], robot: Robot, links: list[Any]) -> tupl
 
 def _weigh(of: dict[str, MjsBody], robot: Robot) -> tuple[str, ...]:
     """Give every body its inertia; returns the links whose inertia is an estimate."""
-    links = links_of(robot)
-    known = {link.name: _inertia(robot, link) for link in links}
+    links = list_links(robot)
+    known = {link.name: _find_inertia(robot, link) for link in links}
     carrier = {}  # the link that moves as this one does
     for link in links:
         carrier[link.name] = (
@@ -160,7 +163,7 @@ def _weigh(of: dict[str, MjsBody], robot: Robot) -> tuple[str, ...]:
     return tuple(link.name for link in guessed)
 
 
-def _inertia(robot: Robot, link: Any) -> np.ndarray | None:
+def _find_inertia(robot: Robot, link: Any) -> np.ndarray | None:
     """(10,) of a link, see `Physics`: that of the robot's or gripper's file, else that of the
     model; None for none.
     """

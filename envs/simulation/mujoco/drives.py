@@ -80,7 +80,7 @@ def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray) -> Dr
         home: (nq,) where the inertia is that unknown gains are made for.
     """
     hand, n = robot.gripper, robot.n
-    inertia = _inertia(model, dofs, home)
+    inertia = _compute_inertia(model, dofs, home)
     servo = robot.physics
     stiffness = inertia * BANDWIDTH**2 if servo.stiffness is None else servo.stiffness
     damping = 2.0 * np.sqrt(stiffness * inertia) if servo.damping is None else servo.damping
@@ -104,7 +104,7 @@ def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray) -> Dr
     return Drives(stiffness, damping, torque)
 
 
-def _inertia(model: MjModel, dofs: np.ndarray, q: np.ndarray) -> np.ndarray:
+def _compute_inertia(model: MjModel, dofs: np.ndarray, q: np.ndarray) -> np.ndarray:
     """(n,) that each joint feels with the others held [kg m2 or kg]."""
     data = mujoco.MjData(model)
     data.qpos[:] = q

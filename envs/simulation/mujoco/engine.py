@@ -33,11 +33,11 @@ from torch import Tensor
 from envs import kinematics
 from envs.robots import Robot
 from envs.simulation import grasp, kinematic
-from envs.simulation.engine import OBJECT, Command, Scene, SimModel, SimState, of_cube
+from envs.simulation.engine import OBJECT, Command, Scene, SimModel, SimState, make_cube_key
 from envs.simulation.mujoco.contacts import Contacts, read_contacts
 from envs.simulation.mujoco.feed_forward import FeedForward
 from envs.simulation.mujoco.model import build
-from envs.simulation.mujoco.varied import Varied, Worlds
+from envs.simulation.mujoco.varied import VariedModels, Worlds
 from envs.simulation.variation import Variation
 from td3_robot.errors import not_none
 
@@ -45,7 +45,7 @@ _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS
 _TOO_FAST = 10.0  # times its velocity limit: no servo moves a joint like that
 
 
-class Mujoco:
+class MujocoEngine:
     """See the module and `step`; an `Engine`.
 
     Args:
@@ -84,31 +84,34 @@ class Mujoco:
         threads = torch.get_num_threads() if threads is None else threads
         self._pool: Any = Rollout(nthread=threads if threads > 1 else 0)  # 0 is this thread
         self._data = [MjData(self.physics.model) for _ in range(threads)]
-        self._varied = Varied(self.physics, variation) if variation else None
+        self._varied = VariedModels(self.physics, variation) if variation else None
         self._qpos, self._qvel = slice(1, 1 + nq), slice(1 + nq, 1 + nq + self.physics.model.nv)
         self._shares = torch.linspace(0.0, 1.0, self.physics.substeps + 1, dtype=torch.float64)
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
         """See `Engine.begin`. A cube is turned by `yaw` (B,) [rad] of the scene, if that is there,
-        see `of_cube`.
+        see `make_cube_key`.
         """
         p, count = self.physics, len(state.q)
         start = np.zeros((count, mujoco.mj_stateSize(p.model, _FULL)))
         qpos, qvel = start[:, self._qpos], start[:, self._qvel]
         qpos[:] = p.model.qpos0
-        qpos[:, p.q], qvel[:, p.qd] = _array(state.q), _array(state.qd)
-        qpos[:, p.gripper] = _array(state.gripper)[:, None] * p.multiple
+        qpos[:, p.q], qvel[:, p.qd] = _convert_array(state.q), _convert_array(state.qd)
+        qpos[:, p.gripper] = _convert_array(state.gripper)[:, None] * p.multiple
         for name, first in p.cubes.items():
-            qpos[:, first : first + 3] = _array(scene[name])
+            qpos[:, first : first + 3] = _convert_array(scene[name])
             if self._varied is not None and "varied" in scene:
-                qpos[:, first + 2] += self._varied.lifted(_array(scene["varied"]))
-            yaw = scene.get(of_cube(name, "yaw"))
-            half = np.zeros(count) if yaw is None else _array(yaw) / 2.0
+                qpos[:, first + 2] += self._varied.lifted(_convert_array(scene["varied"]))
+            yaw = scene.get(make_cube_key(name, "yaw"))
+            half = np.zeros(count) if yaw is None else _convert_array(yaw) / 2.0
             qpos[:, first + 3], qpos[:, first + 6] = np.cos(half), np.sin(half)
         none = torch.zeros_like(state.gripper)
-        kept = {"physics": torch.as_tensor(start, device=state.q.device), "told": _flat(state)}
+        kept = {
+            "physics": torch.as_tensor(start, device=state.q.device),
+            "told": _flatten_state(state),
+        }
         kept |= {
-            of_cube(name, "turned"): turned
+            make_cube_key(name, "turned"): turned
             for name, (_, turned) in self._cubes(start, state.q).items()
         }
         kept |= {"pressed": none.bool()} if p.cubes else {}
@@ -127,7 +130,7 @@ class Mujoco:
         n = self._n
         told = SimState(scene["told"][:, :n], scene["told"][:, n : 2 * n], scene["told"][:, 2 * n])
         target = kinematic.step(model, told, command.joints, command.grip)
-        start = _array(scene["physics"]).copy()
+        start = _convert_array(scene["physics"]).copy()
         worlds = self._worlds(scene)
         controls = self._controls(worlds, told, target, model.dt)
         if self._feed_forward is not None:
@@ -154,7 +157,7 @@ class Mujoco:
 
     def _worlds(self, scene: Scene) -> Worlds:
         if self._varied is not None and "varied" in scene:
-            return self._varied.worlds(_array(scene["varied"]))
+            return self._varied.worlds(_convert_array(scene["varied"]))
         drives = self.physics.drives
         return Worlds(self.physics.model, drives.stiffness[None], drives.damping[None])
 
@@ -185,7 +188,7 @@ class Mujoco:
         """(B, n) by how much farther the servos are told to be, for the torque that the motion
         takes.
         """
-        before, after = _array(told.qd), _array(target.qd)
+        before, after = _convert_array(told.qd), _convert_array(target.qd)
         torque = not_none(self._feed_forward).torque(
             start[:, self._qpos], (before + after) / 2.0, (after - before) / dt
         )
@@ -232,7 +235,9 @@ class Mujoco:
         gripper = target.gripper
         if len(room) > n:
             gripper = torch.clamp(gripper, after.gripper - room[n], after.gripper + room[n])
-        return torch.where(failed[:, None], _flat(after), _flat(SimState(q, target.qd, gripper)))
+        return torch.where(
+            failed[:, None], _flatten_state(after), _flatten_state(SimState(q, target.qd, gripper))
+        )
 
     def _touching(self, sensed: np.ndarray, like: Tensor) -> Scene:
         """What the robot touched in the period; sensed (B, S, ...)."""
@@ -259,13 +264,14 @@ class Mujoco:
             return {}
         scene: Scene = {}
         for name, (place, turned) in self._cubes(physics, like).items():
-            scene |= {name: place, of_cube(name, "turned"): turned}
+            scene |= {name: place, make_cube_key(name, "turned"): turned}
         pressed = torch.as_tensor(
             np.linalg.norm(sensed[:, -1][:, not_none(p.pads)], axis=2) > 0.0, device=like.device
         )
         hand, T = not_none(model.hand), kinematics.fkine(model.chain, after.q)
-        overlap = grasp.overlap(
-            hand, grasp.in_hand(grasp.hand_axes(hand, T), T[:, :3, 3], scene[OBJECT])
+        overlap = grasp.compute_overlap(
+            hand,
+            grasp.transform_to_hand(grasp.compute_hand_axes(hand, T), T[:, :3, 3], scene[OBJECT]),
         )
         return scene | {
             "pressed": pressed.any(1),
@@ -281,10 +287,10 @@ class Mujoco:
         }
 
 
-def _array(x: Tensor) -> np.ndarray:
+def _convert_array(x: Tensor) -> np.ndarray:
     return x.detach().double().cpu().numpy()
 
 
-def _flat(state: SimState) -> Tensor:
+def _flatten_state(state: SimState) -> Tensor:
     """(B, 2 n + 1)."""
     return torch.cat((state.q, state.qd, state.gripper[:, None]), 1)

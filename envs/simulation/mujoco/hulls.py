@@ -53,7 +53,7 @@ class Hulls:
         if link not in self._points:
             self._points[link] = self._surface(link)
         points = self._points[link]
-        inside = points[self._capsule.distances(axis, points) <= radius]
+        inside = points[self._capsule.compute_distances(axis, points) <= radius]
         if len(inside) < 4 or np.linalg.matrix_rank(inside - inside[0], tol=1e-4) < 3:
             return False
         hull = trimesh.convex.convex_hull(inside)
@@ -66,9 +66,9 @@ class Hulls:
         """(P, 3) points of what is drawn of a link, in its frame [m]."""
         import trimesh
 
-        shapes = self._shapes.drawn(self._links[name]) if name in self._links else []
+        shapes = self._shapes.select_shapes(self._links[name]) if name in self._links else []
         try:
-            meshes = [self._shapes.shape_mesh(shape) for shape in shapes]
+            meshes = [self._shapes.make_mesh(shape) for shape in shapes]
         except Exception as error:  # whatever the readers of a dozen formats raise
             raise ConfigError(
                 f"{self._robot.owner}: the mesh of link {name!r} cannot be read: {error}"

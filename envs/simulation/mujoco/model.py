@@ -13,10 +13,10 @@ import mujoco
 import numpy as np
 from mujoco import MjModel, MjSpec, mjtObj
 
-from envs.collision.compiler import known_collision
+from envs.collision.compiler import find_collision_model
 from envs.robots import Robot
 from envs.simulation.engine import OBJECT
-from envs.simulation.mujoco.bodies import Bodies, add_robot, body_name
+from envs.simulation.mujoco.bodies import Bodies, add_robot, make_body_name
 from envs.simulation.mujoco.contacts import Contacts
 from envs.simulation.mujoco.drives import Drives, add_drives, tune
 from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
@@ -85,10 +85,10 @@ def build(
             f"engine mujoco needs to drive the fingers, and gripper {hand.name!r} has no torque in its file"
         )
     substeps = math.ceil(dt / contacts.timestep - 1e-9)
-    spec = _spec(contacts, dt / substeps)
+    spec = _make_spec(contacts, dt / substeps)
     bodies = add_robot(spec, robot)
     add_table(spec, contacts)
-    capsules = known_collision(robot)
+    capsules = find_collision_model(robot)
     if capsules is not None:
         add_capsules(spec, bodies.of, robot, capsules, contacts)
     if hand is not None and hand.pads is not None:
@@ -97,16 +97,16 @@ def build(
     for name in cubes:
         add_cube(spec, contacts, not_none(cube), name)
     add_drives(spec, robot, bodies)
-    _add_sensors(spec, body_name(robot.rtb.links[0].name), cubes[:1])
+    _add_sensors(spec, make_body_name(robot.rtb.links[0].name), cubes[:1])
     try:
         model = spec.compile()
     except ValueError as error:
         raise ConfigError(f"{robot.owner}: MuJoCo cannot build it: {error}") from None
     _warn(robot, bodies, capsules is not None)
-    return _compiled(model, substeps, robot, bodies, cubes)
+    return _index_model(model, substeps, robot, bodies, cubes)
 
 
-def _spec(contacts: Contacts, timestep: float) -> MjSpec:
+def _make_spec(contacts: Contacts, timestep: float) -> MjSpec:
     spec = MjSpec()
     spec.compiler.degree = False
     spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
@@ -140,7 +140,7 @@ def _add_sensors(spec: MjSpec, root: str, grasped: tuple[str, ...]) -> None:
             )
 
 
-def _compiled(
+def _index_model(
     model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]
 ) -> CompiledModel:
     hand = robot.gripper
@@ -173,7 +173,7 @@ def _compiled(
         multiple=multiple,
         drivers=place(bodies.drivers),
         driver_multiple=np.array([named[name] for name in bodies.drivers]),
-        hand=_hand(model, bodies),
+        hand=_find_hand(model, bodies),
         cubes={name: int(model.joint(name).qposadr[0]) for name in cubes},
         table=sensor("table"),
         table_force=sensor("table_force"),
@@ -182,7 +182,7 @@ def _compiled(
     )
 
 
-def _hand(model: MjModel, bodies: Bodies) -> int:
+def _find_hand(model: MjModel, bodies: Bodies) -> int:
     def carried(joint):
         return model.jnt_bodyid[model.joint(joint).id]
 

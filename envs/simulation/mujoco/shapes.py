@@ -12,9 +12,9 @@ import numpy as np
 from mujoco import MjsBody, MjSpec, mjtGeom
 
 from envs.collision import CollisionModel
-from envs.collision.links import link_pose
+from envs.collision.links import compute_link_pose
 from envs.robots import Robot
-from envs.simulation.mujoco.bodies import quaternion
+from envs.simulation.mujoco.bodies import convert_quaternion
 from envs.simulation.mujoco.contacts import MESHES, Contacts
 from envs.simulation.mujoco.hulls import Hulls
 from td3_robot.errors import not_none
@@ -28,7 +28,7 @@ _PALM = 0.04  # [m] how thick the palm's box is
 def add_table(spec: MjSpec, contacts: Contacts) -> None:
     """The ground of the base frame."""
     spec.worldbody.add_geom(
-        **_touch(contacts, contacts.table_friction),
+        **_get_contact_values(contacts, contacts.table_friction),
         name=TABLE,
         type=mjtGeom.mjGEOM_PLANE,
         size=[2.0, 2.0, 0.1],
@@ -43,7 +43,7 @@ def add_cube(spec: MjSpec, contacts: Contacts, side: float, name: str) -> None:
     body.add_freejoint(name=name)
     body.mass, body.ipos, body.explicitinertial = contacts.cube_mass, [0.0, 0.0, 0.0], True
     body.inertia = [contacts.cube_mass * side**2 / 6.0] * 3
-    touch = _touch(contacts, contacts.cube_friction)
+    touch = _get_contact_values(contacts, contacts.cube_friction)
     body.add_geom(
         **touch,
         name=name,
@@ -83,7 +83,7 @@ def add_capsules(
             "type": mjtGeom.mjGEOM_CAPSULE if long else mjtGeom.mjGEOM_SPHERE,
             "size": [radius[index], np.linalg.norm(way) / 2.0 if long else 0.0, 0.0],
             "pos": (start + end) / 2.0,
-            "quat": _along(way) if long else [1.0, 0.0, 0.0, 0.0],
+            "quat": _align_z(way) if long else [1.0, 0.0, 0.0, 0.0],
         }
         geom = f"capsule{index}"
         if (
@@ -92,7 +92,7 @@ def add_capsules(
             and hulls.add(spec, geom, name, np.stack((start, end)), radius[index])
         ):
             shape = {"type": mjtGeom.mjGEOM_MESH, "meshname": geom}
-        touch = _touch(contacts, contacts.arm_friction)
+        touch = _get_contact_values(contacts, contacts.arm_friction)
         body.add_geom(**touch, **shape, name=geom, contype=0, conaffinity=affinity)
     for first, second in zip(model.first.tolist(), model.second.tolist()):
         touch = {"solref": contacts.solref, "solimp": contacts.solimp, "condim": 3}
@@ -116,11 +116,11 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
     for name, link, side in zip(PADS, pads.links, (1.0, -1.0)):
         carrier = links[link]
         center = [0.0, side * (pads.gap[0] + pads.finger) / 2.0, (pads.tip - behind) / 2.0]
-        T = np.linalg.inv(link_pose(carrier, shut, root)) @ T_bg
-        touch = _touch(contacts, contacts.pad_friction)
-        _box(bodies[carrier.name], T, name, center, half, touch)
-    touch = _touch(contacts, contacts.arm_friction)
-    _box(
+        T = np.linalg.inv(compute_link_pose(carrier, shut, root)) @ T_bg
+        touch = _get_contact_values(contacts, contacts.pad_friction)
+        _add_box(bodies[carrier.name], T, name, center, half, touch)
+    touch = _get_contact_values(contacts, contacts.arm_friction)
+    _add_box(
         bodies[root.name],
         T_bg,
         "palm",
@@ -130,9 +130,9 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
     )
 
 
-def _box(body: MjsBody, T: np.ndarray, name: str, center, half, touch: dict) -> None:
+def _add_box(body: MjsBody, T: np.ndarray, name: str, center, half, touch: dict) -> None:
     """A box in the frame T (4, 4) of a body."""
-    place = {"pos": T[:3, :3] @ center + T[:3, 3], "quat": quaternion(T[:3, :3])}
+    place = {"pos": T[:3, :3] @ center + T[:3, 3], "quat": convert_quaternion(T[:3, :3])}
     body.add_geom(
         **touch,
         **place,
@@ -144,7 +144,7 @@ def _box(body: MjsBody, T: np.ndarray, name: str, center, half, touch: dict) -> 
     )
 
 
-def _touch(contacts: Contacts, friction: float) -> dict:
+def _get_contact_values(contacts: Contacts, friction: float) -> dict:
     return {
         "friction": [friction, 0.005, 0.0001],
         "solref": contacts.solref,
@@ -153,9 +153,9 @@ def _touch(contacts: Contacts, friction: float) -> dict:
     }
 
 
-def _along(way: np.ndarray) -> np.ndarray:
+def _align_z(way: np.ndarray) -> np.ndarray:
     """(4,) a rotation that turns z along a vector."""
     z = way / np.linalg.norm(way)
     x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [1.0, 0.0, 0.0], z)
     x /= np.linalg.norm(x)
-    return quaternion(np.stack((x, np.cross(z, x), z), 1))
+    return convert_quaternion(np.stack((x, np.cross(z, x), z), 1))

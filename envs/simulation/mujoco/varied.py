@@ -30,7 +30,7 @@ class Worlds:
     damping: np.ndarray
 
 
-class Varied:
+class VariedModels:
     """The models of worlds by what was drawn for them.
 
     Args:

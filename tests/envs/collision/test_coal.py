@@ -16,8 +16,8 @@ from envs.collision import (
     self_distance,
 )
 from envs.collision.files import read_capsules
-from envs.collision.fitting.meshes import Meshes, gap, touch, transform
-from envs.collision.links import link_pose
+from envs.collision.fitting.meshes import Meshes, make_transform, measure_gap, touch
+from envs.collision.links import compute_link_pose
 from envs.collision.pairs import NEAR
 from envs.robots import make_robot
 
@@ -60,7 +60,10 @@ class Reference:
         if (hand := self.robot.gripper) is not None:
             links[hand.name] = self.robot.rtb.grippers[0].links[0]
         return {
-            name: [(shape, transform(link_pose(links[name], q) @ T)) for shape, T in shapes]
+            name: [
+                (shape, make_transform(compute_link_pose(links[name], q) @ T))
+                for shape, T in shapes
+            ]
             for name, shapes in self.shapes.items()
         }
 
@@ -143,7 +146,8 @@ def test_capsules_are_never_farther_apart_than_what_is_drawn(name):
     for row in range(len(q)):
         placed = meshes.place(q[row], hand.opened if hand else 0.0)
         apart = min(
-            gap(placed[first], placed[second]) for first, second in set(model.pairs) - {BESIDE}
+            measure_gap(placed[first], placed[second])
+            for first, second in set(model.pairs) - {BESIDE}
         )
         assert apart > NEAR or found[row] <= apart + 1e-5
 
@@ -175,9 +179,9 @@ def test_obstacles_are_as_far_away_as_coal_says():
         turned = T.copy()
         turned[:3, :3] = turns[row].R
         capsules = [part for link in placed.values() for part in link]
-        sphere = distance(capsules, [(coal.Sphere(sizes[row, 0]), transform(T))])
-        wall = distance(capsules, [(coal.Halfspace(normals[row], -0.3), transform(np.eye(4)))])
-        box = distance(capsules, [(coal.Box(*(2 * sizes[row])), transform(turned))])
+        sphere = distance(capsules, [(coal.Sphere(sizes[row, 0]), make_transform(T))])
+        wall = distance(capsules, [(coal.Halfspace(normals[row], -0.3), make_transform(np.eye(4)))])
+        box = distance(capsules, [(coal.Box(*(2 * sizes[row])), make_transform(turned))])
         assert found["spheres"][row] == pytest.approx(sphere, abs=2e-5)
         assert found["walls"][row] == pytest.approx(wall, abs=2e-5)
         if box > -0.02:

@@ -23,9 +23,9 @@ from envs.collision import (
 )
 from envs.collision.files import BASE, CAPSULES, FINGERS, Shapes, write_capsules
 from envs.collision.fitting.capsule import fit_capsule
-from envs.collision.fitting.gripper import finger_meshes, moving_meshes, outermost
-from envs.collision.fitting.shapes import drawn, shape_mesh
-from envs.collision.links import carrier, link_pose
+from envs.collision.fitting.gripper import collect_moving_meshes, find_outermost, sweep_fingers
+from envs.collision.fitting.shapes import make_mesh, select_shapes
+from envs.collision.links import compute_link_pose, find_carrier
 from envs.collision.proximity import MOST
 from envs.collision.queries import CACHE_ROWS
 from envs.robots import make_robot
@@ -40,9 +40,9 @@ def base_vertices(robot) -> np.ndarray:
     """(N, 3) of what no driver moves, in the frame of the gripper's base."""
     model, rigid = robot.rtb.grippers[0], []
     for link in model.links:
-        if drawn(link) and carrier(link, model.links[0]) is model.links[0]:
-            T = link_pose(link, np.zeros(model.n), model.links[0])
-            rigid += [shape_mesh(shape).apply_transform(T).vertices for shape in drawn(link)]
+        if select_shapes(link) and find_carrier(link, model.links[0]) is model.links[0]:
+            T = compute_link_pose(link, np.zeros(model.n), model.links[0])
+            rigid += [make_mesh(shape).apply_transform(T).vertices for shape in select_shapes(link)]
     return np.concatenate(rigid)
 
 
@@ -55,12 +55,12 @@ def arm(request, tmp_path_factory):
         ARMS[request.param],
     )
     model, hand = robot.rtb.grippers[0], robot.gripper
-    meshes = {link: mesh.vertices for link, mesh in moving_meshes(model, hand).items()}
-    corners = {link: outermost(points) for link, points in meshes.items()} | {
-        BASE: outermost(base_vertices(robot))
+    meshes = {link: mesh.vertices for link, mesh in collect_moving_meshes(model, hand).items()}
+    corners = {link: find_outermost(points) for link, points in meshes.items()} | {
+        BASE: find_outermost(base_vertices(robot))
     }
     moving = {link: [fit_capsule(points, thorough=False)] for link, points in meshes.items()}
-    swept = np.concatenate([mesh.vertices for mesh in finger_meshes(model, hand)])
+    swept = np.concatenate([mesh.vertices for mesh in sweep_fingers(model, hand)])
     links = {
         "palm": [fit_capsule(base_vertices(robot), thorough=False)],
         FINGERS: [fit_capsule(swept, thorough=False)],
@@ -81,11 +81,13 @@ def finger_vertices(robot, q: np.ndarray, driver: float) -> np.ndarray:
     """(N, 3) of all that is drawn of the fingers, in the base frame, by roboticstoolbox."""
     model, hand = robot.rtb.grippers[0], robot.gripper
     root, joints = model.links[0], hand.model_q(model, driver)
-    base, found = link_pose(root, q), []
+    base, found = compute_link_pose(root, q), []
     for link in model.links:
-        if drawn(link) and carrier(link, root) is not root:
-            T = base @ link_pose(link, joints, root)
-            found += [shape_mesh(shape).vertices @ T[:3, :3].T + T[:3, 3] for shape in drawn(link)]
+        if select_shapes(link) and find_carrier(link, root) is not root:
+            T = base @ compute_link_pose(link, joints, root)
+            found += [
+                make_mesh(shape).vertices @ T[:3, :3].T + T[:3, 3] for shape in select_shapes(link)
+            ]
     return np.concatenate(found)
 
 
@@ -95,7 +97,9 @@ def test_a_gripper_is_as_high_above_the_ground_as_it_is_drawn(arm):
     q, drivers = draw(robot, 10), openings(robot, 10)
     found = link_clearance(model, q, ground=0.0, gripper=drivers)[:, -1]
     for height, row, driver in zip(found.tolist(), q.double().numpy(), drivers.tolist()):
-        palm = moved_points(link_pose(robot.rtb.grippers[0].links[0], row), base_vertices(robot))
+        palm = moved_points(
+            compute_link_pose(robot.rtb.grippers[0].links[0], row), base_vertices(robot)
+        )
         lowest = min(palm[:, 2].min(), finger_vertices(robot, row, driver)[:, 2].min())
         assert -1e-5 <= height - lowest < 0.001
 

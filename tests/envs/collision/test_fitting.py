@@ -15,14 +15,14 @@ from spatialmath import SE3
 
 import envs.collision.files
 import envs.collision.fitting.robot
-from envs.collision import compile_collision, known_collision
+from envs.collision import compile_collision, find_collision_model
 from envs.collision.files import CAPSULES, Shapes, read_capsules, write_capsules
 from envs.collision.fitting import __main__ as fit_collision
 from envs.collision.fitting import apart
-from envs.collision.fitting.capsule import distances, fit_capsule, fit_mesh, volume
-from envs.collision.fitting.gripper import finger_meshes, outermost
-from envs.collision.fitting.shapes import drawn, link_capsules, merged, shape_mesh
-from envs.collision.links import link_pose
+from envs.collision.fitting.capsule import compute_distances, compute_volume, fit_capsule, fit_mesh
+from envs.collision.fitting.gripper import find_outermost, sweep_fingers
+from envs.collision.fitting.shapes import fit_link, make_mesh, merge_capsules, select_shapes
+from envs.collision.links import compute_link_pose
 from envs.robots import make_robot
 from td3_robot.errors import ConfigError
 
@@ -32,7 +32,8 @@ CAPSULE = np.array([0.1, -0.05, 0.2, 0.25, 0.1, 0.25, 0.06])  # any one
 
 def holds(capsules: list[np.ndarray], points: np.ndarray) -> bool:
     inside = [
-        distances(capsule[:6].reshape(2, 3), points) <= capsule[6] + 1e-6 for capsule in capsules
+        compute_distances(capsule[:6].reshape(2, 3), points) <= capsule[6] + 1e-6
+        for capsule in capsules
     ]
     return bool(np.any(inside, 0).all())
 
@@ -48,14 +49,16 @@ def surface(capsule: np.ndarray) -> np.ndarray:
 
 
 def test_volume_is_that_of_a_cylinder_and_a_ball():
-    assert volume(np.array([0, 0, 0, 0, 3, 4, 2])) == pytest.approx(np.pi * (4 * 5 + 32 / 3))
+    assert compute_volume(np.array([0, 0, 0, 0, 3, 4, 2])) == pytest.approx(
+        np.pi * (4 * 5 + 32 / 3)
+    )
 
 
 def test_a_capsule_is_found_again_from_points_on_it():
     points = surface(CAPSULE)
     found = fit_capsule(points)
     assert holds([found], points)
-    assert volume(found) == pytest.approx(volume(CAPSULE), rel=0.02)
+    assert compute_volume(found) == pytest.approx(compute_volume(CAPSULE), rel=0.02)
 
 
 def test_balls_are_held_whole():
@@ -64,8 +67,8 @@ def test_balls_are_held_whole():
         np.linspace(0.01, 0.08, 50),
     )
     found = fit_capsule(centres, radii)
-    assert (distances(found[:6].reshape(2, 3), centres) + radii <= found[6] + 1e-9).all()
-    assert volume(fit_capsule(centres[:1], radii[:1])) == pytest.approx(
+    assert (compute_distances(found[:6].reshape(2, 3), centres) + radii <= found[6] + 1e-9).all()
+    assert compute_volume(fit_capsule(centres[:1], radii[:1])) == pytest.approx(
         4 / 3 * np.pi * radii[0] ** 3, rel=0.05
     )
 
@@ -87,7 +90,7 @@ def test_a_mesh_is_held_between_its_corners_too_and_cut_where_that_pays():
     one, two = [fit_capsule(mesh.vertices)], fit_mesh(mesh, 2)
     assert len(two) == 2
     assert holds(one, points) and holds(two, points)
-    assert sum(map(volume, two)) < 0.2 * volume(one[0])
+    assert sum(map(compute_volume, two)) < 0.2 * compute_volume(one[0])
 
 
 def test_a_mesh_is_not_cut_where_it_does_not_pay():
@@ -98,13 +101,11 @@ def test_a_mesh_is_not_cut_where_it_does_not_pay():
 def test_a_cylinder_between_its_own_spheres_is_a_capsule_as_it_stands():
     pose = SE3(0.1, 0.2, 0.3) * SE3.Rx(0.7)
     caps = [Sphere(0.05, pose=pose * SE3.Tz(end)) for end in (-0.1, 0.1)]
-    found = link_capsules([Cylinder(0.05, 0.2, pose=pose), *caps], 3)
+    found = fit_link([Cylinder(0.05, 0.2, pose=pose), *caps], 3)
     ends = np.concatenate([(pose * SE3.Tz(end)).t for end in (-0.1, 0.1)])
     assert len(found) == 1
     np.testing.assert_allclose(found[0], [*ends, 0.05], atol=1e-12)
-    np.testing.assert_allclose(
-        link_capsules(caps[:1], 3), [[*ends[:3], *ends[:3], 0.05]], atol=1e-12
-    )
+    np.testing.assert_allclose(fit_link(caps[:1], 3), [[*ends[:3], *ends[:3], 0.05]], atol=1e-12)
 
 
 def test_cylinders_and_boxes_are_held():
@@ -112,29 +113,29 @@ def test_cylinders_and_boxes_are_held():
     shapes = [Cylinder(0.05, 0.2, pose=pose), Cuboid([0.1, 0.2, 0.3], pose=pose)]
     meshes = [trimesh.creation.cylinder(0.05, 0.2), trimesh.creation.box((0.1, 0.2, 0.3))]
     for shape, mesh in zip(shapes, meshes):
-        found = link_capsules([shape], 1)
+        found = fit_link([shape], 1)
         assert holds(found, mesh.apply_transform(pose.A).sample(3000, seed=0))
-        assert sum(map(volume, found)) < 3 * mesh.volume
+        assert sum(map(compute_volume, found)) < 3 * mesh.volume
 
 
 def test_shapes_without_a_capsule_are_refused():
     with pytest.raises(ConfigError, match="ellipsoid"):
-        link_capsules([Ellipsoid([0.1, 0.2, 0.3])], 2)
+        fit_link([Ellipsoid([0.1, 0.2, 0.3])], 2)
 
 
 def test_shapes_without_a_surface_are_nothing_and_no_capsule_is_without_one():
     link = SimpleNamespace(
         geometry=[Sphere(0.0), Cuboid([0.1, 0, 0]), Cylinder(0.0, 0.1)], collision=[Sphere(0.02)]
     )
-    assert drawn(link) == link.collision
+    assert select_shapes(link) == link.collision
     assert fit_capsule(np.array([[0.0, 0, 0], [0.1, 0, 0]]))[6] > 0
 
 
 def test_capsules_inside_others_go_and_like_ones_become_one():
     inner = np.array([0.15, 0, 0.22, 0.15, 0, 0.22, 0.02])
     away, beside = inner + [1, 1, 1, 1, 1, 1, 0], CAPSULE + [0.001, 0, 0, 0, 0.001, 0, 0]
-    assert len(merged([inner, CAPSULE])) == 1 and len(merged([away, CAPSULE])) == 2
-    (both,) = merged([CAPSULE, beside])
+    assert len(merge_capsules([inner, CAPSULE])) == 1 and len(merge_capsules([away, CAPSULE])) == 2
+    (both,) = merge_capsules([CAPSULE, beside])
     assert holds([both], np.concatenate((surface(CAPSULE), surface(beside))))
 
 
@@ -143,11 +144,11 @@ def test_the_capsules_that_ship_hold_the_meshes(name):
     """Points all over the meshes of every link, and of the fingers at every opening."""
     robot, capsules = make_robot(name), read_capsules(name).links
     for link in robot.rtb.links:
-        for shape in drawn(link):
-            assert holds(capsules[link.name], shape_mesh(shape).sample(1000, seed=0)), link.name
+        for shape in select_shapes(link):
+            assert holds(capsules[link.name], make_mesh(shape).sample(1000, seed=0)), link.name
     if robot.gripper is not None:
         fingers = read_capsules(robot.gripper.name).links["fingers"]
-        swept = trimesh.util.concatenate(finger_meshes(robot.rtb.grippers[0], robot.gripper))
+        swept = trimesh.util.concatenate(sweep_fingers(robot.rtb.grippers[0], robot.gripper))
         assert holds(fingers, swept.sample(5000, seed=0))
 
 
@@ -156,12 +157,12 @@ def test_fingers_are_swept_from_open_to_shut():
     robot = make_robot("wx250s")
     model, hand = robot.rtb.grippers[0], robot.gripper
     swept = {
-        tuple(vertex) for mesh in finger_meshes(model, hand) for vertex in mesh.vertices.round(9)
+        tuple(vertex) for mesh in sweep_fingers(model, hand) for vertex in mesh.vertices.round(9)
     }
     finger = next(link for link in model.links if link.name == hand.links[0])
     for driver in (hand.opened, (hand.opened + hand.closed) / 2, hand.closed):
-        T = link_pose(finger, hand.model_q(model, driver), model.links[0])
-        here = shape_mesh(finger.geometry[0]).convex_hull.apply_transform(T).vertices.round(9)
+        T = compute_link_pose(finger, hand.model_q(model, driver), model.links[0])
+        here = make_mesh(finger.geometry[0]).convex_hull.apply_transform(T).vertices.round(9)
         assert swept.issuperset(map(tuple, here))
 
 
@@ -171,8 +172,8 @@ def test_no_plane_touches_a_mesh_before_its_outermost_points():
     normals = np.random.default_rng(0).normal(size=(3000, 3))
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     points = mesh.subdivide().subdivide().vertices
-    late = (points @ normals.T).max(0) - (np.array(outermost(points)) @ normals.T).max(0)
-    assert 0.0 <= late.max() < 0.001 and len(outermost(points)) < 20
+    late = (points @ normals.T).max(0) - (np.array(find_outermost(points)) @ normals.T).max(0)
+    assert 0.0 <= late.max() < 0.001 and len(find_outermost(points)) < 20
 
 
 def test_meshes_decide_which_pairs_never_come_close(monkeypatch):
@@ -186,7 +187,7 @@ def test_meshes_decide_which_pairs_never_come_close(monkeypatch):
         ("panda_link1", "panda_link7"),
         ("panda_link1", "panda_hand"),
     ]
-    assert apart.never_close(robot, [("panda_link1", "panda_link3"), *touching]) == [
+    assert apart.find_separated_pairs(robot, [("panda_link1", "panda_link3"), *touching]) == [
         ("panda_link1", "panda_link3")
     ]
 
@@ -242,11 +243,13 @@ def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch, capsys
         ConfigError, match="'panda' has no collision geometry.*panda.urdf.collision.yaml"
     ):
         compile_collision(make_robot(str(file)))
-    assert known_collision(make_robot(str(file))) is None
+    assert find_collision_model(make_robot(str(file))) is None
 
-    monkeypatch.setattr(envs.collision.fitting.robot, "never_close", lambda robot, pairs: [])
+    monkeypatch.setattr(
+        envs.collision.fitting.robot, "find_separated_pairs", lambda robot, pairs: []
+    )
     assert fit_collision.main([str(file), "--tcp", "tool0"]) == 0
-    assert known_collision(make_robot(str(file))).links == ("base", "carriage", "arm")
+    assert find_collision_model(make_robot(str(file))).links == ("base", "carriage", "arm")
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 1 and "warning" in warnings[0] and "'wrist'" in warnings[0]
     assert list(read_capsules("panda").links) == ["panda_link0"]

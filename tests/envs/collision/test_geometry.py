@@ -15,7 +15,7 @@ from envs.collision.geometry import (
     point_distance,
     segment_distance,
 )
-from envs.kinematics.rotations import rotations
+from envs.kinematics.rotations import build_rotations
 
 ROWS, RADIUS = 2000, 0.01
 
@@ -155,7 +155,7 @@ def test_boxes_by_hand(p, d, expected):
 
 def test_rotations_are_spatialmaths():
     quaternions = torch.nn.functional.normalize(torch.randn(4, 20, dtype=torch.float64), dim=0)
-    found = rotations(quaternions)
+    found = build_rotations(quaternions)
     for column in range(20):
         expected = UnitQuaternion(quaternions[:, column].numpy()).R
         np.testing.assert_allclose(found[..., column], expected, atol=1e-12)

@@ -15,8 +15,8 @@ from envs.collision import Nearest, Obstacles, nearest
 from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.halfspaces import brakes
 from envs.robots import make_robot
-from envs.simulation.engine import SimState, rest
-from envs.simulation.kinematic import bound_for, reachable, step
+from envs.simulation.engine import SimState, make_rest_state
+from envs.simulation.kinematic import bound_for, find_reachable_velocities, step
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
@@ -68,7 +68,7 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     model = dataclasses.replace(
         world.model, dqd=world.model.dqd * 100.0
     )  # so that nothing else bounds the speed
-    state = rest(model, world.home.expand(40, -1))
+    state = make_rest_state(model, world.home.expand(40, -1))
     generator = torch.Generator().manual_seed(2)
     gradient = torch.randn(40, 1, 7, generator=generator)
     near = Nearest(torch.full((40, 1), 0.011), gradient)
@@ -97,7 +97,7 @@ def test_what_it_gives_is_within_reach_whatever_is_near(world):
         guarded(world.model, bound, random_actions(200, 5), near, lambda q: ahead)
         * world.model.qdlim
     )
-    lower, upper = reachable(world.model, bound)
+    lower, upper = find_reachable_velocities(world.model, bound)
     assert (qd >= lower - 1e-6).all() and (qd <= upper + 1e-6).all()
 
 
@@ -110,7 +110,7 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
         walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]])
     )  # everything with y > 0.4 is wall
     action = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])
-    state, least = rest(model, world.home[None]), []
+    state, least = make_rest_state(model, world.home[None]), []
     for _ in range(18):
         bound = bound_for(model, state)
         near = nearest(world.collision, bound.q, wall)
@@ -121,7 +121,7 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
         )
         least.append(float(nearest(world.collision, state.q, wall).distance.min()))
     assert 0.0 < min(least) < 0.02
-    free = rest(model, world.home[None])
+    free = make_rest_state(model, world.home[None])
     for _ in range(18):
         free = step(model, free, action)
     assert nearest(world.collision, free.q, wall).distance.min() < -0.1
@@ -134,7 +134,7 @@ def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
     assert_close(rate, torch.tensor([[-0.3]]))  # 15 mm in 50 ms
     action = guarded(
         world.model,
-        rest(world.model, world.home[None]),
+        make_rest_state(world.model, world.home[None]),
         torch.zeros(1, 7),
         near,
         nothing,
@@ -151,7 +151,7 @@ def test_the_end_of_the_period_counts_too(world):
     ahead = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[-1.0, 0, 0, 0, 0, 0, 0]]]))
     model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
     action = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]])
-    state = rest(model, world.home[None])
+    state = make_rest_state(model, world.home[None])
     safe = guarded(
         model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005)
     )

@@ -20,7 +20,7 @@ from envs.evaluation.table import make_rows
 from envs.kinematics import compile_ets, jacob0
 from envs.kinematics.manipulability import manipulability
 from envs.robots import make_robot
-from envs.simulation.engine import SimModel, compile_robot, rest
+from envs.simulation.engine import SimModel, compile_robot, make_rest_state
 from envs.simulation.kinematic import step
 from envs.tasks.measures import Measure
 from envs.tasks.reach import Reach
@@ -185,7 +185,7 @@ def test_a_simulated_arm_breaks_no_limit():
     model = compile_robot(make_robot("panda"), 0.05)
     generator = torch.Generator().manual_seed(0)
     lower, upper = model.qlim
-    state = rest(model, lower + torch.rand(50, 7, generator=generator) * (upper - lower))
+    state = make_rest_state(model, lower + torch.rand(50, 7, generator=generator) * (upper - lower))
     info = {"q": [], "qd": []}
     for _ in range(60):
         state = step(model, state, torch.randint(2, (50, 7), generator=generator) * 2.0 - 1)

@@ -13,10 +13,10 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.collision import clearance
 from envs.planning import contact_check as contact
 from envs.robots import make_robot
-from envs.simulation.engine import rest
+from envs.simulation.engine import make_rest_state
 from envs.tasks.contact import contact_terms
 from envs.tasks.registry import make_task, task_names
-from envs.world import GROUND, moment_of
+from envs.world import GROUND, make_moment
 
 WHERE_POSES_ARE = (
     "reach_pose",
@@ -31,9 +31,9 @@ def env():
 
 def put(env, q: torch.Tensor) -> None:
     """Arms at rest at q, each with its goal where its TCP is, nothing touched so far."""
-    state, steps = rest(env.model, q), torch.zeros(len(q), dtype=torch.long)
+    state, steps = make_rest_state(env.model, q), torch.zeros(len(q), dtype=torch.long)
     scene = {**env.moment.scene, "touched": torch.zeros(len(q), dtype=torch.bool)}
-    there = moment_of(env.world, state, scene, steps)
+    there = make_moment(env.world, state, scene, steps)
     env.moment = replace(there, scene={**scene, "goal": there.tcp})
 
 
@@ -52,8 +52,8 @@ def test_no_success_survives_a_contact_however_long_ago(env):
     assert step.info["success_with_contact"].all()
     assert torch.equal(step.info["touched"], half) and torch.equal(step.info["clearance"] < 0, half)
     assert torch.equal(step.info["success"], ~half)
-    away = replace(env.moment, state=rest(env.model, home))
-    env.moment = moment_of(
+    away = replace(env.moment, state=make_rest_state(env.model, home))
+    env.moment = make_moment(
         env.world, away.state, {**away.scene, "goal": env.fkine(home)[:, :3, 3]}, away.steps
     )
     step = env.step(still)

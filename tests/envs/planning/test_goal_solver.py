@@ -7,7 +7,7 @@ import torch
 
 import envs
 from envs.kinematics import fkine
-from envs.kinematics.inverse import joints_at_pose, spread
+from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.kinematics.rotations import rotation_error, to_quaternion
 from envs.planning.contact_check import free
 from envs.planning.goal_solver import solution
@@ -30,7 +30,7 @@ def test_what_is_called_there_is_there_and_inside_the_limits(arm):
     begin = torch.clamp(
         q + 0.3 * torch.randn(q.shape, generator=torch.Generator().manual_seed(1)), *env.model.qlim
     )
-    found, there, left = joints_at_pose(
+    found, there, left = solve_pose(
         env.model.chain, env.model.qlim, begin, T[:, :3, 3], T[:, :3, :3]
     )
     lower, upper = env.model.qlim
@@ -89,7 +89,9 @@ def test_starting_points_fill_the_limits():
     every time.
     """
     qlim = torch.tensor([[-1.0, 0.0, 2.0], [1.0, 0.5, 5.0]])
-    points = spread(qlim, 60)
-    assert torch.equal(points, spread(qlim, 60)) and torch.equal(points[:9], spread(qlim, 9))
+    points = spread_joints(qlim, 60)
+    assert torch.equal(points, spread_joints(qlim, 60)) and torch.equal(
+        points[:9], spread_joints(qlim, 9)
+    )
     share = ((points - qlim[0]) / (qlim[1] - qlim[0])).sort(0)[0]
     assert (share > 0).all() and (share < 1).all() and share.diff(dim=0).max() < 6 / 60

@@ -5,9 +5,9 @@ import torch
 
 import envs
 from envs.collision import Obstacles, clearance
-from envs.kinematics.inverse import joints_at_pose, spread
+from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.planning.motion_planner import ROOM, way
-from envs.world import obstacles_of
+from envs.world import get_obstacles
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def env():
 
 @pytest.fixture(scope="module")
 def found(env):
-    return way(env.world, env.state.q, env.goal, obstacles_of(env.scene))
+    return way(env.world, env.state.q, env.goal, get_obstacles(env.scene))
 
 
 def room(env, q, via, solution, obstacles, points=100):
@@ -40,7 +40,7 @@ def test_it_is_free_and_ends_at_the_goal(env, found):
     lower, upper = env.model.qlim
     assert all(((q >= lower) & (q <= upper)).all() for q in found)
     assert ((env.fkine(solution)[:, :3, 3] - env.goal).norm(dim=1) < 5e-3).float().mean() > 0.99
-    least = room(env, env.state.q, via, solution, obstacles_of(env.scene))
+    least = room(env, env.state.q, via, solution, get_obstacles(env.scene))
     assert (
         least > 0.8 * ROOM
     ).float().mean() > 0.97  # the scenes leave a way free; of those that are looked at
@@ -51,13 +51,11 @@ def test_it_is_straight_where_that_is_free(env, found):
     """Its own end without the corner is among what is tried, and so are the solutions that the
     search finds.
     """
-    q, around = env.state.q, obstacles_of(env.scene)
+    q, around = env.state.q, get_obstacles(env.scene)
     taken = time(env, q, *found)
     ends = [found[1]]
-    for start in (q, *spread(env.model.qlim, 5).unbind()):
-        ends.append(
-            joints_at_pose(env.model.chain, env.model.qlim, start.expand_as(q), env.goal)[0]
-        )
+    for start in (q, *spread_joints(env.model.qlim, 5).unbind()):
+        ends.append(solve_pose(env.model.chain, env.model.qlim, start.expand_as(q), env.goal)[0])
     tried = 0
     for end in ends:
         there = (env.fkine(end)[:, :3, 3] - env.goal).norm(dim=1) < 4e-3
@@ -70,7 +68,7 @@ def test_it_is_straight_where_that_is_free(env, found):
 def test_each_scene_has_the_way_that_it_would_have_alone(env, found):
     for row in (0, 7, 250):
         one = slice(row, row + 1)
-        alone = way(env.world, env.state.q[one], env.goal[one], obstacles_of(env.scene).rows(one))
+        alone = way(env.world, env.state.q[one], env.goal[one], get_obstacles(env.scene).rows(one))
         torch.testing.assert_close(alone[0], found[0][one], atol=1e-4, rtol=0)
         torch.testing.assert_close(alone[1], found[1][one], atol=1e-4, rtol=0)
 

@@ -13,7 +13,7 @@ import torch
 from envs.arm_env.arm_env import ArmEnv
 from envs.kinematics import fkine, jacob0
 from envs.robots import Robot
-from envs.robots.from_file import home_pose, robot_from_file, workspace_box
+from envs.robots.from_file import find_home, find_workspace, make_robot_from_file
 from envs.robots.urdf import load_urdf
 from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
@@ -23,7 +23,7 @@ GANTRY = Path(__file__).parents[1] / "data" / "gantry.urdf"
 
 @pytest.fixture(scope="module")
 def gantry() -> Robot:
-    return robot_from_file(str(GANTRY))
+    return make_robot_from_file(str(GANTRY))
 
 
 def tcp_at(robot: Robot, q) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_the_box_is_in_front_and_above_and_can_be_reached(gantry):
 
 
 def test_the_same_file_gives_the_same_robot(gantry):
-    again = robot_from_file(str(GANTRY))
+    again = make_robot_from_file(str(GANTRY))
     assert np.array_equal(again.home, gantry.home) and np.array_equal(
         again.workspace, gantry.workspace
     )
@@ -100,8 +100,8 @@ def written(folder: Path, axis: str, offset: str, lift: str = "0 0 0") -> Path:
 )
 def test_arms_that_move_in_a_plane_have_a_home_and_a_box_too(tmp_path, axis, offset, lift, thin):
     arm = load_urdf(written(tmp_path, axis, offset, lift))
-    box = workspace_box(arm.chain, arm.qlim)
-    home = home_pose(arm.chain, arm.qlim, box)
+    box = find_workspace(arm.chain, arm.qlim)
+    home = find_home(arm.chain, arm.qlim, box)
     assert np.ptp(box, axis=0)[thin] == pytest.approx(0.02, abs=1e-6)
     assert (np.ptp(box, axis=0) > 0).all()
     assert ((arm.qlim[0] < home) & (home < arm.qlim[1])).all()
@@ -113,8 +113,8 @@ def test_arms_that_move_in_a_plane_have_a_home_and_a_box_too(tmp_path, axis, off
 
 
 def test_a_gripper_is_put_on_at_the_tcp_link():
-    robot = robot_from_file(str(GANTRY), gripper="robotiq_2f_85")
-    bare = robot_from_file(str(GANTRY), gripper="none")
+    robot = make_robot_from_file(str(GANTRY), gripper="robotiq_2f_85")
+    bare = make_robot_from_file(str(GANTRY), gripper="none")
     assert robot.n == 3 and robot.gripper.name == "robotiq_2f_85" and len(robot.rtb.grippers) == 1
     q = np.array([0.2, 0.3, -0.5])
     T_bt = (
@@ -128,7 +128,7 @@ def test_the_example_of_the_docs_is_a_robot(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "add_your_own_robot.md").read_text()
     path = tmp_path / "lift.urdf"
     path.write_text(re.search("```xml\n(.*?)```", page, re.DOTALL)[1])
-    robot = robot_from_file(str(path))
+    robot = make_robot_from_file(str(path))
     assert (robot.name, robot.n) == ("lift", 3)
     low, high = robot.workspace
     assert ((low < tcp_at(robot, robot.home)) & (tcp_at(robot, robot.home) < high)).all()
@@ -140,7 +140,7 @@ def test_wrong_choices_end_in_one_line():
         ({"tcp": "hook"}, "unknown TCP link"),
     ):
         with pytest.raises(ConfigError, match=named):
-            robot_from_file(str(GANTRY), **options)
+            make_robot_from_file(str(GANTRY), **options)
 
 
 def test_the_arm_can_be_trained_on(gantry):

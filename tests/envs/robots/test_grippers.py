@@ -66,7 +66,7 @@ def test_the_pads_of_interbotix_fingers_are_where_the_model_draws_them(arm):
     bar, finger = mesh("/gripper_bar_link"), mesh(pads.links[0], hand.closed)
     end, tip = bar.bounds[1, 0], finger.bounds[1, 0]
     for driver in (hand.closed, 0.5 * (hand.closed + hand.opened), hand.opened):
-        gap = grasp.gap_of(grasp.compile_hand(hand, 0.04), torch.tensor([driver])).item()
+        gap = grasp.compute_gap(grasp.compile_hand(hand, 0.04), torch.tensor([driver])).item()
         for x in (end + 1e-3, tip - 1e-3):
             left, right = (cut(mesh(link, driver), x) for link in pads.links)
             assert gap == pytest.approx(left[:, 1].min() - right[:, 1].max(), abs=1e-4)

@@ -4,7 +4,7 @@ import pytest
 
 from envs.robots import make_robot
 from envs.simulation.engine import compile_robot
-from envs.simulation.mujoco import Mujoco
+from envs.simulation.mujoco import MujocoEngine
 
 DT, CUBE = 0.05, 0.04
 
@@ -15,7 +15,7 @@ class Lab:
     def __init__(self, name: str):
         self.robot = make_robot(name)
         self.model = compile_robot(self.robot, DT, "cpu", CUBE)
-        self.engine = Mujoco(self.robot, DT, CUBE)
+        self.engine = MujocoEngine(self.robot, DT, CUBE)
 
 
 @pytest.fixture(scope="session")

@@ -12,16 +12,16 @@ import envs
 from envs.config.env_options import KINEMATIC, MUJOCO
 from envs.controllers import make_baseline
 from envs.kinematics.rotations import rotation_error, rotation_vector, to_matrix
-from envs.simulation.calibration import displaced, pose_error
+from envs.simulation.calibration import displace_scene, make_pose_error
 from envs.simulation.disturbances import Disturbances
 
 OFF = Disturbances(base_offset=0.004, base_turn=0.005)
 
 
 def test_by_hand_a_base_that_is_a_quarter_turn_off():
-    T = pose_error(torch.tensor([[0.1, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, math.pi / 2]]))
+    T = make_pose_error(torch.tensor([[0.1, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, math.pi / 2]]))
     level = [1.0, 0.0, 0.0, 0.0]
-    seen = displaced(
+    seen = displace_scene(
         {
             "goal": torch.tensor([[0.5, 0.0, 0.3, *level]]),
             "goal_velocity": torch.tensor([[0.2, 0.0, 0.0]]),

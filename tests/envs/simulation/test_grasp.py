@@ -57,15 +57,17 @@ def test_driver_and_gap_are_each_others_inverse(name):
     gripper = make_gripper(name)
     made = grasp.compile_hand(gripper, 2 * HALF)
     for gap in np.linspace(0.001, made.gap[2], 7):
-        driver = grasp.driver_of(made, gap)
-        assert grasp.gap_of(made, torch.tensor([driver])).item() == pytest.approx(gap, abs=1e-6)
-    assert grasp.driver_of(made, made.gap[0]) == pytest.approx(gripper.closed, abs=1e-6)
-    assert grasp.driver_of(made, made.gap[2]) == pytest.approx(gripper.opened, abs=1e-6)
+        driver = grasp.find_driver(made, gap)
+        assert grasp.compute_gap(made, torch.tensor([driver])).item() == pytest.approx(
+            gap, abs=1e-6
+        )
+    assert grasp.find_driver(made, made.gap[0]) == pytest.approx(gripper.closed, abs=1e-6)
+    assert grasp.find_driver(made, made.gap[2]) == pytest.approx(gripper.opened, abs=1e-6)
 
 
 def test_the_pads_of_the_panda_are_twice_its_driver_apart(hand):
     driver = torch.linspace(0, 0.04, 9)
-    torch.testing.assert_close(grasp.gap_of(hand, driver), 2 * driver)
+    torch.testing.assert_close(grasp.compute_gap(hand, driver), 2 * driver)
 
 
 def test_the_pads_of_the_2f_85_are_as_far_apart_as_in_its_urdf():
@@ -83,7 +85,7 @@ def test_the_pads_of_the_2f_85_are_as_far_apart_as_in_its_urdf():
     for driver in np.linspace(gripper.closed, gripper.opened, 9):
         apart = place("right_inner_finger_pad", driver) - place("left_inner_finger_pad", driver)
         expected = abs(apart @ gripper.pads.closing) - 0.00635 - 0.001
-        assert grasp.gap_of(made, torch.tensor([driver])).item() == pytest.approx(
+        assert grasp.compute_gap(made, torch.tensor([driver])).item() == pytest.approx(
             expected, abs=5e-4
         )
 
@@ -109,7 +111,7 @@ def test_pads_that_cannot_be_right_are_named(tmp_path, monkeypatch, changes, wor
 
 def test_the_lowest_corner_of_the_tips(hand):
     def height(T):
-        return grasp.tip_height(hand, T, torch.tensor([0.04])).item()
+        return grasp.compute_tip_height(hand, T, torch.tensor([0.04])).item()
 
     assert height(pose(z=0.1)) == pytest.approx(0.1 - 0.0089, abs=1e-6)
     # lying on its side: pads above each other, the lower finger's outside is 0.04 + 0.0144 below
@@ -229,9 +231,11 @@ def test_at_the_end_of_a_step_nothing_overlaps():
     moved = torch.zeros(500, dtype=torch.bool)
     for k in range(-40, 40):
         cube, held, _ = grasp.move_cube(hand, hands(k - 1), hands(k), cube, held, gap, gap)
-        p = grasp.in_hand(grasp.hand_axes(hand, hands(k)), hands(k)[:, :3, 3], cube)
+        p = grasp.transform_to_hand(
+            grasp.compute_hand_axes(hand, hands(k)), hands(k)[:, :3, 3], cube
+        )
         depth = (
-            grasp._boxes(hand, gap) - torch.cat((p, -p), 1)[:, None]
+            grasp._make_boxes(hand, gap) - torch.cat((p, -p), 1)[:, None]
         )  # in each box, from each of its sides
         assert depth.amin(2).max() < 1e-3
         assert not held.any() and (cube[:, 2] == HALF).all()
@@ -262,7 +266,7 @@ def test_no_shut_hand_passes_through_the_cube(hand, speed, angle, front):
 
 def press(hand, T_before, T_after, gap=0.08, held=FREE, before=0.0) -> float:
     scene = {"object": at(), "held": held, "contact_depth": torch.tensor([before])}
-    return grasp.press_depth(hand, T_before, T_after, scene, torch.tensor([gap])).item()
+    return grasp.compute_press_depth(hand, T_before, T_after, scene, torch.tensor([gap])).item()
 
 
 def test_a_finger_from_above_is_on_the_cube_however_that_is_turned(hand):

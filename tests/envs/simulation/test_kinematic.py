@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from envs.kinematics import compile_ets
 from envs.robots import make_robot
 from envs.simulation import kinematic
-from envs.simulation.engine import SimModel, SimState, compile_robot, rest
-from envs.simulation.kinematic import step, stopping_speed
+from envs.simulation.engine import SimModel, SimState, compile_robot, make_rest_state
+from envs.simulation.kinematic import compute_stopping_speed, step
 from td3_robot.errors import ConfigError
 
 EPS = 2.0**-23  # of float32
@@ -49,7 +49,7 @@ def anywhere(model: SimModel, generator: torch.Generator, B: int = 40) -> SimSta
     lower, upper = model.qlim
     unit = torch.rand(B, len(lower), generator=generator)
     unit = torch.where(torch.rand(unit.shape, generator=generator) < 0.1, unit.round(), unit)
-    return rest(model, (lower + unit * (upper - lower)).clamp(lower, upper))
+    return make_rest_state(model, (lower + unit * (upper - lower)).clamp(lower, upper))
 
 
 def wild_actions(shape, generator: torch.Generator) -> torch.Tensor:
@@ -111,8 +111,8 @@ def test_a_joint_sent_to_its_limit_arrives_there_and_as_soon_as_can_be(model, se
 @given(models(), st.integers(0, 2**31))
 def test_a_joint_at_its_limit_is_free_to_leave_it(model, seed):
     lower, upper = model.qlim
-    state = step(model, rest(model, upper[None]), -torch.ones(1, len(upper)))
-    stopping = stopping_speed((upper - lower)[None], model.dqd, model.dt)[0]
+    state = step(model, make_rest_state(model, upper[None]), -torch.ones(1, len(upper)))
+    stopping = compute_stopping_speed((upper - lower)[None], model.dqd, model.dt)[0]
     expected = torch.minimum(torch.minimum(model.dqd, model.qdlim), stopping)
     torch.testing.assert_close(state.qd[0], -expected)
 
@@ -134,7 +134,7 @@ def test_a_hand_worked_start_and_stop():
     # too little to brake in; down to 0.75, 0.25 and 0 it covers 0.4375, 0.25 and 0.0625, and is
     # there.
     model = model_of([[-9.0], [1.25]], [2.0], [1.0], dt=0.5)
-    state, speeds, places = rest(model, torch.zeros(1, 1)), [], []
+    state, speeds, places = make_rest_state(model, torch.zeros(1, 1)), [], []
     for _ in range(6):
         state = step(model, state, torch.ones(1, 1))
         speeds.append(round(state.qd.item(), 6))
@@ -147,13 +147,13 @@ def test_stopping_speeds_are_what_a_hand_gets():
     # dt 1, dqd 1: 1 stops within 1; 2 + 1 = 3; 3 + 2 + 1 = 6; 1.5 + 0.5 = 2; 0.25 alone
     model = model_of([[-9.0], [9.0]], [100.0], [1.0], dt=1.0)
     distance = torch.tensor([[0.0], [0.25], [1.0], [2.0], [3.0], [6.0]])
-    speed = stopping_speed(distance, model.dqd, model.dt)[:, 0]
+    speed = compute_stopping_speed(distance, model.dqd, model.dt)[:, 0]
     torch.testing.assert_close(speed, torch.tensor([0.0, 0.25, 1.0, 1.5, 2.0, 3.0]))
 
 
 def test_without_an_acceleration_limit_a_joint_stops_dead_at_its_limit():
     model = model_of([[-1.0, -1.0], [1.0, 1.0]], [2.0, 4.0], None, dt=0.1)
-    state = rest(model, torch.tensor([[0.0, 0.9]]))
+    state = make_rest_state(model, torch.tensor([[0.0, 0.9]]))
     state = step(model, state, torch.ones(1, 2))
     torch.testing.assert_close(state.qd, torch.tensor([[2.0, 1.0]]))
     torch.testing.assert_close(state.q, torch.tensor([[0.1, 0.95]]))
@@ -164,7 +164,9 @@ def test_without_an_acceleration_limit_a_joint_stops_dead_at_its_limit():
 
 def test_each_joint_has_its_own_limits():
     model = compile_robot(make_robot("panda"), dt=0.05)
-    state = rest(model, torch.tensor(make_robot("panda").home, dtype=torch.float32)[None])
+    state = make_rest_state(
+        model, torch.tensor(make_robot("panda").home, dtype=torch.float32)[None]
+    )
     first = step(model, state, torch.ones(1, 7))
     # the first step is what qddlim allows in 0.05 s
     torch.testing.assert_close(
@@ -191,7 +193,7 @@ def test_batched_equals_looped(model, seed):
 
 def test_a_step_writes_into_nothing_it_was_given():
     model = compile_robot(make_robot("panda"), dt=0.05)
-    state = rest(model, torch.zeros(3, 7))
+    state = make_rest_state(model, torch.zeros(3, 7))
     action, grip = torch.full((3, 7), 2.0), torch.zeros(3)
     before = [
         x.clone()
@@ -216,7 +218,7 @@ def test_a_step_writes_into_nothing_it_was_given():
 
 def test_the_gripper_opens_and_closes_at_its_speed_and_stops_at_its_ends():
     model = compile_robot(make_robot("panda"), dt=0.05)  # 40 mm at 50 mm/s: 2.5 mm a step, 16 steps
-    state, action = rest(model, torch.zeros(3, 7)), torch.zeros(3, 7)
+    state, action = make_rest_state(model, torch.zeros(3, 7)), torch.zeros(3, 7)
     torch.testing.assert_close(state.gripper, torch.full((3,), 0.04))
     state = step(model, state, action, torch.tensor([0.0, 0.5, 1.0]))
     torch.testing.assert_close(state.gripper, torch.tensor([0.0375, 0.0375, 0.04]))
@@ -239,7 +241,7 @@ def test_without_a_command_the_gripper_stays():
 def test_a_gripper_whose_driver_closes_upwards_moves_the_right_way():
     """A Robotiq 2F-85's driver joint is 0 when open and 0.8 rad when shut."""
     model = model_of([[-1.0], [1.0]], [1.0], None, 0.1, stroke=(0.8, 0.0), grip_speed=2.0)
-    state = rest(model, torch.zeros(1, 1))
+    state = make_rest_state(model, torch.zeros(1, 1))
     assert state.gripper.item() == 0.0
     for expected in (0.2, 0.4, 0.6, 0.8, 0.8):
         state = step(model, state, torch.zeros(1, 1), torch.zeros(1))
@@ -278,7 +280,7 @@ def test_an_arm_may_have_no_gripper_and_no_acceleration_limit():
     assert model.driver_mimic.shape == (0,) and torch.isinf(model.dqd).all()
     state = step(
         model,
-        rest(model, torch.tensor(robot.home, dtype=torch.float32)[None]),
+        make_rest_state(model, torch.tensor(robot.home, dtype=torch.float32)[None]),
         torch.ones(1, 7),
         torch.ones(1),
     )

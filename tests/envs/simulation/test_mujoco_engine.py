@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from envs.kinematics import fkine, jacob0
-from envs.kinematics.pointing_down import joints_pointing_down
+from envs.kinematics.pointing_down import solve_pointing_down
 from envs.simulation import kinematic
-from envs.simulation.engine import Command, rest
-from envs.simulation.grasp import hand_axes
+from envs.simulation.engine import Command, make_rest_state
+from envs.simulation.grasp import compute_hand_axes
 
 G = 9.81
 
@@ -29,8 +29,8 @@ class Arms:
             if q is None
             else q
         )
-        self.state = rest(self.model, q)
-        across = hand_axes(self.model.hand, fkine(self.model.chain, q))[:, :, 1]
+        self.state = make_rest_state(self.model, q)
+        across = compute_hand_axes(self.model.hand, fkine(self.model.chain, q))[:, :, 1]
         place = torch.tensor(cube).expand(len(q), 3).contiguous()
         scene = {"object": place, "held": torch.zeros(len(q), dtype=torch.bool)}
         scene["yaw"] = torch.atan2(across[:, 1], across[:, 0])
@@ -43,7 +43,7 @@ class Arms:
         home = torch.as_tensor(lab.robot.home, dtype=torch.float32)[None]
         hand = lab.model.hand
         place = torch.tensor([[x, 0.0, max(hand.half, hand.tip + 0.01) + up]])
-        q, reached = joints_pointing_down(
+        q, reached = solve_pointing_down(
             lab.model.chain, lab.model.qlim, hand.axes[:, 2], home, place
         )
         assert reached.all()

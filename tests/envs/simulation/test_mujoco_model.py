@@ -12,7 +12,7 @@ import torch
 from envs.kinematics import fkine
 from envs.robots import make_robot, shipped_robots
 from envs.simulation.mujoco import read_contacts
-from envs.simulation.mujoco.bodies import add_robot, body_name
+from envs.simulation.mujoco.bodies import add_robot, make_body_name
 from envs.simulation.mujoco.model import build
 from td3_robot.errors import ConfigError
 
@@ -40,7 +40,7 @@ def test_the_tcp_is_where_the_chain_has_it(name):
     for row in range(len(q)):
         data.qpos[place] = q[row]
         mujoco.mj_kinematics(model, data)
-        body, T = data.body(body_name(last.name)), np.eye(4)
+        body, T = data.body(make_body_name(last.name)), np.eye(4)
         T[:3, :3], T[:3, 3] = body.xmat.reshape(3, 3), body.xpos
         np.testing.assert_allclose(T @ tool, T_be[row], atol=1e-5)
 

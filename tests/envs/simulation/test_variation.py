@@ -12,9 +12,13 @@ import torch
 from envs.config.env_options import EnvOptions
 from envs.registry import make, of_config
 from envs.simulation.disturbances import Disturbances
-from envs.simulation.engine import Command, rest
-from envs.simulation.mujoco import Mujoco
-from envs.simulation.randomization import disturbances_of, randomization_names, read_randomization
+from envs.simulation.engine import Command, make_rest_state
+from envs.simulation.mujoco import MujocoEngine
+from envs.simulation.randomization import (
+    combine_disturbances,
+    list_randomizations,
+    read_randomization,
+)
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
 
@@ -26,8 +30,8 @@ def world(lab, cube=(0.5, 0.4, 0.02), **varied):
     its scene.
     """
     variation = Variation(**{name: (value, value) for name, value in varied.items()})
-    engine = Mujoco(lab.robot, lab.model.dt, 0.04, variation=variation)
-    state = rest(lab.model, torch.as_tensor(lab.robot.home, dtype=torch.float32)[None])
+    engine = MujocoEngine(lab.robot, lab.model.dt, 0.04, variation=variation)
+    state = make_rest_state(lab.model, torch.as_tensor(lab.robot.home, dtype=torch.float32)[None])
     scene = {"object": torch.tensor([cube]), "held": torch.zeros(1, dtype=torch.bool)}
     scene["varied"] = variation.draw(1, torch.Generator().manual_seed(0))
     scene = engine.begin(lab.model, state, scene)
@@ -125,18 +129,18 @@ def test_a_camera_that_is_off_shows_the_cube_elsewhere_for_the_whole_episode():
 
 def test_what_is_given_by_itself_counts_in_place_of_the_file_s():
     named = read_randomization("lab")
-    assert disturbances_of(EnvOptions(randomize="lab", noise=0.003)) == dataclasses.replace(
+    assert combine_disturbances(EnvOptions(randomize="lab", noise=0.003)) == dataclasses.replace(
         named, noise=0.003
     )
-    assert disturbances_of(EnvOptions(randomize="lab", latency=0.0)) == dataclasses.replace(
+    assert combine_disturbances(EnvOptions(randomize="lab", latency=0.0)) == dataclasses.replace(
         named, latency=0.0
     )
-    assert disturbances_of(EnvOptions(noise=0.003)) == Disturbances(noise=0.003)
-    assert disturbances_of(EnvOptions(noise=0.0)) == Disturbances()
+    assert combine_disturbances(EnvOptions(noise=0.003)) == Disturbances(noise=0.003)
+    assert combine_disturbances(EnvOptions(noise=0.0)) == Disturbances()
 
 
 def test_every_shipped_file_can_be_simulated_without_physics_too():
-    for name in randomization_names():
+    for name in list_randomizations():
         env = of_config(EnvOptions(task="pick_place", randomize=name), 2)
         assert torch.isfinite(env.step(torch.zeros(2, env.a_dim)).observation).all()
 

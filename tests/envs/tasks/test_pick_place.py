@@ -230,7 +230,7 @@ def test_the_cube_keeps_the_gripper_open_and_goes_with_the_hand(make, robot):
     grasped(env)
     assert env.moment.scene["held"].all()
     torch.testing.assert_close(
-        env.state.gripper, torch.full((8,), grasp.driver_of(env.model.hand, TASK.cube))
+        env.state.gripper, torch.full((8,), grasp.find_driver(env.model.hand, TASK.cube))
     )
     there = env.arrived
     offset = there.T_be[:, :3, :3].mT @ (there.scene["object"] - there.tcp)[:, :, None]

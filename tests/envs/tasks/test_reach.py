@@ -16,7 +16,7 @@ from envs.simulation.engine import SimState
 from envs.tasks import reach
 from envs.tasks.layout import Layout
 from envs.tasks.reach import Reach
-from envs.world import moment_of
+from envs.world import make_moment
 
 TASK = dataclasses.replace(
     Reach(**yaml.safe_load((CONFIGS / "tasks" / "reach.yaml").read_text())),
@@ -44,7 +44,7 @@ def scene():
         draw(), torch.randn(5, 7, generator=generator), torch.rand(5, generator=generator) * 0.04
     )
     goal = kinematics.fkine(world.model.chain, draw())[:, :3, 3]
-    return world, moment_of(world, state, {"goal": goal}, torch.zeros(5, dtype=torch.long))
+    return world, make_moment(world, state, {"goal": goal}, torch.zeros(5, dtype=torch.long))
 
 
 def test_reward_terms_are_what_a_hand_gets():

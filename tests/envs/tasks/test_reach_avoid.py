@@ -10,17 +10,17 @@ from torch.testing import assert_close
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Obstacles, clearance, nearest, obstacle_distance
 from envs.collision.obstacles import FAR
-from envs.collision.queries import capsule_segments, obstacle_distances
+from envs.collision.queries import compute_segments, obstacle_distances
 from envs.controllers.teachers import make_teacher
 from envs.planning import contact_check as contact
 from envs.planning import obstacle_scenes as scenes
 from envs.planning.motion_planner import way
 from envs.robots import make_robot
-from envs.simulation.calibration import seen
+from envs.simulation.calibration import measured_scene
 from envs.simulation.disturbances import Disturbances
 from envs.tasks import reach_avoid
 from envs.tasks.registry import make_task
-from envs.world import obstacles_of
+from envs.world import get_obstacles
 from td3_robot.errors import ConfigError
 from tests.envs.playing import actions, play
 
@@ -51,7 +51,7 @@ def detour(env):
 
 
 def number(scene) -> torch.Tensor:
-    return sum(there.sum(1) for there in scenes.present(obstacles_of(scene)))
+    return sum(there.sum(1) for there in scenes.present(get_obstacles(scene)))
 
 
 # Scenes
@@ -65,7 +65,7 @@ def test_starts_and_solutions_are_what_they_are_said_to_be(env, drawn, detour):
     assert ((drawn["start"] - world.home).abs() < TASK.start_spread + 1e-6).all()
     for q in (detour.start, detour.solution):
         assert (
-            obstacle_distance(world.collision, q, obstacles_of(drawn)) > TASK.margin - 2.5e-4
+            obstacle_distance(world.collision, q, get_obstacles(drawn)) > TASK.margin - 2.5e-4
         ).all()
         assert (clearance(world.collision, q, ground=0.0) > contact.ROOM - 1e-6).all()
     lower, upper = world.model.qlim
@@ -77,7 +77,9 @@ def test_the_known_way_is_free_however_finely_it_is_walked(env, drawn, detour):
     assert (detour.time(env.world) < TASK.path_time).all()
     apart = touching = torch.full((len(detour.via),), torch.inf)
     for q in detour.points(100):
-        apart = torch.minimum(apart, obstacle_distance(env.world.collision, q, obstacles_of(drawn)))
+        apart = torch.minimum(
+            apart, obstacle_distance(env.world.collision, q, get_obstacles(drawn))
+        )
         touching = torch.minimum(touching, clearance(env.world.collision, q, ground=0.0))
     assert (apart > 0).all() and (apart > 0.8 * TASK.path_margin).float().mean() > 0.97
     assert (touching > 0).all()
@@ -86,17 +88,17 @@ def test_the_known_way_is_free_however_finely_it_is_walked(env, drawn, detour):
 def test_one_to_five_obstacles_of_all_kinds_stand_in_the_way(env, drawn):
     count = number(drawn)
     assert set(count.tolist()) == {1, 2, 3, 4, 5}
-    assert all(there.any(0).all() for there in scenes.present(obstacles_of(drawn)))
+    assert all(there.any(0).all() for there in scenes.present(get_obstacles(drawn)))
     first, last = env.fkine(drawn["start"])[:, :3, 3], drawn["goal"]
     share = torch.linspace(0, 1, 200)[:, None, None]
     line = torch.lerp(first, last, share).permute(2, 0, 1)
     assert (
-        scenes.point_distances(line, obstacles_of(drawn)).amin((0, 1)) < scenes.IN_THE_WAY + 1e-6
+        scenes.point_distances(line, get_obstacles(drawn)).amin((0, 1)) < scenes.IN_THE_WAY + 1e-6
     ).all()
 
 
 def test_boxes_stand_upright_and_normals_have_unit_length(drawn):
-    spheres, boxes, walls = scenes.present(obstacles_of(drawn))
+    spheres, boxes, walls = scenes.present(get_obstacles(drawn))
     boxes, walls = drawn["boxes"][boxes], drawn["walls"][walls]
     assert_close(boxes[:, 6:].norm(dim=1), torch.ones(len(boxes)))
     assert not boxes[:, 7:9].any() and (boxes[:, 3:6] > 0).all()
@@ -105,8 +107,8 @@ def test_boxes_stand_upright_and_normals_have_unit_length(drawn):
 
 
 def test_points_are_as_far_from_obstacles_as_capsules_of_no_size(env, drawn):
-    model, obstacles = env.world.collision, obstacles_of(drawn)
-    p, d = capsule_segments(model, drawn["start"])
+    model, obstacles = env.world.collision, get_obstacles(drawn)
+    p, d = compute_segments(model, drawn["start"])
     tiny = replace(model, length_squared=0 * model.length_squared, radius=0 * model.radius)
     assert_close(
         scenes.point_distances(p, obstacles), obstacle_distances(tiny, p, 0 * d, obstacles)
@@ -132,9 +134,9 @@ def test_the_way_is_looked_for_in_the_scene_as_it_is_measured():
     off = Disturbances(base_offset=0.05, base_turn=0.1)
     env = ArmEnv(make_robot("panda"), TASK, 64, "cpu", 0, disturbances=off)
     scene, q = env.arrived.scene, env.arrived.state.q
-    measured = seen(scene)
-    assert_close(scene["via"], way(env.world, q, measured["goal"], obstacles_of(measured))[0])
-    true = way(env.world, q, scene["goal"], obstacles_of(scene))[0]
+    measured = measured_scene(scene)
+    assert_close(scene["via"], way(env.world, q, measured["goal"], get_obstacles(measured))[0])
+    true = way(env.world, q, scene["goal"], get_obstacles(scene))[0]
     assert ((scene["via"] - true).abs().amax(1) > 0.01).float().mean() > 0.5
 
 
@@ -220,7 +222,7 @@ def test_clearance_is_that_of_the_whole_arm(env):
         step = env.step(action)
         on = ~step.terminated  # where it is still the same episode
         whole = clearance(
-            env.world.collision, env.state.q, obstacles_of(env.scene), 0.0, env.state.gripper
+            env.world.collision, env.state.q, get_obstacles(env.scene), 0.0, env.state.gripper
         )
         assert on.any() and (step.info["clearance"][~on] < 0).all()
         assert_close(step.info["clearance"][on], whole[on], atol=3e-4, rtol=0)
@@ -240,7 +242,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
 
     def nearness(q):
         return torch.exp(
-            -nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion
+            -nearest(world.collision, q, get_obstacles(scene), 0.0).distance / TASK.repulsion
         )[:, moving]
 
     full, h = torch.zeros(64, scene["distance"].shape[1] * 7), 2e-3
@@ -258,7 +260,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
 def test_what_is_left_out_of_push_is_zero(env):
     env.reset(4)
     gradient = nearest(
-        env.world.collision, env.state.q, obstacles_of(env.moment.scene), 0.0
+        env.world.collision, env.state.q, get_obstacles(env.moment.scene), 0.0
     ).gradient.flatten(1)
     gradient[:, reach_avoid.pushed_joints(env.world)] = 0.0
     assert gradient.abs().max() < 0.06  # [m/rad] a link that turns in place is not quite round
@@ -271,7 +273,7 @@ def test_closing_is_how_fast_nearness_rises(env):
 
     def nearness(q):
         return torch.exp(
-            -nearest(world.collision, q, obstacles_of(scene), 0.0).distance / TASK.repulsion
+            -nearest(world.collision, q, get_obstacles(scene), 0.0).distance / TASK.repulsion
         )
 
     h = 1e-3
@@ -288,9 +290,9 @@ def test_closing_is_how_fast_nearness_rises(env):
 def test_the_observation_shows_what_is_near(env):
     env.reset(5)
     observation, scene = play(env, 15)[-1].observation, env.moment.scene
-    seen = {name: observation[:, env.layout[name]] for name in env.layout}
-    assert_close(seen["nearness"], torch.exp(-scene["distance"] / TASK.repulsion))
-    spheres, there = seen["spheres"].view(64, -1, 5), scenes.present(obstacles_of(scene))
+    observed = {name: observation[:, env.layout[name]] for name in env.layout}
+    assert_close(observed["nearness"], torch.exp(-scene["distance"] / TASK.repulsion))
+    spheres, there = observed["spheres"].view(64, -1, 5), scenes.present(get_obstacles(scene))
     assert torch.equal(spheres[:, :, 4] > 0.5, there[0])
     for slot in range(scenes.SPHERES):
         stands = there[0][:, slot]
@@ -299,7 +301,7 @@ def test_the_observation_shows_what_is_near(env):
             (scene["spheres"][:, slot, :3] - env.moment.tcp)[stands],
         )
         assert not spheres[~stands, slot].any()
-    walls, wall = seen["walls"], scene["walls"][:, 0]
+    walls, wall = observed["walls"], scene["walls"][:, 0]
     stands = there[2][:, 0]
     height = (wall[:, :3] * env.moment.tcp).sum(1) - wall[:, 3]
     assert_close(walls[stands, 3] * TASK.sight, height[stands], atol=1e-5, rtol=1e-4)
@@ -323,7 +325,7 @@ def test_parked_obstacles_are_out_of_reach(env):
         torch.zeros(64, count, dtype=torch.bool)
         for count in (scenes.SPHERES, scenes.BOXES, scenes.WALLS)
     ]
-    parked = scenes.park(obstacles_of(env.moment.scene), *none)
+    parked = scenes.park(get_obstacles(env.moment.scene), *none)
     assert not any(there.any() for there in scenes.present(parked))
     found = nearest(env.world.collision, env.state.q, parked)
     assert (found.distance[:, :-1] == 10.0).all() and isinstance(parked, Obstacles) and FAR > 100

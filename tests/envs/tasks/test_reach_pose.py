@@ -14,7 +14,7 @@ from envs.planning.goal_solver import solution
 from envs.simulation.engine import SimState
 from envs.tasks import reach_pose
 from envs.tasks.registry import make_task
-from envs.world import moment_of
+from envs.world import make_moment
 from td3_robot.errors import ConfigError
 
 TASK = dataclasses.replace(
@@ -38,7 +38,7 @@ def at(env, q: torch.Tensor, goal: torch.Tensor):
     """A moment of arms at rest at q with these goals."""
     state = SimState(q, torch.zeros_like(q), torch.full((len(q),), 0.04))
     scene = {"goal": goal, "solution": torch.zeros_like(q)}
-    return moment_of(env.world, state, scene, torch.zeros(len(q), dtype=torch.long))
+    return make_moment(env.world, state, scene, torch.zeros(len(q), dtype=torch.long))
 
 
 def pose(env, q: torch.Tensor) -> torch.Tensor:

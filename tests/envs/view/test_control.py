@@ -13,7 +13,7 @@ from envs.planning.motion_planner import way
 from envs.view.control import Control
 from envs.view.handles import handles, put
 from envs.view.scene import GHOST
-from envs.world import obstacles_of
+from envs.world import get_obstacles
 from td3_robot.errors import ConfigError
 
 
@@ -204,7 +204,7 @@ def test_another_way_is_looked_for_where_something_is_put_into_it():
     q, after = env.arrived.state.q, env.arrived.scene
     assert not torch.equal(after["via"], scene["via"]) and not after["passed"].any()
     for name, found in zip(
-        ("via", "solution"), way(env.world, q, after["goal"], obstacles_of(after))
+        ("via", "solution"), way(env.world, q, after["goal"], get_obstacles(after))
     ):
         torch.testing.assert_close(after[name], found)
 

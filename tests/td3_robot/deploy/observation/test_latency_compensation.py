@@ -103,7 +103,7 @@ def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(arms, wid
     moved, holds, shut = grasp.move_cube(hand, before, after, cube, held, gap, wanted)
     ours, drivers = (
         Hand.of(describe_task("pick_place", env)["hand"]),
-        [grasp.driver_of(hand, x) for x in (gap, wanted)],
+        [grasp.find_driver(hand, x) for x in (gap, wanted)],
     )
     poses, (one, two) = (
         torch.stack((before, after), 1).double().numpy(),

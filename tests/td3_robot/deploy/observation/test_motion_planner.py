@@ -10,7 +10,7 @@ import envs
 from envs.collision import Obstacles as Around
 from envs.export.robot_description import describe
 from envs.planning.motion_planner import way as simulated
-from envs.world import obstacles_of
+from envs.world import get_obstacles
 from td3_robot.deploy import Obstacles as Parked
 from td3_robot.deploy import Robot
 from td3_robot.deploy.observation.motion_planner import AT_VIA, ROOM, Led, clearance
@@ -46,7 +46,7 @@ def test_it_is_the_simulators(env):
     world = replace(env.world, model=replace(double(env.model), chain=chain), collision=collision)
     q, around = (
         env.state.q.double(),
-        Around(*(x.double() for x in vars(obstacles_of(env.scene)).values())),
+        Around(*(x.double() for x in vars(get_obstacles(env.scene)).values())),
     )
     via, solution = simulated(world, q, env.goal.double(), around)
     found = [Led(robot)(q[row].numpy(), told(env, row)) for row in range(COUNT)]

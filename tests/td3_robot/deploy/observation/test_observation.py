@@ -8,7 +8,7 @@ import torch
 
 import envs
 from envs.export.robot_description import describe, describe_task
-from envs.world import moment_of
+from envs.world import make_moment
 from td3_robot.deploy import DeployError, Robot
 from td3_robot.deploy.observation.observation import Observation, scene_of
 
@@ -88,7 +88,7 @@ def compare(name: str, task: str, states: int) -> None:
             torch.rand(count, env.a_dim, generator=generator) * 2 - 1
         ).observation.numpy()
         state, scene = double(env.moment.state), double(env.moment.scene)
-        moment = env.task.sense(world, moment_of(world, state, scene, env.moment.steps))
+        moment = env.task.sense(world, make_moment(world, state, scene, env.moment.steps))
         exact = env.task.observe(world, moment).numpy()
         rows = zip(state.q.numpy(), state.qd.numpy(), state.gripper.numpy())
         told = [

@@ -7,10 +7,10 @@ from envs.collision.capsules import CollisionModel
 from envs.collision.geometry import dot, segment_gap
 from envs.collision.obstacles import Obstacles
 from envs.collision.proximity import surroundings
-from envs.collision.queries import body_frames, pair_segments, place_segments
+from envs.collision.queries import compute_body_frames, gather_pairs, place_segments
 
 
-def touching(
+def find_contact_points(
     model: CollisionModel,
     q: Tensor,
     obstacles: Obstacles | None = None,
@@ -24,7 +24,7 @@ def touching(
     the foot of it. Arguments as for `proximity.link_clearance`, B = 1.
     """
     model, obstacles = model.with_fingers(gripper), obstacles or Obstacles()
-    frames = body_frames(model, q, gripper)
+    frames = compute_body_frames(model, q, gripper)
     p, d = place_segments(model, frames)
     distance, u, x = surroundings(
         model, frames, p, d, obstacles, ground
@@ -38,7 +38,7 @@ def touching(
         middle[2, :, row] = ground
     found = [middle[:, distance < 0]]
     if len(model.first):
-        (p1, d1, p2, d2), (dd, ee, radii) = pair_segments(model, p, d), model.pair_sizes
+        (p1, d1, p2, d2), (dd, ee, radii) = gather_pairs(model, p, d), model.pair_sizes
         gap, s = segment_gap(p1, d1, p2, d2, dd, ee)
         length = dot(gap, gap).sqrt()
         from_first = model.radius[model.first] + 0.5 * (length - radii)

@@ -8,8 +8,8 @@ from envs.collision import (
     clearance,
     compile_collision,
     compiler,
+    find_contact_points,
     link_clearance,
-    touching,
 )
 from envs.kinematics import fkine
 from envs.robots import make_robot
@@ -28,7 +28,7 @@ def model(robot):
 def test_an_arm_that_is_free_touches_nowhere(robot, model):
     home = torch.tensor(robot.home, dtype=torch.float32)[None]
     assert clearance(model, home, ground=0.0) > 0
-    assert touching(model, home, ground=0.0).shape == (0, 3)
+    assert find_contact_points(model, home, ground=0.0).shape == (0, 3)
 
 
 def test_a_ball_is_touched_half_way_into_the_overlap(robot, model):
@@ -39,7 +39,7 @@ def test_a_ball_is_touched_half_way_into_the_overlap(robot, model):
     tcp = fkine(robot.chain, home)[0, :3, 3]
     radius = 0.08
     ball = Obstacles(spheres=torch.cat((tcp, torch.tensor([radius])))[None, None])
-    points = touching(model, home, ball)
+    points = find_contact_points(model, home, ball)
     deep = -link_clearance(model, home, ball).min().item()
     inside = radius - torch.linalg.vector_norm(points - tcp, dim=1)
     assert len(points) > 0 and deep > 0
@@ -49,7 +49,7 @@ def test_a_ball_is_touched_half_way_into_the_overlap(robot, model):
 def test_the_ground_is_touched_on_the_ground(robot, model):
     down = torch.tensor([[0.0, 1.7, 0.0, -0.2, 0.0, 1.5, 0.0]])
     assert clearance(model, down, ground=0.0) < 0
-    points = touching(model, down, ground=0.0)
+    points = find_contact_points(model, down, ground=0.0)
     assert (points[:, 2].abs() < 1e-6).any()
 
 
@@ -57,8 +57,8 @@ def test_an_arm_touches_itself_between_both_surfaces(robot, model):
     folded = torch.tensor([[0.0, -1.7, 0.0, -3.07, 0.0, 3.7, 0.0]])
     depth = clearance(model, folded)
     if depth < 0:
-        points = touching(model, folded)
-        moved = touching(model, folded + torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]]))
+        points = find_contact_points(model, folded)
+        moved = find_contact_points(model, folded + torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]]))
         turn = torch.tensor([[0.87758, -0.47943, 0], [0.47943, 0.87758, 0], [0, 0, 1.0]])
         torch.testing.assert_close(
             moved, points @ turn.T, atol=1e-3, rtol=0
