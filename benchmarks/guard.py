@@ -21,7 +21,7 @@ from envs.arm_env.arm_env import ArmEnv, arm_env
 from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.teachers import make_teacher
 from td3_robot import TD3
-from td3_robot.evaluation.rollout import Policy, episode_statistics, rollout
+from td3_robot.evaluation.rollout import Policy, compute_episode_statistics, rollout
 from td3_robot.utils.memory import keep_freed_memory
 
 SEED = 12345
@@ -41,7 +41,9 @@ def outcome(policy: Policy, env: ArmEnv) -> tuple[float, float]:
     """Shares of the episodes with a contact and with success [%]."""
     played = rollout(policy, env, env.reset(SEED), keep=("success", "touched"))
     contact = (played.info["touched"] & played.alive).any(0).float().mean()
-    return 100 * float(contact), 100 * float(episode_statistics(played)["success"].float().mean())
+    return 100 * float(contact), 100 * float(
+        compute_episode_statistics(played)["success"].float().mean()
+    )
 
 
 def full_speed(env: ArmEnv) -> Policy:

@@ -25,7 +25,7 @@ from envs.simulation.mujoco import MujocoEngine
 from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
-from td3_robot.evaluation.rollout import round_seeds
+from td3_robot.evaluation.rollout import draw_round_seeds
 
 TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "pick_turned", "push")
 CLASSICAL = {
@@ -67,7 +67,7 @@ def make(
 @torch.no_grad()
 def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[str, object]:
     """One episode of every arm: successes, and what the arm touched that it was not to grasp."""
-    observation = env.reset(round_seeds(env, env.num_envs, seed)[0])
+    observation = env.reset(draw_round_seeds(env, env.num_envs, seed)[0])
     force = torch.zeros(env.num_envs)
     touched, success, with_contact, over = (
         torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(4)

@@ -25,7 +25,7 @@ from envs.simulation.randomization import read_randomization
 from envs.simulation.variation import Variation
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
-from td3_robot.evaluation.rollout import evaluate, round_seeds
+from td3_robot.evaluation.rollout import draw_round_seeds, evaluate
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = ("task", "controller", "randomized")
@@ -76,7 +76,7 @@ def main() -> None:
                 disturbances=given,
             )
             policy = agents[who].select_action if who in agents else make_baseline(who, env)
-            success = evaluate(policy, env, round_seeds(env, asked.episodes, asked.seed)[0])[
+            success = evaluate(policy, env, draw_round_seeds(env, asked.episodes, asked.seed)[0])[
                 "success_rate"
             ]
             row: rows.Row = {

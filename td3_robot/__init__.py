@@ -1,4 +1,4 @@
-"""TD3 for continuous control: tensors, spaces and transitions, whatever they are of."""
+"""TD3 for continuous control of any vectorised environment."""
 
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,7 @@ _HOMES = {"MLP": "networks", "TD3": "td3.agent", "Batch": "replay"}
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use: torch takes over a second, and a mistyped flag is answered without
-    it.
-    """
+    """Import a public name on first use: torch takes a second, and a mistyped flag needs none."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Every error this project raises on purpose: one class a cause, one line a message."""
+"""Every error that this project raises on purpose, each with a one-line message."""
 
 import difflib
 import importlib.util
@@ -33,7 +33,7 @@ EXTRAS = {  # module of an optional package -> the extra of this distribution th
 class Td3RobotError(Exception):
     """Base of all errors below. The command line prints the message and exits with `exit_code`.
 
-    The message is one printable line, short whatever a file or a user put into it.
+    The message is one printable line of at most 280 characters.
     """
 
     exit_code = 2
@@ -53,7 +53,7 @@ class CheckpointError(Td3RobotError):
 
 
 class EnvError(Td3RobotError):
-    """An environment of somebody else's raised, ended or broke the rules in the middle of a run."""
+    """A third-party environment raised, ended or broke the interface during a run."""
 
 
 class ViewerError(Td3RobotError):
@@ -75,24 +75,24 @@ class NotFiniteError(Td3RobotError):
 
 
 class RanksError(Td3RobotError):
-    """A training by several processes has lost one of them, or they no longer agree."""
+    """A distributed training has lost a process, or its processes no longer agree."""
 
     exit_code = 1
 
 
 def not_none(value: T | None) -> T:
-    """A value that may be missing elsewhere, and is there by what has been checked before."""
+    """Return a value that earlier checks have shown to be there."""
     assert value is not None
     return value
 
 
-def first_line(error: BaseException) -> str:
-    """What somebody else's error says first; where it says nothing, what it is."""
+def get_first_line(error: BaseException) -> str:
+    """Return the first line of a third-party error's message, or its class if it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
-    """The one way to say that a name is not among the valid ones.
+    """Return the error of a name that is not among the valid ones.
 
     Args:
         what: the kind of thing, for example "run".

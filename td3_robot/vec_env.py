@@ -1,4 +1,4 @@
-"""The seam between learning and simulation: all that either half knows of the other."""
+"""The interface between learning and simulation, the only one that both halves share."""
 
 import zlib
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -8,13 +8,13 @@ from torch import Tensor
 
 
 class Step(NamedTuple):
-    """What one control step of B environments returns.
+    """The result of one control step of B environments.
 
-    `observation` is what to act on next: where an episode ended it is already the first observation
-    of the next one. `next_observation` is the true successor of the action, before any automatic
-    reset; it is the one to learn from. Bootstrapping stops at `terminated`, never at `truncated`. A
-    row of `valid` is False where the environment ignored the action, as Gymnasium's vector
-    environments with NEXT_STEP autoreset do in the step after an episode's end.
+    Act on `observation` next: after the end of an episode it is the first one of the next episode.
+    Learn from `next_observation`, the true successor before any automatic reset. Bootstrapping
+    stops at `terminated`, never at `truncated`. A row of `valid` is False if the environment
+    ignored the action, as Gymnasium's vector environments with NEXT_STEP autoreset do in the step
+    after an episode's end.
     """
 
     observation: Tensor  # (B, o_dim)
@@ -23,16 +23,15 @@ class Step(NamedTuple):
     truncated: Tensor  # (B,) bool: a time limit cut the episode; the future still has value
     next_observation: Tensor  # (B, o_dim)
     info: dict[str, Tensor]  # per-env measurements, each (B, ...), of the step just made
-    valid: Tensor | None = (
-        None  # (B,) bool: False where the row is no transition to learn from; None: all are
-    )
+    # (B,) bool: False where the row is no transition to learn from; None: all are
+    valid: Tensor | None = None
 
 
 @runtime_checkable
 class VecEnv(Protocol):
     """B environments that step together and start their next episode by themselves.
 
-    Actions are (B, a_dim) in [-1, 1]; scaling to physical units is the environment's own affair.
+    Actions are (B, a_dim) in [-1, 1]; the environment scales them to physical units.
     """
 
     num_envs: int
@@ -41,44 +40,40 @@ class VecEnv(Protocol):
     device: torch.device
 
     def reset(self, seed: int | None = None) -> Tensor:
-        """Start B new episodes; a seed makes all that follows repeatable. Returns (B, o_dim)."""
+        """Start B new episodes and return (B, o_dim); a seed makes all that follows repeatable."""
         ...
 
     def step(self, action: Tensor) -> Step:
         """Apply actions (B, a_dim) in [-1, 1] for one control period.
 
         Raises:
-            NotFiniteError: an action is NaN or infinite; not on a device that this would have to
-                wait for.
+            NotFiniteError: an action is NaN or infinite; not checked on an asynchronous device.
         """
         ...
 
     def state_dict(self) -> dict:
-        """Everything the next step depends on, random generators included, for an exact resume."""
+        """Return all that the next step depends on, random generators included."""
         ...
 
     def load_state_dict(self, state: dict) -> Tensor:
-        """Take back what `state_dict` gave.
+        """Restore the result of `state_dict` and return the observation to act on (B, o_dim).
 
-        Returns:
-            The observation to act on (B, o_dim). An environment that cannot restore itself starts
-            new episodes and gives their first observations.
+        An environment that cannot restore itself starts new episodes and returns their first
+        observations.
         """
         ...
 
 
-def waits(device: torch.device) -> bool:
-    """Whether to read a tensor of the device on the host is to wait for all that was asked of it
-    before.
-    """
+def is_asynchronous(device: torch.device) -> bool:
+    """Tell whether reading a tensor on the host waits for the work queued on its device."""
     return device.type != "cpu"
 
 
 def restore_generator(generator: torch.Generator, state: Tensor) -> None:
-    """Take back the state of a generator.
+    """Restore the state of a generator.
 
-    One of another kind of device has other states, as when a run of a CPU goes on with CUDA; it
-    then begins a stream of its own, which the state fixes.
+    The state of another kind of device does not fit, for example when a CPU run resumes on CUDA. It
+    then seeds a new stream.
     """
     if state.shape == generator.get_state().shape:
         generator.set_state(state)
@@ -88,32 +83,30 @@ def restore_generator(generator: torch.Generator, state: Tensor) -> None:
 
 @runtime_checkable
 class GoalVecEnv(VecEnv, Protocol):
-    """Environments with a goal that could have been another one, for hindsight replay.
+    """Environments whose goal can be exchanged afterwards, for hindsight replay.
 
-    A memory (B, memory_dim) is what has to be kept of a moment to observe it and to pay for it
-    again, whatever its goal. It may be the observation itself.
+    A memory (B, memory_dim) holds what is needed to compute the observation and reward of a moment
+    for any goal. It may be the observation itself.
     """
 
     memory_dim: int
 
     def memory(self, arrived: bool = False) -> Tensor:
-        """(B, memory_dim) of now, or of what the latest step led to, before any reset."""
+        """Return (B, memory_dim) of now, or with `arrived` of the latest step's successor."""
         ...
 
     def observe(self, memory: Tensor) -> Tensor:
-        """The observations (N, o_dim) of memories (N, memory_dim)."""
+        """Return the observations (N, o_dim) of memories (N, memory_dim)."""
         ...
 
     def achieved_goal(self, memory: Tensor) -> Tensor:
-        """The goal (N, g) that each memory (N, memory_dim) would have reached, in the units of the
-        goal.
-        """
+        """Return the goal (N, g) that each memory (N, memory_dim) has achieved, in goal units."""
         ...
 
     def relabel(
         self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Transitions as they would have been stored had `goal` been their goal.
+        """Compute the transitions as if `goal` had been their goal.
 
         Args:
             memory, next_memory: (N, memory_dim) before and after the step.
@@ -122,6 +115,6 @@ class GoalVecEnv(VecEnv, Protocol):
 
         Returns:
             state, next_state (N, o_dim), observations that hold the goal, reward (N,) and
-            terminated (N,) bool, computed anew.
+            terminated (N,) bool.
         """
         ...

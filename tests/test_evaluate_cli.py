@@ -20,7 +20,7 @@ from td3_robot.cli.arguments import save_config
 from td3_robot.config.run import Config, TD3Config
 from td3_robot.data.dataset_file import load_dataset
 from td3_robot.errors import CheckpointError, ConfigError, Td3RobotError
-from td3_robot.evaluation.rollout import round_seeds
+from td3_robot.evaluation.rollout import draw_round_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = {
@@ -414,7 +414,7 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
     assert "panda reach, episode 6, seed 3" in capsys.readouterr().out
     many = envs.make("panda", "reach", num_envs=4)
-    many.reset(round_seeds(many, 10, 3)[1])
+    many.reset(draw_round_seeds(many, 10, 3)[1])
     assert shown["number"] == 6 and list(shown["goals"]) == ["policy", "rrmc"]
     for goal in shown["goals"].values():
         assert torch.equal(goal[0], many.goal[2])

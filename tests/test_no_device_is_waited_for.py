@@ -26,7 +26,7 @@ def learner(line):
     """
     arguments = parse_train(f"{line} {SMALL}".split(), EnvOptions, TrainFlags)
     config = arguments.config
-    with mock.patch("envs.arm_env.arm_env.waits", lambda device: True):
+    with mock.patch("envs.arm_env.arm_env.is_asynchronous", lambda device: True):
         env = envs.of_config(
             arguments.environment, config.num_envs, device="cpu", seed=0, training=True
         )

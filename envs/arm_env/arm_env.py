@@ -24,7 +24,7 @@ from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, make_moment
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.vec_env import Step, restore_generator, waits
+from td3_robot.vec_env import Step, is_asynchronous, restore_generator
 
 
 class ArmEnv:
@@ -102,7 +102,7 @@ class ArmEnv:
         )
         self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
-        unasked = training and task.ends_early and waits(self.device)
+        unasked = training and task.ends_early and is_asynchronous(self.device)
         self._beginnings = (AsyncResetBuffer if unasked else ResetBuffer)(
             self._begin, num_envs if training else 0
         )
@@ -231,7 +231,7 @@ class ArmEnv:
             raise ConfigError(
                 f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}"
             )
-        if not waits(self.device) and not torch.isfinite(action).all():
+        if not is_asynchronous(self.device) and not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
         action, before = action.clamp(-1.0, 1.0), self.now
         self.now = self.arrived = self._advance(action)

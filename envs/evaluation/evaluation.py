@@ -20,11 +20,11 @@ from td3_robot.errors import unknown
 from td3_robot.evaluation.rollout import (
     Policy,
     Rollout,
-    episode_statistics,
-    random_policy,
+    compute_episode_statistics,
+    draw_round_seeds,
+    iter_rollouts,
+    make_random_policy,
     rollout,
-    rollouts,
-    round_seeds,
     summarise,
 )
 from td3_robot.vec_env import VecEnv
@@ -51,7 +51,7 @@ class Evaluation:
 
     Args:
         options: the environment.
-        episodes: their number, which is part of what an episode is, see `round_seeds`.
+        episodes: their number, which is part of what an episode is, see `draw_round_seeds`.
         seed: of starts, goals and obstacles.
         episode: number, from 0, of the only one to play; None plays all.
         device: where the simulation runs.
@@ -115,7 +115,7 @@ class Evaluation:
         self.add(name, make, guard=plain != name)
 
     def _make_random(self, env: VecEnv) -> Policy:
-        return random_policy(env, self.seed)
+        return make_random_policy(env, self.seed)
 
     def play(self, keep: bool = False) -> dict[str, dict[str, object]]:
         """Play and measure every controller.
@@ -296,13 +296,13 @@ class Evaluation:
             return of_config(options, num_envs, self.device, self.seed, robot=robot)
         many: Any = of_config(options, self._num_envs, self.device, self.seed)
         number, row = divmod(self.episode, self._num_envs)
-        many.reset(round_seeds(many, self.episodes, self.seed)[number])
+        many.reset(draw_round_seeds(many, self.episodes, self.seed)[number])
         return beginning_with(many.arrived, row, many, guard, combine_disturbances(options))
 
     def _measure_common(self, controller: Controller) -> dict[str, Any]:
         """Measure the figures that every task has; faster than `_play`."""
-        played = rollouts(controller.policy, controller.env, self.episodes, self.seed)
-        return summarise(map(episode_statistics, played), self.episodes)
+        played = iter_rollouts(controller.policy, controller.env, self.episodes, self.seed)
+        return summarise(map(compute_episode_statistics, played), self.episodes)
 
     def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
         """Play all episodes with one controller and return its summary."""
@@ -313,8 +313,8 @@ class Evaluation:
         statistics = []
         figures = []
         kept = []
-        for part in rollouts(recorder or controller.policy, env, episodes, self.seed):
-            statistics.append(episode_statistics(part))
+        for part in iter_rollouts(recorder or controller.policy, env, episodes, self.seed):
+            statistics.append(compute_episode_statistics(part))
             if robots:
                 figures.append(measure(env.task, env.model, part.info, part.alive))
             if recorder:

@@ -16,7 +16,7 @@ from roboticstoolbox import Link
 from spatialmath import SE3
 
 from envs.robots.gripper import Gripper
-from td3_robot.errors import ConfigError, first_line, not_none
+from td3_robot.errors import ConfigError, get_first_line, not_none
 
 _PROBE_TIMEOUT = 5.0  # [s] for a git server to answer; git's own limit is minutes
 
@@ -57,7 +57,7 @@ def _load_rtb_model(owner: str, name: str, repository: str | None) -> rtb.Robot:
         return getattr(rtb.models, name)()
     except Exception as error:  # git's, xacro's and the parser's errors share no class
         raise ConfigError(
-            f"{owner}: roboticstoolbox could not load it from {repository}: {first_line(error)}"
+            f"{owner}: roboticstoolbox could not load it from {repository}: {get_first_line(error)}"
         ) from None
 
 

@@ -17,7 +17,7 @@ from envs.view.camera import CORNER, Camera
 from envs.view.files import check_pictures, write_pictures
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
-from td3_robot.errors import ConfigError, ViewerError, first_line, require_packages
+from td3_robot.errors import ConfigError, ViewerError, get_first_line, require_packages
 
 _CHROMIUMS = (
     "chromium",
@@ -125,7 +125,7 @@ def headless_page(size: tuple[int, int]):
             yield page
             browser.close()
     except Error as error:
-        raise ViewerError(f"Chromium could not draw the page: {first_line(error)}") from None
+        raise ViewerError(f"Chromium could not draw the page: {get_first_line(error)}") from None
 
 
 def draw(page, viewer: SwiftViewer, frames: Iterable[Frame]) -> Iterator[np.ndarray]:

@@ -15,7 +15,7 @@ from envs.tasks.shapes import Shape
 from envs.view.camera import CORNER, Camera, placed
 from envs.view.handles import Handle
 from envs.view.server import LocalSwift
-from td3_robot.errors import ViewerError, first_line, not_none
+from td3_robot.errors import ViewerError, get_first_line, not_none
 
 GHOST = 0.3  # opacity of all that is another controller's
 
@@ -175,7 +175,9 @@ class _DrawnArm:
         try:
             self.handle = swift.add_assembly(self._poses, parts, readonly=True)
         except RuntimeError as error:  # a mesh that is missing or cannot be read
-            raise ViewerError(f"cannot show robot {robot.name!r}: {first_line(error)}") from None
+            raise ViewerError(
+                f"cannot show robot {robot.name!r}: {get_first_line(error)}"
+            ) from None
 
     def place(self, arm: Arm) -> None:
         """Be there from the next picture on."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from td3_robot.checkpoint.manifest import ABOUT, read_about, write_about
 from td3_robot.checkpoint.state_file import check_plain, read_state, write_state
-from td3_robot.errors import CheckpointError, first_line
+from td3_robot.errors import CheckpointError, get_first_line
 from td3_robot.utils.atomic_files import locked, remove_half_written
 
 REQUIRED = ("Q1", "Q2", "actor", "Q1_optimizer", "Q2_optimizer", "actor_optimizer")
@@ -66,7 +66,7 @@ def write(folder: str | Path, states: dict[str, dict], about: dict | None = None
         with locked(folder, exclusive=True):
             _replace(folder, states, about or {})
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        reason = getattr(_cause(error), "strerror", None) or first_line(error)
+        reason = getattr(_cause(error), "strerror", None) or get_first_line(error)
         raise CheckpointError(f"cannot write checkpoint {folder.name!r}: {reason}") from error
 
 

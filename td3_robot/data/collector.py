@@ -18,7 +18,7 @@ from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.td3.agent import TD3
 from td3_robot.utils.seeding import seed_of
-from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, restore_generator, waits
+from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, is_asynchronous, restore_generator
 
 _REFILL_BATCHES = (
     5  # that the policy collects where a resumed run has no replay; fewer would be learnt by heart
@@ -104,7 +104,7 @@ class Collector:
         self._agent.observe(self.observation)
         before, action = self._to_keep(self.observation), self._explore(progress)
         step = self._env.step(action)
-        if not waits(self._env.device):
+        if not is_asynchronous(self._env.device):
             self._require_finite(step, action)
         reward = shaped(step.reward, self._config.reward)
         done = step.terminated | step.truncated

@@ -1,23 +1,21 @@
-"""Rollouts and scores. This file hands on the rollout alone: it may be imported without the
-agent.
-"""
+"""Rollouts and scores. This file exports the rollout alone, so that importing it loads no agent."""
 
 from td3_robot.evaluation.rollout import (
     Rollout,
-    episode_statistics,
+    compute_episode_statistics,
     evaluate,
-    random_policy,
+    iter_rollouts,
+    make_random_policy,
     rollout,
-    rollouts,
     summarise,
 )
 
 __all__ = [
     "Rollout",
-    "episode_statistics",
+    "compute_episode_statistics",
     "evaluate",
-    "random_policy",
+    "iter_rollouts",
+    "make_random_policy",
     "rollout",
-    "rollouts",
     "summarise",
 ]

@@ -1,4 +1,4 @@
-"""Rolling a policy out, without noise, and what every task has in common to measure."""
+"""Rollouts of a policy without noise, and the figures that every task has."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ Policy = Callable[[Tensor], Tensor]  # observation (B, o_dim) -> action (B, a_di
 class Rollout:
     """One episode of each of B environments, T steps of the longest.
 
-    After the end of its episode an environment's rows repeat nothing of use: mask with `alive`.
+    Rows after the end of an environment's episode mean nothing: mask them with `alive`.
     """
 
     reward: Tensor  # (T, B)
@@ -30,13 +30,12 @@ class Rollout:
     action: Tensor  # (T, B, a_dim) in [-1, 1]
     info: dict[str, Tensor]  # per step measurements of the environment, (T, B, ...)
 
-    def last(self, name: str) -> Tensor:
-        """A measurement at the last step of each episode, (B, ...)."""
+    def get_last(self, name: str) -> Tensor:
+        """Return a measurement at the last step of each episode, (B, ...)."""
         series = self.info[name]
         number = torch.arange(len(self.alive), device=self.alive.device)[:, None]
-        return series[
-            (number * self.alive).amax(0), torch.arange(series.shape[1], device=series.device)
-        ]
+        last = (number * self.alive).amax(0)
+        return series[last, torch.arange(series.shape[1], device=series.device)]
 
 
 @torch.no_grad()
@@ -49,17 +48,16 @@ def rollout(
 ) -> Rollout:
     """Play from a fresh reset until every environment has ended its first episode.
 
-    Rows of a step that are no transition (`Step.valid`) belong to no episode, so they neither count
+    Rows of a step that are no transition (`Step.valid`) belong to no episode: they neither count
     nor end one.
 
     Args:
         observation: (B, o_dim), as `env.reset` returned it.
-        keep: names of `Step.info` to collect, as far as the environment reports them; None collects
-            all.
+        keep: names of `Step.info` to collect, if the environment reports them; None collects all.
         limit: steps of the longest episode.
 
     Raises:
-        EnvError: an episode is still running after that.
+        EnvError: an episode is still running after `limit` steps.
     """
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     rewards, alives, actions, infos = [], [], [], []
@@ -67,8 +65,8 @@ def rollout(
         if len(rewards) == limit:
             name = getattr(env, "name", type(env).__name__)
             raise EnvError(
-                f"env {name!r}: an episode is still running after {limit:,} steps; give it a limit: --time_limit, or"
-                " max_episode_steps where it is registered"
+                f"env {name!r}: an episode is still running after {limit:,} steps; give it a "
+                "limit: --time_limit, or max_episode_steps where it is registered"
             )
         action = policy(observation)
         step = env.step(action)
@@ -85,70 +83,62 @@ def rollout(
     return Rollout(torch.stack(rewards), torch.stack(alives), torch.stack(actions), info)
 
 
-def rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[Rollout]:
-    """As many rounds of B episodes as `episodes` needs; the seed fixes the starts and goals of
-    each.
-    """
-    for round_seed in round_seeds(env, episodes, seed):
+def iter_rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[Rollout]:
+    """Yield rounds of B episodes until there are `episodes`; the seed fixes starts and goals."""
+    for round_seed in draw_round_seeds(env, episodes, seed):
         yield rollout(policy, env, env.reset(round_seed))
 
 
-def round_seeds(env: VecEnv, episodes: int, seed: int) -> list[int]:
-    """What `rollouts` resets the environment with: episode N is row N % B of round N // B."""
+def draw_round_seeds(env: VecEnv, episodes: int, seed: int) -> list[int]:
+    """Return the seed of each round's reset: episode N is row N % B of round N // B."""
     rounds = math.ceil(episodes / env.num_envs)
-    return (
-        np.random.SeedSequence(seed).generate_state(rounds).tolist()
-    )  # neighbouring seeds share no round
+    # neighbouring seeds share no round
+    return np.random.SeedSequence(seed).generate_state(rounds).tolist()
 
 
-def random_policy(env: VecEnv, seed: int = 0) -> Policy:
-    """Uniformly random actions in [-1, 1]: what no control at all achieves."""
+def make_random_policy(env: VecEnv, seed: int = 0) -> Policy:
+    """Make a policy of uniformly random actions in [-1, 1], the baseline without any control."""
     generator = torch.Generator(env.device).manual_seed(seed_of(seed, "random actions"))
     shape = (env.num_envs, env.a_dim)
     return lambda observation: 2.0 * torch.rand(shape, generator=generator, device=env.device) - 1.0
 
 
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:
-    """Mean return over B episodes that the seed fixes, and mean success at their ends where the
-    task knows success.
-    """
-    episodes = episode_statistics(rollout(policy, env, env.reset(seed), keep=("success",)))
-    scores = (
-        {"success_rate": episodes["success"].cpu().double().mean().item()}
-        if "success" in episodes
-        else {}
-    )
+    """Return the mean return over B episodes fixed by the seed, and the success rate if known."""
+    episodes = compute_episode_statistics(rollout(policy, env, env.reset(seed), keep=("success",)))
+    scores = {}
+    if "success" in episodes:
+        scores["success_rate"] = episodes["success"].cpu().double().mean().item()
     return scores | {"episode_return": episodes["return"].cpu().double().mean().item()}
 
 
-def episode_statistics(played: Rollout) -> dict[str, Tensor]:
-    """Figures of each of B episodes.
+def compute_episode_statistics(played: Rollout) -> dict[str, Tensor]:
+    """Compute figures of each of B episodes.
 
     Returns:
-        Tensors (B,): `return`, the sum of rewards, undiscounted; `length` in steps; and where the
-        environment reports `success`, `success` (bool) at the last step.
+        Tensors (B,): `return`, the sum of rewards, undiscounted; `length` in steps; and, if the
+        environment reports it, `success` (bool) at the last step.
     """
     statistics = {
         "return": torch.where(played.alive, played.reward, 0.0).sum(0),
         "length": played.alive.sum(0),
     }
-    return statistics | (
-        {"success": played.last("success").bool()} if "success" in played.info else {}
-    )
+    if "success" in played.info:
+        statistics["success"] = played.get_last("success").bool()
+    return statistics
 
 
 def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) -> dict[str, Any]:
-    """What `episode_statistics` gave of one or several rounds, over all episodes, as plain numbers
-    for JSON.
+    """Summarise the episode statistics of one or several rounds as plain numbers for JSON.
 
     Args:
-        rounds: the statistics of each round, the same names in all.
+        rounds: what `compute_episode_statistics` returned, the same names in all.
         episodes: how many of them count, the first ones; None: all.
 
     Returns:
         `episodes`, their number; `episode_return` {mean, std, min, max}, where std is that of these
         episodes (divided by their number, not one less); `episode_length` {mean}; `success_rate` in
-        [0, 1] where known.
+        [0, 1] if known.
     """
     rounds = list(rounds)
     joined = {
@@ -166,6 +156,6 @@ def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) 
         },
         "episode_length": {"mean": joined["length"].mean().item()},
     }
-    return summary | (
-        {"success_rate": joined["success"].mean().item()} if "success" in joined else {}
-    )
+    if "success" in joined:
+        summary["success_rate"] = joined["success"].mean().item()
+    return summary

@@ -18,7 +18,7 @@ from pathlib import Path
 from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
 from td3_robot.checkpoint.summary import SUMMARY_NAME, read_summary
 from td3_robot.config.field import flatten_options
-from td3_robot.errors import ConfigError, first_line, missing_package
+from td3_robot.errors import ConfigError, get_first_line, missing_package
 from td3_robot.loggers.base import get_steps
 from td3_robot.loggers.csv import CSV_NAME
 from td3_robot.loggers.learning_curve import CURVE_NAME
@@ -117,7 +117,7 @@ class MLflowLog:
                 self.failed = True
                 name = self._folder.name
                 print(
-                    f"warning: MLflow does not accept the metrics of {name}: {first_line(error)}",
+                    f"warning: MLflow does not accept the metrics of {name}: {get_first_line(error)}",
                     file=sys.stderr,
                 )
 
@@ -185,7 +185,7 @@ def _start_run(client, id_file: Path, run_name: str) -> str:
         client.update_run(run_id, status="RUNNING")
     except MlflowException as error:
         raise ConfigError(
-            f"MLflow cannot continue run {run_id!r} ({first_line(error)}); "
+            f"MLflow cannot continue run {run_id!r} ({get_first_line(error)}); "
             "set MLFLOW_TRACKING_URI to the store that has it, "
             f"or delete {str(id_file)!r} to begin a new one"
         ) from error
@@ -222,4 +222,4 @@ def _raise_config_errors() -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as error:  # of MLflow, of the database below it, of the network
-        raise ConfigError(f"MLflow: {first_line(error)}") from error
+        raise ConfigError(f"MLflow: {get_first_line(error)}") from error

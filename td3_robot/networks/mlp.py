@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from td3_robot.config.field import NOT_NEGATIVE, require
 from td3_robot.config.td3 import BATCHED, INITS, NORMS, TD3Config
-from td3_robot.errors import ConfigError, first_line
+from td3_robot.errors import ConfigError, get_first_line
 from td3_robot.networks.batch_renorm import BatchRenorm
 from td3_robot.networks.linear import is_hooked, linear
 from td3_robot.networks.residual import Residual
@@ -185,7 +185,7 @@ def check_networks(
                 shape = tuple(network.to(device).eval()(torch.zeros(2, width, device=device)).shape)
         except Exception as error:  # of somebody else's code
             raise ConfigError(
-                f"networks: {name} does not take (B, {width}): {first_line(error)}"
+                f"networks: {name} does not take (B, {width}): {get_first_line(error)}"
             ) from error
         if shape != (2, out):
             raise ConfigError(

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from td3_robot.errors import ConfigError, first_line
+from td3_robot.errors import ConfigError, get_first_line
 from td3_robot.networks.fused_adam import joint_rule
 from td3_robot.replay import Batch
 from td3_robot.td3.agent import TD3, Due
@@ -107,7 +107,7 @@ class _Kind:
             replay, self._metrics = self._recorder.record(step, self._agent.generator)
         except RuntimeError as error:
             raise ConfigError(
-                f"cuda_graph: the step cannot be recorded, leave cuda_graph out: {first_line(error)}"
+                f"cuda_graph: the step cannot be recorded, leave cuda_graph out: {get_first_line(error)}"
             ) from error
         return replay
 

@@ -13,7 +13,7 @@ from td3_robot.checkpoint.validation import LARGEST
 from td3_robot.errors import NotFiniteError
 from td3_robot.replay import Batch
 from td3_robot.td3.agent import TD3
-from td3_robot.vec_env import waits
+from td3_robot.vec_env import is_asynchronous
 
 EVIDENCE = "not_finite.pt"  # in the run folder
 _NETWORKS = ("Q1", "Q2", "actor")
@@ -43,7 +43,7 @@ class Watch:
         Raises:
             NotFiniteError: names what it is; the batch is its evidence.
         """
-        if waits(self._agent.device):
+        if is_asynchronous(self._agent.device):
             return
         names = _NETWORKS[: 2 + ("actor_loss" in losses)]
         moved = [weight for name in names for weight in self._weights[name]]

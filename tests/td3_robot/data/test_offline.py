@@ -11,7 +11,7 @@ from td3_robot import checkpoint
 from td3_robot.config.run import EvaluationConfig, ReplayConfig, TD3Config
 from td3_robot.data.dataset_file import collect, save_dataset
 from td3_robot.errors import ConfigError
-from td3_robot.evaluation.rollout import evaluate, random_policy
+from td3_robot.evaluation.rollout import evaluate, make_random_policy
 
 OFFLINE = {
     "replay": ReplayConfig(batch_size=64),
@@ -43,7 +43,7 @@ def test_td3_bc_learns_what_the_data_show_without_a_step_of_its_own(
     assert summary["env_steps"] == 0 and summary["gradient_steps"] == 1000
     assert [row["gradient_steps"] for row in log] == list(range(100, 1100, 100))
     data = evaluate(homewards, collected, 5)["episode_return"]
-    random = evaluate(random_policy(collected), collected, 5)["episode_return"]
+    random = evaluate(make_random_policy(collected), collected, 5)["episode_return"]
     learned = evaluate(trainer.agent.select_action, collected, 5)["episode_return"]
     assert learned > random + 0.9 * (data - random)
 

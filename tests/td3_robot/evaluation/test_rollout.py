@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from td3_robot.evaluation.rollout import (
-    episode_statistics,
+    compute_episode_statistics,
     evaluate,
-    random_policy,
+    iter_rollouts,
+    make_random_policy,
     rollout,
-    rollouts,
     summarise,
 )
 from td3_robot.vec_env import Step, VecEnv
@@ -55,8 +55,8 @@ def test_a_rollout_keeps_every_step_of_the_first_episodes_and_marks_them():
     assert played.reward.shape == played.alive.shape == (4, 4)
     assert played.alive.sum(0).tolist() == [1, 2, 3, 4]
     assert torch.equal(played.alive, torch.arange(4)[:, None] <= torch.arange(4))
-    assert played.last("age").tolist() == [1, 2, 3, 4]
-    assert played.last("action").shape == (4, 1)
+    assert played.get_last("age").tolist() == [1, 2, 3, 4]
+    assert played.get_last("action").shape == (4, 1)
     assert set(played.info) == {"success", "age", "action"}
     assert torch.equal(played.action, played.info["action"])
 
@@ -82,7 +82,7 @@ def test_only_what_is_kept_is_collected():
 
 @pytest.mark.parametrize("episodes, rounds", [(1, 1), (4, 1), (5, 2), (12, 3)])
 def test_as_many_rounds_as_the_episodes_need(episodes, rounds):
-    assert len(list(rollouts(policy, Countdown(), episodes, seed=0))) == rounds
+    assert len(list(iter_rollouts(policy, Countdown(), episodes, seed=0))) == rounds
 
 
 def test_a_seed_fixes_the_episodes_whatever_was_played_before(point_env):
@@ -104,7 +104,7 @@ def test_rounds_differ_and_repeat_with_the_seed(point_env):
         return torch.zeros(20, 2)
 
     first, again = (
-        [played.reward for played in rollouts(still, env, 40, seed=3)] for _ in range(2)
+        [played.reward for played in iter_rollouts(still, env, 40, seed=3)] for _ in range(2)
     )
     assert not torch.equal(first[0], first[1])
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
@@ -117,7 +117,7 @@ def test_neighbouring_seeds_share_no_round(point_env):
         return torch.zeros(20, 2)
 
     left, right = (
-        [played.reward for played in rollouts(still, env, 60, seed=seed)] for seed in (3, 4)
+        [played.reward for played in iter_rollouts(still, env, 60, seed=seed)] for seed in (3, 4)
     )
     assert not any(torch.equal(a, b) for a in left for b in right)
 
@@ -161,14 +161,17 @@ class Pausing(Countdown):
 def test_without_success_there_is_no_success_rate():
     assert evaluate(policy, NoSuccess(), seed=0) == {"episode_return": 5.0}
     env = NoSuccess()
-    assert episode_statistics(rollout(policy, env, env.reset())).keys() == {"return", "length"}
+    assert compute_episode_statistics(rollout(policy, env, env.reset())).keys() == {
+        "return",
+        "length",
+    }
 
 
 def test_rows_that_are_no_transition_neither_count_nor_end_an_episode():
     env = Pausing()
     played = rollout(policy, env, env.reset())
     assert played.alive.sum(0).tolist() == [1, 2, 3, 4] and played.alive.shape == (5, 4)
-    statistics = episode_statistics(played)
+    statistics = compute_episode_statistics(played)
     assert statistics["return"].tolist() == [1, 3, 6, 10]
     assert statistics["success"].tolist() == [False, True, False, True]
     assert evaluate(policy, env, seed=0) == evaluate(policy, Countdown(), seed=0)
@@ -191,7 +194,7 @@ def test_what_comes_after_an_episode_cannot_spoil_its_figures():
 
 def test_statistics_of_each_episode_are_what_a_hand_counts():
     env = Countdown()
-    statistics = episode_statistics(rollout(policy, env, env.reset()))
+    statistics = compute_episode_statistics(rollout(policy, env, env.reset()))
     assert statistics["return"].tolist() == [1, 3, 6, 10]
     assert statistics["length"].tolist() == [1, 2, 3, 4]
     assert statistics["success"].tolist() == [False, True, False, True]
@@ -199,7 +202,10 @@ def test_statistics_of_each_episode_are_what_a_hand_counts():
 
 def test_the_summary_is_what_a_hand_counts():
     env = Countdown()
-    rounds = [episode_statistics(played) for played in rollouts(policy, env, episodes=6, seed=0)]
+    rounds = [
+        compute_episode_statistics(played)
+        for played in iter_rollouts(policy, env, episodes=6, seed=0)
+    ]
     # returns 1 3 6 10, 1 3: mean 4, squares 156 / 6 = 26, variance 26 - 16; lengths 1 2 3 4, 1 2;
     # half succeed
     expected = {
@@ -229,7 +235,7 @@ def test_a_single_episode_has_no_spread():
 
 def test_random_actions_are_uniform_independent_and_fixed_by_their_seed(point_env):
     env = point_env(num_envs=100)
-    act, again, other = (random_policy(env, seed) for seed in (1, 1, 2))
+    act, again, other = (make_random_policy(env, seed) for seed in (1, 1, 2))
     actions = torch.stack([act(None) for _ in range(200)])
     assert actions.shape == (200, 100, 2)
     assert torch.equal(actions[0], again(None)) and not torch.equal(actions[0], other(None))
@@ -242,5 +248,5 @@ def test_random_actions_are_uniform_independent_and_fixed_by_their_seed(point_en
 
 def test_random_actions_leave_the_global_generator_alone(point_env):
     before = torch.get_rng_state()
-    evaluate(random_policy(point_env(num_envs=8), seed=3), point_env(num_envs=8), seed=0)
+    evaluate(make_random_policy(point_env(num_envs=8), seed=3), point_env(num_envs=8), seed=0)
     assert torch.equal(torch.get_rng_state(), before)

@@ -9,7 +9,7 @@ from td3_robot import TD3
 from td3_robot.config.run import Config, ExplorationConfig
 from td3_robot.data.collector import Collector
 from td3_robot.data.dataset_file import collect
-from td3_robot.evaluation.rollout import random_policy
+from td3_robot.evaluation.rollout import make_random_policy
 from td3_robot.utils.seeding import seed_of
 
 
@@ -65,6 +65,6 @@ def test_random_actions_and_the_noise_of_datasets_have_nothing_to_do_with_the_st
     env,
 ):
     env.reset(5)
-    assert not related(env.starts, random_policy(env, 5)(None))
+    assert not related(env.starts, make_random_policy(env, 5)(None))
     played = collect(lambda observation: torch.zeros(200, 2), env, 200, seed=5, noise=0.1)
     assert not related(env.starts, torch.erf(played.action / 0.1 / 2**0.5))
