@@ -65,15 +65,15 @@ def main(argv: list[str]) -> int:
     evaluation.play(keep=asked.report is not None)
     if asked.robustness:
         evaluation.play_robustness(asked.count_disturbed)
-    about = {"checkpoint": str(asked.checkpoint)} | ({"warning": others} if others else {})
+    metadata = {"checkpoint": str(asked.checkpoint)} | ({"warning": others} if others else {})
     if asked.json:  # before the table, whose reader may have left
-        write_json(asked.json, about | evaluation.to_dict())
+        write_json(asked.json, metadata | evaluation.to_dict())
     if asked.report:
-        about |= {"command": shlex.join(["python", "evaluate.py", *argv]), "code": code()}
-        about["date"] = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
+        metadata |= {"command": shlex.join(["python", "evaluate.py", *argv]), "code": code()}
+        metadata["date"] = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         asked.report.mkdir(exist_ok=True)
         page = evaluation.render_report(
-            about, read_curve(checkpoint), lambda episode: _replay(asked, episode), run
+            metadata, read_curve(checkpoint), lambda episode: _replay(asked, episode), run
         )
         write_text(asked.report / "index.html", page)
     print(f"{checkpoint}: {evaluation}")

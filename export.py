@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
     module = Commanded(
         agent.policy, scale, torch.cat((torch.zeros(env.robot.n), torch.full((grip,), 0.5)))
     ).eval()
-    about = {
+    metadata = {
         "format": FORMAT,
         "robot": describe(env.robot, asked.acceleration),
         **describe_task(options.task, env),
@@ -97,10 +97,10 @@ def main(argv: list[str]) -> int:
         f".{path.name}"
     )  # an older file stays until the new one is known to be good
     try:
-        see = Observation(Robot.of(about["robot"]), about)
+        see = Observation(Robot.of(metadata["robot"]), metadata)
         with torch.no_grad():
-            about["test_vectors"] = vectors(env, see.scene, module)
-        write_onnx(module, env.o_dim, about, beside)
+            metadata["test_vectors"] = vectors(env, see.scene, module)
+        write_onnx(module, env.o_dim, metadata, beside)
         Policy.load(beside)
         beside.replace(path)
     except DeployError as error:

@@ -154,7 +154,7 @@ def _run(asked: Arguments) -> str:
             overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
             safe = SafetyFilter(kept, arm.rate, policy.rate, **limits)
             watch = Watchdog(safe, following=follows, command_age=overdue)
-            region = policy.about["task"]["constants"]["start_spread"] + NEAR
+            region = policy.metadata["task"]["constants"]["start_spread"] + NEAR
             mind = PolicyProcess(str(asked.policy))
             cleanup.callback(mind.close)
             start = calm_start(
@@ -195,7 +195,7 @@ def _connect(
     faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)
     process = multiprocessing.get_context("spawn").Process(
         target=simulate,
-        args=(policy.about.get("simulator", {"robot": policy.robot.name}), sock, faults),
+        args=(policy.metadata.get("simulator", {"robot": policy.robot.name}), sock, faults),
         daemon=True,
     )
     process.start()

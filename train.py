@@ -157,8 +157,17 @@ def _train(
             and config.start_from is not None
             and arguments.resume is None
         ):
-            source.take_reward_statistics(load(config.start_from, names=()).about.get("rewards"))
-        learnt = (agent, source, evaluation_env, config, folder, STARTED, callbacks, options.about)
+            source.take_reward_statistics(load(config.start_from, names=()).metadata.get("rewards"))
+        learnt = (
+            agent,
+            source,
+            evaluation_env,
+            config,
+            folder,
+            STARTED,
+            callbacks,
+            options.metadata,
+        )
         trainer = team.trainer(*learnt, process)
         if arguments.resume:
             lost = trainer.resume()

@@ -37,7 +37,7 @@ def told(name: str, calls: Iterator[Callable[[], object]]) -> None:
 
 def steps(policy: Policy) -> Iterator[Callable[[], object]]:
     """Moments around those that the file was tested with."""
-    chance, vectors = np.random.default_rng(0), policy.about["test_vectors"]
+    chance, vectors = np.random.default_rng(0), policy.metadata["test_vectors"]
     for number in range(COUNT + WARM):
         moment = vectors[number % len(vectors)]
         q, qd = (np.array(moment[name]) for name in ("q", "qd"))
@@ -66,7 +66,7 @@ def main() -> None:
     """Time all that is named."""
     policies = [Policy.load(path) for path in sys.argv[1:]]
     for policy in policies:
-        told(f"a step of {policy.about['task']['name']}", steps(policy))
+        told(f"a step of {policy.metadata['task']['name']}", steps(policy))
     for name, options in FILTERS.items():
         told(f"a tick: {name}", ticks(policies[0].robot, **options))
 

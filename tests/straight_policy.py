@@ -21,8 +21,8 @@ GAIN = 2.0  # [rad/s] for each unit of joint_error
 def write(path: Path, name: str = "panda") -> Path:
     """A file as export.py writes it, for `reach`."""
     env = envs.make(name, "reach", 1)
-    about = {"format": FORMAT, "robot": describe(env.robot), **describe_task("reach", env)}
-    see, n = Observation(Robot.of(about["robot"]), about), env.robot.n
+    metadata = {"format": FORMAT, "robot": describe(env.robot), **describe_task("reach", env)}
+    see, n = Observation(Robot.of(metadata["robot"]), metadata), env.robot.n
     gains = np.zeros((see.size, n), np.float32)
     columns = env.layout["joint_error"]
     gains[columns, : columns.stop - columns.start] = GAIN * np.eye(columns.stop - columns.start)
@@ -51,7 +51,7 @@ def write(path: Path, name: str = "panda") -> Path:
         nodes, "straight", [value("observation", see.size)], [value("command", n)], tensors
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    helper.set_model_props(model, {KEY: json.dumps(about | {"test_vectors": [vector]})})
+    helper.set_model_props(model, {KEY: json.dumps(metadata | {"test_vectors": [vector]})})
     onnx.save(model, str(path))
     Policy.load(path)
     return path

@@ -84,7 +84,7 @@ def test_an_averaged_policy_is_the_average(tmp_path):
         agent.select_action(o) - agent.explored(o)
     ).abs().max() > 0.01  # so that it would be seen
     told = hashlib.sha256((tmp_path / "averaged" / "actor_target").read_bytes()).hexdigest()
-    assert averaged.about["checkpoint"]["actor_target_sha256"] == told
+    assert averaged.metadata["checkpoint"]["actor_target_sha256"] == told
 
 
 def test_a_policy_is_told_what_stands_around(tmp_path):
@@ -171,18 +171,23 @@ def test_what_no_thing_can_be_is_refused(tmp_path, given, why):
 
 
 def test_it_says_what_it_is_of(policy):
-    about = policy.about
-    assert (about["task"]["name"], about["rate"], policy.robot.name) == ("reach", 20.0, "panda")
+    metadata = policy.metadata
+    assert (metadata["task"]["name"], metadata["rate"], policy.robot.name) == (
+        "reach",
+        20.0,
+        "panda",
+    )
     assert policy.robot.joints == tuple(f"panda_joint{i}" for i in range(1, 8))
-    assert [name for name, _ in about["observation"]["columns"]][:3] == ["q", "drivers", "qd"]
+    assert [name for name, _ in metadata["observation"]["columns"]][:3] == ["q", "drivers", "qd"]
     assert (
-        sum(width for _, width in about["observation"]["columns"]) == about["observation"]["size"]
+        sum(width for _, width in metadata["observation"]["columns"])
+        == metadata["observation"]["size"]
     )
     assert (
-        len(about["checkpoint"]["actor_sha256"]) == 64
-        and about["versions"]["torch"] == torch.__version__
+        len(metadata["checkpoint"]["actor_sha256"]) == 64
+        and metadata["versions"]["torch"] == torch.__version__
     )
-    assert len(about["test_vectors"]) == 10
+    assert len(metadata["test_vectors"]) == 10
 
 
 def test_any_number_of_observations_at_once(exported):
@@ -210,9 +215,9 @@ def test_a_file_that_does_not_reproduce_its_vectors_is_refused(exported, tmp_pat
         weight.CopyFrom(onnx.numpy_helper.from_array(bent, weight.name))
 
     def relabel(model):
-        about = json.loads(model.metadata_props[0].value)
-        about["robot"]["chain"]["constants"][3][0][3] += 0.01
-        model.metadata_props[0].value = json.dumps(about)
+        metadata = json.loads(model.metadata_props[0].value)
+        metadata["robot"]["chain"]["constants"][3][0][3] += 0.01
+        model.metadata_props[0].value = json.dumps(metadata)
 
     for change in (bend, relabel):
         with pytest.raises(DeployError, match="does not reproduce its test vector"):
@@ -222,8 +227,8 @@ def test_a_file_that_does_not_reproduce_its_vectors_is_refused(exported, tmp_pat
 @pytest.mark.parametrize("vectors", [[], {}, ""])
 def test_a_file_that_cannot_be_held_to_anything_is_refused(exported, tmp_path, vectors):
     def empty(model):
-        about = json.loads(model.metadata_props[0].value) | {"test_vectors": vectors}
-        model.metadata_props[0].value = json.dumps(about)
+        metadata = json.loads(model.metadata_props[0].value) | {"test_vectors": vectors}
+        model.metadata_props[0].value = json.dumps(metadata)
 
     with pytest.raises(
         DeployError, match="has no test vectors that it could be held to: export it anew$"
@@ -243,15 +248,15 @@ def test_files_of_something_else_are_refused(exported, tmp_path):
         Policy.load(tmp_path)
 
 
-def spoilt(about: dict, path: str, value: object) -> None:
+def spoilt(metadata: dict, path: str, value: object) -> None:
     """Set an entry of what a file says of itself, or take it away."""
     *parents, last = path.split(".")
     for name in parents:
-        about = about[int(name) if isinstance(about, list) else name]
+        metadata = metadata[int(name) if isinstance(metadata, list) else name]
     if value is None:
-        del about[last]
+        del metadata[last]
     else:
-        about[last] = value
+        metadata[last] = value
 
 
 @pytest.mark.parametrize(
@@ -263,9 +268,9 @@ def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(exported, tmp
     for value in (None, 3, "long" * 999, [[1.0], 2.0], {}):
 
         def change(model, value=value):
-            about = json.loads(model.metadata_props[0].value)
-            spoilt(about, path, value)
-            model.metadata_props[0].value = json.dumps(about)
+            metadata = json.loads(model.metadata_props[0].value)
+            spoilt(metadata, path, value)
+            model.metadata_props[0].value = json.dumps(metadata)
 
         try:
             Policy.load(altered(exported, tmp_path, change))

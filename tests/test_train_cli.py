@@ -108,9 +108,9 @@ def test_the_run_goes_to_the_next_free_number_and_holds_all_it_should(trained):
         "learning_curve.png",
     }
     others |= {"provenance.json"}
-    assert files == {*NETWORKS, checkpoint.ABOUT, *checkpoint.REQUIRED, *others}
+    assert files == {*NETWORKS, checkpoint.MANIFEST, *checkpoint.REQUIRED, *others}
     last = {path.name for path in (runs / "run4" / "last").iterdir()}
-    assert last == {*checkpoint.NAMES, checkpoint.ABOUT} - {"normalizer"}
+    assert last == {*checkpoint.NAMES, checkpoint.MANIFEST} - {"normalizer"}
     assert list((runs / "run3").iterdir()) == []
 
 

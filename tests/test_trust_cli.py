@@ -16,7 +16,7 @@ import envs
 from envs.arm_env.fingerprint import env_fingerprint
 from envs.config.env_options import EnvOptions
 from td3_robot import TD3, Batch
-from td3_robot.checkpoint import ABOUT, held
+from td3_robot.checkpoint import MANIFEST, held
 from td3_robot.checkpoint.provenance import write_provenance
 from td3_robot.cli.arguments import save_config
 from td3_robot.config.run import Config, TD3Config
@@ -99,7 +99,7 @@ def damaged(tmp_path):
     )
     run = tmp_path / "checkpoints" / "run1"
     agent.save(run)
-    (run / ABOUT).unlink()  # a stranger can leave it out
+    (run / MANIFEST).unlink()  # a stranger can leave it out
     save_config(
         Config(td3=TD3Config(hidden=(8,))), run / "config.yaml", EnvOptions(env="Pendulum-v1")
     )

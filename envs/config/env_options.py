@@ -159,7 +159,7 @@ class EnvOptions:
         return self.env or f"{self.robot} {self.task}"
 
     @property
-    def about(self) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """What a summary says of it."""
         return (
             {"env": self.env} if self.env is not None else {"robot": self.robot, "task": self.task}

@@ -209,7 +209,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, object]:
         """Return conditions and results as plain values for JSON; docs/evaluation.md names them."""
-        results: dict[str, object] = {**self.options.about, "episodes": self.episodes}
+        results: dict[str, object] = {**self.options.metadata, "episodes": self.episodes}
         results["seed"] = self.seed
         if self.episode is not None:
             results |= {"episode": self.episode, "of_episodes": self.episodes}

@@ -1,6 +1,6 @@
 """Checkpoints: what is saved of an agent and a run, and how it is found, written and read."""
 
-from td3_robot.checkpoint.manifest import ABOUT
+from td3_robot.checkpoint.manifest import MANIFEST
 from td3_robot.checkpoint.replay_chunks import ROWS, keep_rows, names_of_rows, put_rows, take_rows
 from td3_robot.checkpoint.run_folders import (
     RUNS,
@@ -16,7 +16,7 @@ from td3_robot.checkpoint.state_file import check_plain, write_state
 from td3_robot.checkpoint.store import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
 
 __all__ = [
-    "ABOUT",
+    "MANIFEST",
     "NAMES",
     "OPTIONAL",
     "REQUIRED",

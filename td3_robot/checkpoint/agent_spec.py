@@ -30,7 +30,9 @@ def describe(path: Path, found: Checkpoint) -> Description:
     """
     try:
         told = (
-            _told(found.about["agent"]) if "agent" in found.about else _guessed(path, found.states)
+            _told(found.metadata["agent"])
+            if "agent" in found.metadata
+            else _guessed(path, found.states)
         )
         TD3Config(**told.options)
     except ConfigError as error:

@@ -9,20 +9,20 @@ from pathlib import Path
 from td3_robot.errors import CheckpointError
 from td3_robot.utils.json_file import read_json
 
-ABOUT = "checkpoint.json"
+MANIFEST = "checkpoint.json"
 _FORMAT = 1
 
 
-def write_about(path: Path, about: dict) -> None:
+def write_manifest(path: Path, metadata: dict) -> None:
     """Write the file, down to the disk."""
     with open(path, "w", encoding="utf-8") as file:
-        json.dump({"format": _FORMAT, **about}, file, indent=2, allow_nan=False)
+        json.dump({"format": _FORMAT, **metadata}, file, indent=2, allow_nan=False)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def read_about(path: Path | None) -> dict:
+def read_manifest(path: Path | None) -> dict:
     """Read the file; an older checkpoint has none, and gives an empty dict.
 
     Raises:
@@ -30,13 +30,13 @@ def read_about(path: Path | None) -> dict:
     """
     if path is None:
         return {}
-    about = read_json(path, CheckpointError)
-    if not isinstance(about, dict) or not isinstance(about.get("sha256"), dict):
+    metadata = read_json(path, CheckpointError)
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("sha256"), dict):
         raise CheckpointError(
             f"{str(path)!r} is damaged: it does not give the SHA-256 of the files beside it"
         )
-    if about.pop("format", None) != _FORMAT:
+    if metadata.pop("format", None) != _FORMAT:
         raise CheckpointError(
             f"{str(path)!r} is of another version of td3_robot; this one reads format {_FORMAT}"
         )
-    return about
+    return metadata

@@ -103,7 +103,7 @@ def _clear_rows(folder: Path) -> None:
         checkpoint.keep_rows(folder, _names(folder))
 
 
-def write_resume_point(folder: Path, states: dict[str, dict], about: dict) -> None:
+def write_resume_point(folder: Path, states: dict[str, dict], metadata: dict) -> None:
     """Write the states of networks, optimizers and trainer; killed at any moment, the old one is
     there or the new.
 
@@ -115,7 +115,7 @@ def write_resume_point(folder: Path, states: dict[str, dict], about: dict) -> No
     trainer = states["trainer_state"]
     try:
         trainer = {**trainer, "source": checkpoint.put_rows(folder, trainer["source"])}
-        checkpoint.write(folder / LAST, {**states, "trainer_state": trainer}, about)
+        checkpoint.write(folder / LAST, {**states, "trainer_state": trainer}, metadata)
     except CheckpointError:
         _clear_rows(folder)  # what is new would go on filling a disk that is full
         raise

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from td3_robot.checkpoint.manifest import ABOUT, read_about, write_about
+from td3_robot.checkpoint.manifest import MANIFEST, read_manifest, write_manifest
 from td3_robot.checkpoint.state_file import check_plain, read_state, write_state
 from td3_robot.errors import CheckpointError, get_first_line
 from td3_robot.utils.atomic_files import locked, remove_half_written
@@ -30,10 +30,10 @@ class Checkpoint(NamedTuple):
     """What a checkpoint holds."""
 
     states: dict[str, dict]  # by name, of NAMES
-    about: dict  # what was written beside them; empty for an older checkpoint
+    metadata: dict  # what was written beside them; empty for an older checkpoint
 
 
-def write(folder: str | Path, states: dict[str, dict], about: dict | None = None) -> None:
+def write(folder: str | Path, states: dict[str, dict], metadata: dict | None = None) -> None:
     """Replace the checkpoint in `folder` by `states`; killed at any moment, it holds the old set or
     the new.
 
@@ -43,7 +43,7 @@ def write(folder: str | Path, states: dict[str, dict], about: dict | None = None
         folder: where to write.
         states: the six of REQUIRED and any of OPTIONAL, each a dict of tensors and plain Python
             values.
-        about: what the checkpoint is of, values that JSON can hold; goes into the file ABOUT of the
+        metadata: what the checkpoint is of, values that JSON can hold; goes into the file MANIFEST of the
             same set.
 
     Raises:
@@ -62,9 +62,9 @@ def write(folder: str | Path, states: dict[str, dict], about: dict | None = None
         folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(folder.parent, exclusive=True):
             if not folder.exists():
-                return _create(folder, states, about or {})
+                return _create(folder, states, metadata or {})
         with locked(folder, exclusive=True):
-            _replace(folder, states, about or {})
+            _replace(folder, states, metadata or {})
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         reason = getattr(_cause(error), "strerror", None) or get_first_line(error)
         raise CheckpointError(f"cannot write checkpoint {folder.name!r}: {reason}") from error
@@ -103,10 +103,10 @@ def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
                 raise CheckpointError(
                     f"checkpoint {str(path)!r} is incomplete: there is no file {str(missing)!r}"
                 )
-        about = read_about(_newest(path, ABOUT))
-        sums = about.pop("sha256", None)
+        metadata = read_manifest(_newest(path, MANIFEST))
+        sums = metadata.pop("sha256", None)
         return Checkpoint(
-            {name: read_state(files[name], sums) for name in wanted if name in files}, about
+            {name: read_state(files[name], sums) for name in wanted if name in files}, metadata
         )
 
 
@@ -127,29 +127,29 @@ def tidy(folder: Path) -> None:
             remove_half_written(place)
 
 
-def _create(folder: Path, states: dict[str, dict], about: dict) -> None:
+def _create(folder: Path, states: dict[str, dict], metadata: dict) -> None:
     """Write a folder that does not exist, under the lock of its parent."""
     new = folder.parent / f".{folder.name}.new"
-    _write_set(new, states, about)
+    _write_set(new, states, metadata)
     os.rename(new, folder)
     sync(folder.parent)
 
 
-def _replace(folder: Path, states: dict[str, dict], about: dict) -> None:
+def _replace(folder: Path, states: dict[str, dict], metadata: dict) -> None:
     """Write over what a folder holds, under its lock."""
     _move_in(folder)
     new = folder / _NEXT
     absent = [
         f"{name}{_ABSENT}" for name in NAMES if name not in states and (folder / name).exists()
     ]
-    _write_set(new, states, about, absent)
+    _write_set(new, states, metadata, absent)
     os.rename(new, folder / _COMMIT)
     sync(folder)
     _move_in(folder)
 
 
 def _write_set(
-    folder: Path, states: dict[str, dict], about: dict, absent: Iterable[str] = ()
+    folder: Path, states: dict[str, dict], metadata: dict, absent: Iterable[str] = ()
 ) -> None:
     """Write a whole set into a new folder, down to the disk; where that fails, leave nothing of
     it.
@@ -160,7 +160,7 @@ def _write_set(
         for name in absent:
             (folder / name).touch()
         sums = {name: write_state(folder / name, state) for name, state in states.items()}
-        write_about(folder / ABOUT, {**about, "sha256": sums})
+        write_manifest(folder / MANIFEST, {**metadata, "sha256": sums})
         sync(folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # halves would go on filling a disk that is full

@@ -39,7 +39,7 @@ class Source(Protocol):
         """
         ...
 
-    def about(self) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """What a checkpoint is to say of where it learned, as plain values."""
         ...
 

@@ -201,7 +201,7 @@ class Collector:
         }
         return {name: part for name, part in parts.items() if part is not None}
 
-    def about(self) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """`rewards`: what the critics' rewards were divided by (`RewardScaler.statistics`), None if
         by nothing.
         """

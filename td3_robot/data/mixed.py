@@ -95,9 +95,9 @@ class Mixed:
         """See `Collector.metrics`."""
         return self._collector.metrics()
 
-    def about(self) -> dict[str, object]:
-        """See `Collector.about`."""
-        return self._collector.about()
+    def metadata(self) -> dict[str, object]:
+        """See `Collector.metadata`."""
+        return self._collector.metadata()
 
     def state_dict(self, with_replay: bool) -> dict:
         """All that the next batches depend on; the dataset itself stays in its file."""

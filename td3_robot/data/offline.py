@@ -84,7 +84,7 @@ class Dataset:
         """Nothing: no episode is played."""
         return {}
 
-    def about(self) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """Nothing beside the configuration."""
         return {}
 

@@ -28,7 +28,7 @@ class Policy:
 
     Attributes:
         robot: the arm it is for.
-        about: the file's metadata.
+        metadata: the file's metadata.
         rate: how often it is to be asked [Hz].
         opening: the gripper's opening that the latest call asked for, 1 is open; None where the
             task does not say.
@@ -38,9 +38,13 @@ class Policy:
             where something else is sent, and `reset` before a motion.
     """
 
-    def __init__(self, session, about: dict):
-        self.about, self.robot, self.rate = about, Robot.of(about["robot"]), float(about["rate"])
-        self.observation = Observation(self.robot, about)
+    def __init__(self, session, metadata: dict):
+        self.metadata, self.robot, self.rate = (
+            metadata,
+            Robot.of(metadata["robot"]),
+            float(metadata["rate"]),
+        )
+        self.observation = Observation(self.robot, metadata)
         self.opening: float | None = None
         self._run = session.run
         self.latency = 0.0
@@ -72,7 +76,7 @@ class Policy:
             session = onnxruntime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
-            about = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
+            metadata = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
         except KeyError:
             raise DeployError(
                 f"{path} was not written by export.py: it does not say what it is of"
@@ -81,13 +85,13 @@ class Policy:
             raise DeployError(
                 f"{path} is no policy: {(str(error).splitlines() or [type(error).__name__])[0]}"
             ) from None
-        form = about.get("format") if isinstance(about, dict) else None
+        form = metadata.get("format") if isinstance(metadata, dict) else None
         if form != FORMAT:
             raise DeployError(
                 f"{path} has format {form}, and this version reads {FORMAT}: export it anew"
             )
         try:
-            policy = cls(session, about)
+            policy = cls(session, metadata)
             with np.errstate(all="ignore"):  # what is no number fails the comparison
                 policy._replay(path)
         except DeployError:
@@ -234,7 +238,7 @@ class Policy:
 
     def _replay(self, path: Path) -> None:
         """Hold the file, and this code, to what the checkpoint gave when it was exported."""
-        vectors = self.about["test_vectors"]
+        vectors = self.metadata["test_vectors"]
         if not isinstance(vectors, list) or not vectors:
             raise DeployError(
                 f"{path} has no test vectors that it could be held to: export it anew"

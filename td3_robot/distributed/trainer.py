@@ -102,9 +102,9 @@ class SharedSource:
         )
         return dict(zip(mine, values.nanmean(0).tolist()))
 
-    def about(self) -> dict[str, object]:
-        """See `Source.about`."""
-        return self._source.about()
+    def metadata(self) -> dict[str, object]:
+        """See `Source.metadata`."""
+        return self._source.metadata()
 
     def gather(self, with_replay: bool, interval: dict | None = None) -> dict:
         """In process 0 `ranks`, the states of all, each with its agent's generator and `interval`;
@@ -159,8 +159,8 @@ class SharedBest(Best):
     none.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, object], ranks: Ranks):
-        super().__init__(folder, about)
+    def __init__(self, folder: Path, metadata: Mapping[str, object], ranks: Ranks):
+        super().__init__(folder, metadata)
         self._ranks = ranks
 
     def catch_up(self) -> None:
@@ -210,7 +210,7 @@ class SharedTrainer(Trainer):
         self._ranks, self.processes = ranks, ranks.count
         self._wish = (False, False)  # to stop, as it has what it was for
         self._periodic = SharedPeriodicEvaluation(evaluation_env, seed, ranks)
-        self.best = SharedBest(self.folder, self.about, ranks)
+        self.best = SharedBest(self.folder, self.metadata, ranks)
         self.trackers = SilentLoggers() if ranks.rank else self.trackers
 
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
@@ -303,7 +303,7 @@ class SharedTrainer(Trainer):
                 own.get("interval") or state["interval"]
             )  # older resume points have their mean
             parts.append(
-                [[best.states, best.about], [{**states, "trainer_state": mine}, last.about]]
+                [[best.states, best.metadata], [{**states, "trainer_state": mine}, last.metadata]]
             )
         return parts
 

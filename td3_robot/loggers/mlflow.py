@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from td3_robot.checkpoint import ABOUT, OPTIONAL, REQUIRED
+from td3_robot.checkpoint import MANIFEST, OPTIONAL, REQUIRED
 from td3_robot.checkpoint.summary import SUMMARY_NAME, read_summary
 from td3_robot.config.field import flatten_options
 from td3_robot.errors import ConfigError, get_first_line, missing_package
@@ -28,7 +28,7 @@ EXPERIMENT = "td3_robot"  # unless MLFLOW_EXPERIMENT_NAME names another
 ID_NAME = "mlflow_run_id"  # file in the run folder
 ARTIFACTS = (  # together a checkpoint that evaluate.py takes
     *("config.yaml", CSV_NAME, SUMMARY_NAME, CURVE_NAME),
-    *(ABOUT, *REQUIRED),
+    *(MANIFEST, *REQUIRED),
     *(name for name in OPTIONAL if name != "trainer_state"),
 )
 

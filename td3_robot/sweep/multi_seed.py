@@ -158,7 +158,7 @@ def _report(folder: Path, arguments: TrainArguments, done: dict[int, dict[str, A
     say("\n".join(table(done)))
     seeds = arguments.config.seeds
     whole = {"seeds": list(seeds), "finished": len(done) == len(seeds)}
-    write_summary(folder, {**arguments.environment.about, **spreads(done), **whole})
+    write_summary(folder, {**arguments.environment.metadata, **spreads(done), **whole})
     trackers = Trackers()
     trackers.try_write("the curve", plot_band, folder, list(done))
     return not trackers.failed

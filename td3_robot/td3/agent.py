@@ -161,7 +161,7 @@ class TD3(Kept):
         return net(self.normalizer(torch.atleast_2d(o))).reshape(*o.shape[:-1], self.a_dim)
 
     @property
-    def learnt(self) -> bool:
+    def actor_trained(self) -> bool:
         """Whether the actor has been updated; until then it is what it was made or loaded as."""
         delay = self.config.policy_delay
         return self.gradient_steps // delay * delay > self.config.burn_in

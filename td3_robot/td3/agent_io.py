@@ -87,7 +87,7 @@ class Kept:
     def _shape(self) -> str:
         return f"o_dim {self.o_dim}, a_dim {self.a_dim}, hidden {list(self.config.hidden)}"
 
-    def about(self) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """What a checkpoint says of this agent: what `from_checkpoint` makes it of."""
         options = dataclasses.asdict(self.config)
         return {
@@ -104,7 +104,7 @@ class Kept:
             name: the folder.
             notes: what else its file `checkpoint.json` should say, values that JSON can hold.
         """
-        checkpoint.write(name, self.state_dicts(), {"agent": self.about(), **(notes or {})})
+        checkpoint.write(name, self.state_dicts(), {"agent": self.metadata(), **(notes or {})})
 
     @classmethod
     def from_checkpoint(
@@ -149,7 +149,7 @@ class Kept:
                 other networks.
         """
         found, options = checkpoint.load(name), {}
-        if "agent" in found.about:
+        if "agent" in found.metadata:
             told = describe(Path(name), found)
             options = told.options
             if told.a_dim == self.a_dim and told.a_max != self.a_max.tolist():

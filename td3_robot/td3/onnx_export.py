@@ -37,12 +37,12 @@ class Commanded(nn.Module):
         return self.policy(observation).clamp(-1.0, 1.0) * self.scale + self.offset
 
 
-def write_onnx(module: nn.Module, o_dim: int, about: dict, path: Path) -> None:
+def write_onnx(module: nn.Module, o_dim: int, metadata: dict, path: Path) -> None:
     """Write a module from `observation` (batch, o_dim) to `command`, whole or not at all.
 
     Args:
         module: on the CPU, in evaluation mode.
-        about: what the file says of itself; values that JSON can hold.
+        metadata: what the file says of itself; values that JSON can hold.
 
     Raises:
         ConfigError: a package of the extra `deploy` is missing.
@@ -70,7 +70,7 @@ def write_onnx(module: nn.Module, o_dim: int, about: dict, path: Path) -> None:
         )
     assert program is not None  # as it is with dynamo
     model = program.model_proto
-    onnx.helper.set_model_props(model, {KEY: json.dumps(about)})
+    onnx.helper.set_model_props(model, {KEY: json.dumps(metadata)})
     onnx.checker.check_model(model, full_check=True)
     with replacing(path) as new:
         onnx.save(model, new)

@@ -17,24 +17,24 @@ class Best:
 
     Args:
         folder: the run folder.
-        about: what a checkpoint says of where it learned.
+        metadata: what a checkpoint says of where it learned.
 
     Attributes:
         score: success rate, 0 where the environment tells none, and return; minus infinity before
             the first.
         figures: those of them that are known, by name.
-        learnt: whether its actor has. Before, it is what it was made as, a controller that it is to
+        actor_trained: whether its actor has. Before, it is what it was made as, a controller that it is to
             correct for one.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, object]):
-        self._folder, self._about = folder, about
+    def __init__(self, folder: Path, metadata: Mapping[str, object]):
+        self._folder, self._metadata = folder, metadata
         self.score = _NONE
         self.figures: dict[str, float] = {}
-        self.learnt = False
+        self.actor_trained = False
         self._waiting: tuple[dict[str, dict], dict[str, object]] | None = None  # to be written
 
-    def judge(self, metrics: dict[str, float], learnt: bool) -> bool:
+    def judge(self, metrics: dict[str, float], actor_trained: bool) -> bool:
         """Whether these are the scores of a better policy than all before, which then counts as the
         best.
 
@@ -44,17 +44,15 @@ class Best:
         known = math.isfinite(metrics.get("episode_return", math.nan))
         score = (metrics.get("success_rate", 0.0), metrics["episode_return"]) if known else _NONE
         better = (
-            learnt > self.learnt
-            or learnt == self.learnt
+            actor_trained > self.actor_trained
+            or actor_trained == self.actor_trained
             and (score > self.score or self.score == _NONE)
         )
         if better:
             names = ("success_rate", "episode_return") if known else ()
-            self.learnt, self.score, self.figures = (
-                learnt,
-                score,
-                {name: metrics[name] for name in names if name in metrics},
-            )
+            self.actor_trained = actor_trained
+            self.score = score
+            self.figures = {name: metrics[name] for name in names if name in metrics}
         return better
 
     def save(self, agent: TD3, more: dict[str, object]) -> None:
@@ -64,14 +62,14 @@ class Best:
         Raises:
             CheckpointError: it cannot be written; it waits for `catch_up`.
         """
-        about = {
-            "agent": agent.about(),
-            "trained_on": self._about,
+        metadata = {
+            "agent": agent.metadata(),
+            "trained_on": self._metadata,
             "score": self.figures,
-            "learnt": self.learnt,
+            "actor_trained": self.actor_trained,
             **more,
         }
-        self._waiting = agent.state_dicts(), about
+        self._waiting = agent.state_dicts(), metadata
         try:
             self.catch_up()
         except CheckpointError:
@@ -98,11 +96,10 @@ class Best:
         """Take the score of what the folder holds, which may have been found after `saved` was,
         with a resume point.
         """
-        about = checkpoint.load(self._folder, names=()).about
-        self.figures, self.learnt = (
-            about.get("score", {}),
-            bool(about.get("learnt", True)),
-        )  # older ones do not say
+        metadata = checkpoint.load(self._folder, names=()).metadata
+        self.figures = metadata.get("score", {})
+        trained = metadata.get("learnt", True)  # the key of older ones, if they have any
+        self.actor_trained = bool(metadata.get("actor_trained", trained))
         if self.figures:
             saved = [self.figures.get("success_rate", 0.0), self.figures["episode_return"]]
         success_rate, episode_return = map(float, saved)

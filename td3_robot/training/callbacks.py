@@ -19,7 +19,7 @@ class Run(Protocol):
     source: Source
     config: Config
     folder: Path
-    about: dict[str, object]  # what it learns in
+    metadata: dict[str, object]  # what it learns in
     solved_at_s: (
         float | None
     )  # seconds at the first evaluation at or above 99% success, None before
@@ -125,7 +125,7 @@ class KeepCheckpoints(Callback):
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
         """See `Callback.on_evaluation`."""
         if run.steps // run.config.evaluation.every % self._every == 0:
-            notes = {"trained_on": run.about, **run.source.about()}
+            notes = {"trained_on": run.metadata, **run.source.metadata()}
             run.keep(f"step_{run.steps}", run.agent.save, run.folder / f"step_{run.steps}", notes)
 
 

@@ -21,7 +21,7 @@ class Evaluated:
         steps, env_steps: where the run was.
         since: its `steps` at the evaluation before.
         figures: what was measured besides, by name.
-        about: what a checkpoint is to say of where the policy learned.
+        metadata: what a checkpoint is to say of where the policy learned.
     """
 
     pending: PendingEvaluation
@@ -29,7 +29,7 @@ class Evaluated:
     env_steps: int
     since: int
     figures: dict[str, float]
-    about: dict[str, object]
+    metadata: dict[str, object]
 
     def metrics(self) -> dict[str, float]:
         """The row but for its clock; waits for the scores.
@@ -57,7 +57,7 @@ class Evaluated:
             "agent": agent.state_dicts(),
             "at": counters,
             "figures": self.figures,
-            "about": self.about,
+            "metadata": self.metadata,
         }
 
     @classmethod
@@ -77,8 +77,9 @@ class Evaluated:
         judged.load_state_dicts(state["agent"])
         steps, env_steps, since, judged.gradient_steps = map(int, state["at"])
         figures = {str(name): float(figure) for name, figure in state["figures"].items()}
-        about = json.loads(json.dumps(state["about"]))  # as a checkpoint will have it
-        return cls(periodic.anew(judged), steps, env_steps, since, figures, about)
+        metadata = state["metadata"] if "metadata" in state else state["about"]  # of an older run
+        metadata = json.loads(json.dumps(metadata))  # as a checkpoint will have it
+        return cls(periodic.anew(judged), steps, env_steps, since, figures, metadata)
 
 
 class _Seen:

@@ -28,7 +28,7 @@ class Resuming:
     source: Source
     config: Config
     folder: Path
-    about: Mapping[str, object]
+    metadata: Mapping[str, object]
     trackers: Trackers
     best: Best
     solved_at_s: float | None
@@ -104,8 +104,14 @@ class Resuming:
             "target_generator": self.agent.generator.get_state(),
             "source": source,
         }
-        about = {"agent": self.agent.about(), "trained_on": self.about, **self.source.about()}
-        write_resume_point(self.folder, {**self.agent.state_dicts(), "trainer_state": state}, about)
+        metadata = {
+            "agent": self.agent.metadata(),
+            "trained_on": self.metadata,
+            **self.source.metadata(),
+        }
+        write_resume_point(
+            self.folder, {**self.agent.state_dicts(), "trainer_state": state}, metadata
+        )
         self.saved_steps = self.steps
 
     def resume(self) -> list[str]:

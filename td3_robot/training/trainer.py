@@ -50,7 +50,7 @@ class Trainer(Resuming):
         folder: the run folder.
         started: `time.perf_counter()` at process start; by default now.
         callbacks: what follows the run.
-        about: what the summary says of where it learned.
+        metadata: what the summary says of where it learned.
         evaluation_process: plays the evaluations meanwhile; what is learnt and logged is the same.
 
     Attributes:
@@ -68,16 +68,16 @@ class Trainer(Resuming):
         folder: Path,
         started: float | None = None,
         callbacks: Sequence[Callback] = (),
-        about: Mapping[str, object] | None = None,
+        metadata: Mapping[str, object] | None = None,
         evaluation_process: EvaluationProcess | None = None,
     ):
         require_same("td3.", config.td3, agent.config)
         self.agent, self.source, self.config = agent, source, config
         self.folder, self.callbacks, self.evaluation_env = folder, callbacks, evaluation_env
-        self.about, self.trackers = dict(about or {}), Trackers()
+        self.metadata, self.trackers = dict(metadata or {}), Trackers()
         self._started = time.perf_counter() if started is None else started
         self.solved_at_s: float | None = None
-        self.best, self._watch = Best(folder, self.about), Watch(agent, folder)
+        self.best, self._watch = Best(folder, self.metadata), Watch(agent, folder)
         self._captured = CudaGraphUpdates(agent) if config.cuda_graph else None
         self._stop, self._periodic = (
             threading.Event(),
@@ -113,7 +113,7 @@ class Trainer(Resuming):
         )  # not only when it is first saved
         if not self.steps:
             self.best.save(
-                self.agent, self.source.about()
+                self.agent, self.source.metadata()
             )  # from here on the folder is a whole checkpoint
         with stopping(self.stop), self._watch.keeping():
             try:
@@ -211,7 +211,7 @@ class Trainer(Resuming):
         )  # first: evaluations do not count
         at = (self._periodic.begin(self.agent), self.steps, self.env_steps, self._interval.steps)
         figures = {**self.source.metrics(), **self._interval.losses(), **speeds}
-        return Evaluated(*at, figures, self.source.about())
+        return Evaluated(*at, figures, self.source.metadata())
 
     def _take_up(self, wait: bool = True) -> None:
         """Where an evaluation was begun and is over, keep its policy if it is the best so far, and
@@ -221,11 +221,13 @@ class Trainer(Resuming):
             return
         metrics = {**self._begun.metrics(), "wall_s": self.wall_s}
         evaluated, self._begun = self._begun, None
-        scores, learnt = fill_scores(metrics), evaluated.pending.agent.learnt
-        if learnt and scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
+        scores, actor_trained = fill_scores(metrics), evaluated.pending.agent.actor_trained
+        if actor_trained and scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
-        if self.best.judge(scores, learnt):
-            self.keep("the best policy", self.best.save, evaluated.pending.agent, evaluated.about)
+        if self.best.judge(scores, actor_trained):
+            self.keep(
+                "the best policy", self.best.save, evaluated.pending.agent, evaluated.metadata
+            )
         for callback in self.callbacks:
             callback.on_evaluation(evaluated.seen(self), metrics)
         self.trackers.log(metrics)
@@ -245,7 +247,7 @@ class Trainer(Resuming):
 
     def _summarise(self, scores: dict[str, float], finished: bool) -> dict:
         """Write the summary and return it."""
-        told = {**self.about, "seed": self.config.seed, **scores, "env_steps": self.env_steps}
+        told = {**self.metadata, "seed": self.config.seed, **scores, "env_steps": self.env_steps}
         told |= {
             "gradient_steps": self.agent.gradient_steps,
             "wall_s": self.wall_s,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from td3_robot import checkpoint
-from td3_robot.checkpoint import ABOUT
+from td3_robot.checkpoint import MANIFEST
 from td3_robot.checkpoint.provenance import differences, read_provenance
 from td3_robot.checkpoint.resume_point import LAST, read_resume_point, sources_of, taking
 from td3_robot.checkpoint.summary import read_summary
@@ -75,7 +75,7 @@ def _finding(what: str, look: Callable[[], str]) -> Finding:
 
 def _files(path: Path) -> str:
     found = checkpoint.load(path)
-    summed = "SHA-256 as written" if found.about else f"no {ABOUT}, so no SHA-256"
+    summed = "SHA-256 as written" if found.metadata else f"no {MANIFEST}, so no SHA-256"
     return f"{len(found.states)} files, {sum(1 for _ in _tensors(found.states))} tensors; {summed}"
 
 

@@ -87,7 +87,7 @@ def train(point_env):
         agent = TD3(env.o_dim, env.a_dim, seed=seed, **dataclasses.asdict(config.td3))
         source = make_source(agent, env, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
-        started, about = time.perf_counter(), {"robot": "point"}
+        started, metadata = time.perf_counter(), {"robot": "point"}
         trainer = Trainer(
             agent,
             source,
@@ -96,7 +96,7 @@ def train(point_env):
             folder,
             started,
             callbacks,
-            about,
+            metadata,
             evaluation_process,
         )
         trainer.trackers.append(Log(agent))

@@ -20,7 +20,7 @@ import envs
 from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot import TD3, checkpoint
-from td3_robot.checkpoint import ABOUT, ROWS
+from td3_robot.checkpoint import MANIFEST, ROWS
 from td3_robot.checkpoint.resume_point import LAST
 from td3_robot.cli.arguments import load_run_config, parse_evaluate, parse_train
 from td3_robot.config.field import iter_options
@@ -164,14 +164,14 @@ def _of_checkpoint(random: Random, folder: Path) -> Callable[[], object]:
         name for name in files if Path(name).name in checkpoint.NAMES or name.startswith(ROWS)
     ]
     if random.random() < 0.5:
-        name = random.choice([*states, ABOUT, f"{LAST}/{ABOUT}"])
+        name = random.choice([*states, MANIFEST, f"{LAST}/{MANIFEST}"])
         files[name] = spoilt(random, files[name], as_text=False)
     else:
         name = random.choice([state for state in states if not state.startswith(ROWS)])
         files[name] = _with_change(random, files[name])
-    if random.random() < 0.8 and not name.endswith(ABOUT):
+    if random.random() < 0.8 and not name.endswith(MANIFEST):
         files.pop(
-            str(Path(name).with_name(ABOUT)), None
+            str(Path(name).with_name(MANIFEST)), None
         )  # a stranger can leave it out: only the values speak then
     _put(run, files)
 
@@ -247,7 +247,7 @@ def _of_records(random: Random, folder: Path) -> Callable[[], object]:
         random,
         run,
         "records",
-        ["config.yaml", "metrics.csv", "summary.json", "provenance.json", ABOUT],
+        ["config.yaml", "metrics.csv", "summary.json", "provenance.json", MANIFEST],
     )
     constants = {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}}
 

@@ -190,7 +190,7 @@ class Observation:
 
     Args:
         robot: whose.
-        about: what the exported file says of its task and its columns.
+        metadata: what the exported file says of its task and its columns.
 
     Attributes:
         columns: (name, width) of each, in order.
@@ -203,16 +203,16 @@ class Observation:
         DeployError: a column is none that can be worked out here.
     """
 
-    def __init__(self, robot: Robot, about: Mapping):
-        task = about["task"]["name"]
+    def __init__(self, robot: Robot, metadata: Mapping):
+        task = metadata["task"]["name"]
         known = COLUMNS | OWN.get(task, {})
-        self.columns = {name: width for name, width in about["observation"]["columns"]}
+        self.columns = {name: width for name, width in metadata["observation"]["columns"]}
         if strangers := [name for name in self.columns if name not in known]:
             raise DeployError(
                 f"task {task!r} shows {strangers[0]!r}, which cannot be worked out of an arm's state yet"
             )
         self._functions = [known[name] for name in self.columns]
-        self.robot, self.constants = robot, about["task"]["constants"]
+        self.robot, self.constants = robot, metadata["task"]["constants"]
         widths = dict.fromkeys(Led.names, robot.limits.n) | {"passed": 1} | self.columns
         shapes = {name: avoiding.shape_of(name, widths[name]) for name in scene_of(task)}
         self.scene = shapes | {
@@ -223,8 +223,10 @@ class Observation:
         self._joints = next(
             (self.columns[name] for name in TRANSPOSED if name in self.columns), robot.limits.n
         )
-        self.hand = Hand.of(about["hand"]) if about.get("hand") else None
-        self.links = Links.of(about["links"], robot, self._joints) if about.get("links") else None
+        self.hand = Hand.of(metadata["hand"]) if metadata.get("hand") else None
+        self.links = (
+            Links.of(metadata["links"], robot, self._joints) if metadata.get("links") else None
+        )
 
     def __call__(
         self, q: np.ndarray, qd: np.ndarray, gripper: float, scene: Mapping[str, np.ndarray]

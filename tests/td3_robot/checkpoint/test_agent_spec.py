@@ -9,7 +9,7 @@ import torch
 
 from envs.config.env_options import EnvOptions
 from td3_robot import TD3, checkpoint
-from td3_robot.checkpoint import ABOUT
+from td3_robot.checkpoint import MANIFEST
 from td3_robot.cli.arguments import save_config
 from td3_robot.config.run import Config, TD3Config
 from td3_robot.errors import CheckpointError
@@ -33,7 +33,7 @@ def test_an_agent_comes_back_from_its_folder_alone(tmp_path, options, a_max):
     back = TD3.from_checkpoint(tmp_path / "run")
     assert back.config == agent.config and torch.equal(back.a_max, agent.a_max)
     assert torch.equal(back.select_action(o), agent.select_action(o))
-    assert checkpoint.load(tmp_path / "run", names=()).about["score"] == {"success_rate": 0.5}
+    assert checkpoint.load(tmp_path / "run", names=()).metadata["score"] == {"success_rate": 0.5}
 
 
 @pytest.mark.parametrize("form", ["{}/", "{}/policy_"])
@@ -61,12 +61,12 @@ def test_an_older_one_is_known_by_its_networks_and_its_configuration(tmp_path, o
     "folder", [path.parent for path in SHIPPED], ids=lambda folder: folder.name
 )
 def test_the_shipped_ones_say_what_they_are(folder):
-    agent, about = TD3.from_checkpoint(folder), checkpoint.load(folder, names=()).about
+    agent, metadata = TD3.from_checkpoint(folder), checkpoint.load(folder, names=()).metadata
     assert (
-        about["trained_on"].keys() == {"robot", "task"}
-        and 0.75 < about["score"]["success_rate"] <= 1
+        metadata["trained_on"].keys() == {"robot", "task"}
+        and 0.75 < metadata["score"]["success_rate"] <= 1
     )
-    said, told = about["agent"], json.loads(json.dumps(agent.about()))
+    said, told = metadata["agent"], json.loads(json.dumps(agent.metadata()))
     assert (
         told | {"options": told["options"] | said["options"]} == told and told.keys() == said.keys()
     )
@@ -100,9 +100,9 @@ def test_the_shipped_ones_say_what_they_are(folder):
 )
 def test_a_description_that_is_none_or_of_another_agent_is_one_line(tmp_path, change, reason):
     TD3(3, 2, hidden=(16,)).save(tmp_path)
-    about = json.loads((tmp_path / ABOUT).read_text())
-    about["agent"] |= change
-    (tmp_path / ABOUT).write_text(json.dumps(about))
+    metadata = json.loads((tmp_path / MANIFEST).read_text())
+    metadata["agent"] |= change
+    (tmp_path / MANIFEST).write_text(json.dumps(metadata))
     with pytest.raises(CheckpointError, match=f"^checkpoint [^\n]*{reason}[^\n]*$"):
         TD3.from_checkpoint(tmp_path)
 
@@ -114,4 +114,4 @@ def test_an_agent_does_not_take_a_policy_with_other_bounds(tmp_path):
 
 
 def test_options_of_the_files_are_those_of_the_agent():
-    assert set(TD3(3, 2).about()["options"]) == set(TD3Config.__dataclass_fields__)
+    assert set(TD3(3, 2).metadata()["options"]) == set(TD3Config.__dataclass_fields__)

@@ -71,7 +71,7 @@ def test_a_disk_that_stays_full_leaves_the_last_good_checkpoint_and_no_halves(
 ):
     trainer = train(tmp_path, callbacks=[Disk(monkeypatch, 101, 1000)], save_every=1e-9)
     assert trainer.run()["finished"] and trainer.trackers.failed and trainer.saved_steps == 100
-    whole = {*checkpoint.REQUIRED, "actor_target", "Q1_target", "Q2_target", checkpoint.ABOUT}
+    whole = {*checkpoint.REQUIRED, "actor_target", "Q1_target", "Q2_target", checkpoint.MANIFEST}
     assert names_in(tmp_path) == {*whole, LAST, "summary.json"} and names_in(tmp_path / LAST) == {
         *whole,
         "trainer_state",
@@ -93,7 +93,7 @@ def test_the_best_policy_that_waits_for_room_is_the_one_of_its_evaluation(
     )
     trainer.run()
     assert_same(checkpoint.read(tmp_path)["actor"], trainer.trackers[0].actors[1])
-    assert checkpoint.load(tmp_path, names=()).about["score"]["success_rate"] == 0.75
+    assert checkpoint.load(tmp_path, names=()).metadata["score"]["success_rate"] == 0.75
 
 
 def test_a_disk_that_is_full_from_the_start_ends_the_run_before_anything_is_learnt(

@@ -172,9 +172,9 @@ def test_what_is_damaged_or_missing_is_one_line(tmp_path, train, quick):
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "a" * 63, "", 3, None])
 def test_a_name_of_a_stranger_leads_nowhere(tmp_path, train, quick, name):
     stopped(train, tmp_path, 300).run()
-    states, about = checkpoint.load(tmp_path / LAST)
+    states, metadata = checkpoint.load(tmp_path / LAST)
     states["trainer_state"]["source"]["replay"]["pieces"][0] = name
-    checkpoint.write(tmp_path / LAST, states, about)
+    checkpoint.write(tmp_path / LAST, states, metadata)
     with pytest.raises(CheckpointError):
         train(tmp_path).resume()
 

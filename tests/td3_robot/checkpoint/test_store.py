@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from td3_robot import checkpoint
-from td3_robot.checkpoint import ABOUT, NAMES, OPTIONAL, REQUIRED, find, load, read, write
+from td3_robot.checkpoint import MANIFEST, NAMES, OPTIONAL, REQUIRED, find, load, read, write
 from td3_robot.errors import CheckpointError
 
 ROOM = Path(checkpoint.__file__).parent
@@ -39,8 +39,8 @@ def generation(number: int) -> dict[str, dict]:
 
 def generation_in(folder: Path) -> int:
     """The number of the one generation in a folder; fails where there is a mixture."""
-    states, about = load(folder)
-    assert about in ({}, {"generation": states["actor"]["generation"]})
+    states, metadata = load(folder)
+    assert metadata in ({}, {"generation": states["actor"]["generation"]})
     numbers = {state["generation"] for state in states.values()}
     assert len(numbers) == 1, {name: state["generation"] for name, state in states.items()}
     assert set(states) == set(generation(*numbers))
@@ -130,7 +130,12 @@ def test_a_new_set_leaves_nothing_of_the_old_and_everything_else(tmp_path):
     write(tmp_path, generation(5))
     assert generation_in(tmp_path) == 5
     assert generation_in(tmp_path / "last") == 4
-    assert {path.name for path in tmp_path.iterdir()} == {*REQUIRED, ABOUT, "config.yaml", "last"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *REQUIRED,
+        MANIFEST,
+        "config.yaml",
+        "last",
+    }
     assert (tmp_path / "config.yaml").read_text() == "seed: 1\n"
 
 
@@ -147,7 +152,7 @@ def test_every_file_is_on_the_disk_before_it_counts(tmp_path, monkeypatch, exist
     )
     monkeypatch.setattr(os, "rename", lambda *names: (before.append(set(synced)), rename(*names)))
     write(tmp_path / "run", generation(4))
-    assert {(tmp_path / "run" / name).stat().st_ino for name in (*NAMES, ABOUT)} <= before[0]
+    assert {(tmp_path / "run" / name).stat().st_ino for name in (*NAMES, MANIFEST)} <= before[0]
     assert generation_in(tmp_path / "run") == 4
 
 
@@ -169,7 +174,7 @@ def test_killed_anywhere_the_folder_holds_the_old_set_or_the_new(tmp_path, no_fs
     assert seen == sorted(seen) and {2, 3} == set(
         seen[:-1]
     )  # one commit point: old before it, new after
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {*NAMES, ABOUT}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*NAMES, MANIFEST}
 
 
 @posix
@@ -252,7 +257,7 @@ def test_a_disk_that_is_full_is_one_line_and_spoils_nothing(tmp_path):
     )  # in the system's words, not torch's
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         *NAMES,
-        ABOUT,
+        MANIFEST,
     }  # no halves that go on filling it
     assert generation_in(tmp_path / "run") == 2
 
@@ -332,7 +337,7 @@ def damaged(content: bytes) -> dict[str, bytes]:
 def test_a_damaged_file_is_named_in_one_line(tmp_path, recwarn, older):
     write(tmp_path, generation(1))
     if older:
-        (tmp_path / ABOUT).unlink()
+        (tmp_path / MANIFEST).unlink()
     file = tmp_path / "Q2"
     for kind, content in damaged(file.read_bytes()).items():
         file.write_bytes(content)
@@ -353,7 +358,7 @@ class Malicious:
 @pytest.mark.filterwarnings("error")
 def test_code_in_a_file_is_refused_and_not_run(tmp_path, legacy):
     write(tmp_path, generation(1))
-    (tmp_path / ABOUT).unlink()  # with it, the file is refused before anything looks into it
+    (tmp_path / MANIFEST).unlink()  # with it, the file is refused before anything looks into it
     state, trap = {"generation": Malicious(tmp_path / "ran")}, tmp_path / "actor"
     if legacy == "plain pickle":
         trap.write_bytes(pickle.dumps(state, protocol=2))
@@ -372,7 +377,7 @@ def test_code_in_a_file_is_refused_and_not_run(tmp_path, legacy):
 def test_a_file_that_is_not_the_one_that_was_written_is_refused(tmp_path):
     write(tmp_path / "run", generation(1), {"of": "one"})
     write(tmp_path / "other", generation(3))
-    assert load(tmp_path / "run").about == {"of": "one"}
+    assert load(tmp_path / "run").metadata == {"of": "one"}
     shutil.copy(tmp_path / "other" / "Q2", tmp_path / "run" / "Q2")  # whole in itself
     with pytest.raises(
         CheckpointError, match="Q2' is damaged: it is not the file that was written, by its SHA-256"
@@ -399,14 +404,14 @@ def test_a_file_that_is_not_the_one_that_was_written_is_refused(tmp_path):
 )
 def test_a_damaged_description_is_one_line(tmp_path, content, reason):
     write(tmp_path, generation(1))
-    (tmp_path / ABOUT).write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(CheckpointError, match=f"^[^\n]*{ABOUT}' is [^\n]*{reason}[^\n]*$"):
+    (tmp_path / MANIFEST).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CheckpointError, match=f"^[^\n]*{MANIFEST}' is [^\n]*{reason}[^\n]*$"):
         read(tmp_path)
 
 
 def test_what_is_no_state_dict_is_refused(tmp_path):
     write(tmp_path, generation(1))
-    (tmp_path / ABOUT).unlink()
+    (tmp_path / MANIFEST).unlink()
     torch.save([1, 2], tmp_path / "Q1")
     with pytest.raises(CheckpointError, match="Q1' holds a list"):
         read(tmp_path)

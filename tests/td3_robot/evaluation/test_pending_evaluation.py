@@ -110,10 +110,10 @@ def test_whenever_the_scores_come_all_is_as_in_line(
     assert_same(trainer.agent.state_dicts(), whole.agent.state_dicts())
     for part in ("", "step_120", "step_360"):
         assert_same(checkpoint.read(tmp_path / part), checkpoint.read(folder / part))
-        mine_about, about = (
-            checkpoint.load(run / part, names=()).about for run in (tmp_path, folder)
+        mine, metadata = (
+            checkpoint.load(run / part, names=()).metadata for run in (tmp_path, folder)
         )
-        assert mine_about == about
+        assert mine == metadata
 
 
 @pytest.mark.parametrize(

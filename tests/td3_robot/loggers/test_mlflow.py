@@ -129,7 +129,7 @@ def test_the_artifacts_are_a_checkpoint_with_its_figures(folder, tmp_path, asser
     log.close()
     copy = Path(MlflowClient().download_artifacts(run_id(folder), "", str(tmp_path)))
     assert_same(checkpoint.read(copy), agent.state_dicts())
-    networks = {checkpoint.ABOUT, *checkpoint.REQUIRED, "actor_target", "Q1_target", "Q2_target"}
+    networks = {checkpoint.MANIFEST, *checkpoint.REQUIRED, "actor_target", "Q1_target", "Q2_target"}
     figures = {"config.yaml", "metrics.csv", "summary.json", "learning_curve.png"}
     assert {path.name for path in copy.iterdir()} - {"run7"} == networks | figures
 

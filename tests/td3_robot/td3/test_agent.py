@@ -101,7 +101,7 @@ def test_until_the_burn_in_is_over_critics_and_targets_learn_alone():
             == ("actor_loss" not in metrics)
         )
         assert same(targets, snapshot(agent, "Q1_target", "Q2_target")) == (step % 2 == 1)
-        assert agent.learnt == (step >= 6)
+        assert agent.actor_trained == (step >= 6)
 
 
 def test_the_critic_update_leaves_the_actor_alone():

@@ -121,8 +121,8 @@ def test_checkpoints_are_kept_as_they_were(tmp_path, train):
     trainer.run()
     log = trainer.trackers[0]
     kept = sorted((path for path in tmp_path.glob("step_*")), key=lambda path: int(path.name[5:]))
-    about = [checkpoint.load(path, names=()).about for path in kept]
-    assert all(each["trained_on"] == trainer.about and "rewards" in each for each in about)
+    metadata = [checkpoint.load(path, names=()).metadata for path in kept]
+    assert all(each["trained_on"] == trainer.metadata and "rewards" in each for each in metadata)
     assert [path.name for path in kept] == ["step_120", "step_240", "step_360", "step_400"]
     for path, number in zip(kept, (1, 3, 5, 6)):
         actor = checkpoint.read(path, names=("actor", "Q1", "Q2"))["actor"]

@@ -328,13 +328,13 @@ def test_a_resumed_run_may_have_another_replay_capacity(tmp_path, train, capacit
 @pytest.mark.parametrize("value", [None, 3, {}, "text"])
 def test_a_resume_point_with_wrong_entries_is_one_line(tmp_path, train, path, value):
     train(tmp_path, on_step=stop_at(60)).run()
-    states, about = checkpoint.load(tmp_path / LAST)
+    states, metadata = checkpoint.load(tmp_path / LAST)
     *parents, last = path.split(".")
     entry = states["trainer_state"]
     for name in parents:
         entry = entry[name]
     entry[last] = value
-    checkpoint.write(tmp_path / LAST, states, about)
+    checkpoint.write(tmp_path / LAST, states, metadata)
     checkpoint.write(
         tmp_path, {name: state for name, state in states.items() if name != "trainer_state"}
     )  # no score
@@ -383,14 +383,14 @@ def test_a_run_that_begins_with_anothers_networks_takes_over_what_rewards_were_d
     normalize = {"reward": RewardConfig(normalize=True)}
     first = train(tmp_path, **normalize, steps=120, evaluation=EvaluationConfig(120, 8))
     first.run()
-    rewards = checkpoint.load(tmp_path, names=()).about["rewards"]
-    assert rewards == first.source.about()["rewards"] and rewards["count"] == 120
+    rewards = checkpoint.load(tmp_path, names=()).metadata["rewards"]
+    assert rewards == first.source.metadata()["rewards"] and rewards["count"] == 120
     assert (
-        checkpoint.load(tmp_path / "last", names=()).about["rewards"] == rewards
+        checkpoint.load(tmp_path / "last", names=()).metadata["rewards"] == rewards
     )  # --start_from takes it, too
     second = train(tmp_path / "next", **normalize)
     second.source.take_reward_statistics(rewards)
-    assert second.source.about()["rewards"] == rewards
+    assert second.source.metadata()["rewards"] == rewards
 
     def scale(run):
         return run.source.scaler.scale(torch.ones(1))

@@ -392,10 +392,10 @@ def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best
     trainer = train(tmp_path, **plays, steps=180)
     summary = trainer.run()
     row = trainer.trackers[0][1]
-    about = checkpoint.load(tmp_path, names=()).about
-    assert about["trained_on"] == {"robot": "point"}
-    assert about["score"] == {name: row[name] for name in ("success_rate", "episode_return")}
-    assert checkpoint.load(tmp_path / LAST, names=()).about.keys() == {
+    metadata = checkpoint.load(tmp_path, names=()).metadata
+    assert metadata["trained_on"] == {"robot": "point"}
+    assert metadata["score"] == {name: row[name] for name in ("success_rate", "episode_return")}
+    assert checkpoint.load(tmp_path / LAST, names=()).metadata.keys() == {
         "agent",
         "trained_on",
         "rewards",

@@ -73,13 +73,13 @@ def test_a_summary_of_an_earlier_sitting_is_told_and_is_nothing_wrong(run):
 
 
 def test_a_run_by_several_processes_is_looked_at_whole(run):
-    states_, about = checkpoint.load(run / LAST)
+    states_, metadata = checkpoint.load(run / LAST)
     source = states_["trainer_state"]["source"]
     both = [{"source": source, "target_generator": 0} for _ in range(2)]
     checkpoint.write(
         run / LAST,
         {**states_, "trainer_state": {**states_["trainer_state"], "source": {"ranks": both}}},
-        about,
+        metadata,
     )
     found = {finding.what: finding for finding in verify(run, environment)}["resume point"]
     assert found.state == GOOD and found.text.startswith(
@@ -105,14 +105,14 @@ def flip(path):
 
 
 def poison_replay(run):
-    found, about = checkpoint.load(run / LAST)
+    found, metadata = checkpoint.load(run / LAST)
     rows = [
         leaf
         for leaf in found["trainer_state"]["source"]["replay"].values()
         if torch.is_tensor(leaf)
     ]
     next(leaf for leaf in rows if leaf.is_floating_point()).view(-1)[0] = torch.nan
-    checkpoint.write(run / LAST, found, about)
+    checkpoint.write(run / LAST, found, metadata)
 
 
 SPOILT = {  # how, and what is then wrong

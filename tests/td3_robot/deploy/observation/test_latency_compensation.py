@@ -216,8 +216,8 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency):
             scene={**there.scene, "object": there.tcp, "held": held, "sent": sent},
         )
     watched = [Watched(env.a_dim) for _ in range(ARMS)]
-    about = {"robot": describe(env.robot), **describe_task(task, env)}
-    each = [Policy(one, about) for one in watched]
+    metadata = {"robot": describe(env.robot), **describe_task(task, env)}
+    each = [Policy(one, metadata) for one in watched]
     for policy in each:
         policy.latency = latency
     unknown = [

@@ -75,8 +75,8 @@ def compare(name: str, task: str, states: int) -> None:
     """
     count = 50
     env = envs.make(name, task, count, "cpu", 0)
-    about = describe_task(task, env)
-    see = Observation(Robot.of(describe(env.robot)), about)
+    metadata = describe_task(task, env)
+    see = Observation(Robot.of(describe(env.robot)), metadata)
     hand = double(env.model.hand) if env.model.hand else None
     model = dataclasses.replace(
         double(env.model), chain=env.model.chain.to(dtype=torch.float64), hand=hand
