@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import envs.legacy  # noqa: F401  # old import paths
+
 if TYPE_CHECKING:
     from envs.registry import make, of_config
     from envs.robots import make_robot

@@ -1,6 +1,12 @@
 """TD3 for continuous control of any vectorised environment."""
 
+import contextlib
 from typing import TYPE_CHECKING
+
+with contextlib.suppress(ImportError):  # not there where td3_robot.deploy was copied alone
+    from td3_robot.legacy import MODULES, NAMES, register_renames
+
+    register_renames(MODULES, NAMES)
 
 if TYPE_CHECKING:
     from td3_robot.networks.mlp import MLP

@@ -89,6 +89,7 @@ def test_the_learning_half_never_heard_of_a_robot():
 
 SEAM = {
     "td3_robot.vec_env",
+    "td3_robot.legacy",
     "td3_robot.evaluation",
     "td3_robot.evaluation.rollout",
     "td3_robot.errors",
@@ -180,8 +181,12 @@ FLOORS = {
     ),
 }
 BESIDE = {  # rooms that no floor stands on, and all of ours that they may know
-    "td3_robot": {"deploy": set(), "__main__": {"commands"}},
-    "envs": {"export": {"robots", "collision", "simulation"}, "fit_collision": {"collision"}},
+    "td3_robot": {"deploy": set(), "legacy": set(), "__main__": {"commands"}},
+    "envs": {
+        "export": {"robots", "collision", "simulation"},
+        "fit_collision": {"collision"},
+        "legacy": set(),
+    },
 }
 KNOWS_LESS = {("envs", "from_gymnasium"): {"config"}}  # than its floor would allow
 KNOWS_MORE = {("td3_robot", "td3"): {"deploy"}}
