@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 import envs
-from envs.arm_env.arm_env import ArmEnv, arm_env
+from envs.arm_env import arm_env
+from envs.arm_env.arm_env import ArmEnv
 from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
 from envs.controllers.teachers import make_teacher
 from td3_robot import TD3
