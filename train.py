@@ -16,7 +16,6 @@ import copy  # noqa: E402
 import dataclasses  # noqa: E402
 import functools  # noqa: E402
 import os  # noqa: E402
-from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import TYPE_CHECKING, Any, cast  # noqa: E402
 
@@ -27,7 +26,6 @@ from td3_robot.checkpoint import load, run_name  # noqa: E402
 from td3_robot.cli.arguments import TrainArguments, merge_options, parse_train, save_config  # noqa: E402
 from td3_robot.distributed import launched  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
-from td3_robot.evaluation.process import EvaluationProcess, wanted  # noqa: E402
 from td3_robot.utils.console import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
 
 if TYPE_CHECKING:  # they import torch
@@ -66,33 +64,10 @@ def train(argv: list[str], store: Any = None) -> int:
         raise ConfigError("swift is for a training by one process: the view is of its policy")
     if config.seeds:
         return _train_seeds(argv, arguments)
-    with _evaluation_process(arguments, store is not None) as process:
-        return _train(argv, arguments, store, process)
+    return _train(argv, arguments, store)
 
 
-@contextlib.contextmanager
-def _evaluation_process(
-    arguments: TrainArguments, shared: bool
-) -> Iterator[EvaluationProcess | None]:
-    """What plays the evaluations meanwhile, where that is wanted; started first of all, since it
-    has to import, too.
-    """
-    config, options, flags = arguments.config, arguments.environment, arguments.flags
-    bound = "several processes share them" if shared else options.bound
-    if not wanted(config, bound):
-        yield None
-        return
-    make_env = functools.partial(
-        elsewhere, flags.plugins, options, config.seed, config.evaluation.episodes
-    )
-    process = EvaluationProcess(make_env, config.seed, config.threads, config.matmul_precision)
-    with contextlib.closing(process):
-        yield process
-
-
-def _train(
-    argv: list[str], arguments: TrainArguments, store: Any, process: EvaluationProcess | None
-) -> int:
+def _train(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     """Train one run. Returns the exit code."""
     config, options, flags = arguments.config, arguments.environment, arguments.flags
     in_browser = flags.swift and not flags.no_browser and have_browser()
@@ -168,7 +143,7 @@ def _train(
             callbacks,
             options.metadata,
         )
-        trainer = team.trainer(*learnt, process)
+        trainer = team.trainer(*learnt)
         if arguments.resume:
             lost = trainer.resume()
             if trainer.steps >= config.steps and trainer.summarised:

@@ -166,19 +166,6 @@ class EnvOptions:
         )
 
     @property
-    def bound(self) -> str | None:
-        """Why another process cannot make the same environments anew and tell all of them; None
-        where it can.
-        """
-        if self.env is not None:
-            return "environments of Gymnasium are others' code"
-        return (
-            None
-            if self.engine == KINEMATIC
-            else "the physics counts its failures where it is stepped"
-        )
-
-    @property
     def disturbances(self) -> dict[str, Any]:
         """Those that there are. A zero says something where `randomize` names others, and of what
         is assumed.

@@ -5,8 +5,10 @@ the type check follow from them. An option that only works together with another
 without it, never ignored.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from td3_robot.config.field import (
     NOT_NEGATIVE,
@@ -204,17 +206,16 @@ class EvaluationConfig:
         every: Environment steps from one evaluation to the next.
         episodes: Episodes of each evaluation; 0 for none: the episodes of the training then judge
             the policy.
-        process: Play evaluations in a process of their own, for which there is a core, while the
-            training goes on.
         keep: Evaluations from one checkpoint kept for good, in step_N of the run folder, to the
             next; 0 keeps none.
     """
+
+    REMOVED: ClassVar[Mapping[str, str]] = {"process": "evaluations take place between two steps"}
 
     every: int = option(50_000, STEPS)
     episodes: int = option(
         1000, Range(0, *ENVS[1:]), fixed=bool
     )  # none or some: what is best goes by it
-    process: bool = False
     keep: int = option(0, Range(0, *STEPS[1:]))
 
     def __post_init__(self):

@@ -26,7 +26,6 @@ from td3_robot.networks.normalization import RunningMoments
 from td3_robot.replay import Batch
 from td3_robot.td3.agent import TD3
 from td3_robot.training.best_checkpoint import Best
-from td3_robot.training.evaluated import Evaluated
 from td3_robot.training.trainer import Trainer
 from td3_robot.utils.seeding import seed_of
 from td3_robot.utils.signals import Stopped
@@ -217,7 +216,7 @@ class SharedTrainer(Trainer):
         """Wish for the end, which comes for all after the same step; see `Trainer.stop`."""
         self._wish = True, self._wish[1] or finished
         if at_once and not finished:
-            self._periodic.asked.set()
+            self._periodic.stop.set()
 
     def _save_due(self) -> bool:
         """What the clock of process 0 says; here, after every step, all agree."""
@@ -228,7 +227,7 @@ class SharedTrainer(Trainer):
             super().stop(finished, at_once=False)
         return due
 
-    def _measure(self) -> Evaluated:
+    def _measure(self) -> dict[str, float]:
         self._share_losses()
         self._require_same()
         return super()._measure()

@@ -12,7 +12,6 @@ from td3_robot.evaluation.periodic import PeriodicEvaluation
 from td3_robot.loggers.base import Trackers
 from td3_robot.td3.agent import TD3
 from td3_robot.training.best_checkpoint import Best
-from td3_robot.training.evaluated import Evaluated
 from td3_robot.training.meters import Interval
 from td3_robot.training.nan_guard import Watch
 from td3_robot.vec_env import restore_generator
@@ -35,7 +34,6 @@ class Resuming:
     saved_steps: int
     _watch: Watch
     _periodic: PeriodicEvaluation
-    _begun: Evaluated | None
     _interval: Interval
     _started: float
     _saved_at: float
@@ -61,10 +59,8 @@ class Resuming:
 
     @property
     def logged_steps(self) -> int:
-        """`steps` of the newest row that was logged; what has later ones was cut off, and logs them
-        anew.
-        """
-        return self._interval.steps if self._begun is None else self._begun.since
+        """`steps` of the newest row that was logged; a resumed run writes later ones again."""
+        return self._interval.steps
 
     def _save(self, with_replay: bool = True) -> None:
         """Write the resume point, after a best policy that could not be written before."""
@@ -100,7 +96,6 @@ class Resuming:
             "solved_at_s": self.solved_at_s,
             "wall_s": self.wall_s,
             "interval": self._interval.state_dict(),
-            "begun": self._begun and self._begun.state_dict(),
             "target_generator": self.agent.generator.get_state(),
             "source": source,
         }
@@ -139,7 +134,8 @@ class Resuming:
             self._interval = (
                 Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
             )
-            if begun := state.get("begun"):
-                self._begun = Evaluated.of(begun, self.agent, self._periodic)
+            if state.get("begun"):  # older runs could evaluate while they trained
+                steps = self._interval.steps
+                lost.append(f"the evaluation at step {steps} was not over and has no row")
         self.saved_steps = self.steps
         return lost

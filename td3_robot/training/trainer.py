@@ -1,6 +1,5 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -12,15 +11,12 @@ from td3_robot.config.field import require_same
 from td3_robot.config.run import Config
 from td3_robot.config.schedules import schedule_factor
 from td3_robot.data.batch_source import Source
-from td3_robot.errors import Td3RobotError
-from td3_robot.evaluation.periodic import PeriodicEvaluation
-from td3_robot.evaluation.process import EvaluationProcess
+from td3_robot.evaluation.periodic import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.loggers.base import Trackers, fill_scores
 from td3_robot.td3.agent import TD3
 from td3_robot.td3.cuda_graph import CudaGraphUpdates
 from td3_robot.training.best_checkpoint import Best
 from td3_robot.training.callbacks import Callback
-from td3_robot.training.evaluated import Evaluated
 from td3_robot.training.meters import Interval
 from td3_robot.training.nan_guard import Watch
 from td3_robot.training.run_state import Resuming
@@ -51,7 +47,6 @@ class Trainer(Resuming):
         started: `time.perf_counter()` at process start; by default now.
         callbacks: what follows the run.
         metadata: what the summary says of where it learned.
-        evaluation_process: plays the evaluations meanwhile; what is learnt and logged is the same.
 
     Attributes:
         trackers: what takes the metrics; whatever they raise costs no training.
@@ -69,7 +64,6 @@ class Trainer(Resuming):
         started: float | None = None,
         callbacks: Sequence[Callback] = (),
         metadata: Mapping[str, object] | None = None,
-        evaluation_process: EvaluationProcess | None = None,
     ):
         require_same("td3.", config.td3, agent.config)
         self.agent, self.source, self.config = agent, source, config
@@ -79,11 +73,8 @@ class Trainer(Resuming):
         self.solved_at_s: float | None = None
         self.best, self._watch = Best(folder, self.metadata), Watch(agent, folder)
         self._captured = CudaGraphUpdates(agent) if config.cuda_graph else None
-        self._stop, self._periodic = (
-            threading.Event(),
-            PeriodicEvaluation(evaluation_env, config.seed, evaluation_process),
-        )
-        self._begun: Evaluated | None = None  # its scores are to come
+        self._stop = threading.Event()
+        self._periodic = PeriodicEvaluation(evaluation_env, config.seed)
         self._complete = False  # stopped because it has what it was for
         self._saved_at, self.saved_steps = time.perf_counter(), 0
         self._interval = Interval(*self._counters)
@@ -126,22 +117,16 @@ class Trainer(Resuming):
                     self.best.figures if self.evaluation_env else self._final_scores(),
                     finished=False,
                 )
-            except Td3RobotError:
-                with contextlib.suppress(Stopped):
-                    self._take_up()  # it was before
-                raise
 
     def _train(self) -> None:
         """All steps and evaluations; `Stopped` where it is to end before."""
         self._evaluate_if_due()  # a stop may have cut that short
         while self.steps < self.config.steps and not self._stop.is_set():
             self._step()
-        self._take_up()
         if not self._complete and self.steps < self.config.steps:
             raise Stopped
         if self.steps > self._interval.steps:  # the last steps are not evaluated yet
             self._evaluate()
-            self._take_up()
 
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
         """End the run after the step it is at, from whatever thread.
@@ -153,7 +138,7 @@ class Trainer(Resuming):
         self._complete |= finished
         self._stop.set()
         if at_once and not finished:
-            self._periodic.asked.set()
+            self._periodic.stop.set()
 
     def _step(self) -> None:
         """One step of the environments and all that follows from it."""
@@ -191,46 +176,37 @@ class Trainer(Resuming):
     # Measuring
 
     def _evaluate_if_due(self) -> None:
-        self._take_up(wait=False)
         every = self.config.evaluation.every
         if self.steps // every > self._interval.steps // every:
             self._evaluate()
 
     def _evaluate(self) -> None:
-        """Have the policy judged as it is now."""
-        self._take_up()
+        """Evaluate the policy, keep it if it is the best so far, and log."""
         self._watch.require(self._interval.totals)
-        self._begun = self._measure()
-        self._take_up(wait=False)
-        self._interval = Interval(*self._counters)
-
-    def _measure(self) -> Evaluated:
-        """All that is known of an evaluation when it begins."""
-        speeds = self._interval.speeds(
-            *self._counters, self.config.steps
-        )  # first: evaluations do not count
-        at = (self._periodic.begin(self.agent), self.steps, self.env_steps, self._interval.steps)
-        figures = {**self.source.metrics(), **self._interval.losses(), **speeds}
-        return Evaluated(*at, figures, self.source.metadata())
-
-    def _take_up(self, wait: bool = True) -> None:
-        """Where an evaluation was begun and is over, keep its policy if it is the best so far, and
-        log.
-        """
-        if self._begun is None or not (wait or self._begun.pending.over()):
-            return
-        metrics = {**self._begun.metrics(), "wall_s": self.wall_s}
-        evaluated, self._begun = self._begun, None
-        scores, actor_trained = fill_scores(metrics), evaluated.pending.agent.actor_trained
+        metrics = self._measure()
+        scores = fill_scores(metrics)
+        actor_trained = self.agent.actor_trained
         if actor_trained and scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
             self.solved_at_s = self.wall_s
         if self.best.judge(scores, actor_trained):
-            self.keep(
-                "the best policy", self.best.save, evaluated.pending.agent, evaluated.metadata
-            )
+            self.keep("the best policy", self.best.save, self.agent, self.source.metadata())
         for callback in self.callbacks:
-            callback.on_evaluation(evaluated.seen(self), metrics)
+            callback.on_evaluation(self, metrics)
         self.trackers.log(metrics)
+        self._interval = Interval(*self._counters)
+
+    def _measure(self) -> dict[str, float]:
+        """Return the row of an evaluation; speeds come first, since evaluations do not count."""
+        speeds = self._interval.speeds(*self._counters, self.config.steps)
+        return {
+            "env_steps": self.env_steps,
+            "gradient_steps": self.agent.gradient_steps,
+            **self._periodic.scores(self.agent, PERIODIC),
+            **self.source.metrics(),
+            **self._interval.losses(),
+            **speeds,
+            "wall_s": self.wall_s,
+        }
 
     def _final_scores(self) -> dict[str, float]:
         """Those of the best policy on episodes used for nothing else."""
@@ -238,7 +214,7 @@ class Trainer(Resuming):
             judged_by = dict(zip(("train_success_rate", "train_return"), self.best.score))
             known = self.source.metrics()
             return {name: score for name, score in judged_by.items() if name in known}
-        return self._periodic.scores(self.best.policy(self.agent), "final evaluation")
+        return self._periodic.scores(self.best.policy(self.agent), FINAL)
 
     @property
     def summarised(self) -> bool:

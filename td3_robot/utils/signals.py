@@ -45,23 +45,6 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def terminal_held() -> Iterator[None]:
-    """Processes that are started in the block never get what a terminal sends to all of its
-    processes.
-
-    The blocked signals of a thread are what its children begin with.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def end_quietly(code: int = 130) -> None:
     """A signal ends the process at once and without a word: nothing is there to save, as during the
     imports.

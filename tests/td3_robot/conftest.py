@@ -76,7 +76,6 @@ def train(point_env):
         agent_seed=None,
         on_step=(),
         callbacks=(),
-        evaluation_process=None,
         **changes,
     ):
         config = dataclasses.replace(CONFIG, **changes)
@@ -87,18 +86,8 @@ def train(point_env):
         agent = TD3(env.o_dim, env.a_dim, seed=seed, **dataclasses.asdict(config.td3))
         source = make_source(agent, env, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
-        started, metadata = time.perf_counter(), {"robot": "point"}
-        trainer = Trainer(
-            agent,
-            source,
-            evaluation_env,
-            config,
-            folder,
-            started,
-            callbacks,
-            metadata,
-            evaluation_process,
-        )
+        started, about = time.perf_counter(), {"robot": "point"}
+        trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about)
         trainer.trackers.append(Log(agent))
         return trainer
 

@@ -102,3 +102,10 @@ def test_a_removed_option_of_a_file_has_no_effect():
     old = {}
     found = make_schema("", "", Options).read_file(Path("mine.yaml"), old=old)
     assert found == {"width": 3} and sorted(old) == ["breadth", "height"]
+
+
+def test_evaluations_in_a_process_of_their_own_are_no_more_and_older_files_still_load():
+    Path("mine.yaml").write_text("evaluation: {process: true}\n")
+    note = "evaluation.process has no effect any more: evaluations take place between two steps"
+    for line in ("--config mine.yaml", "--evaluation.process true"):
+        assert note in " ".join(parse_train(line.split()).notes)
