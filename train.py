@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast  # noqa: E402
 
 from envs.command_line import TrainFlags, check_shown, elsewhere, import_plugins, listing  # noqa: E402
 from envs.config.env_options import EnvOptions  # noqa: E402
-from envs.view.browser import have_browser, how_to_open  # noqa: E402
+from envs.view.browser import explain_opening, have_browser  # noqa: E402
 from td3_robot.checkpoint import load, run_name  # noqa: E402
 from td3_robot.cli.arguments import TrainArguments, merge_options, parse_train, save_config  # noqa: E402
 from td3_robot.distributed import launched  # noqa: E402
@@ -233,7 +233,7 @@ def _live_view(
     """Open the browser view; returns the callback that feeds it."""
     import envs
     from envs.view.live import LiveView
-    from envs.view.playback import live_episodes
+    from envs.view.playback import play_live
     from td3_robot.training.callbacks import Callback
 
     class Publish(Callback):
@@ -243,8 +243,8 @@ def _live_view(
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
     make_env = functools.partial(elsewhere, flags.plugins, options, seed)
-    episodes = functools.partial(live_episodes, cast(Any, make_env), seed, shown)
-    opened = {} if in_browser else {"on_url": lambda url: say(how_to_open(url))}
+    episodes = functools.partial(play_live, cast(Any, make_env), seed, shown)
+    opened = {} if in_browser else {"on_url": lambda url: say(explain_opening(url))}
     view = cleanup.enter_context(
         LiveView(make_robot, episodes, policy, in_browser, port=flags.port, **opened)
     )

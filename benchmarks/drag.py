@@ -24,9 +24,9 @@ from pathlib import Path
 
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
-from envs.view.control import Control
+from envs.view.interactive_control import InteractiveControl
 from envs.view.panel import Panel
-from envs.view.recording import headless_page
+from envs.view.recording import open_headless_page
 from envs.view.swift import SwiftViewer
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
@@ -132,10 +132,10 @@ def parts(checkpoint: Path) -> None:
         Evaluation(load_run_config(checkpoint, EnvOptions)[1], 1),
     )
     evaluation.add("policy", lambda env: agent.select_action)
-    control = Control(evaluation)
+    control = InteractiveControl(evaluation)
     panel, times = Panel(control), []
     shown = SwiftViewer(control.robot, open_browser=False, realtime=False, panel=panel)
-    with headless_page((SIZE["width"], SIZE["height"])) as page, shown as viewer:
+    with open_headless_page((SIZE["width"], SIZE["height"])) as page, shown as viewer:
         page.goto(viewer.url)
         for _ in range(ROUNDS):
             began = time.perf_counter()
@@ -179,7 +179,7 @@ def main() -> None:
                 for line in shown.stdout or ()
                 if (found := re.match(r"open (http\S+)", line))
             )
-            with headless_page((SIZE["width"], SIZE["height"])) as page:
+            with open_headless_page((SIZE["width"], SIZE["height"])) as page:
                 tab = (
                     page if arguments.blind else page.context.browser.new_page(viewport=SIZE)
                 )  # this one draws

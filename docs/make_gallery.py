@@ -23,8 +23,8 @@ from envs.robots import make_robot, robot_names
 from envs.robots.robot import Robot
 from envs.tasks.registry import task_class, task_names
 from envs.view.files import write_pictures
-from envs.view.playback import episodes
-from envs.view.recording import draw, headless_page
+from envs.view.playback import play_episodes
+from envs.view.recording import draw, open_headless_page
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot import TD3
@@ -64,7 +64,7 @@ def gallery(*named: str) -> None:
         [one for one in all_ if one in named] or all_ for all_ in (robot_names(), task_names())
     )
     PICTURES.mkdir(exist_ok=True)
-    with headless_page(SIZE) as page:
+    with open_headless_page(SIZE) as page:
         for name in robots:
             for row in rows(name):
                 draw_row(page, *row, tasks)
@@ -107,7 +107,7 @@ def ended(robot: Robot, tasks: Sequence[str]) -> Iterator[tuple[str, Frame]]:
         except ConfigError:
             continue  # it takes a gripper, or one with pads
         controller = "reactive" if kind.needs_collision else kind.controllers[0]
-        played = episodes(make_baseline(controller, cast(Any, env)), env, SEED)
+        played = play_episodes(make_baseline(controller, cast(Any, env)), env, SEED)
         tried = [frames[-1] for _, frames in zip(range(EPISODES), until_success(played))]
         yield task, tried[-1]._replace(text="")
 
@@ -147,7 +147,7 @@ def film() -> None:
     """A Panda among obstacles, led by a shipped policy, then a UR5e that picks; ten pictures a
     second.
     """
-    with headless_page(FILM_SIZE) as page:
+    with open_headless_page(FILM_SIZE) as page:
         pictures: list[np.ndarray] = []
         for frames, robot in (avoids(), picks()):
             with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
@@ -163,14 +163,14 @@ def avoids() -> tuple[list[Frame], Robot]:
     agent = TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
     policy, env = evaluation.make_copy("policy")
-    return next(episodes(policy, env, evaluation.seed, 0)), env.robot
+    return next(play_episodes(policy, env, evaluation.seed, 0)), env.robot
 
 
 def picks() -> tuple[list[Frame], Robot]:
     """The first episode of the scripted pick that ends well."""
     env = make("ur5e", "pick_place", seed=SEED)
     *_, frames = until_success(
-        episodes(make_baseline("pick", cast(Any, env)), env, SEED, name="scripted pick")
+        play_episodes(make_baseline("pick", cast(Any, env)), env, SEED, name="scripted pick")
     )
     return frames, env.robot
 

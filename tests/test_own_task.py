@@ -21,7 +21,7 @@ import envs.gymnasium_ids
 import evaluate
 import train
 from envs.tasks.registry import task_names
-from envs.view.playback import episodes
+from envs.view.playback import play_episodes
 from td3_robot.replay import Hindsight
 
 PAGE = Path(__file__).parent.parent / "docs" / "add_your_own_task.md"
@@ -52,7 +52,7 @@ def test_classical_control_solves_it_and_it_is_drawn():
     env = envs.make("panda", "hover", num_envs=1)
     from envs.controllers import make_baseline
 
-    frames = next(episodes(make_baseline("rrmc", env), env, seed=0))
+    frames = next(play_episodes(make_baseline("rrmc", env), env, seed=0))
     assert len(frames) == env.task.horizon + 1
     goal, mark = frames[-1].shapes
     np.testing.assert_allclose(mark.T_bs[:2, 3], goal.T_bs[:2, 3])

@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.tasks.registry import name_of
-from envs.view.playback import frame
+from envs.view.playback import make_frame
 from envs.view.scene import Frame
 from envs.world import Moment
 from td3_robot.errors import ConfigError
@@ -44,7 +44,7 @@ def pictures(mode: str | None) -> Pictures | None:
 
 
 def _frame(arm: ArmEnv, moment: Moment) -> Frame:
-    return frame(arm, moment, f"{arm.robot.name}, {name_of(arm.task)}")
+    return make_frame(arm, moment, f"{arm.robot.name}, {name_of(arm.task)}")
 
 
 class Page:
@@ -56,9 +56,9 @@ class Page:
     def show(self, arm: ArmEnv, moment: Moment) -> None:
         """See `Pictures.show`."""
         from envs.view.browser import have_browser
-        from envs.view.swift import shown_by
+        from envs.view.swift import open_viewer
 
-        self._viewer = self._viewer or shown_by(arm.robot, open_browser=have_browser())
+        self._viewer = self._viewer or open_viewer(arm.robot, open_browser=have_browser())
         self._viewer.show(*_frame(arm, moment))
 
     def close(self) -> None:
@@ -88,11 +88,11 @@ class Array:
         return next(self._drawn)
 
     def _all(self, arm: ArmEnv) -> Generator[np.ndarray, None, None]:
-        from envs.view.recording import draw, headless_page
+        from envs.view.recording import draw, open_headless_page
         from envs.view.swift import SwiftViewer
 
         with (
-            headless_page(_SIZE) as page,
+            open_headless_page(_SIZE) as page,
             SwiftViewer(arm.robot, open_browser=False, realtime=False) as viewer,
         ):
             yield from draw(page, viewer, iter(lambda: self._frame, None))

@@ -1,24 +1,24 @@
-"""The arms, drawn: in the browser, in a notebook, and in recordings."""
+"""Views of the arms: browser, notebook and recordings."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envs.arm_env.arm_env import ArmEnv
-    from envs.view.notebook import Policy, Shown
+    from envs.view.notebook import NotebookView, Policy
 
 __all__ = ["show"]
 
 
 def show(
     env: "ArmEnv", policy: "Policy | None" = None, seed: int = 0, height: int = 480, **opened
-) -> "Shown":
+) -> "NotebookView":
     """Show one arm in a notebook's cell, episode after episode, while the notebook goes on.
 
     The last line of a cell: `envs.view.show(env, agent.select_action)`.
 
     Args:
-        env: whose robot, task, guard and engine; an environment of its own is made like it,
-            undisturbed.
+        env: gives robot, task, guard and engine of the environment shown, which has no
+            disturbances.
         policy: observation (1, o_dim) -> action (1, a_dim); None: the first controller that can do
             the task.
         seed: of starts and goals.
@@ -26,14 +26,12 @@ def show(
         opened: `camera` and `port`, see `SwiftViewer`.
 
     Returns:
-        What the cell shows; `close` ends it, and so does the end of the cell's picture.
+        The view in the cell; `close` ends it, and so does closing the cell's output.
 
     Raises:
         ConfigError: there is no such camera.
         ViewerError: the port is taken.
     """
-    from envs.view.notebook import (
-        shown,
-    )  # here: it takes seconds, and who looks for a browser needs none of it
+    from envs.view.notebook import show_in_notebook  # imported here: it takes seconds
 
-    return shown(env, policy, seed, height, **opened)
+    return show_in_notebook(env, policy, seed, height, **opened)

@@ -1,4 +1,4 @@
-"""Finding a web browser, without waiting for anything that draws in it."""
+"""Search for a web browser, and the browser process."""
 
 import contextlib
 import os
@@ -31,14 +31,13 @@ HOW_TO_INSTALL = "install one, for example on Debian or Ubuntu: apt install chro
 
 
 def find_browser() -> list[str] | None:
-    """The command that opens a page on this machine's desktop, or None where the system opens it
-    itself.
+    """Return the command that opens a page on this desktop; None where the system opens it itself.
 
     Raises:
         ViewerError: a Linux machine without a display or without a browser.
     """
     if not sys.platform.startswith("linux"):
-        return None  # macOS and Windows come with a browser and a way to ask for it
+        return None  # macOS and Windows come with a browser and a means to open it
     chosen = shlex.split(os.environ.get("BROWSER", "").split(os.pathsep)[0].replace("%s", ""))
     if chosen and shutil.which(chosen[0]):
         return chosen
@@ -55,7 +54,7 @@ def find_browser() -> list[str] | None:
 
 
 def have_browser() -> bool:
-    """Whether this machine can show a page; where it cannot, say on stderr what is missing."""
+    """Return whether this machine can show a page; if not, print what is missing to stderr."""
     try:
         find_browser()
     except ViewerError as error:
@@ -64,29 +63,27 @@ def have_browser() -> bool:
     return True
 
 
-def how_to_open(url: str) -> str:
-    """The address of a page on this machine, and how to get to it from another one."""
+def explain_opening(url: str) -> str:
+    """Return a sentence with the page's address, and how to reach it from another machine."""
     port = url.split("/")[2].rsplit(":", 1)[1]
     away = f"from another machine, after: ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}"
     return f"open {url} in a browser ({away})"
 
 
-# Ends a browser once whoever started it is gone, killed too: then nobody holds the other end of its
-# standard input.
+# Ends the browser when the process that started it is gone: its standard input then closes.
 _WATCH = 'read -r _; kill -s TERM -- "-$0"'
 
 
 class Browser:
-    """A browser that was started to show a page, in a session of its own: Ctrl-C in the terminal is
-    not for it.
+    """A browser process that shows a page, in a session of its own so that Ctrl-C does not end it.
 
     Args:
-        command: that starts it.
+        command: starts the browser.
         url: of the page.
-        complaints: file that takes what it says.
+        complaints: file for its standard error.
 
     Raises:
-        ViewerError: it cannot be run.
+        ViewerError: the browser cannot be run.
     """
 
     def __init__(self, command: list[str], url: str, complaints):
@@ -103,12 +100,12 @@ class Browser:
 
     @property
     def failed(self) -> str:
-        """What to say of one that has ended with an error; empty of any other."""
+        """Message if the browser ended with an error, else an empty string."""
         code = self._process.poll()
         return f"the browser {self._name!r} stopped with exit code {code}" if code else ""
 
     def end(self) -> None:
-        """Stop it, unless it has ended by itself."""
+        """Stop the browser, unless it has ended by itself."""
         running = self._process.poll() is None
         self.leave()
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -116,6 +113,6 @@ class Browser:
                 os.killpg(self._process.pid, signal.SIGTERM)
 
     def leave(self) -> None:
-        """Let it stay, whatever becomes of us."""
+        """Let the browser run on after this process."""
         self._watch.kill()
         self._watch.wait()

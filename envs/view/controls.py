@@ -1,9 +1,7 @@
-"""Controls beside the picture: what is clicked, chosen and slid in the page becomes wishes, heard
-between two pictures.
+"""Controls beside the picture: buttons, choices and sliders make requests.
 
-What the page says is held to what it can say: a number that is finite and in its range, a name that
-there is. Anything else is dropped. Of each kind of wish only the latest between two pictures is
-heard.
+Input from the page is validated: numbers must be finite and in their range, names must exist.
+Anything else is dropped. Requests are applied between pictures, of each kind only the latest.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,61 +17,59 @@ ROUNDING = 1e-4  # of a slider's value
 
 
 class Controls:
-    """Buttons, choices and sliders; a `server.Panel`. The subclasses say which.
+    """Buttons, choices and sliders of a page; a `server.Panel`. Subclasses add their own.
 
     Attributes:
-        paused: whether the button was clicked that stops the motion.
+        paused: whether the motion is paused.
     """
 
     def __init__(self):
         self.paused = False
-        self._wishes: dict[str, Callable[[], object]] = {}
+        self._requests: dict[str, Callable[[], object]] = {}
         self._sliders: dict[str, Slider] = {}
-        self._told: dict[str, float] = {}  # what the sliders show
+        self._shown: dict[str, float] = {}  # what the sliders show
 
     def attach(self, swift: LocalSwift) -> None:
         """Put the controls into a connected page."""
         self._swift = swift
-        label = self._pause_label  # where the page was reloaded it may be paused
-        self._pause = self._button(
-            label, self._pause_or_go, builtin=True
-        )  # the first: the space bar clicks it
-        self._button("step", self.step, builtin=True)
-        self._choice("speed", _SPEEDS, lambda name: swift.pace(_SPEEDS[name]), builtin=True)
+        label = self._pause_label  # a reloaded page may be paused
+        # the first button, which the space bar clicks
+        self._pause = self._add_button(label, self._toggle_pause, builtin=True)
+        self._add_button("step", self.step, builtin=True)
+        self._add_choice("speed", _SPEEDS, lambda name: swift.set_pace(_SPEEDS[name]), builtin=True)
         self.add()
 
     def add(self) -> None:
-        """Add the others, by `_button`, `_choice` and `_slider`."""
+        """Add the subclass's controls, by `_add_button`, `_add_choice` and `_add_slider`."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """One control period on, paused or not."""
+        """Go on by one control period, paused or not."""
         raise NotImplementedError
 
-    def failed(self, why: str) -> None:
-        """A wish could not be fulfilled; called with nothing before each."""
+    def report_failure(self, why: str) -> None:
+        """Report why a request failed; called with "" before each request."""
 
-    def values(self) -> dict[str, float]:
-        """What the sliders are to show."""
+    def get_values(self) -> dict[str, float]:
+        """Return the values that the sliders are to show."""
         raise NotImplementedError
 
     def apply(self) -> None:
-        """Do what was wished for since the last time, and show what holds then."""
-        wishes, self._wishes = self._wishes, {}
-        for wish in wishes.values():
-            self.failed("")
+        """Apply the requests since the last call, then update the sliders."""
+        requests = self._requests
+        self._requests = {}
+        for request in requests.values():
+            self.report_failure("")
             try:
-                wish()
+                request()
             except Td3RobotError as error:
-                self.failed(str(error))
-        now = self.values()
+                self.report_failure(str(error))
+        now = self.get_values()
         for name, slider in self._sliders.items():
-            if (
-                abs(now[name] - self._told[name]) > ROUNDING
-            ):  # else it stays untouched: a finger may be on it
-                slider.value = self._told[name] = now[name]
+            if abs(now[name] - self._shown[name]) > ROUNDING:  # else the user may be dragging it
+                slider.value = self._shown[name] = now[name]
 
-    def _pause_or_go(self) -> None:
+    def _toggle_pause(self) -> None:
         self.paused = not self.paused
         self._pause.label = self._pause_label
 
@@ -83,57 +79,62 @@ class Controls:
 
     # The elements
 
-    def _button(self, label: str, wish: Callable[[], object], builtin: bool = False) -> Button:
-        def clicked(_: Any) -> None:
-            self._wishes[label] = wish
+    def _add_button(
+        self, label: str, request: Callable[[], object], builtin: bool = False
+    ) -> Button:
+        def on_click(_: Any) -> None:
+            self._requests[label] = request
 
-        button = Button(clicked, label=label)
+        button = Button(on_click, label=label)
         button.builtin = builtin
         self._swift.add_ui(button)
         return button
 
-    def _choice(
-        self, label: str, names: Iterable[str], wish: Callable, now: int = 0, builtin: bool = False
+    def _add_choice(
+        self,
+        label: str,
+        names: Iterable[str],
+        request: Callable,
+        now: int = 0,
+        builtin: bool = False,
     ) -> None:
         choices = {str(number): name for number, name in enumerate(names)}  # as the page has them
 
-        def chosen(index: Any) -> None:
+        def on_choose(index: Any) -> None:
             if isinstance(index, str) and index in choices:
-                self._wishes[label] = lambda: wish(choices[index])
+                self._requests[label] = lambda: request(choices[index])
 
-        select = Select(chosen, label=label, options=list(choices.values()), value=now)
+        select = Select(on_choose, label=label, options=list(choices.values()), value=now)
         select.builtin = builtin
         self._swift.add_ui(select)
 
-    def _slider(
+    def _add_slider(
         self,
         name: str,
         ends: tuple[float, float],
         step: float,
         unit: str,
-        wish: Callable[[], object],
+        request: Callable[[], object],
     ) -> None:
-        """A wish finds what was slid to in `_told`."""
+        """Add a slider; `request` finds its value in `_shown`."""
 
-        def moved(value: Any) -> None:
-            echo = (
-                step / 2 + ROUNDING
-            )  # the page says again what it was told, rounded to the slider's steps
-            if not (number(value) and ends[0] <= value <= ends[1]):
-                self._sliders[name].value = self._told[name]
-            elif abs(value - self._told[name]) > echo:
-                self._told[name] = float(value)
-                self._wishes[wish.__name__] = wish
+        def on_move(value: Any) -> None:
+            echo = step / 2 + ROUNDING  # the page returns a set value, rounded to the slider's step
+            if not (is_number(value) and ends[0] <= value <= ends[1]):
+                self._sliders[name].value = self._shown[name]
+            elif abs(value - self._shown[name]) > echo:
+                self._shown[name] = float(value)
+                self._requests[request.__name__] = request
 
-        self._told[name] = self.values()[name]
+        self._shown[name] = self.get_values()[name]
         look = {"min": ends[0], "max": ends[1], "step": step, "unit": unit}
         digits = 0 if step >= 1 else 2 if step >= 0.01 else 3
         self._sliders[name] = Slider(
-            moved, label=name, value=self._told[name], precision=digits, **look
+            on_move, label=name, value=self._shown[name], precision=digits, **look
         )
         self._swift.add_ui(self._sliders[name])
 
 
-def number(value: Any) -> bool:
-    """Whether something from the page is a finite number of a sane size."""
+def is_number(value: Any) -> bool:
+    """Return whether a value from the page is a finite number of a sane size."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e6

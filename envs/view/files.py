@@ -1,4 +1,4 @@
-"""Pictures as files: one of them, films, and folders of all."""
+"""Picture files: PNG, GIF, videos, and folders of PNGs."""
 
 import math
 import os
@@ -20,7 +20,7 @@ _FOLDER = ""  # the ending of a folder's name
 
 
 def check_pictures(path: Path) -> None:
-    """Find out what is wrong before minutes are spent on drawing.
+    """Check a recording's path before minutes are spent on drawing.
 
     Raises:
         ConfigError: the path's ending or folder is wrong.
@@ -38,25 +38,22 @@ def check_pictures(path: Path) -> None:
     taken = os.path.exists(path) if ending == _FOLDER else os.path.isdir(path)
     if taken or not os.access(path.parent, os.W_OK):
         raise ConfigError(
-            f"cannot record to {str(path)!r}: it is there, or lies in a folder that cannot be written"
+            f"cannot record to {str(path)!r}: it exists, or its folder cannot be written to"
         )
     modules = ("imageio", "imageio_ffmpeg") if ending in _VIDEO else ("imageio",)
     require_packages("recording", *modules)
 
 
 def write_pictures(path: Path, pictures: Iterable[np.ndarray], dt: float) -> None:
-    """Write them as `record` says, whole or not at all.
+    """Write pictures as `record` says; on an error no file is left behind.
 
     Args:
         path: as `check_pictures` takes it.
         pictures: at least one, (height, width, 3) uint8.
         dt: how long each is shown [s].
     """
-    hidden: Any = {
-        "prefix": ".",
-        "dir": path.parent,
-        "ignore_cleanup_errors": True,
-    }  # ffmpeg may end after us
+    # ffmpeg may end later than this process: cleaning up may fail
+    hidden: Any = {"prefix": ".", "dir": path.parent, "ignore_cleanup_errors": True}
     with tempfile.TemporaryDirectory(**hidden) as folder:
         partial = Path(folder, path.name)
         _WRITERS[path.suffix.lower()](partial, iter(pictures), dt)
@@ -80,20 +77,21 @@ def _write_folder(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None
 
 
 def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    """Equal neighbours become one, for longer. All share a palette, for which some of each are
-    looked at first.
+    """Write a GIF; its pictures share one palette, made from samples of each.
 
-    The format counts in hundredths of a second, and browsers take less than two of them for ten.
+    Its time unit is 1/100 s, and browsers show pictures of less than 2/100 s for 10/100 s.
     """
-    from PIL import Image  # imageio's own way to read and write pictures
+    from PIL import Image  # imageio's own library to read and write pictures
 
     every = max(1, math.ceil(_SHORTEST / dt - 1e-9))
-    pictures, dt = islice(pictures, 0, None, every), every * dt
+    pictures = islice(pictures, 0, None, every)
+    dt *= every
     first = next(pictures)
-    packed, sample = [], [first]
+    packed = []
+    sample = [first]
     for picture in chain([first], pictures):
         packed.append(zlib.compress(picture.tobytes(), 1))
-        sample += [_vivid(picture), _some(picture.reshape(-1, 3), len(first[0]))]
+        sample += [_select_vivid(picture), _sample_evenly(picture.reshape(-1, 3), len(first[0]))]
     palette = Image.fromarray(np.concatenate(sample)).quantize(256)
     unpacked = (
         np.frombuffer(zlib.decompress(one), np.uint8).reshape(first.shape) for one in packed
@@ -102,34 +100,35 @@ def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
         Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in unpacked
     ]
     begin.save(
-        path, save_all=True, append_images=rest, duration=_hundredths(len(packed), dt), loop=0
+        path,
+        save_all=True,
+        append_images=rest,
+        duration=_compute_durations(len(packed), dt),
+        loop=0,
     )
 
 
-def _hundredths(count: int, dt: float) -> list[int]:
-    """How long each picture stands [ms], in whole hundredths of a second that add up to the true
-    time.
-    """
+def _compute_durations(count: int, dt: float) -> list[int]:
+    """Compute each picture's duration [ms] in multiples of 10 ms that add up to the true time."""
     ends = [round(100 * dt * number) for number in range(count + 1)]
     return [10 * (end - begin) for begin, end in pairwise(ends)]
 
 
-def _vivid(picture: np.ndarray) -> np.ndarray:
-    """A row of the picture's vivid pixels, (1, width, 3), or none, (0, width, 3).
+def _select_vivid(picture: np.ndarray) -> np.ndarray:
+    """Select a row (1, width, 3) of the picture's vivid pixels; (0, width, 3) if there are none.
 
-    A palette goes by area, and so would spend all its colours on the backdrop's gradient and none
-    on the small goal.
+    Palettes are weighted by area: without it the small goal would get no colour.
     """
     pixels = picture[np.ptp(picture, axis=-1) > 60]
     return (
-        _some(pixels, picture.shape[1])
+        _sample_evenly(pixels, picture.shape[1])
         if len(pixels)
         else np.empty((0, picture.shape[1], 3), np.uint8)
     )
 
 
-def _some(pixels: np.ndarray, count: int) -> np.ndarray:
-    """So many of them as a row, evenly spread, (1, count, 3)."""
+def _sample_evenly(pixels: np.ndarray, count: int) -> np.ndarray:
+    """Sample `count` pixels evenly as a row (1, count, 3)."""
     return pixels[np.linspace(0, len(pixels) - 1, count).astype(int)][None]
 
 

@@ -1,4 +1,4 @@
-"""What of a scene can be put elsewhere by hand: the goal, obstacles, a cube."""
+"""Handles: the goal, obstacles and cubes that can be dragged in the view."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,40 +13,46 @@ from envs.tasks.task import Task
 from envs.world import Moment, World
 from td3_robot.errors import not_none
 
-GOAL, CUBE = "goal", "cube"
+GOAL = "goal"
+CUBE = "cube"
 _GOAL_SIZE = 0.02  # [m]
-_OBSTACLES = {"sphere": "spheres", "box": "boxes"}  # what their names begin with -> of the scene
+_OBSTACLES = {
+    "sphere": "spheres",
+    "box": "boxes",
+}  # prefix of the handle's name -> name in the scene
 
 
 class Handle(NamedTuple):
-    """Where something can be taken hold of."""
+    """A point by which something in the scene can be dragged."""
 
     name: str
     T_bh: np.ndarray  # (4, 4) in the base frame
-    size: float  # radius of a ball about it [m]
-    turns: bool = False  # whether it has an orientation to change
+    size: float  # radius of the handle's ball [m]
+    turns: bool = False  # whether its orientation can be changed
 
 
-def handles(task: Task, moment: Moment) -> tuple[Handle, ...]:
-    """What can be moved around the first arm; a cube that is held cannot."""
+def list_handles(task: Task, moment: Moment) -> tuple[Handle, ...]:
+    """List what can be moved around the first arm; a grasped cube cannot."""
     scene = moment.scene
     goal = scene["goal"][0]
     found = [Handle(GOAL, pose(goal[:3], goal[3:]), _GOAL_SIZE, turns=len(goal) == 7)]
     for kind, name in _OBSTACLES.items():
         rows = scene[name][0] if name in scene else ()
-        there = ((number, row) for number, row in enumerate(rows) if row[:3].abs().max() < FAR / 2)
+        present = [
+            (number, row) for number, row in enumerate(rows) if row[:3].abs().max() < FAR / 2
+        ]
         found += [
             Handle(f"{kind} {number}", pose(row[:3]), row[3:6].min().item())
-            for number, row in there
+            for number, row in present
         ]
     if task.cube_side and not scene["held"][0]:
         found.append(Handle(CUBE, pose(scene["object"][0]), task.cube_side / 2.0))
     return tuple(found)
 
 
-def room(task: Task, world: World) -> torch.Tensor:
-    """(2, 3) corners of where things can be put: the workspace, with a cube down to the table
-    [m].
+def get_placement_bounds(task: Task, world: World) -> torch.Tensor:
+    """Return the corners (2, 3) of where things can be put: the workspace, down to the table for
+    cubes [m].
     """
     low, high = world.workspace.clone()
     low[2] = min(low[2].item(), (task.cube_side or torch.inf) / 2.0)
@@ -54,17 +60,19 @@ def room(task: Task, world: World) -> torch.Tensor:
 
 
 def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -> Moment:
-    """The moment with one of `handles` elsewhere in its `room`; a cube stays on the table, what is
-    none stays too.
+    """Return the moment with the handle `name` moved, within the placement bounds.
+
+    A cube stays on the table. A name without a handle changes nothing.
 
     Args:
         moment: of one arm.
         T_bh: (4, 4) pose in the base frame, finite.
     """
-    if all(one.name != name for one in handles(task, moment)):
+    if all(one.name != name for one in list_handles(task, moment)):
         return moment
     T = torch.as_tensor(T_bh, dtype=torch.float32, device=world.device)
-    place, scene = torch.clamp(T[:3, 3], *room(task, world)), moment.scene
+    place = torch.clamp(T[:3, 3], *get_placement_bounds(task, world))
+    scene = moment.scene
     if name == GOAL:
         turned = to_quaternion(T[None, :3, :3])[0] if scene["goal"].shape[1] == 7 else place[:0]
         moment = task.put_goal(world, moment, torch.cat((place, turned))[None])

@@ -1,8 +1,8 @@
-"""Watching the policy while it learns: one simulated arm in a process of its own.
+"""Live view of a training: one simulated arm in a process of its own.
 
-The learner only copies its weights into shared memory now and then, and never waits for the viewer.
+The learner copies its weights into shared memory now and then and never waits for the viewer.
 The viewer's process loads the newest weights, steps its arm in real time and draws it. It ends when
-its tab is closed and when the learner is gone, however that ended.
+its tab is closed and when the learner's process ends.
 """
 
 import math
@@ -26,15 +26,15 @@ from envs.view.swift import SwiftViewer
 from td3_robot.errors import Td3RobotError, ViewerError, not_none
 
 _NICENESS = 10  # the learner comes first where there are fewer cores than processes
-_PUBLISH_PERIOD = 0.2  # [s] the eye does not tell more policies a second apart
+_PUBLISH_PERIOD = 0.2  # [s] more often is not visible
 _PATIENCE = 3.0  # [s] for the viewer to close its browser
 
 
 class SharedWeights:
-    """A module's parameters and buffers, published by one process and loaded by another.
+    """Parameters and buffers of a module in memory shared by two processes.
 
     Args:
-        module: the first to publish; those to come have the same names, shapes and types.
+        module: the first to publish; later ones have the same names, shapes and types.
     """
 
     def __init__(self, module: nn.Module):
@@ -46,12 +46,8 @@ class SharedWeights:
         self._lock = torch.multiprocessing.get_context("spawn").Lock()
 
     def publish(self, module: nn.Module) -> bool:
-        """Copy the module's state in. If a reader is at it, return False at once: a later version
-        will do.
-        """
-        if not self._lock.acquire(
-            block=False
-        ):  # also what happens for good after a reader was killed at it
+        """Copy the module's state; if a reader holds the lock, return False without waiting."""
+        if not self._lock.acquire(block=False):  # for good if a reader was killed with it
             return False
         try:
             for name, value in module.state_dict().items():
@@ -63,27 +59,26 @@ class SharedWeights:
 
     @property
     def version(self) -> int:
-        """How many times the state was published."""
+        """Number of times the state was published."""
         return int(self._version)
 
-    def snapshot(self) -> dict[str, Tensor]:
-        """A copy of the newest state, for `load_state_dict`."""
+    def copy_state(self) -> dict[str, Tensor]:
+        """Copy the newest state, for `load_state_dict`."""
         with self._lock:
             return {name: value.clone() for name, value in self._tensors.items()}
 
 
 class LiveView:
-    """The learner's side of the view. Use it as a context manager, or `close` it.
+    """The learner's side of the live view; a context manager.
 
-    It returns once the page shows the robot, so whatever prevents that is known before training
-    starts.
+    The constructor returns once the page shows the robot, so errors come before training starts.
 
     Args:
         make_robot: builds the robot to show, in the viewer's process; picklable like `rollout`.
         rollout: called in the viewer's process with the shared weights; yields the frames to show,
             one a control step, without end, and loads newer weights when it likes (`version`,
-            `snapshot`). Must be picklable: a module-level function, or functools.partial of one.
-        policy: what to show first; `publish` takes its successors.
+            `copy_state`). Must be picklable: a module-level function, or functools.partial of one.
+        policy: the first to show; `publish` takes later ones.
         open_browser: open the page and wait for it. If False, `on_url` is called with the address
             to open, now or later; the learner does not wait for that.
         on_url: takes the page's address as soon as it is known.
@@ -103,33 +98,28 @@ class LiveView:
         port: int = 0,
     ):
         if open_browser:
-            # here as well: starting a process to learn that there is none takes seconds
-            find_browser()
+            find_browser()  # here too: the viewer's process takes seconds to start
         self._weights: SharedWeights | None = SharedWeights(policy)
         self._published_at = time.monotonic()
-        spawn = torch.multiprocessing.get_context(
-            "spawn"
-        )  # a fork would copy the learner's locked threads
+        spawn = torch.multiprocessing.get_context("spawn")  # a fork would copy locked threads
         pipe, childs_end = spawn.Pipe()
         self._process = spawn.Process(
-            target=_view,
+            target=_run_viewer,
             args=(make_robot, rollout, self._weights, childs_end, open_browser, port),
             daemon=True,
         )
-        with _interrupts_held():
+        with _block_interrupts():
             self._process.start()
         childs_end.close()
         try:
-            self._await(pipe, [on_url, lambda shown: None] if open_browser else [on_url])
+            self._await_messages(pipe, [on_url, lambda shown: None] if open_browser else [on_url])
         except BaseException:
             self.close()
             raise
 
-    def _await(self, pipe, told: list[Callable[[str], None]]) -> None:
-        """Take the page's address, then, where it was opened, the word that the robot is shown; or
-        an error instead.
-        """
-        for tell in told:
+    def _await_messages(self, pipe, handlers: list[Callable[[str], None]]) -> None:
+        """Receive the page's address and, if it was opened, "shown"; raise an error received."""
+        for handle in handlers:
             try:
                 message = pipe.recv()
             except EOFError:
@@ -138,7 +128,7 @@ class LiveView:
                 ) from None
             if isinstance(message, Exception):
                 raise message
-            tell(message)
+            handle(message)
 
     def __enter__(self) -> "LiveView":
         return self
@@ -148,11 +138,11 @@ class LiveView:
 
     @property
     def alive(self) -> bool:
-        """Whether somebody may still be watching."""
+        """True while the viewer's process is running."""
         return self._process.is_alive()
 
     def publish(self, policy: nn.Module) -> None:
-        """Offer the policy as it is now. Call it after every update: at most 5 a second are
+        """Publish the policy's current weights; call it after every update, at most 5 a second are
         copied.
         """
         now = time.monotonic()
@@ -161,31 +151,27 @@ class LiveView:
             self._published_at = now
 
     def close(self) -> None:
-        """End the viewer's process, whatever it is doing. Does nothing the second time."""
+        """End the viewer's process. Do nothing the second time."""
         self._process.terminate()
         self._process.join(_PATIENCE)
         self._process.kill()  # one that was stopped, or hangs
         self._process.join()
-        self._weights = (
-            None  # with its lock: who ends at once, for an error say, would be told that it leaks
-        )
+        self._weights = None  # else its lock is reported as leaked at exit
 
 
-def _view(*asked: Any) -> None:
-    """The viewer's process; arguments as of `_show`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _interrupts_held does nothing
-    with suppress(_Ended):  # whatever it is doing by then
+def _run_viewer(*arguments: Any) -> None:
+    """Run the viewer's process; arguments as of `_show`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _block_interrupts does nothing
+    with suppress(_ViewEnded):
         signal.signal(signal.SIGTERM, _end)
-        _show(*asked)
+        _show(*arguments)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stderr.flush()
     os._exit(0)  # Python's own teardown takes seconds, see `td3_robot.utils.console`
 
 
 def _show(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool, port: int) -> None:
-    """Until the page is closed; the pipe takes its address and the word that it is shown, or what
-    went wrong.
-    """
+    """Show frames until the page is closed; send its address, "shown" or an error to the pipe."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
@@ -210,8 +196,8 @@ def _show(make_robot, rollout, weights: SharedWeights, pipe, open_browser: bool,
 
 
 @contextmanager
-def _interrupts_held():
-    """A process started in here never gets Ctrl-C, not even while it is still importing.
+def _block_interrupts():
+    """Keep Ctrl-C from a process started in this context, even while it is importing.
 
     Ctrl-C in a terminal goes to every process of the group; it is for the learner, which then
     closes the viewer. The blocked signals of a process are what its children start with.
@@ -226,17 +212,17 @@ def _interrupts_held():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Ended(BaseException):
-    """The learner wants no view any more; nothing but `_view` catches it."""
+class _ViewEnded(BaseException):
+    """The learner ended the view; only `_run_viewer` catches it."""
 
 
 def _end(signum: int, frame: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Ended
+    raise _ViewEnded
 
 
 def _end_with_parent() -> None:
-    """A killed parent cannot end its daemons; this one sees it go."""
+    """End this process when its parent has ended, even if that was killed."""
     not_none(torch.multiprocessing.parent_process()).join()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_PATIENCE)

@@ -1,4 +1,4 @@
-"""An arm led by hand: the controls of a `Control`, and what is dragged in the picture."""
+"""Panel of an arm under interactive control: its controls, and dragging in the picture."""
 
 import math
 from typing import Any
@@ -8,54 +8,53 @@ from spatialmath.base import q2r, rpy2r, tr2rpy
 
 from envs.evaluation import Evaluation
 from envs.simulation.disturbances import LONGEST
-from envs.view.control import Control
-from envs.view.controls import ROUNDING, Controls, number
+from envs.view.controls import ROUNDING, Controls, is_number
 from envs.view.handles import GOAL
-from envs.view.swift import shown_by
+from envs.view.interactive_control import InteractiveControl
+from envs.view.swift import open_viewer
 
-_NOBODY, _LATENCY = "nobody", "latency"
+_NOBODY = "nobody"
+_LATENCY = "latency"
 _LONGEST = 1000.0 * LONGEST  # latency of the slider [ms]
-_AXES, _ANGLES = (
-    ("x", "y", "z"),
-    ("roll", "pitch", "yaw"),
-)  # about the base frame's x, y and z, in this order
+_AXES = ("x", "y", "z")
+_ANGLES = ("roll", "pitch", "yaw")  # about the base frame's x, y and z, in this order
 
 
-def lead(evaluation: Evaluation, **opened) -> None:
-    """Show one arm that is led by hand, until its page is closed.
+def run_interactive(evaluation: Evaluation, **opened) -> None:
+    """Show one arm under interactive control, until its page is closed.
 
     Args:
-        evaluation: see `Control`.
-        opened: see `shown_by`.
+        evaluation: see `InteractiveControl`.
+        opened: see `open_viewer`.
 
     Raises:
         ViewerError: the page cannot be shown.
     """
-    control = Control(evaluation)
+    control = InteractiveControl(evaluation)
     panel = Panel(control)
-    with shown_by(control.robot, panel=panel, **opened) as viewer:
+    with open_viewer(control.robot, panel=panel, **opened) as viewer:
         while viewer.show(*control.frame):
             panel.apply()
             control.step()
 
 
 class Panel(Controls):
-    """The controls of a `Control`."""
+    """Controls of an `InteractiveControl`."""
 
-    def __init__(self, control: Control):
+    def __init__(self, control: InteractiveControl):
         super().__init__()
         self._control = control
 
     def add(self) -> None:
-        """See `Controls.add`."""
+        """Add sliders of the goal, choices of controllers and guard, latency and buttons."""
         control = self._control
-        self._swift.on_moved = self._moved
+        self._swift.on_moved = self._request_move
         if not control.goal_moves:
-            for name, least, most in zip(_AXES, *control.room):
-                self._slider(name, (least, most), 0.001, " m", self._aim)
+            for name, least, most in zip(_AXES, *control.placement_bounds):
+                self._add_slider(name, (least, most), 0.001, " m", self._request_goal)
             for name in _ANGLES if len(control.goal) == 7 else ():
-                self._slider(name, (-180.0, 180.0), 1.0, "°", self._aim)
-        self._choice(
+                self._add_slider(name, (-180.0, 180.0), 1.0, "°", self._request_goal)
+        self._add_choice(
             "controller", control.names, control.choose, control.names.index(control.acting)
         )
         others = [_NOBODY, *control.names]
@@ -63,74 +62,73 @@ class Panel(Controls):
         def compare(name):
             return control.compare(None if name == _NOBODY else name)
 
-        self._choice("compare", others, compare, others.index(control.compared or _NOBODY))
-        self._choice(
+        self._add_choice("compare", others, compare, others.index(control.compared or _NOBODY))
+        self._add_choice(
             "guard",
             ["off", "on"],
             lambda one: control.disturb(guard=one == "on"),
             int(control.options.guard),
         )
-        self._slider(_LATENCY, (0.0, _LONGEST), 5.0, " ms", self._delay)
-        for label in ("new goal", "new episode", "reset"):
-            self._button(label, getattr(control, label.replace(" ", "_")))
+        self._add_slider(_LATENCY, (0.0, _LONGEST), 5.0, " ms", self._set_latency)
+        self._add_button("new goal", control.draw_goal)
+        self._add_button("new episode", control.draw_episode)
+        self._add_button("reset", control.reset)
         if control.robot.gripper is not None:
-            self._button("gripper", control.grip)
+            self._add_button("gripper", control.toggle_gripper)
 
     def step(self) -> None:
-        """See `Controls.step`."""
+        """Make one control period."""
         self._control.step_once()
 
     def apply(self) -> None:
-        """See `Controls.apply`."""
+        """Apply the requests and the pause."""
         super().apply()
         self._control.paused = self.paused
 
-    def failed(self, why: str) -> None:
-        """See `Controls.failed`."""
+    def report_failure(self, why: str) -> None:
+        """Put the reason on the label."""
         self._control.note = why
 
-    def values(self) -> dict[str, float]:
-        """See `Controls.values`."""
+    def get_values(self) -> dict[str, float]:
+        """Return goal [m, deg] and latency [ms] for the sliders."""
         goal = self._control.goal
         values = {**dict(zip(_AXES, goal)), _LATENCY: 1000.0 * self._control.latency}
         if len(goal) == 7:
             R = q2r(goal[3:])
-            shown = [
-                self._told.get(name, math.inf) for name in _ANGLES
-            ]  # other angles may mean the same
+            # keep the angles shown where they mean the same rotation
+            shown = [self._shown.get(name, math.inf) for name in _ANGLES]
             same = (
                 np.isfinite(shown).all() and np.abs(rpy2r(shown, unit="deg") - R).max() < ROUNDING
             )
             values |= dict(zip(_ANGLES, shown if same else tr2rpy(R, unit="deg")))
         return values
 
-    def _moved(self, name: Any, position: Any, turned: Any) -> None:
-        """Something was dragged to a position [m] and a quaternion, x y z w, both in the world's
-        frame.
-        """
+    def _request_move(self, name: Any, position: Any, turned: Any) -> None:
+        """Request the move of a handle to a position [m] and quaternion xyzw in the world frame."""
         numbers = (
             [*position, *turned] if isinstance(position, list) and isinstance(turned, list) else []
         )
         if not (
             isinstance(name, str)
             and len(numbers) == 7
-            and all(map(number, numbers))
+            and all(map(is_number, numbers))
             and any(numbers[3:])
         ):
             return
         x, y, z, w = np.array(numbers[3:]) / np.linalg.norm(numbers[3:])
         T = np.eye(4)
-        T[:3, :3], T[:3, 3] = q2r([w, x, y, z]), numbers[:3]
+        T[:3, :3] = q2r([w, x, y, z])
+        T[:3, 3] = numbers[:3]
         T_bh = np.linalg.inv(self._control.robot.rtb.base.A) @ T
-        self._wishes[f"move {name}"] = lambda: self._control.put(name, T_bh)
+        self._requests[f"move {name}"] = lambda: self._control.put(name, T_bh)
 
-    def _aim(self) -> None:
-        """Put the goal where its sliders say."""
+    def _request_goal(self) -> None:
+        """Put the goal where its sliders are."""
         T = np.eye(4)
-        T[:3, 3] = [self._told[name] for name in _AXES]
-        if all(name in self._told for name in _ANGLES):
-            T[:3, :3] = rpy2r([self._told[name] for name in _ANGLES], unit="deg")
+        T[:3, 3] = [self._shown[name] for name in _AXES]
+        if all(name in self._shown for name in _ANGLES):
+            T[:3, :3] = rpy2r([self._shown[name] for name in _ANGLES], unit="deg")
         self._control.put(GOAL, T)
 
-    def _delay(self) -> None:
-        self._control.disturb(latency=self._told[_LATENCY] / 1000.0)
+    def _set_latency(self) -> None:
+        self._control.disturb(latency=self._shown[_LATENCY] / 1000.0)

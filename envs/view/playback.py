@@ -1,4 +1,4 @@
-"""Episodes of controllers in the browser view and in recordings."""
+"""Playback of controllers' episodes in the browser view and in recordings."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain, count, islice, repeat
@@ -15,90 +15,93 @@ from envs.view.camera import CORNER, Camera
 from envs.view.live import SharedWeights
 from envs.view.recording import record
 from envs.view.replay import replay
-from envs.view.scene import Arm, Frame, elsewhere
+from envs.view.scene import Arm, Frame, find_differing_shapes
 from envs.world import GROUND, Moment, World
 from td3_robot.evaluation.rollout import Policy
 
-Played = dict[
-    str, tuple[Policy, ArmEnv]
-]  # controllers by name, each with an environment of one arm
+# by name: a policy, and its environment of one arm
+Controllers = dict[str, tuple[Policy, ArmEnv]]
 
 RECORDED_EPISODES = 3  # of a video
 
 
-def show_episode(controllers: Played, seed: int, number: int, **opened) -> None:
+def show_episode(controllers: Controllers, seed: int, number: int, **opened) -> None:
     """Play one episode in the browser, see `replay`. Arguments as of `together`, then of
-    `shown_by`.
+    `open_viewer`.
 
     Raises:
         ViewerError: the page cannot be shown on this machine.
     """
-    replay(_robot(controllers), next(together(controllers, seed, number)), **opened)
+    replay(_get_robot(controllers), next(play_together(controllers, seed, number)), **opened)
 
 
 def record_episodes(
-    controllers: Played, seed: int, path: Path, number: int | None = None, camera: Camera = CORNER
+    controllers: Controllers,
+    seed: int,
+    path: Path,
+    number: int | None = None,
+    camera: Camera = CORNER,
 ) -> None:
-    """Write a film of the first episodes, or the end of the first one to a .png.
+    """Record a video of the first episodes, or the end of the first one to a .png.
 
-    With a `number`, see `episodes`, it is of this one alone.
+    With a `number`, see `play_episodes`, record this one alone.
 
     Raises:
         ConfigError, ViewerError: as `recording.record`.
     """
-    played = together(controllers, seed, number)
-    still = path.suffix.lower() == ".png"
+    played = play_together(controllers, seed, number)
+    is_picture = path.suffix.lower() == ".png"
     recorded = RECORDED_EPISODES if number is None else 1
-    frames = next(played)[-1:] if still else chain.from_iterable(islice(played, recorded))
-    record(_robot(controllers), frames, path, camera=camera)
+    frames = next(played)[-1:] if is_picture else chain.from_iterable(islice(played, recorded))
+    record(_get_robot(controllers), frames, path, camera=camera)
 
 
-def _robot(controllers: Played):
+def _get_robot(controllers: Controllers):
     return next(iter(controllers.values()))[1].robot
 
 
-def live_episodes(
+def play_live(
     make_env: Callable[[], ArmEnv], seed: int, policy: nn.Module, weights: SharedWeights
 ) -> Iterator[Frame]:
-    """What a `LiveView` shows: episodes of one arm without end, each with the newest weights."""
-    played = episodes(policy, make_env(), seed)
+    """Play episodes of one arm for a `LiveView`, each with the newest weights."""
+    played = play_episodes(policy, make_env(), seed)
     while True:
-        policy.load_state_dict(weights.snapshot())
+        policy.load_state_dict(weights.copy_state())
         yield from next(played)
 
 
-def together(controllers: Played, seed: int, number: int | None = None) -> Iterator[list[Frame]]:
-    """Episodes as of `episodes`, each played by all controllers: the first as it is, the others as
-    ghosts of it.
-    """
+def play_together(
+    controllers: Controllers, seed: int, number: int | None = None
+) -> Iterator[list[Frame]]:
+    """Play episodes with all controllers: the first one's arm is solid, the others are ghosts."""
     first, *others = controllers
     names = [first, *(f"{name} (see-through)" for name in others)]
     each = [
-        episodes(policy, env, seed, number, name)
+        play_episodes(policy, env, seed, number, name)
         for name, (policy, env) in zip(names, controllers.values())
     ]
     for played in zip(*each):
         longest = max(map(len, played))
         still = [frames + frames[-1:] * (longest - len(frames)) for frames in played]
-        yield [_joined(frames) for frames in zip(*still)]
+        yield [_merge_frames(frames) for frames in zip(*still)]
 
 
-def _joined(frames: tuple[Frame, ...]) -> Frame:
-    """One picture of what several controllers do at the same time."""
+def _merge_frames(frames: tuple[Frame, ...]) -> Frame:
+    """Merge the frames of several controllers at the same time into one."""
     first, *others = frames
-    lines = [
-        first.text,
-        *(frame.text.split("\n", 1)[1] for frame in others),
-    ]  # without the title, which they share
-    shapes = (shape for frame in others for shape in elsewhere(frame.shapes, first.shapes))
+    # the others' without the title, which they share
+    lines = [first.text, *(frame.text.split("\n", 1)[1] for frame in others)]
+    shapes = (
+        shape for frame in others for shape in find_differing_shapes(frame.shapes, first.shapes)
+    )
     arms = tuple(Arm(frame.q, frame.gripper) for frame in others)
-    touches = tuple(touch for frame in frames for touch in frame.touches)
+    contacts = tuple(contact for frame in frames for contact in frame.contacts)
     return first._replace(
-        text="\n".join(lines), shapes=(*first.shapes, *shapes), ghosts=arms, touches=touches
+        text="\n".join(lines), shapes=(*first.shapes, *shapes), ghosts=arms, contacts=contacts
     )
 
 
-def episodes(
+def play_episodes(
     policy: Policy, env: ArmEnv, seed: int, number: int | None = None, name: str = "policy"
 ) -> Iterator[list[Frame]]:
     """Play one episode after another, without end.
@@ -106,9 +109,8 @@ def episodes(
     Args:
         env: of one arm.
         seed: of the starts and goals.
-        number: what to call every one of them, where `env` plays the same one again and again; None
-            counts from 1.
-        name: of the policy, to tell.
+        number: of each of them, where `env` repeats one episode; None counts from 1.
+        name: of the policy, for the label.
 
     Yields:
         The frames of an episode: its start, then one a control step.
@@ -116,50 +118,56 @@ def episodes(
     observation = env.reset(seed)
     title = f"{env.robot.name}, {name_of(env.task)}"
     for shown in count(1) if number is None else repeat(number):
-        frames, observation = _episode(policy, env, observation, f"{title}, episode {shown}", name)
+        frames, observation = _play_episode(
+            policy, env, observation, f"{title}, episode {shown}", name
+        )
         yield frames
 
 
 @torch.no_grad()
-def _episode(
+def _play_episode(
     policy: Policy, env: ArmEnv, observation: Tensor, title: str, name: str
 ) -> tuple[list[Frame], Tensor]:
-    """The frames of one episode and the first observation of the next."""
+    """Play one episode; return its frames and the first observation of the next."""
     start = env.task.outcome(env.world, env.now, torch.zeros(1, env.a_dim, device=env.device))
-    told = f"{name}: {errors_told(env.task, start.position_error, start.measures)}, on the way"
-    frames = [frame(env, env.now, title, told)]
-    way = [position(env.now)]
+    errors = describe_errors(env.task, start.position_error, start.measures)
+    frames = [make_frame(env, env.now, title, f"{name}: {errors}, on the way")]
+    path = [get_tcp_position(env.now)]
     ended = False
     while not ended:
         step = env.step(policy(observation))
-        observation, info = step.observation, step.info
+        observation = step.observation
+        info = step.info
         ended = bool(step.terminated | step.truncated)
-        state = state_told(bool(info["success"]), env.arrived, "missed" if ended else "on the way")
-        way.append(position(env.arrived))
-        told = f"{name}: {errors_told(env.task, info['position_error'], info)}, {state}"
-        frames.append(frame(env, env.arrived, title, told)._replace(ways=(tuple(way),)))
+        state = describe_state(
+            bool(info["success"]), env.arrived, "missed" if ended else "on the way"
+        )
+        path.append(get_tcp_position(env.arrived))
+        errors = describe_errors(env.task, info["position_error"], info)
+        frame = make_frame(env, env.arrived, title, f"{name}: {errors}, {state}")
+        frames.append(frame._replace(paths=(tuple(path),)))
     return frames, observation
 
 
-def position(moment: Moment) -> tuple[float, ...]:
-    """Of the first arm's TCP, in the base frame [m]."""
+def get_tcp_position(moment: Moment) -> tuple[float, ...]:
+    """Return the position of the first arm's TCP in the base frame [m]."""
     return tuple(moment.tcp[0].tolist())
 
 
-def errors_told(task: Task, error: Tensor, measures: dict[str, Tensor]) -> str:
-    """The errors (1,) of one arm that its task wants to be zero, in words."""
+def describe_errors(task: Task, error: Tensor, measures: dict[str, Tensor]) -> str:
+    """Describe the errors (1,) of one arm that its task drives to zero."""
     also = [one for one in task.measures if one.reduction == "last" and one.of in measures]
     ands = "".join(f" and {one.shown(measures[one.of].item()):.1f} {one.unit}" for one in also)
     return f"error {1000 * error.item():.1f} mm{ands}"
 
 
-def state_told(success: bool, moment: Moment, otherwise: str) -> str:
-    """How one arm stands, in a word or two; one that has touched something can succeed no more."""
+def describe_state(success: bool, moment: Moment, otherwise: str) -> str:
+    """Describe the state of one arm; after contact it cannot succeed any more."""
     return "contact" if moment.scene.get("touched", False) else "success" if success else otherwise
 
 
-def touches(world: World, moment: Moment) -> tuple[tuple[float, ...], ...]:
-    """Where one arm touches something, in the base frame [m]."""
+def find_contacts(world: World, moment: Moment) -> tuple[tuple[float, ...], ...]:
+    """Find the positions where one arm touches something, base frame [m]."""
     if world.collision is None or moment.scene["clearance"].item() >= 0:
         return ()
     points = find_contact_points(
@@ -168,16 +176,17 @@ def touches(world: World, moment: Moment) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, points.tolist()))
 
 
-def frame(env: ArmEnv, moment: Moment, title: str, told: str = "") -> Frame:
-    """What a moment of one arm looks like, with what is told of it below a title and the time."""
-    state, dt = moment.state, env.task.dt
-    text = f"{title}, {moment.steps.item() * dt:.2f} s{told and chr(10)}{told}"
+def make_frame(env: ArmEnv, moment: Moment, title: str, text: str = "") -> Frame:
+    """Make the frame of a moment of one arm, with a text below a title and the time."""
+    state = moment.state
+    dt = env.task.dt
+    label = f"{title}, {moment.steps.item() * dt:.2f} s{text and chr(10)}{text}"
     shapes = tuple(env.task.shapes(env.world, moment))
     return Frame(
         state.q[0].cpu().numpy(),
         state.gripper.item(),
-        text,
+        label,
         dt,
         shapes,
-        touches=touches(env.world, moment),
+        contacts=find_contacts(env.world, moment),
     )

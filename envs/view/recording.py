@@ -1,4 +1,4 @@
-"""Pictures and videos of the browser view, drawn by a Chromium without a window."""
+"""Pictures and videos of the browser view, drawn by headless Chromium."""
 
 import io
 import os
@@ -28,29 +28,30 @@ _CHROMIUMS = (
 )
 _PATIENCE = 300_000  # [ms] for a picture, where many other things run
 
-# Software rendering is far slower than real time, and would show a state half drawn or not at all.
-# So the page's animation loop is held: it draws once for each call of drawFrame.
+# Software rendering is slower than real time and could show a half drawn state. So the page's
+# animation loop is held: it draws once for each call of drawFrame.
 _HOLD_ANIMATION = """
 let pending = null;
 window.requestAnimationFrame = (callback) => { pending = callback; return 0; };
 window.drawFrame = () => { const draw = pending; pending = null; draw(performance.now()); };
 """
-# The picture holds the scene and the label; Swift's buttons and clock are of no use in it.
+# Pictures show the scene and the label alone.
 _HIDE_CONTROLS = ".control-panel, .info { display: none !important; }"
 
 
 def find_chromium() -> str:
-    """Path of the Chromium or Chrome that draws the pictures.
+    """Find the path of the Chromium or Chrome that draws the pictures.
 
     Raises:
-        ViewerError: there is none.
+        ViewerError: neither is installed.
     """
     for name in _CHROMIUMS:
         path = shutil.which(name)
         if path:
             return path
     raise ViewerError(
-        "recording needs Chromium; install it, for example on Debian or Ubuntu: apt install chromium"
+        "recording needs Chromium; install it, for example on Debian or Ubuntu: "
+        "apt install chromium"
     )
 
 
@@ -86,19 +87,17 @@ def record(
     first = next(frames, None)
     if first is None:
         raise ConfigError("there are no frames to record")
-    seen: Any = {"wide": wide, "camera": camera}
+    view: Any = {"wide": wide, "camera": camera}
     with (
-        headless_page(size) as page,
-        SwiftViewer(robot, open_browser=False, realtime=False, **seen) as viewer,
+        open_headless_page(size) as page,
+        SwiftViewer(robot, open_browser=False, realtime=False, **view) as viewer,
     ):
         write_pictures(path, draw(page, viewer, chain([first], frames)), Frame(*first).dt)
     return path
 
 
 def check(path: Path, size: tuple[int, int]) -> None:
-    """Find out what is wrong before minutes are spent on drawing; arguments and errors as of
-    `record`.
-    """
+    """Check `record`'s arguments before minutes are spent on drawing; it raises the same errors."""
     check_pictures(path)
     if any(pixels < 2 or pixels % 2 for pixels in size):
         raise ConfigError(f"size must be two even numbers of pixels, got {size}")
@@ -107,15 +106,13 @@ def check(path: Path, size: tuple[int, int]) -> None:
 
 
 @contextmanager
-def headless_page(size: tuple[int, int]):
-    """An empty page of a fresh Chromium whose animation loop is held (see above)."""
+def open_headless_page(size: tuple[int, int]):
+    """Open an empty page of a new Chromium whose animation loop is held (see above)."""
     from playwright.sync_api import Error, sync_playwright
 
     arguments = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--hide-scrollbars"]
     if sys.platform.startswith("linux") and os.geteuid() == 0:
-        arguments.append(
-            "--no-sandbox"
-        )  # Chromium's sandbox refuses to run as root, as in a container
+        arguments.append("--no-sandbox")  # the sandbox refuses to run as root, as in a container
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
@@ -129,22 +126,22 @@ def headless_page(size: tuple[int, int]):
 
 
 def draw(page, viewer: SwiftViewer, frames: Iterable[Frame]) -> Iterator[np.ndarray]:
-    """One (height, width, 3) uint8 picture a frame.
+    """Draw one picture (height, width, 3) uint8 per frame.
 
     Args:
-        page: a `headless_page`, which opens the viewer's.
-        viewer: serves the page and has shown nothing yet.
-        frames: what it is to show.
+        page: from `open_headless_page`; opens the viewer's page.
+        viewer: serves the page; it has shown nothing yet.
+        frames: the frames to draw.
     """
     import imageio.v3 as iio
 
     page.goto(viewer.url)
     page.add_style_tag(content=_HIDE_CONTROLS)
 
-    def picture(frame: Frame) -> np.ndarray:
+    def take_picture(frame: Frame) -> np.ndarray:
         if not viewer.show(*frame):
             raise ViewerError("Chromium closed the page while it was being recorded")
         page.evaluate("drawFrame()")
         return iio.imread(io.BytesIO(page.screenshot(type="png")))[..., :3]
 
-    yield from map(picture, frames)
+    yield from map(take_picture, frames)

@@ -1,66 +1,67 @@
-"""An episode that was played, to be looked at again: at any speed, at any of its moments."""
+"""Replay of a played episode, at any speed and from any time."""
 
 from collections.abc import Sequence
 
 from envs.robots import Robot
 from envs.view.controls import Controls
 from envs.view.scene import Frame
-from envs.view.swift import shown_by
+from envs.view.swift import open_viewer
 
 _TIME = "time"
-_HELD = 20  # pictures for which the last one stays, before it begins again
+_LAST_REPEATS = 20  # pictures for which the last one stays
 
 
 def replay(robot: Robot, frames: Sequence[Frame], **opened) -> None:
     """Show an episode again and again, with a slider for its time, until its page is closed.
 
     Args:
-        robot: whose.
+        robot: the robot to show.
         frames: of the episode.
-        opened: see `shown_by`.
+        opened: see `open_viewer`.
 
     Raises:
         ViewerError: the page cannot be shown.
     """
     player = Player(frames)
-    with shown_by(robot, panel=player, **opened) as viewer:
+    with open_viewer(robot, panel=player, **opened) as viewer:
         while viewer.show(*player.frame):
             player.apply()
-            player.go_on()
+            player.advance()
 
 
 class Player(Controls):
-    """Which picture of an episode is shown."""
+    """Player of an episode's pictures."""
 
     def __init__(self, frames: Sequence[Frame]):
         super().__init__()
-        self._frames, self._now = frames, 0
+        self._frames = frames
+        self._now = 0
 
     @property
     def frame(self) -> Frame:
-        """The picture."""
+        """Picture to show."""
         return self._frames[min(self._now, len(self._frames) - 1)]
 
-    def go_on(self) -> None:
-        """To the next picture, unless paused."""
+    def advance(self) -> None:
+        """Go to the next picture, unless paused."""
         if not self.paused:
-            self._now = (self._now + 1) % (len(self._frames) + _HELD)
+            self._now = (self._now + 1) % (len(self._frames) + _LAST_REPEATS)
 
     def add(self) -> None:
-        """See `Controls.add`."""
+        """Add the slider of the time."""
         dt = self._frames[0].dt
-        self._slider(_TIME, (0.0, dt * (len(self._frames) - 1)), dt, " s", self._seek)
+        self._add_slider(_TIME, (0.0, dt * (len(self._frames) - 1)), dt, " s", self._seek)
 
     def step(self) -> None:
-        """See `Controls.step`."""
+        """Go to the next picture, or from the last to the first."""
         self._now = (min(self._now, len(self._frames) - 1) + 1) % len(self._frames)
 
-    def values(self) -> dict[str, float]:
-        """See `Controls.values`."""
+    def get_values(self) -> dict[str, float]:
+        """Return the time [s] for the slider."""
         return {_TIME: self._frames[0].dt * min(self._now, len(self._frames) - 1)}
 
     def _seek(self) -> None:
-        """To where the slider is, and stay there."""
-        self._now = round(self._told[_TIME] / self._frames[0].dt)
+        """Go to the slider's time and pause there."""
+        self._now = round(self._shown[_TIME] / self._frames[0].dt)
         if not self.paused:
-            self._pause_or_go()
+            self._toggle_pause()

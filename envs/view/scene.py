@@ -1,4 +1,4 @@
-"""Frames drawn in Swift's page: light, camera and label, the arms, and what is around them."""
+"""Drawing of frames in Swift's page: light, camera, label, arms and shapes."""
 
 import html
 from collections.abc import Sequence
@@ -12,24 +12,20 @@ from swift import DirectionalLight, HemisphereLight, Label
 
 from envs.robots import Robot
 from envs.tasks.shapes import Shape
-from envs.view.camera import CORNER, Camera, placed
+from envs.view.camera import CORNER, Camera, compute_camera_pose
 from envs.view.handles import Handle
 from envs.view.server import LocalSwift
 from td3_robot.errors import ViewerError, get_first_line, not_none
 
-GHOST = 0.3  # opacity of all that is another controller's
+GHOST = 0.3  # opacity of another controller's arm and shapes
 
 
 class Arm(NamedTuple):
-    """Where an arm is."""
+    """State of an arm to draw."""
 
     q: np.ndarray  # (n,) [rad or m]
     gripper: float = 0.0  # driver coordinate [rad or m]; ignored without a gripper
-    place: tuple[float, float, float] = (
-        0.0,
-        0.0,
-        0.0,
-    )  # of its base, from that of the first arm [m]
+    base: tuple[float, float, float] = (0.0, 0.0, 0.0)  # position, from the first arm's base [m]
     solid: bool = False  # not see-through
 
 
@@ -41,38 +37,35 @@ class Frame(NamedTuple):
     text: str = ""
     dt: float = 0.05  # [s] until the next picture
     shapes: tuple[Shape, ...] = ()  # what is around the arm
-    ghosts: tuple[Arm, ...] = ()  # the same arm elsewhere, see-through unless they are solid
-    handles: tuple[Handle, ...] = ()  # of what can be moved by hand
-    ways: tuple[
-        tuple[tuple[float, ...], ...], ...
-    ] = ()  # lines through positions in the base frame [m]
-    touches: tuple[tuple[float, ...], ...] = ()  # positions of contact in the base frame [m]
+    ghosts: tuple[Arm, ...] = ()  # more arms of the same model, see-through unless solid
+    handles: tuple[Handle, ...] = ()  # of what can be dragged
+    paths: tuple[tuple[tuple[float, ...], ...], ...] = ()  # positions in the base frame [m]
+    contacts: tuple[tuple[float, ...], ...] = ()  # positions of contact in the base frame [m]
 
 
-def elsewhere(shapes: Sequence[Shape], own: Sequence[Shape]) -> tuple[Shape, ...]:
-    """What of another controller's shapes is not where the arm's own are, or looks another way;
-    see-through.
-    """
+def find_differing_shapes(shapes: Sequence[Shape], own: Sequence[Shape]) -> tuple[Shape, ...]:
+    """Return the shapes that differ from the arm's own in place or look, made see-through."""
     return tuple(
         shape.see_through(GHOST) for shape, mine in zip(shapes, own) if not shape.same(mine)
     )
 
 
 class Drawing:
-    """A robot in a connected page.
+    """Drawing of a robot in a connected page.
 
     Args:
         swift: the page.
-        robot: what to draw.
-        wide, camera: see `camera.placed`.
+        robot: the robot to draw.
+        wide, camera: see `camera.compute_camera_pose`.
 
     Raises:
         ViewerError: the page could not load the robot's meshes.
-        TimeoutError: as all methods, where the page has gone.
+        TimeoutError: by all methods, if the page has gone.
     """
 
     def __init__(self, swift: LocalSwift, robot: Robot, wide: float = 0.0, camera: Camera = CORNER):
-        self._swift, self._robot = swift, robot
+        self._swift = swift
+        self._robot = robot
         swift.set_lights(
             [
                 HemisphereLight(
@@ -81,66 +74,61 @@ class Drawing:
                 DirectionalLight(position=(1.2, -0.6, 2.2), target=(0.3, 0.0, 0.2), intensity=2.1),
             ]
         )
-        swift.set_camera_pose(*placed(camera, robot.workspace, wide))
+        swift.set_camera_pose(*compute_camera_pose(camera, robot.workspace, wide))
         self._label: Any = swift.add_ui(Label())
         self._arms = [_DrawnArm(swift, robot, opacity=1.0)]
-        self._offered: list[dict] = []
-        self._marked: list[list] = [[], [], []]
-        self._shapes: list[
-            tuple[tuple, sg.Shape]
-        ] = []  # what each thing around the arm looks like, and the thing
+        self._sent_handles: list[dict] = []
+        self._sent_marks: list[list] = [[], [], []]
+        self._shapes: list[tuple[tuple, sg.Shape]] = []  # look of each shape, and Swift's shape
 
     def draw(self, frame: Frame) -> None:
-        """Show a frame: what it shares with the last one moves, the rest is made anew."""
+        """Draw a frame, reusing what it shares with the last one."""
         while len(self._arms) < 1 + len(frame.ghosts):
             opacity = 1.0 if frame.ghosts[len(self._arms) - 1].solid else GHOST
             self._arms.append(_DrawnArm(self._swift, self._robot, opacity))
         while len(self._arms) > 1 + len(frame.ghosts):
             self._swift.remove(self._arms.pop().handle)
         for drawn, arm in zip(self._arms, (Arm(frame.q, frame.gripper), *frame.ghosts)):
-            drawn.place(arm)
-        self._place(frame.shapes)
-        self._offer(frame.handles)
-        self._mark(frame)
+            drawn.move_to(arm)
+        self._update_shapes(frame.shapes)
+        self._send_handles(frame.handles)
+        self._send_marks(frame)
         self._label.label = html.escape(frame.text)
         self._swift.step(frame.dt)
 
-    def _offer(self, handles: Sequence[Handle]) -> None:
-        """Tell the page what can be moved, where it has changed."""
-        told = []
+    def _send_handles(self, handles: Sequence[Handle]) -> None:
+        """Send the handles to the page, if they changed."""
+        sent = []
         for name, T_bh, size, turns in handles:
             T = self._robot.rtb.base.A @ T_bh
-            told.append(
+            sent.append(
                 {
                     "name": name,
                     "t": T[:3, 3].tolist(),
-                    "q": quaternion(T).tolist(),
+                    "q": convert_to_quaternion(T).tolist(),
                     "size": size,
                     "turns": turns,
                 }
             )
-        if told != self._offered:
-            self._swift.offer(told)
-            self._offered = told
+        if sent != self._sent_handles:
+            self._swift.send_handles(sent)
+            self._sent_handles = sent
 
-    def _mark(self, frame: Frame) -> None:
-        """Tell the page where goals are in the air, where tools have been and arms touch, where
-        there are any.
-        """
+    def _send_marks(self, frame: Frame) -> None:
+        """Send goals, TCP paths and contacts to the page, if they changed."""
 
-        def there(points):
+        def transform(points):
             return (self._robot.rtb.base * np.transpose(points)).T.tolist() if len(points) else []
 
-        drops = there([shape.T_bs[:3, 3] for shape in frame.shapes if shape.is_goal])
-        marks = [drops, [there(way) for way in frame.ways if way], there(frame.touches)]
-        if marks != self._marked:
-            self._swift.mark(*marks)
-            self._marked = marks
+        drops = transform([shape.T_bs[:3, 3] for shape in frame.shapes if shape.is_goal])
+        paths = [transform(path) for path in frame.paths if path]
+        marks = [drops, paths, transform(frame.contacts)]
+        if marks != self._sent_marks:
+            self._swift.send_marks(*marks)
+            self._sent_marks = marks
 
-    def _place(self, shapes: Sequence[Shape]) -> None:
-        """Move what is drawn to where it is now; what looks another way is drawn anew, what is gone
-        is removed.
-        """
+    def _update_shapes(self, shapes: Sequence[Shape]) -> None:
+        """Move the drawn shapes; redraw those with another look, remove those that are gone."""
         kept = []
         for i, shape in enumerate(shapes):
             pose = SE3(self._robot.rtb.base.A @ shape.T_bs, check=False)
@@ -148,7 +136,7 @@ class Drawing:
                 self._shapes[i][1].T = pose
                 kept.append(self._shapes[i])
             else:
-                kept.append((shape.look, _drawable(shape, pose)))
+                kept.append((shape.look, _make_swift_shape(shape, pose)))
                 self._swift.add_shape(kept[i][1])
         for pair in self._shapes:
             if not any(pair is other for other in kept):
@@ -157,13 +145,12 @@ class Drawing:
 
 
 class _DrawnArm:
-    """One of the arms in the page. All share the model, so a gripper's joints are set where its
-    poses are asked for.
-    """
+    """An arm in the page. All arms share a model, so `_compute_poses` sets the gripper's joints."""
 
     def __init__(self, swift: LocalSwift, robot: Robot, opacity: float):
-        self._rtb, self._hand = robot.rtb, robot.gripper
-        self._at = Arm(np.asarray(robot.home))
+        self._rtb = robot.rtb
+        self._hand = robot.gripper
+        self._arm = Arm(np.asarray(robot.home))
         parts = [
             part
             for holder in (self._rtb, *self._rtb.grippers)
@@ -173,30 +160,30 @@ class _DrawnArm:
         for part in parts:
             part.opacity = opacity
         try:
-            self.handle = swift.add_assembly(self._poses, parts, readonly=True)
+            self.handle = swift.add_assembly(self._compute_poses, parts, readonly=True)
         except RuntimeError as error:  # a mesh that is missing or cannot be read
             raise ViewerError(
                 f"cannot show robot {robot.name!r}: {get_first_line(error)}"
             ) from None
 
-    def place(self, arm: Arm) -> None:
-        """Be there from the next picture on."""
-        self._at = arm
+    def move_to(self, arm: Arm) -> None:
+        """Set the arm's state for the next picture."""
+        self._arm = arm
 
-    def _poses(self, q: Any) -> list[SE3]:
+    def _compute_poses(self, q: Any) -> list[SE3]:
         for drawn in self._rtb.grippers if self._hand else ():
-            drawn.q = not_none(self._hand).model_q(drawn, float(self._at.gripper))
-        poses = self._rtb.fkine_geometry(self._at.q)
-        return [SE3(*self._at.place) * pose for pose in poses] if any(self._at.place) else poses
+            drawn.q = not_none(self._hand).model_q(drawn, float(self._arm.gripper))
+        poses = self._rtb.fkine_geometry(self._arm.q)
+        return [SE3(*self._arm.base) * pose for pose in poses] if any(self._arm.base) else poses
 
 
-def quaternion(T: np.ndarray) -> np.ndarray:
-    """(4,) x, y, z, w, as three.js has it, of a pose (4, 4)."""
+def convert_to_quaternion(T: np.ndarray) -> np.ndarray:
+    """Return the quaternion (4,) xyzw, as in three.js, of a pose (4, 4)."""
     return r2q(T[:3, :3], order="xyzs")
 
 
-def _drawable(shape: Shape, pose: SE3) -> sg.Shape:
-    """Swift's own description of a shape."""
+def _make_swift_shape(shape: Shape, pose: SE3) -> sg.Shape:
+    """Make Swift's object of a shape."""
     if shape.kind == "sphere":
         return sg.Sphere(shape.size[0], color=shape.colour, pose=pose)
     if shape.kind == "box":

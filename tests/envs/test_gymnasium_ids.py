@@ -369,7 +369,7 @@ def test_a_person_sees_each_reset_and_step(monkeypatch):
         def close(self):
             shown.append("closed")
 
-    monkeypatch.setattr("envs.view.swift.shown_by", lambda robot, open_browser: Viewer())
+    monkeypatch.setattr("envs.view.swift.open_viewer", lambda robot, open_browser: Viewer())
     env = gym.make(REACH, render_mode="human")
     env.reset(seed=0)
     q = [env.step(np.ones(7, np.float32))[4]["q"] for _ in range(2)]

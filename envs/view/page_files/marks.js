@@ -1,33 +1,33 @@
-// What helps to see where things are: a line from each goal down to the table, the way that the tool has gone, and
-// where arms touch something.
+// What helps to see where things are: a line from each goal down to the table, the path that the tool has gone, and
+// where arms contact something.
 import * as THREE from "three";
 import { Line2 } from "three/addons/lines/Line2.js";
 import { LineGeometry } from "three/addons/lines/LineGeometry.js";
 import { LineMaterial } from "three/addons/lines/LineMaterial.js";
 
 const GOAL = 0xb026d9;
-const WAY = 0x0b7285;
-const TOUCH = 0xff0000;
+const PATH = 0x0b7285;
+const CONTACT = 0xff0000;
 const UP = 0.001; // [m] over the table: no flicker
 
 export class Marks {
   constructor(scene) {
     this.scene = scene;
     this.drops = [];
-    this.ways = [];
-    this.touches = [];
+    this.paths = [];
+    this.contacts = [];
     this.ball = new THREE.SphereGeometry(0.016, 16, 12);
-    this.through = new THREE.MeshBasicMaterial({ color: TOUCH, depthTest: false, transparent: true, fog: false });
+    this.through = new THREE.MeshBasicMaterial({ color: CONTACT, depthTest: false, transparent: true, fog: false });
     this.seen = new THREE.MeshBasicMaterial({ color: GOAL, transparent: true, opacity: 0.55 });
-    this.line = new LineMaterial({ color: WAY, linewidth: 3, transparent: true, opacity: 0.75 });
+    this.line = new LineMaterial({ color: PATH, linewidth: 3, transparent: true, opacity: 0.75 });
   }
 
-  /** Show these: drops, positions of goals; ways, lists of positions; touches, positions. */
-  show({ drops, ways, touches }) {
-    while (this.touches.length < touches.length) this.touches.push(this.touch());
-    this.touches.forEach((ball, i) => {
-      ball.visible = i < touches.length;
-      if (ball.visible) ball.position.set(...touches[i]);
+  /** Show these: drops, positions of goals; paths, lists of positions; contacts, positions. */
+  show({ drops, paths, contacts }) {
+    while (this.contacts.length < contacts.length) this.contacts.push(this.contact());
+    this.contacts.forEach((ball, i) => {
+      ball.visible = i < contacts.length;
+      if (ball.visible) ball.position.set(...contacts[i]);
     });
     while (this.drops.length < drops.length) this.drops.push(this.drop());
     this.drops.forEach((drop, i) => {
@@ -37,19 +37,19 @@ export class Marks {
       drop.position.set(x, y, UP);
       drop.children[0].scale.z = Math.max(z - UP, UP);
     });
-    for (const way of this.ways) {
-      way.geometry.dispose();
-      this.scene.remove(way);
+    for (const path of this.paths) {
+      path.geometry.dispose();
+      this.scene.remove(path);
     }
-    this.ways = ways.filter((way) => way.length > 1).map((way) => {
-      const line = new Line2(new LineGeometry().setPositions(way.flat()), this.line);
+    this.paths = paths.filter((path) => path.length > 1).map((path) => {
+      const line = new Line2(new LineGeometry().setPositions(path.flat()), this.line);
       this.scene.add(line);
       return line;
     });
   }
 
   /** A ball that is seen through all else. */
-  touch() {
+  contact() {
     const ball = Object.assign(new THREE.Mesh(this.ball, this.through), { renderOrder: 9 });
     this.scene.add(ball);
     return ball;

@@ -3,7 +3,7 @@
 import pytest
 
 from envs.robots import make_robot
-from envs.view.recording import headless_page
+from envs.view.recording import open_headless_page
 from envs.view.swift import SwiftViewer
 
 
@@ -14,7 +14,7 @@ def robot():
 
 @pytest.fixture(scope="module")
 def page():
-    with headless_page((480, 320)) as page:
+    with open_headless_page((480, 320)) as page:
         yield page
 
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
-from envs.view.of_evaluation import record
+from envs.view.evaluation_view import record
 from td3_robot.errors import EnvError
 
 STEPS = 5

@@ -22,7 +22,7 @@ from torch import nn
 from websockets.sync.client import connect
 
 from envs.robots import make_robot
-from envs.view.live import LiveView, SharedWeights, _view
+from envs.view.live import LiveView, SharedWeights, _run_viewer
 from envs.view.scene import Frame
 from td3_robot.errors import ConfigError, ViewerError
 
@@ -33,7 +33,7 @@ HOME = np.array([0.0, -0.3, 0.0, -2.2, 0.0, 2.0, 0.785])
 def rollout(weights: SharedWeights):
     """An arm at rest that tells the newest bias and how nice its process is."""
     while True:
-        bias = weights.snapshot()["bias"].item()
+        bias = weights.copy_state()["bias"].item()
         yield Frame(
             HOME, 0.04, text=f"bias {bias:g}, nice {os.nice(0)}, threads {torch.get_num_threads()}"
         )
@@ -119,14 +119,14 @@ def hold(weights: SharedWeights, holding) -> None:
 
 def test_a_snapshot_is_a_copy_of_what_was_published():
     weights = SharedWeights(policy(1.0))
-    before, version = weights.snapshot(), weights.version
+    before, version = weights.copy_state(), weights.version
     published = policy(2.0)
     assert weights.publish(published)
     assert weights.version == version + 1
     assert before["bias"].item() == 1.0
-    assert weights.snapshot().keys() == published.state_dict().keys()
+    assert weights.copy_state().keys() == published.state_dict().keys()
     for name, value in published.state_dict().items():
-        torch.testing.assert_close(weights.snapshot()[name], value)
+        torch.testing.assert_close(weights.copy_state()[name], value)
 
 
 def test_an_error_of_the_viewers_process_is_raised_by_the_learner(monkeypatch):
@@ -158,7 +158,7 @@ def test_a_viewer_that_is_ended_while_it_tells_an_error_says_nothing(capfd):
         False,
         0,
     )
-    viewer = multiprocessing.get_context("spawn").Process(target=_view, args=told)
+    viewer = multiprocessing.get_context("spawn").Process(target=_run_viewer, args=told)
     viewer.start()
     viewer.join(120)
     assert viewer.exitcode == 0 and capfd.readouterr().err == ""

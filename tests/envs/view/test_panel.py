@@ -8,7 +8,7 @@ import pytest
 from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
-from envs.view.control import Control
+from envs.view.interactive_control import InteractiveControl
 from envs.view.panel import Panel
 from envs.view.swift import SwiftViewer
 
@@ -19,7 +19,7 @@ class Led:
     def __init__(self, tab, task: str):
         evaluation = Evaluation(EnvOptions(task=task), episodes=1)
         evaluation.add("policy", lambda env: make_baseline("rrmc", env))
-        self.tab, self.control = tab, Control(evaluation)
+        self.tab, self.control = tab, InteractiveControl(evaluation)
         self.panel = Panel(self.control)
         self.viewer = SwiftViewer(
             self.control.robot, open_browser=False, realtime=False, panel=self.panel
@@ -127,12 +127,14 @@ def test_the_middle_of_a_goal_is_no_arrow_where_one_points_away_behind_it(led):
 
 def test_what_is_dragged_out_of_the_workspace_has_its_tools_where_it_is(led):
     T = np.eye(4)
-    T[:3, 3] = 0.5, 0.0, led.control.room[0, 2] + 0.01
+    T[:3, 3] = 0.5, 0.0, led.control.placement_bounds[0, 2] + 0.01
     led.control.put("goal", T)
     led.steps(2)
     led.drag(led.pixel(led.control.goal + (0, 0, 0.09)), (0, 60))  # by the upright arrow
     led.steps(2)
-    np.testing.assert_allclose(led.control.goal, (0.5, 0.0, led.control.room[0, 2]), atol=1e-4)
+    np.testing.assert_allclose(
+        led.control.goal, (0.5, 0.0, led.control.placement_bounds[0, 2]), atol=1e-4
+    )
     tools = led.tab.evaluate("swiftGizmo.handles.get('goal').ball.position.toArray()")
     np.testing.assert_allclose(tools, led.control.goal, atol=1e-6)
 
@@ -197,13 +199,13 @@ def test_every_button_and_choice_does_what_it_says(led):
     led.tab.locator("#control-panel select").select_option("2x")
     led.steps()
     assert led.viewer._swift.speed == 2.0
-    led.viewer._swift.pace(None)
+    led.viewer._swift.set_pace(None)
     led.steps(20)
     led.click("reset")
     assert np.abs(control.frame.q - control.robot.home).max() < 0.4
-    start, goal = control._begun.state.q, control.goal
+    start, goal = control._start.state.q, control.goal
     led.click("new episode")
-    assert (control._begun.state.q - start).abs().max() > 1e-3 and np.abs(
+    assert (control._start.state.q - start).abs().max() > 1e-3 and np.abs(
         control.goal - goal
     ).max() > 1e-3
 
@@ -279,9 +281,9 @@ def test_what_comes_of_a_drag_within_a_period_is_in_the_next_picture(led):
     )
     led.steps(2)
     led.tab.evaluate(DRAG_IN_A_PERIOD)
-    led.viewer._swift.pace(0.1)
+    led.viewer._swift.set_pace(0.1)
     led.steps()
-    led.viewer._swift.pace(None)
+    led.viewer._swift.set_pace(None)
     assert led.control.goal[1] == pytest.approx(0.2)
 
 

@@ -8,7 +8,7 @@ import torch
 
 import envs
 from envs.controllers import ResolvedRate, make_baseline
-from envs.view.playback import episodes, record_episodes, together
+from envs.view.playback import play_episodes, play_together, record_episodes
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def env():
 
 
 def test_frames_follow_the_episodes_to_their_end(env):
-    played = list(islice(episodes(ResolvedRate(env), env, seed=4), 2))
+    played = list(islice(play_episodes(ResolvedRate(env), env, seed=4), 2))
 
     env.reset(4)
     policy = ResolvedRate(env)
@@ -48,7 +48,7 @@ def test_frames_show_the_scene_of_their_moment_to_the_end_of_the_episode(task):
     """In the last frame as well, when the arm has begun the next one."""
     env = envs.make("panda", task, num_envs=1)
     policy = make_baseline("pick" if task == "pick_place" else "rrmc", env)
-    frames = next(episodes(policy, env, seed=4))
+    frames = next(play_episodes(policy, env, seed=4))
     observation, moment = env.reset(4), env.now
     for f in frames:
         goal, *others = f.shapes
@@ -67,7 +67,7 @@ def test_frames_show_the_scene_of_their_moment_to_the_end_of_the_episode(task):
 
 def test_the_text_tells_the_angle_where_the_orientation_counts():
     env = envs.make("panda", "reach_pose", num_envs=1)
-    frames = next(episodes(lambda observation: torch.zeros(1, 7), env, seed=4))
+    frames = next(play_episodes(lambda observation: torch.zeros(1, 7), env, seed=4))
     env.reset(4)
     last = [env.step(torch.zeros(1, 7)) for _ in range(env.task.horizon)][-1].info
     angle = np.degrees(last["rotation_error"].item())
@@ -86,8 +86,10 @@ def test_others_play_the_same_episodes_as_ghosts(task):
 
     env, other, alone = make(), make(), make()
     name = "pick" if task == "pick_place" else "rrmc"
-    both = together({"policy": (still, env), name: (make_baseline(name, other), other)}, seed=4)
-    only = episodes(make_baseline(name, alone), alone, seed=4)
+    both = play_together(
+        {"policy": (still, env), name: (make_baseline(name, other), other)}, seed=4
+    )
+    only = play_episodes(make_baseline(name, alone), alone, seed=4)
     for number in (1, 2):
         frames, expected = next(both), next(only)
         assert len(frames) == len(expected)
@@ -127,14 +129,16 @@ def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(
 def test_where_an_arm_touches_something_is_marked_for_as_long_as_it_does():
     env = envs.make("panda", "reach_avoid", num_envs=1)
     rammed = next(
-        frames for frames in episodes(lambda _: torch.ones(1, 7), env, seed=4) if frames[-1].touches
+        frames
+        for frames in play_episodes(lambda _: torch.ones(1, 7), env, seed=4)
+        if frames[-1].contacts
     )
-    assert [frame.touches for frame in rammed[:-1]] == [()] * (len(rammed) - 1)  # contact ends it
+    assert [frame.contacts for frame in rammed[:-1]] == [()] * (len(rammed) - 1)  # contact ends it
     assert rammed[-1].text.endswith(", contact")
     balls = [shape for shape in rammed[-1].shapes if shape.kind == "sphere" and not shape.is_goal]
     for touch in rammed[
         -1
-    ].touches:  # inside of what is touched, or on the ground, or in the arm itself
+    ].contacts:  # inside of what is touched, or on the ground, or in the arm itself
         inside = any(np.linalg.norm(ball.T_bs[:3, 3] - touch) < ball.size[0] for ball in balls)
         assert (
             inside

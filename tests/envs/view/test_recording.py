@@ -13,7 +13,7 @@ from PIL import Image
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.robots import robot_names
 from envs.tasks.shapes import pose_shapes
-from envs.view.camera import VIEWS, placed
+from envs.view.camera import VIEWS, compute_camera_pose
 from envs.view.files import write_pictures
 from envs.view.recording import record
 from envs.view.scene import Frame
@@ -97,7 +97,7 @@ def test_each_kind_of_file_has_every_picture_once(tmp_path, ending):
 def test_what_cannot_be_recorded_is_said_before_anything_is_drawn(robot, tmp_path):
     for path, size, named in [
         (tmp_path / "a.avi", SIZE, "valid choices: .gif, .mp4, .png, .webm, a folder's name"),
-        (tmp_path, SIZE, "it is there"),
+        (tmp_path, SIZE, "it exists"),
         (tmp_path / "nowhere" / "a.png", SIZE, "does not exist"),
         (tmp_path / "a.png", (321, 240), "even"),
     ]:
@@ -171,13 +171,13 @@ def test_the_whole_workspace_and_every_arm_of_a_grid_is_in_the_picture():
     for name in robot_names():
         workspace = np.array(read_values(CONFIGS / "robots" / f"{name}.yaml")["workspace"])
         corners = np.array([(0.0, 0.0, 0.0), *product(*workspace.T)])
-        assert in_picture(corners, *placed("corner", workspace), aspect=1.2), name
+        assert in_picture(corners, *compute_camera_pose("corner", workspace), aspect=1.2), name
         for wide in (1.5, 3.0):
             grid = np.concatenate(
                 [corners + (x, y, 0.0) for x, y in product((-wide, 0.0, wide), repeat=2)]
             )
             for view in VIEWS:
-                assert in_picture(grid, *placed(view, workspace, wide), aspect=1.5), (
+                assert in_picture(grid, *compute_camera_pose(view, workspace, wide), aspect=1.5), (
                     name,
                     view,
                     wide,
@@ -186,14 +186,15 @@ def test_the_whole_workspace_and_every_arm_of_a_grid_is_in_the_picture():
 
 def test_a_camera_is_a_view_by_name_or_two_positions():
     workspace = np.array([[0.2, -0.5, 0.0], [0.8, 0.5, 0.8]])
-    away = {name: np.subtract(*placed(name, workspace)) for name in VIEWS}
+    away = {name: np.subtract(*compute_camera_pose(name, workspace)) for name in VIEWS}
     assert away["front"][0] > 1 and away["side"][1] < -1 and away["top"][2] > 1
     assert all(
-        np.linalg.norm(np.subtract(*placed(name, workspace, wide=2.0))) > 3 for name in VIEWS
+        np.linalg.norm(np.subtract(*compute_camera_pose(name, workspace, wide=2.0))) > 3
+        for name in VIEWS
     )  # further away
     np.testing.assert_array_equal(
-        placed("1,-2,0.5,0,0,0.3", workspace), [[1, -2, 0.5], [0, 0, 0.3]]
+        compute_camera_pose("1,-2,0.5,0,0,0.3", workspace), [[1, -2, 0.5], [0, 0, 0.3]]
     )
     for bad in ("above", "1,2,3", "1,2,3,1,2,3", "1,2,nan,0,0,0", ""):
         with pytest.raises(ConfigError, match="camera must be corner, front, side, top, or"):
-            placed(bad, workspace)
+            compute_camera_pose(bad, workspace)

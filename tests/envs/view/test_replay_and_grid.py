@@ -8,7 +8,7 @@ import torch
 
 import envs
 from envs.controllers import ResolvedRate
-from envs.view.grid import grid_episodes, width
+from envs.view.grid import compute_width, play_grid
 from envs.view.replay import Player
 from envs.view.scene import Frame
 
@@ -30,7 +30,7 @@ def test_an_episode_is_played_to_its_end_held_there_and_begun_again(player):
 
 
 def test_the_slider_stops_at_a_moment_and_steps_go_on_from_there(player):
-    player._told["time"] = 0.15
+    player._shown["time"] = 0.15
     player._seek()
     player.go_on()
     assert (
@@ -46,14 +46,14 @@ def test_the_slider_stops_at_a_moment_and_steps_go_on_from_there(player):
 
 def test_every_arm_of_a_grid_stands_apart_and_goes_to_its_own_goal():
     env = envs.make("panda", "reach", num_envs=5)
-    frames = list(islice(grid_episodes(ResolvedRate(env), env, seed=3), env.task.horizon + 1))
+    frames = list(islice(play_grid(ResolvedRate(env), env, seed=3), env.task.horizon + 1))
     env.reset(3)
     goals = env.goal.clone()
     last = frames[env.task.horizon - 1]
     places = [(0.0, 0.0, 0.0), *(arm.place for arm in last.ghosts)]
     apart = np.linalg.norm(np.array(places)[:, None] - places, axis=2) + 10 * np.eye(5)
     assert apart.min() > 1.0 and all(arm.solid for arm in last.ghosts)
-    assert width(env) == pytest.approx(np.abs(places).max())
+    assert compute_width(env) == pytest.approx(np.abs(places).max())
     for place, goal, q, shape in zip(
         places, goals, [last.q, *(arm.q for arm in last.ghosts)], last.shapes
     ):

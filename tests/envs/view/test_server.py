@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from envs.view.page import CHANGES, mesh_files, page_files
+from envs.view.page import CHANGES, list_mesh_files, list_page_files
 from envs.view.server import PageServer
 from td3_robot.errors import ViewerError
 
@@ -173,7 +173,7 @@ def test_every_change_to_swifts_page_finds_its_place():
     """Swift's page is changed as it is served: an update of Swift may need another change."""
     files = {
         path.rsplit("/", 1)[1]: file
-        for path, file in page_files().items()
+        for path, file in list_page_files().items()
         if "/vendor/" not in path
     }
     for name, changes in CHANGES.items():
@@ -256,13 +256,13 @@ def test_a_wavefront_mesh_without_materials_gets_its_colour(tmp_path):
     mesh = tmp_path / "part.obj"
     mesh.write_text("v 0 0 0\n")
     asked = f"/retrieve{tmp_path}/part"
-    assert mesh_files(str(mesh), 0xFF0033) == {
+    assert list_mesh_files(str(mesh), 0xFF0033) == {
         f"{asked}.obj": mesh,
         f"{asked}.mtl": b"newmtl \nKd 1.0000 0.0000 0.2000\n",
     }
     (tmp_path / "part.mtl").write_text("newmtl own\n")
-    assert mesh_files(str(mesh), 0xFF0033)[f"{asked}.mtl"] == tmp_path / "part.mtl"
-    assert mesh_files(str(tmp_path / "gone.obj")) == {}
+    assert list_mesh_files(str(mesh), 0xFF0033)[f"{asked}.mtl"] == tmp_path / "part.mtl"
+    assert list_mesh_files(str(tmp_path / "gone.obj")) == {}
 
 
 def test_wavefront_lines_are_not_served(tmp_path):
@@ -303,7 +303,7 @@ def test_who_is_slow_gets_the_whole_file(servers, tmp_path):
 
 
 def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
-    (path,) = (path for path in page_files() if path.endswith("/shapes.js"))
+    (path,) = (path for path in list_page_files() if path.endswith("/shapes.js"))
     served = get(servers.address, root(servers) + path).read()
     assert (
         served.count(b"const objLoader = new OBJLoader()") == 2

@@ -23,7 +23,7 @@ from envs.robots import make_robot
 from envs.tasks.shapes import Shape, pose_shapes
 from envs.view.recording import find_chromium
 from envs.view.scene import GHOST, Arm
-from envs.view.swift import SwiftViewer, shown_by
+from envs.view.swift import SwiftViewer, open_viewer
 from td3_robot.errors import ConfigError, ViewerError
 
 OPEN = 0.04  # [m] the Panda hand's driver coordinate when open
@@ -220,17 +220,17 @@ def test_a_notebooks_cell_shows_an_arm_that_moves_while_the_notebook_goes_on(pag
             seen.append(now)
         time.sleep(0.1)
     assert len(seen) == 3
-    assert shown.going_on and repr(shown).startswith(f"open {shown.url} ")
+    assert shown.is_running and repr(shown).startswith(f"open {shown.url} ")
     tab.close()
     shown.close()
     shown.close()
-    assert not shown.going_on
+    assert not shown.is_running
 
 
 def test_a_notebook_that_nobody_looks_at_is_closed_at_once():
     shown = envs.view.show(envs.make("wx250s", "reach"), lambda o: torch.zeros(1, 6))
     shown.close()
-    assert not shown.going_on
+    assert not shown.is_running
 
 
 def script(path, body: str) -> str:
@@ -355,7 +355,7 @@ def test_a_page_that_fails_at_once_is_one_line_and_its_browser_ends(
 def test_without_a_desktop_the_address_is_printed_with_a_way_to_it_and_who_comes_is_shown(
     robot, page, capsys
 ):
-    with shown_by(robot, open_browser=False, realtime=False) as viewer:
+    with open_viewer(robot, open_browser=False, realtime=False) as viewer:
         told = capsys.readouterr().out
         port = viewer.address[1]
         assert told.startswith(f"open {viewer.url} in a browser (") and told.count("\n") == 1

@@ -10,17 +10,17 @@ from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
 from envs.planning.motion_planner import way
-from envs.view.control import Control
-from envs.view.handles import handles, put
+from envs.view.handles import list_handles, put
+from envs.view.interactive_control import InteractiveControl
 from envs.view.scene import GHOST
 from envs.world import get_obstacles
 from td3_robot.errors import ConfigError
 
 
-def control(task: str = "reach", name: str = "rrmc", **options) -> Control:
+def control(task: str = "reach", name: str = "rrmc", **options) -> InteractiveControl:
     evaluation = Evaluation(EnvOptions(task=task, **options), episodes=1)
     evaluation.add("policy", lambda env: make_baseline(name, env))
-    return Control(evaluation)
+    return InteractiveControl(evaluation)
 
 
 def pose(x: float, y: float, z: float) -> np.ndarray:
@@ -29,11 +29,11 @@ def pose(x: float, y: float, z: float) -> np.ndarray:
     return T
 
 
-def tcp(led: Control) -> np.ndarray:
+def tcp(led: InteractiveControl) -> np.ndarray:
     return led.robot.rtb.fkine(led.frame.q).t
 
 
-def steps(led: Control, count: int) -> None:
+def steps(led: InteractiveControl, count: int) -> None:
     for _ in range(count):
         led.step()
 
@@ -51,14 +51,14 @@ def test_the_arm_follows_its_goal_without_end_and_each_wish_does_what_it_says():
     led.step_once()
     assert "paused" in led.frame.text
     led.paused, before = False, led.goal
-    led.new_goal()
+    led.draw_goal()
     assert np.abs(led.goal - before).max() > 1e-3 and np.abs(led.frame.q - still).max() < 0.05
     goal = led.goal
     led.reset()
     assert np.abs(led.frame.q - led.robot.home).max() <= 0.3 + 1e-6
     np.testing.assert_array_equal(led.goal, goal)
     start = led.frame.q
-    led.new_episode()
+    led.draw_episode()
     assert np.abs(led.frame.q - start).max() > 1e-3 and np.abs(led.goal - goal).max() > 1e-3
 
 
@@ -95,12 +95,12 @@ def test_the_gripper_is_shut_and_opened_by_hand_until_another_controller_has_it(
     hand = led.robot.gripper
     assert led.frame.gripper == pytest.approx(hand.opened)
     for wanted in (hand.closed, hand.opened):
-        led.grip()
+        led.toggle_gripper()
         steps(led, 20)
         assert led.frame.gripper == pytest.approx(wanted, abs=1e-4)
-    led.grip()
+    led.toggle_gripper()
     led.choose("neo")
-    assert led._arm.hand.opening is None
+    assert led._arm.gripper.opening is None
 
 
 def test_guard_and_latency_are_exchanged_while_the_arm_goes_on():
@@ -136,11 +136,15 @@ def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
     assert set(offered) <= set(names) and "goal" in offered
     for one in offered.values():
         T = one.T_bh.copy()
-        T[:3, 3] = 0.9 * T[:3, 3] + 0.1 * led.room.mean(0)
+        T[:3, 3] = 0.9 * T[:3, 3] + 0.1 * led.placement_bounds.mean(0)
         led.put(one.name, T)
         (now,) = (other for other in led.frame.handles if other.name == one.name)
         lies = one.name == "cube" or task == "push"  # on the table, wherever it is dragged
-        wanted = (*T[:2, 3], led.task.cube_side / 2) if lies else np.clip(T[:3, 3], *led.room)
+        wanted = (
+            (*T[:2, 3], led.task.cube_side / 2)
+            if lies
+            else np.clip(T[:3, 3], *led.placement_bounds)
+        )
         np.testing.assert_allclose(now.T_bh[:3, 3], wanted, atol=1e-6)
         if one.turns:
             np.testing.assert_allclose(now.T_bh[:3, :3], T[:3, :3], atol=1e-5)
@@ -157,14 +161,16 @@ def test_a_cube_in_physics_stays_where_it_is_put_and_is_drawn_as_it_is_turned():
     steps(led, 2)  # the arm is still far away
     drawn = led.frame.shapes[1].T_bs
     np.testing.assert_allclose(drawn[:3, 3], there[:3, 3], atol=1e-3)
-    yaw = led._begun.scene["yaw"].item()
+    yaw = led._start.scene["yaw"].item()
     np.testing.assert_allclose(drawn[:2, 0], (np.cos(yaw), np.sin(yaw)), atol=1e-2)
 
 
 def test_nothing_is_put_outside_the_workspace():
     led = control()
     led.put("goal", pose(9.0, -9.0, 0.3))
-    np.testing.assert_allclose(led.goal, [led.room[1, 0], led.room[0, 1], 0.3], atol=1e-6)
+    np.testing.assert_allclose(
+        led.goal, [led.placement_bounds[1, 0], led.placement_bounds[0, 1], 0.3], atol=1e-6
+    )
 
 
 def test_an_obstacle_in_the_arm_is_a_contact_and_the_arm_is_still_there():
@@ -216,15 +222,15 @@ def test_a_loop_goes_along_with_its_goal_and_a_new_goal_is_a_new_loop():
     led.put("goal", pose(*(goal + [0.02, 0.0, -0.01])))
     moved = np.array(led.frame.shapes[1].points) - before
     np.testing.assert_allclose(moved, np.broadcast_to(led.goal - goal, moved.shape), atol=1e-6)
-    led.new_goal()
+    led.draw_goal()
     assert len(led.frame.shapes[1].points) == len(before) and led.frame.shapes[1].points != before
 
 
 def test_a_held_cube_is_no_handle():
     led = control("pick_place", "pick")
-    moment = led._begun
+    moment = led._start
     held = torch.ones_like(moment.scene["held"])
     moment.scene["held"] = held
-    assert [one.name for one in handles(led.task, moment)] == ["goal"]
+    assert [one.name for one in list_handles(led.task, moment)] == ["goal"]
     moved = put(led.task, led._scenes.world, moment, "goal", pose(0.5, 0.0, 0.3))
     np.testing.assert_allclose(moved.scene["goal"][0], [0.5, 0.0, 0.3])

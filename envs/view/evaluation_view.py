@@ -1,4 +1,4 @@
-"""What an evaluation has to show: one arm led by hand, one episode again, or many arms."""
+"""Views of an evaluation: interactive control, one episode, or a grid of arms."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,8 +12,8 @@ from envs.evaluation import Evaluation
 from envs.registry import of_config
 from envs.view.camera import CORNER, Camera
 from envs.view.files import check_pictures, write_pictures
-from envs.view.grid import grid_episodes, show_grid, width
-from envs.view.panel import lead
+from envs.view.grid import compute_width, play_grid, show_grid
+from envs.view.panel import run_interactive
 from envs.view.playback import record_episodes, show_episode
 from envs.view.recording import record as record_frames
 
@@ -21,13 +21,13 @@ from envs.view.recording import record as record_frames
 def show(
     evaluation: Evaluation, episode: int | None = None, grid: int | None = None, **opened
 ) -> None:
-    """Show it in the browser until its page is closed.
+    """Show an evaluation in the browser until its page is closed.
 
     Args:
-        evaluation: whose controllers.
+        evaluation: with its controllers.
         episode: the number of the one to play; the evaluation was made for it.
-        grid: how many arms to show beside each other; None leads one by hand.
-        opened: see `swift.shown_by`.
+        grid: number of arms to show beside each other; None is interactive control of one.
+        opened: see `swift.open_viewer`.
 
     Raises:
         ViewerError: the page cannot be shown.
@@ -38,7 +38,7 @@ def show(
     elif episode is not None:
         show_episode(evaluation.make_copies(), evaluation.seed, episode, **opened)
     else:
-        lead(evaluation, **opened)
+        run_interactive(evaluation, **opened)
 
 
 def record(
@@ -48,12 +48,12 @@ def record(
     grid: int | None = None,
     camera: Camera = CORNER,
 ) -> None:
-    """Write it to a file: the first episodes, one of them, or one of each of many arms.
+    """Record an evaluation: its first episodes, one of them, or one of each arm of a grid.
 
     Args:
         path: see `recording.record`.
-        camera: see `camera.placed`; the others as of `show`. A Gymnasium environment draws its own
-            pictures, and has neither.
+        camera: see `camera.compute_camera_pose`; Gymnasium environments draw their own pictures.
+        episode, grid: as of `show`.
 
     Raises:
         ConfigError, ViewerError: as `recording.record`.
@@ -68,20 +68,18 @@ def record(
     name = evaluation.feedback_controllers[0]
     policy, env = evaluation.make_copy(name, grid)
     first = env.task.horizon - 1 if path.suffix.lower() == ".png" else 0  # a picture is of the end
-    frames = islice(grid_episodes(policy, env, evaluation.seed, name), first, env.task.horizon)
-    record_frames(env.robot, frames, path, wide=width(env), camera=camera)
+    frames = islice(play_grid(policy, env, evaluation.seed, name), first, env.task.horizon)
+    record_frames(env.robot, frames, path, wide=compute_width(env), camera=camera)
 
 
 def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
-    """Episodes of the first controller by the environment's own rgb_array: three, or the end of one
-    for a picture.
-    """
+    """Record three episodes by the environment's own rgb_array, or the end of one for a picture."""
     check_pictures(path)
     controller = next(iter(evaluation.controllers.values()))
     options = replace(evaluation.options, vector="sync")
     env: Any = of_config(options, 1, evaluation.device, evaluation.seed, render_mode="rgb_array")
     try:
-        pictures = _pictures(
+        pictures = _play_pictures(
             controller.make(env), env, evaluation.seed, 1 if path.suffix.lower() == ".png" else 3
         )
         write_pictures(path, pictures, 1.0 / env.frame_rate)
@@ -89,11 +87,11 @@ def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
         env.close()
 
 
-def _pictures(policy: Any, env: Any, seed: int, episodes: int) -> Iterator[np.ndarray]:
-    """Every step of some episodes, as it begins; where one ends, the next has begun."""
+def _play_pictures(policy: Any, env: Any, seed: int, episodes: int) -> Iterator[np.ndarray]:
+    """Play some episodes and yield a picture at the start of each step."""
     observation = env.reset(seed)
     while episodes:
-        yield env.picture()
+        yield env.render()
         step = env.step(policy(observation))
         observation = step.observation
         episodes -= int(step.terminated | step.truncated)
