@@ -323,7 +323,7 @@ class GymnasiumEnv:
         self._seen = state["observation"].to(self.device)
         return self._seen
 
-    def picture(self) -> np.ndarray:
+    def render(self) -> np.ndarray:
         """The first environment as it is, (height, width, 3) uint8, where they were made to give
         pictures.
 
