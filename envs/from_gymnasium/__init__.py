@@ -1,6 +1,4 @@
-"""Any Gymnasium environment as a VecEnv. The other direction, our tasks as Gymnasium ids, is
-envs/gymnasium_ids.
-"""
+"""Gymnasium environments as a VecEnv; the other direction is envs/gymnasium_ids."""
 
 from envs.from_gymnasium.adapter import GymnasiumEnv
 from envs.from_gymnasium.goals import GoalGymnasiumEnv

@@ -1,5 +1,4 @@
-"""A Gymnasium vector environment as a VecEnv: actions in [-1, 1], flat observations, true
-successors.
+"""Adapter of a Gymnasium vector environment to a VecEnv.
 
 Autoreset modes: https://farama.org/Vector-Autoreset-Mode
 """
@@ -13,31 +12,30 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
-from envs.from_gymnasium.checked import one_line
-from envs.from_gymnasium.processes import dead
+from envs.from_gymnasium.interface_checker import format_error
+from envs.from_gymnasium.processes import describe_dead_processes
 from td3_robot.errors import ConfigError, EnvError, NotFiniteError, Td3RobotError
 from td3_robot.vec_env import Step
 
-GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")  # their order in our flat observation
+GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")  # in this order
 _SUCCESS_KEYS = ("is_success", "success")
 
 
 def is_goal_space(space: spaces.Space) -> bool:
-    """Whether observations are dictionaries of exactly the three goal keys, each of them a Box."""
+    """Return whether observations are dictionaries of exactly the three goal keys, each a Box."""
     if not isinstance(space, spaces.Dict) or set(space.keys()) != set(GOAL_KEYS):
         return False
     return all(isinstance(part, spaces.Box) for part in space.values())
 
 
 class GymnasiumEnv:
-    """B Gymnasium environments that step together; a `td3_robot.vec_env.VecEnv`.
+    """Gymnasium environments that step together, as a `td3_robot.vec_env.VecEnv`.
 
     Observations are flattened to float32; those of a goal environment are `observation`,
     `achieved_goal` and `desired_goal`, one after the other. Actions in [-1, 1] are clipped and
-    scaled to the bounds of the Box, each dimension by its own; for a Box of integers [-1, 1] is
-    divided evenly among them.
+    scaled to the bounds of each dimension of the Box; for integers [-1, 1] is divided evenly.
 
-    The successor is the true one under every autoreset mode. SAME_STEP: it is in
+    `next_observation` is the true successor under every autoreset mode. SAME_STEP: it is in
     `infos["final_obs"]`. NEXT_STEP: the step after an end ignores its action and only starts an
     episode, so its row is marked in `Step.valid`. DISABLED: ended environments are reset here, with
     `reset_mask`.
@@ -45,24 +43,22 @@ class GymnasiumEnv:
     `info` holds `success` (B,) bool where the environment reports `is_success` or `success` in the
     infos of a reset or of a first step, and nothing else.
 
-    Gymnasium has no way to save the state of an environment. Where all copies have one of their
-    own, see `Restorable`, `load_state_dict` takes the episodes up where they stood; elsewhere new
-    ones begin, seeded from the seed and the steps made since, so that a resume repeats itself but
-    plays no episode twice.
+    Where all copies can save their state, see `SaveStateWrapper`, `load_state_dict` continues the
+    episodes. Elsewhere new ones start, seeded from the seed and the steps made since, so that a
+    resume is reproducible but plays no episode twice.
 
     Args:
-        vector_env: what to step; `close` closes it.
+        vector_env: the environments; `close` closes them.
         device: where observations, rewards and flags go.
         seed: of the first episodes.
-        name: how errors call it; by default its id.
-        restorable: its copies are `Restorable`.
+        name: its name in errors; by default its id.
+        restorable: its copies are `SaveStateWrapper`s.
 
     Attributes:
-        no_goals: why what it observes as goals are none that could have been others; "" where it
-            observes none.
+        no_goals: why its goals cannot be replaced in hindsight; "" if it has no goals.
 
     Raises:
-        ConfigError: spaces or an autoreset mode that cannot be learned with.
+        ConfigError: spaces or an autoreset mode that are not supported.
         NotFiniteError: the first observations or rewards are NaN or infinite.
     """
 
@@ -80,37 +76,44 @@ class GymnasiumEnv:
         self.name = name or (
             vector_env.spec.id if vector_env.spec else type(vector_env.unwrapped).__name__
         )
-        self.num_envs, self.device = vector_env.num_envs, torch.device(device)
-        self._gym, self._seed, self._steps, self._restorable = vector_env, seed, 0, restorable
+        self.num_envs = vector_env.num_envs
+        self.device = torch.device(device)
+        self._gym = vector_env
+        self._seed = seed
+        self._steps = 0
+        self._restorable = restorable
         self._autoreset = vector_env.metadata.get("autoreset_mode")
         if not isinstance(self._autoreset, AutoresetMode):
             raise ConfigError(
                 f"env {self.name!r}: metadata['autoreset_mode'] must be an AutoresetMode"
             )
         self._is_goal = is_goal_space(vector_env.single_observation_space)
-        self.o_dim = self._observation_size(vector_env.single_observation_space)
+        self.o_dim = self._compute_observation_size(vector_env.single_observation_space)
         self._read_bounds(vector_env.single_action_space)
-        self._probe()
+        self._detect_success()
         self.reset(seed)
 
-    def _observation_size(self, space: Any) -> int:
+    def _compute_observation_size(self, space: Any) -> int:
         if not self._is_goal and not isinstance(space, spaces.Box):
             raise ConfigError(
-                f"env {self.name!r}: observation space {space} is not supported; it must be a Box, a goal dictionary "
-                "of Boxes, or what gymnasium.wrappers.FlattenObservation makes of it"
+                f"env {self.name!r}: observation space {space} is not supported; it must be a Box, "
+                "a goal dictionary of Boxes, or what gymnasium.wrappers.FlattenObservation makes of "
+                "it"
             )
         boxes = [space] if isinstance(space, spaces.Box) else space.values()
         return sum(int(np.prod(box.shape)) for box in boxes)
 
     def _read_bounds(self, space: spaces.Space) -> None:
-        """Take the middle and half width of every action dimension."""
+        """Read the middle and half width of every action dimension."""
         if not isinstance(space, spaces.Box):
             raise ConfigError(
-                f"env {self.name!r}: action space {space} is not supported; it must be a Box with finite bounds, or "
-                "Discrete (envs.from_gymnasium.make.DiscreteAsBox)"
+                f"env {self.name!r}: action space {space} is not supported; it must be a Box with "
+                "finite bounds, or Discrete (envs.from_gymnasium.make.DiscreteAsBox)"
             )
-        self._action_space, self.a_dim = space, int(np.prod(space.shape))
-        low, high = space.low.astype(float).ravel(), space.high.astype(float).ravel()
+        self._action_space = space
+        self.a_dim = int(np.prod(space.shape))
+        low = space.low.astype(float).ravel()
+        high = space.high.astype(float).ravel()
         largest = np.finfo(np.float32).max  # what some environments write for "no bound"
         for i in range(self.a_dim):
             if not (-largest < low[i] < high[i] < largest):
@@ -118,68 +121,71 @@ class GymnasiumEnv:
                 raise ConfigError(
                     f"env {self.name!r}: action dimension {i} has {what}: [{low[i]:g}, {high[i]:g}]"
                 )
-        self._low, self._high = low, high
-        self._middle, self._half = (low + high) / 2, (high - low) / 2
+        self._low = low
+        self._high = high
+        self._middle = (low + high) / 2
+        self._half = (high - low) / 2
 
-    def _probe(self) -> None:
-        """One step ahead of all others, to learn whether success is reported."""
-        _, infos = self._ask(self._gym.reset, seed=0)
-        *_, stepped = self._ask(
-            self._gym.step, self._to_bounds(torch.zeros(self.num_envs, self.a_dim))
+    def _detect_success(self) -> None:
+        """Make one step before all others, to detect whether success is reported."""
+        _, infos = self._call(self._gym.reset, seed=0)
+        *_, stepped = self._call(
+            self._gym.step, self._scale_action(torch.zeros(self.num_envs, self.a_dim))
         )
         sources = (infos, stepped, stepped.get("final_info", {}))
         self._reports_success = any(key in source for source in sources for key in _SUCCESS_KEYS)
 
     def reset(self, seed: int | None = None) -> Tensor:
-        """Start B new episodes; without a seed the random streams go on. Returns (B, o_dim)."""
+        """Start B new episodes; without a seed the random streams go on. Return (B, o_dim)."""
         if seed is not None:
-            self._seed, self._steps = seed, 0
-        return self._start(None if seed is None else self._stream())
+            self._seed = seed
+            self._steps = 0
+        return self._start(None if seed is None else self._derive_seed())
 
-    def _stream(self) -> int:
-        """A seed made of ours and of the steps since. Neighbours are far apart: copy i gets this
-        one plus i.
+    def _derive_seed(self) -> int:
+        """Derive a seed from ours and the steps since; far from its neighbours, since copy i gets
+        it plus i.
         """
         return int(np.random.SeedSequence([self._seed, self._steps]).generate_state(1)[0])
 
-    def _start(self, stream: int | None) -> Tensor:
-        observed, _ = self._ask(self._gym.reset, seed=stream)
+    def _start(self, seed: int | None) -> Tensor:
+        observed, _ = self._call(self._gym.reset, seed=seed)
         self._ended = np.zeros(self.num_envs, bool)
-        observation = self._flat(observed)
+        observation = self._flatten(observed)
         self._require_finite("observation", observation, "after reset")
-        self._seen = self._tensor(observation)
-        return self._seen
+        self._observation = self._convert(observation)
+        return self._observation
 
     def step(self, action: Tensor) -> Step:
-        """One step of every environment; see `VecEnv.step`.
+        """Step every environment, see `VecEnv.step`.
 
         Raises:
             ConfigError: action is not (B, a_dim).
             EnvError: an environment raised, broke the rules of Gymnasium, or its process ended.
             NotFiniteError: an action, observation or reward is NaN or infinite.
         """
-        observed, reward, terminated, truncated, infos = self._ask(
-            self._gym.step, self._to_bounds(action)
+        observed, reward, terminated, truncated, infos = self._call(
+            self._gym.step, self._scale_action(action)
         )
         self._steps += 1
-        # copies: a vector environment may use its arrays again, at its next step or at the reset
-        # below
-        reward, terminated, truncated = (
-            np.array(reward, np.float32),
-            np.array(terminated),
-            np.array(truncated),
-        )
+        # copies: a vector environment may reuse its arrays at its next step or reset
+        reward = np.array(reward, np.float32)
+        terminated = np.array(terminated)
+        truncated = np.array(truncated)
         done = terminated | truncated
-        observation = next_observation = self._flat(observed)
+        observation = next_observation = self._flatten(observed)
         valid = None
         if self._autoreset == AutoresetMode.NEXT_STEP:
-            valid, self._ended = self._tensor(~self._ended), done.copy()
+            valid = self._convert(~self._ended)
+            self._ended = done.copy()
         elif done.any() and self._autoreset == AutoresetMode.SAME_STEP:
-            next_observation = self._with_finals(observation, infos, done)
+            next_observation = self._insert_finals(observation, infos, done)
         elif done.any():
-            observation = self._flat(self._ask(self._gym.reset, options={"reset_mask": done})[0])
-        made = {
-            "observation": self._seen,
+            observation = self._flatten(
+                self._call(self._gym.reset, options={"reset_mask": done})[0]
+            )
+        transitions = {
+            "observation": self._observation,
             "action": action,
             "reward": reward,
             "next_observation": next_observation,
@@ -189,35 +195,35 @@ class GymnasiumEnv:
             ("observation", observation),
             ("reward", reward),
         ):
-            self._require_finite(what, values, f"at step {self._steps}", made)
-        self._seen = self._tensor(observation)
+            self._require_finite(what, values, f"at step {self._steps}", transitions)
+        self._observation = self._convert(observation)
         return Step(
-            observation=self._seen,
-            reward=self._tensor(reward),
-            terminated=self._tensor(terminated),
-            truncated=self._tensor(truncated),
-            next_observation=self._tensor(next_observation),
-            info=self._info(infos, done),
+            observation=self._observation,
+            reward=self._convert(reward),
+            terminated=self._convert(terminated),
+            truncated=self._convert(truncated),
+            next_observation=self._convert(next_observation),
+            info=self._make_info(infos, done),
             valid=valid,
         )
 
-    def _ask(self, method: Callable, *args, **kwargs) -> tuple:
-        """What the vector environment answers.
+    def _call(self, method: Callable, *args, **kwargs) -> tuple:
+        """Call the vector environment.
 
         Raises:
-            EnvError: it raised, or one of its processes is gone.
+            EnvError: it raised, or one of its processes has ended.
         """
         try:
             return method(*args, **kwargs)
         except Td3RobotError:
             raise
-        except Exception as error:  # somebody else's code, which may fail in any way
-            what = dead(self._gym) or f"raised {one_line(error)}"
+        except Exception as error:  # code of others may fail in any way
+            what = describe_dead_processes(self._gym) or f"raised {format_error(error)}"
             where = f"step {self._steps + 1} after reset(seed={self._seed})"
             raise EnvError(f"env {self.name!r}, {where}: {what}") from error
 
-    def _to_bounds(self, action: Tensor) -> np.ndarray:
-        """Actions (B, a_dim) in [-1, 1] as the environment takes them, (B, ...)."""
+    def _scale_action(self, action: Tensor) -> np.ndarray:
+        """Scale actions (B, a_dim) in [-1, 1] to the action space, (B, ...)."""
         if action.shape != (self.num_envs, self.a_dim):
             raise ConfigError(
                 f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}"
@@ -234,9 +240,9 @@ class GymnasiumEnv:
             self.num_envs, *self._action_space.shape
         )
 
-    def _flat(self, observed: Any, count: int | None = None) -> np.ndarray:
-        """Observations of `count` (by default all) environments as a new float32 array (count,
-        o_dim).
+    def _flatten(self, observed: Any, count: int | None = None) -> np.ndarray:
+        """Flatten observations of `count` environments, by default all, to a new float32 array
+        (count, o_dim).
         """
         count = self.num_envs if count is None else count
         parts = [observed[key] for key in GOAL_KEYS] if self._is_goal else [observed]
@@ -244,21 +250,19 @@ class GymnasiumEnv:
             [np.reshape(part, (count, -1)) for part in parts], 1, dtype=np.float32, casting="unsafe"
         )
 
-    def _with_finals(self, observation: np.ndarray, infos: dict, done: np.ndarray) -> np.ndarray:
-        """The observations with every ended row replaced by the last one of its episode."""
+    def _insert_finals(self, observation: np.ndarray, infos: dict, done: np.ndarray) -> np.ndarray:
+        """Replace the rows of ended episodes by their last observations."""
         if "final_obs" not in infos:
             raise ConfigError(
                 f"env {self.name!r}: resets in the same step, but infos has no 'final_obs'"
             )
         successor = observation.copy()
         for i in np.flatnonzero(done):
-            successor[i] = self._flat(infos["final_obs"][i], 1)
+            successor[i] = self._flatten(infos["final_obs"][i], 1)
         return successor
 
-    def _info(self, infos: dict, done: np.ndarray) -> dict[str, Tensor]:
-        """`success`, where it is reported; under SAME_STEP that of ended rows is in
-        `final_info`.
-        """
+    def _make_info(self, infos: dict, done: np.ndarray) -> dict[str, Tensor]:
+        """Return `success`, if reported; under SAME_STEP ended rows have it in `final_info`."""
         if not self._reports_success:
             return {}
         sources = [(infos, np.ones_like(done))]
@@ -268,69 +272,61 @@ class GymnasiumEnv:
         for source, rows in sources:
             for key in source.keys() & set(_SUCCESS_KEYS):
                 reported = np.asarray(source[key]).astype(bool).reshape(self.num_envs, -1).any(1)
-                success |= (
-                    reported & rows & source.get(f"_{key}", rows)
-                )  # other rows hold 0 or None
-        return {"success": self._tensor(success)}
+                success |= reported & rows & source.get(f"_{key}", rows)  # others are 0 or None
+        return {"success": self._convert(success)}
 
     def _require_finite(
-        self, what: str, values: np.ndarray, when: str, made: dict[str, Any] | None = None
+        self, what: str, values: np.ndarray, when: str, transitions: dict[str, Any] | None = None
     ) -> None:
-        """Hold what the copies gave to finite numbers; `made` are the transitions that it came
-        with.
-        """
+        """Raise unless all values are finite; the error holds the transition of the copy."""
         if np.isfinite(values).all():
             return
         copy, *place = np.argwhere(~np.isfinite(values))[0].tolist()
-        message = f"env {self.name!r}: {what}{place or ''} of copy {copy} is {values[(copy, *place)]} {when}"
-        if made is not None:
-            message += " and was not stored; the last good checkpoint is intact; check the environment, in the transition "
-            message += "that is kept"
+        value = values[(copy, *place)]
+        message = f"env {self.name!r}: {what}{place or ''} of copy {copy} is {value} {when}"
+        if transitions is not None:
+            message += " and was not stored; the last good checkpoint is intact; check the "
+            message += "environment, in the transition that is kept"
         evidence = {
-            name: torch.as_tensor(part)[copy].clone() for name, part in (made or {}).items()
+            name: torch.as_tensor(part)[copy].clone() for name, part in (transitions or {}).items()
         }
         raise NotFiniteError(message, evidence)
 
-    def _tensor(self, values: np.ndarray) -> Tensor:
+    def _convert(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next new episodes are seeded from and, where the copies can tell it, where they
-        stand.
-        """
-        episodes = {"seed": self._seed, "steps": self._steps}
+        """Return what seeds the next episodes and, where the copies support it, their states."""
+        seeds: dict[str, Any] = {"seed": self._seed, "steps": self._steps}
         copies: Any = self._gym
-        standings = list(self._ask(copies.get_attr, "standing")) if self._restorable else [None]
-        return (
-            episodes
-            if None in standings
-            else {**episodes, "standings": standings, "observation": self._seen}
-        )
+        states = list(self._call(copies.get_attr, "saved_state")) if self._restorable else [None]
+        if None in states:
+            return seeds
+        return {**seeds, "standings": states, "observation": self._observation}
 
     def load_state_dict(self, state: dict[str, Any]) -> Tensor:
-        """Go on from what `state_dict` gave, with new episodes where it does not say how they
-        stood.
+        """Restore the state of `state_dict`, with new episodes if it has no states of the copies.
 
         Returns:
             (B, o_dim) the observation to act on.
         """
-        self._seed, self._steps = state["seed"], state["steps"]
-        begun = self._start(self._stream())
+        self._seed = state["seed"]
+        self._steps = state["steps"]
+        first = self._start(self._derive_seed())
         if "standings" not in state or not self._restorable:
-            return begun
+            return first
         copies: Any = self._gym
-        self._ask(copies.set_attr, "standing", state["standings"])
-        self._seen = state["observation"].to(self.device)
-        return self._seen
+        self._call(copies.set_attr, "saved_state", state["standings"])
+        self._observation = state["observation"].to(self.device)
+        return self._observation
 
     def render(self) -> np.ndarray:
-        """The first environment as it is, (height, width, 3) uint8, where they were made to give
-        pictures.
+        """Render the first environment, (height, width, 3) uint8, if made with "rgb_array".
 
         Raises:
-            EnvError: it raised, or gave something else.
+            EnvError: the environment raised or returned something else.
         """
-        drawn, *_ = self._ask(self._gym.render)
+        drawn, *_ = self._call(self._gym.render)
         if (
             not isinstance(drawn, np.ndarray)
             or drawn.ndim != 3
@@ -344,9 +340,9 @@ class GymnasiumEnv:
 
     @property
     def frame_rate(self) -> float:
-        """Of its pictures in true time, as it says, else 30 [1/s]."""
+        """Frame rate of its pictures in real time, by default 30 [1/s]."""
         return float(self._gym.metadata.get("render_fps") or 30.0)
 
     def close(self) -> None:
-        """End the environments, their processes too, and free what they hold."""
+        """Close the environments and their processes."""
         self._gym.close()

@@ -1,4 +1,4 @@
-"""Any Gymnasium id as a VecEnv."""
+"""Make a VecEnv of a Gymnasium id."""
 
 import difflib
 import functools
@@ -14,10 +14,10 @@ from gymnasium.wrappers import FlattenObservation
 
 from envs.config.env_options import VECTORS
 from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
-from envs.from_gymnasium.checked import Checked, one_line
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
-from envs.from_gymnasium.processes import vectorized
-from envs.from_gymnasium.restorable import Restorable
+from envs.from_gymnasium.interface_checker import InterfaceChecker, format_error
+from envs.from_gymnasium.processes import make_vector_env
+from envs.from_gymnasium.save_state import SaveStateWrapper
 from td3_robot.errors import EXTRAS, ConfigError, install_command, unknown
 
 # Packages that register their ids when imported: how those ids begin, and the module.
@@ -29,11 +29,10 @@ _FAMILIES = (
 
 
 class DiscreteAsBox(gym.ActionWrapper):
-    """A Discrete action space of n as a Box of n scores in [-1, 1]; the action with the greatest
-    score is taken.
+    """A Discrete action space of n as a Box of n scores in [-1, 1], of which the greatest is taken.
 
-    The gradient of a deterministic policy reaches every score through the critic, which sees the
-    scores rather than the choice. Of equal scores the first one counts.
+    The critic sees the scores, so a deterministic policy's gradient reaches all of them. Of equal
+    ones the first counts.
     """
 
     def __init__(self, env: gym.Env):
@@ -42,7 +41,7 @@ class DiscreteAsBox(gym.ActionWrapper):
         self.action_space = spaces.Box(-1.0, 1.0, (int(self._discrete.n),), np.float32)
 
     def action(self, action: np.ndarray) -> np.int64:
-        """Scores (n,) -> the chosen action."""
+        """Return the action of the greatest of the scores (n,)."""
         return self._discrete.start + np.argmax(action)
 
 
@@ -56,7 +55,7 @@ def make_gymnasium(
     time_limit: int | None = None,
     render_mode: str | None = None,
 ) -> GymnasiumEnv | GoalGymnasiumEnv:
-    """Build B copies of a Gymnasium environment.
+    """Make B copies of a Gymnasium environment.
 
     Goal environments whose `compute_reward` needs nothing from the info become a GoalVecEnv.
     Discrete actions become scores (DiscreteAsBox); observations that are neither a Box nor a goal
@@ -65,19 +64,17 @@ def make_gymnasium(
     Args:
         env_id: a registered id, or "module:id" to import the module first. The ids of
             gymnasium-robotics, panda-gym and our own need no module.
-        num_envs: copies.
+        num_envs: number of copies B.
         device: where tensors go; the environments run on the CPU.
         seed: of the first episodes.
         vector: "sync", the copies step one after the other, or "async", each in a process of its
             own, which pays where a step takes a millisecond or more.
-        time_limit: steps after which an episode is truncated, in place of the environment's own
-            limit.
-        render_mode: as of `gymnasium.make`; "rgb_array" where `picture` is to be asked for.
+        time_limit: steps until truncation; None is the environment's own limit.
+        render_mode: as of `gymnasium.make`; `render` needs "rgb_array".
 
     Raises:
-        EnvError: an environment that raises or returns what it should not.
-        ConfigError: no such id, something it needs is not installed, or spaces that cannot be
-            learned with.
+        EnvError: an environment raises or breaks the interface.
+        ConfigError: unknown id, a missing package, or unsupported spaces.
         NotFiniteError: the first observations are NaN or infinite.
     """
     if num_envs < 1:
@@ -85,10 +82,10 @@ def make_gymnasium(
     if vector not in VECTORS:
         raise unknown("vector", vector, VECTORS)
     _find(env_id)
-    copies = vectorized(
+    copies = make_vector_env(
         functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector
     )
-    rules = _goal_rules(env_id) if is_goal_space(copies.single_observation_space) else ""
+    rules = _find_goal_rules(env_id) if is_goal_space(copies.single_observation_space) else ""
     if isinstance(rules, GoalRules):
         return GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)
     env = GymnasiumEnv(copies, device, seed, env_id, restorable=True)
@@ -97,7 +94,7 @@ def make_gymnasium(
 
 
 def _find(env_id: str) -> None:
-    """Import what registers the id, and check that it is registered."""
+    """Import the module that registers the id, and check that it is registered."""
     module, _, name = env_id.rpartition(":")
     for prefixes, family in _FAMILIES:
         if not module and name not in gym.registry and name.startswith(prefixes):
@@ -108,14 +105,14 @@ def _find(env_id: str) -> None:
         except ImportError as error:
             remedy = f"; {install_command(module)}" if module in EXTRAS else ""
             raise ConfigError(f"env {env_id!r} needs {module} ({error}){remedy}") from None
-        except Exception as error:  # a module of the user's own, which may fail in any way
+        except Exception as error:  # a module of the user may fail in any way
             raise ConfigError(
-                f"env {env_id!r}: module {module} cannot be imported: {one_line(error)}"
+                f"env {env_id!r}: module {module} cannot be imported: {format_error(error)}"
             ) from None
     try:
         gym.spec(name)
     except (gym.error.VersionNotFound, gym.error.DeprecatedEnv) as error:
-        raise ConfigError(f"env {env_id!r}: {one_line(error)}") from None
+        raise ConfigError(f"env {env_id!r}: {format_error(error)}") from None
     except gym.error.Error:
         near = [repr(known) for known in difflib.get_close_matches(name, gym.registry, n=3)]
         hint = (
@@ -129,47 +126,44 @@ def _find(env_id: str) -> None:
 def _make_one(
     env_id: str, time_limit: int | None = None, render_mode: str | None = None
 ) -> gym.Env:
-    """One copy, checked; called in a process of its own it knows only what it imports."""
+    """Make one checked copy, possibly in a new process with no modules imported."""
     _find(env_id)
     try:
-        drawn = (
-            {} if render_mode is None else {"render_mode": render_mode}
-        )  # not all that are made know the word
-        env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True, **drawn)
-    except Exception as error:  # an environment's own code, which may fail in any way
+        # not all environments take a render mode
+        mode = {} if render_mode is None else {"render_mode": render_mode}
+        env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True, **mode)
+    except Exception as error:  # code of others may fail in any way
         no_mujoco = "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None
         hint = f"; {install_command('mujoco')}" if no_mujoco else ""
-        raise ConfigError(f"env {env_id!r} cannot be made: {one_line(error)}{hint}") from None
+        raise ConfigError(f"env {env_id!r} cannot be made: {format_error(error)}{hint}") from None
     env = _check_innermost(env, env_id)
     if isinstance(env.action_space, spaces.Discrete):
         env = DiscreteAsBox(env)
     space = env.observation_space
     if not isinstance(space, spaces.Box) and not is_goal_space(space) and space.is_np_flattenable:
         env = FlattenObservation(env)
-    return Restorable(env, env_id)
+    return SaveStateWrapper(env, env_id)
 
 
 def _check_innermost(env: gym.Env, name: str) -> gym.Env:
-    """The same with its core checked, so that none of Gymnasium's own wrappers meets what is
-    wrong.
-    """
-    outer, core = None, env
+    """Put an InterfaceChecker around the core, below all of Gymnasium's wrappers."""
+    outer = None
+    core = env
     while isinstance(core, gym.Wrapper):
-        outer, core = core, core.env
-    checked = Checked(core, name)
+        outer = core
+        core = core.env
+    checked = InterfaceChecker(core, name)
     if outer is None:
         return checked
     outer.env = checked
     return env
 
 
-def _goal_rules(env_id: str) -> GoalRules | str:
-    """The reward and termination as functions of goals, or why there are no such functions."""
+def _find_goal_rules(env_id: str) -> GoalRules | str:
+    """Return reward and termination as functions of goals, or why there are none."""
     env = _make_one(env_id)
     try:
         return GoalRules(env)
-    except (
-        Exception
-    ) as error:  # no compute_reward, one that needs what only a step knows, or a mistake in it
+    except Exception as error:  # no compute_reward, or one that fails outside of a step
         env.close()
-        return f"compute_reward cannot be asked about other goals: {one_line(error)}"
+        return f"compute_reward cannot be asked about other goals: {format_error(error)}"

@@ -1,6 +1,4 @@
-"""Copies of an environment that step together: one after the other, or each in a process of its
-own.
-"""
+"""Vector environments of copies that step one after the other, or each in its own process."""
 
 import contextlib
 import signal
@@ -13,8 +11,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gymnasium.vector.async_vector_env import _async_worker
 
 
-def vectorized(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> VectorEnv:
-    """B copies that are reset in the step in which their episode ends.
+def make_vector_env(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> VectorEnv:
+    """Make B copies that are reset in the step in which their episode ends.
 
     Args:
         make_one: makes a copy; for "async" also in another process.
@@ -24,30 +22,25 @@ def vectorized(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> V
     options = {"copy": False, "autoreset_mode": AutoresetMode.SAME_STEP}
     if vector == "sync":
         return SyncVectorEnv([make_one] * num_envs, **options)
-    return Processes([make_one] * num_envs, worker=_work, **options)
+    return Processes([make_one] * num_envs, worker=_run_worker, **options)
 
 
 class Processes(AsyncVectorEnv):
-    """Gymnasium's, but for its end: no process stays, whatever state it is in, and none prints its
-    traceback.
-    """
+    """Gymnasium's AsyncVectorEnv whose processes always end and print no traceback."""
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
-        """Gymnasium warns of what it is about to raise, with a traceback."""
+        """Raise without Gymnasium's warning, which has a traceback."""
         if not all(successes):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 super()._raise_if_errors(successes)
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Ask the processes to close their environments; end those that have not within `timeout`
-        seconds.
-        """
+        """Close the environments; kill the processes that have not ended in `timeout` [s]."""
         patience = 0.0 if terminate else 3.0 if timeout is None else timeout
         for pipe in self.parent_pipes:
-            with contextlib.suppress(
-                OSError, AttributeError
-            ):  # closed; None after an error in its environment
+            # a pipe may be closed, or None after an error in its environment
+            with contextlib.suppress(OSError, AttributeError):
                 pipe.send(("close", None))
         deadline = time.monotonic() + patience
         for process in self.processes:
@@ -56,10 +49,8 @@ class Processes(AsyncVectorEnv):
             process.join()
 
 
-def _work(*arguments) -> None:
-    """Gymnasium's loop in a process, which leaves Ctrl-C and SIGTERM, that its whole group may get,
-    to the learner.
-    """
+def _run_worker(*arguments) -> None:
+    """Run Gymnasium's worker; signals that the whole group receives are left to the learner."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if number := getattr(signal, name, None):  # Windows has no SIGHUP
             signal.signal(number, signal.SIG_IGN)
@@ -67,8 +58,8 @@ def _work(*arguments) -> None:
         _async_worker(*arguments)
 
 
-def dead(vector_env: VectorEnv) -> str:
-    """Which copies' processes are gone, and how they ended; "" where none is."""
+def describe_dead_processes(vector_env: VectorEnv) -> str:
+    """Describe which copies' processes have ended, and how; "" if none has."""
     gone = []
     for number, process in enumerate(getattr(vector_env, "processes", ())):
         process.join(0.1)

@@ -1,22 +1,19 @@
-"""Our robots and tasks as Gymnasium ids, `td3_robot/<Robot><Task><Kind>-v0`: one at a time, or many
-in a vector.
+"""Gymnasium ids of our robots and tasks, `td3_robot/<Robot><Task><Kind>-v0`.
 
-Importing this module registers them, as packages of Gymnasium environments do:
+Importing this module registers them:
 
 >>> import gymnasium, envs.gymnasium_ids
 >>> one = gymnasium.make("td3_robot/PandaReach-v0")
 >>> many = gymnasium.make_vec("td3_robot/PandaReach-v0", num_envs=64)
 
-Of every robot and task there are three kinds:
+There are three kinds of each:
 
-- `PandaReach-v0`: observations are vectors, and the reward is the task's dense one;
-- `PandaReachSparse-v0`: the same with a reward of 0 for a step that is a success and -1 for any
-    other;
-- `PandaReachGoal-v0`: observations are dictionaries with a goal that can be replaced in hindsight,
-  by the interface of gymnasium_robotics.core.GoalEnv. Its reward is sparse and depends on the goals
-  alone, see `Task.goal_met`: contacts or the error in the past do not count, though `is_success` in
-  the info stays the task's own. There is no dense kind of it, since our dense rewards depend on
-  actions and joints as well, which `compute_reward` is not told.
+- `PandaReach-v0`: vector observations and the task's dense reward;
+- `PandaReachSparse-v0`: the same with a reward of 0 for a step that is a success, else -1;
+- `PandaReachGoal-v0`: goal dictionaries for hindsight, by the interface of
+    gymnasium_robotics.core.GoalEnv. Its sparse reward depends on the goals alone, see
+    `Task.goal_met`: contacts do not count, though `is_success` in the info is the task's own. Dense
+    rewards depend on actions and joints too, which `compute_reward` does not get.
 """
 
 import gymnasium as gym
@@ -32,22 +29,20 @@ __all__ = [
     "ArmGoalVectorEnv",
     "ArmGymnasiumEnv",
     "ArmVectorEnv",
-    "id_of",
+    "make_env_id",
     "register",
 ]
 
 NAMESPACE = "td3_robot"
-KINDS = ("", "sparse", "goal")  # the endings of ids
+KINDS = ("", "sparse", "goal")  # suffixes of ids
 
 
 def register() -> None:
-    """Make every robot with every task it can do known to Gymnasium: panda and reach are
-    "td3_robot/PandaReach-v0".
-    """
+    """Register every robot with every task that it can do: "td3_robot/PandaReach-v0" and so on."""
     for robot in robot_names():
         for task in task_names():
-            for kind in KINDS if _can_do(robot, task) else ():
-                if (env_id := id_of(robot, task, kind)) not in gym.registry:
+            for kind in KINDS if _is_feasible(robot, task) else ():
+                if (env_id := make_env_id(robot, task, kind)) not in gym.registry:
                     goal = "Goal" if kind == "goal" else ""
                     gym.register(
                         env_id,
@@ -58,18 +53,14 @@ def register() -> None:
                     )
 
 
-def id_of(robot: str, task: str, kind: str = "") -> str:
-    """The Gymnasium id of a robot, a task and one of `KINDS`: their names with every word
-    capitalised.
-    """
+def make_env_id(robot: str, task: str, kind: str = "") -> str:
+    """Make the Gymnasium id of a robot, a task and one of `KINDS`, with capitalised words."""
     words = f"{robot}_{task}_{kind}".strip("_").split("_")
     return f"{NAMESPACE}/{''.join(word[0].upper() + word[1:] for word in words)}-v0"
 
 
-def _can_do(robot: str, task: str) -> bool:
-    """Whether a robot has what a task needs, by files of values alone: loading all models would
-    take seconds.
-    """
+def _is_feasible(robot: str, task: str) -> bool:
+    """Return whether a robot has the gripper that a task needs, by its YAML files alone."""
     if not task_class(task).needs_hand:
         return True
     gripper = read_values(CONFIGS / "robots" / f"{robot}.yaml").get("gripper", "none")

@@ -18,7 +18,7 @@ import envs.gymnasium_ids
 from envs.controllers import make_baseline
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.adapter import GOAL_KEYS
-from envs.gymnasium_ids import KINDS, NAMESPACE, id_of, register
+from envs.gymnasium_ids import KINDS, NAMESPACE, make_env_id, register
 from envs.robots import make_robot, robot_names, shipped_robots
 from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import task_class, task_names
@@ -28,9 +28,9 @@ from td3_robot.vec_env import GoalVecEnv
 REACH = "td3_robot/PandaReach-v0"
 EVERY = [
     "td3_robot/PandaReachSparse-v0",
-    *(id_of("panda", task, kind) for task in task_names() for kind in ("", "goal")),
+    *(make_env_id("panda", task, kind) for task in task_names() for kind in ("", "goal")),
 ]
-GOALS = [id_of("panda", task, "goal") for task in task_names()]
+GOALS = [make_env_id("panda", task, "goal") for task in task_names()]
 every_id = pytest.mark.parametrize("env_id", EVERY)
 every_goal = pytest.mark.parametrize("env_id", GOALS)
 
@@ -46,17 +46,18 @@ def actions(steps: int, num_envs: int = 1) -> torch.Tensor:
     return torch.rand(steps, num_envs, 7, generator=generator) * 2 - 1
 
 
-def test_every_robot_and_task_has_an_id_of_each_kind():
+def test_every_robot_and_task_has_an_make_env_id_each_kind():
     ours = {env_id for env_id in gym.registry if env_id.startswith(f"{NAMESPACE}/")}
     easy = [task for task in task_names() if not task_class(task).needs_hand]
     assert {
-        id_of(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS
+        make_env_id(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS
     } <= ours
-    assert id_of("panda", "reach") == REACH and REACH in ours
+    assert make_env_id("panda", "reach") == REACH and REACH in ours
     assert (
-        id_of("frankie_omni", "reach_pose", "sparse") == "td3_robot/FrankieOmniReachPoseSparse-v0"
+        make_env_id("frankie_omni", "reach_pose", "sparse")
+        == "td3_robot/FrankieOmniReachPoseSparse-v0"
     )
-    assert id_of("panda", "reach", "goal") == "td3_robot/PandaReachGoal-v0"
+    assert make_env_id("panda", "reach", "goal") == "td3_robot/PandaReachGoal-v0"
 
 
 def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
@@ -65,7 +66,9 @@ def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
         hand = make_robot(robot).gripper
         can = hand is not None and hand.pads is not None
         for task in (task for task in task_names() if task_class(task).needs_hand):
-            assert [id_of(robot, task, kind) in gym.registry for kind in KINDS] == [can] * 3, robot
+            assert [make_env_id(robot, task, kind) in gym.registry for kind in KINDS] == [
+                can
+            ] * 3, robot
 
 
 def test_registering_again_changes_nothing():
@@ -150,8 +153,11 @@ def side_by_side(env, arms, steps: int):
 
 @pytest.mark.parametrize("task", task_names())
 def test_goal_environments_show_the_arms_of_envs_make(task):
-    env, arms = gym.make_vec(id_of("panda", task, "goal"), num_envs=3), envs.make("panda", task, 3)
-    rule = gym.make(id_of("panda", task, "goal")).unwrapped.compute_reward
+    env, arms = (
+        gym.make_vec(make_env_id("panda", task, "goal"), num_envs=3),
+        envs.make("panda", task, 3),
+    )
+    rule = gym.make(make_env_id("panda", task, "goal")).unwrapped.compute_reward
     for (shown, reward, _, truncated, infos), step in side_by_side(
         env, arms, arms.task.horizon + 5
     ):
@@ -199,7 +205,7 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
     grasped.
     """
     arms = envs.make("panda", task, 60)
-    view = gym.make_vec(id_of("panda", task, "goal"), num_envs=60).unwrapped._shown
+    view = gym.make_vec(make_env_id("panda", task, "goal"), num_envs=60).unwrapped._observations
     policy, observation = make_baseline(arms.task.controllers[0], arms), arms.reset(0)
     columns, moved = set(range(arms.o_dim)), set()
     for _ in range(arms.task.horizon - 1):
@@ -207,7 +213,7 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
         moved_on = arms.task.with_goal(arms.world, arms.moment, arms.goal.roll(1, 0))
         other = arms.task.observe(arms.world, moved_on)
         shown = [
-            view.show(seen, moment)["observation"]
+            view.make(seen, moment)["observation"]
             for seen, moment in ((other, moved_on), (observation, arms.moment))
         ]
         assert np.array_equal(*shown)

@@ -142,8 +142,8 @@ def test_closing_in_the_middle_of_a_step_ends_all_processes():
 
 # As their user meets it (Linux: processes are found in /proc)
 
-TRAIN = """--env Pendulum-v1 --vector async --num_envs 2 --steps 100000 --exploration.start_steps 100 --td3.hidden 16
-    --replay.batch_size 16 --evaluation.every 400 --evaluation.episodes 1 --run r"""
+TRAIN = """--env Pendulum-v1 --vector async --num_envs 2 --steps 100000
+    --exploration.start_steps 100 --td3.hidden 16 --replay.batch_size 16 --evaluation.every 400 --evaluation.episodes 1 --run r"""
 
 
 def parents() -> dict[int, int]:
@@ -194,9 +194,7 @@ def workers_of(process: subprocess.Popen, count: int) -> list[int]:
     return workers
 
 
-def test_ctrl_c_saves_the_resumed_run_says_what_is_lost_and_a_process_that_dies_ends_it_with_one_line(
-    tmp_path,
-):
+def test_ctrl_c_saves_and_a_process_that_dies_ends_the_resumed_run_with_one_line(tmp_path):
     process = start(tmp_path, str(ROOT / "train.py"), *TRAIN.split())
     workers = workers_of(process, 3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
@@ -227,9 +225,7 @@ input()
 """
 
 
-def test_a_killed_learner_takes_its_processes_with_it_and_a_group_that_is_told_to_end_leaves_them_to_it(
-    tmp_path,
-):
+def test_the_processes_end_with_a_killed_learner_and_ignore_signals_to_its_group(tmp_path):
     process = start(tmp_path, "-c", ALONE)
     workers = workers_of(process, 2)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -37,7 +37,8 @@ def at_rest(tab) -> None:
 def moments(tab) -> None:
     """As many as the page could have drawn ten pictures in."""
     tab.evaluate(
-        "new Promise((ready) => { let n = 10; (function on() { n-- ? requestAnimationFrame(on) : ready() })() })"
+        "new Promise((ready) => { let n = 10; (function on() "
+        "{ n-- ? requestAnimationFrame(on) : ready() })() })"
     )
 
 
@@ -53,7 +54,8 @@ def test_nothing_is_drawn_where_nothing_moves(tab, viewer):
 
 
 def test_whoever_turns_the_scene_or_changes_its_size_sees_it(tab):
-    wheel = "swiftView.renderer.domElement.dispatchEvent(new WheelEvent('wheel', { deltaY: 100, cancelable: true }))"
+    event = "new WheelEvent('wheel', { deltaY: 100, cancelable: true })"
+    wheel = f"swiftView.renderer.domElement.dispatchEvent({event})"
     for act in (
         lambda: tab.evaluate(wheel),
         lambda: tab.set_viewport_size({"width": 98, "height": 64}),

@@ -118,7 +118,9 @@ def test_ghosts_are_see_through_and_each_has_its_own_joints(viewer, page, robot)
     )
     opacities = page.evaluate(
         """() => swiftScene.children.map((child) => {
-        const found = new Set(), note = ({ material, isMesh }) => isMesh && [material].flat().map((m) => m.opacity);
+        const found = new Set();
+        const note = ({ material, isMesh }) =>
+            isMesh && [material].flat().map((m) => m.opacity);
         child.traverse((part) => (note(part) || []).forEach((opacity) => found.add(opacity)));
         return [...found]; })"""
     )
@@ -285,7 +287,8 @@ def test_the_users_browser_is_opened_and_shows_the_robot(monkeypatch, tmp_path, 
     flags = (
         f"--headless --no-sandbox --user-data-dir={tmp_path / 'profile'} --use-angle=swiftshader"
     )
-    body = f'echo $$ > {tmp_path / "pid"}; exec {find_chromium()} {flags} --enable-unsafe-swiftshader "$1"'
+    chromium = f"{find_chromium()} {flags} --enable-unsafe-swiftshader"
+    body = f'echo $$ > {tmp_path / "pid"}; exec {chromium} "$1"'
     monkeypatch.setenv("BROWSER", script(tmp_path / "browser", body))
     with pytest.raises(KeyboardInterrupt), SwiftViewer(robot) as viewer:
         start = time.monotonic()
@@ -319,7 +322,8 @@ BAD_PAGE = """
 import sys, time
 from websockets.sync.client import connect
 origin = sys.argv[2].rsplit("/", 2)[0]
-with connect(sys.argv[2].replace("http", "ws", 1) + "socket", origin=origin, compression=None) as page:
+url = sys.argv[2].replace("http", "ws", 1) + "socket"
+with connect(url, origin=origin, compression=None) as page:
     page.send("hello")
     time.sleep(0.1)
     for message in page if sys.argv[1] != "close" else ():

@@ -67,7 +67,8 @@ STEPS = {
     ),
     "another shape": (
         lambda o, *rest: (np.zeros(3), *rest),
-        "observation must be of Box(-1.0, 1.0, (2,), float32), got an array of float64 of shape (3,)",
+        "observation must be of Box(-1.0, 1.0, (2,), float32), "
+        "got an array of float64 of shape (3,)",
     ),
     "ragged": (lambda o, *rest: ([[1], [1, 2]], *rest), "observation must be of Box"),
     "text": (lambda o, *rest: (np.array(["a", "b"]), *rest), "observation must be of Box"),

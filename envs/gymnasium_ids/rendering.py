@@ -1,4 +1,4 @@
-"""What `render` of our Gymnasium environments gives: pictures, or a page in the browser."""
+"""Rendering of our Gymnasium environments: pictures, or a page in the browser."""
 
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,25 +16,23 @@ from td3_robot.errors import ConfigError
 _SIZE = (480, 360)  # [px]
 
 
-class Pictures(Protocol):
-    """One of the two."""
+class Renderer(Protocol):
+    """Protocol of a renderer."""
 
     def show(self, arm: ArmEnv, moment: Moment) -> np.ndarray | None:
-        """A moment of an environment of one arm; its picture (height, width, 3) uint8, where there
-        is one.
-        """
+        """Show a moment of one arm; return a picture (height, width, 3) uint8 or None."""
         ...
 
     def close(self) -> None:
-        """End it."""
+        """Free what it holds."""
         ...
 
 
-def pictures(mode: str | None) -> Pictures | None:
-    """Those of a render mode.
+def make_renderer(mode: str | None) -> Renderer | None:
+    """Make the renderer of a render mode; None for None.
 
     Raises:
-        ConfigError: there is no such mode.
+        ConfigError: unknown mode.
     """
     if mode is None:
         return None
@@ -43,34 +41,32 @@ def pictures(mode: str | None) -> Pictures | None:
     return MODES[mode]()
 
 
-def _frame(arm: ArmEnv, moment: Moment) -> Frame:
+def _make_frame(arm: ArmEnv, moment: Moment) -> Frame:
     return make_frame(arm, moment, f"{arm.robot.name}, {name_of(arm.task)}")
 
 
-class Page:
-    """The browser view, one control period at a time in real time."""
+class BrowserRenderer:
+    """Renderer to the browser view, in real time."""
 
     def __init__(self):
         self._viewer = None
 
     def show(self, arm: ArmEnv, moment: Moment) -> None:
-        """See `Pictures.show`."""
+        """Show a moment in the page."""
         from envs.view.browser import have_browser
         from envs.view.swift import open_viewer
 
         self._viewer = self._viewer or open_viewer(arm.robot, open_browser=have_browser())
-        self._viewer.show(*_frame(arm, moment))
+        self._viewer.show(*_make_frame(arm, moment))
 
     def close(self) -> None:
-        """See `Pictures.close`."""
+        """Close the page."""
         if self._viewer is not None:
             self._viewer.close()
 
 
-class Array:
-    """Pictures drawn by a Chromium without a window; in a thread, as a notebook's own cannot drive
-    one.
-    """
+class PictureRenderer:
+    """Renderer to pictures by headless Chromium, in a thread since a notebook's cannot drive it."""
 
     def __init__(self):
         self._thread = ThreadPoolExecutor(1)
@@ -78,16 +74,16 @@ class Array:
         self._frame: Frame | None = None
 
     def show(self, arm: ArmEnv, moment: Moment) -> np.ndarray:
-        """See `Pictures.show`."""
-        self._frame = _frame(arm, moment)
-        return self._thread.submit(self._next, arm).result()
+        """Draw a moment as a picture."""
+        self._frame = _make_frame(arm, moment)
+        return self._thread.submit(self._draw_next, arm).result()
 
-    def _next(self, arm: ArmEnv) -> np.ndarray:
+    def _draw_next(self, arm: ArmEnv) -> np.ndarray:
         if self._drawn is None:
-            self._drawn = self._all(arm)
+            self._drawn = self._draw_all(arm)
         return next(self._drawn)
 
-    def _all(self, arm: ArmEnv) -> Generator[np.ndarray, None, None]:
+    def _draw_all(self, arm: ArmEnv) -> Generator[np.ndarray, None, None]:
         from envs.view.recording import draw, open_headless_page
         from envs.view.swift import SwiftViewer
 
@@ -98,11 +94,11 @@ class Array:
             yield from draw(page, viewer, iter(lambda: self._frame, None))
 
     def close(self) -> None:
-        """See `Pictures.close`."""
+        """Close the browser."""
         if self._drawn is not None:
             self._thread.submit(self._drawn.close).result()
             self._drawn = None
         self._thread.shutdown()
 
 
-MODES = {"human": Page, "rgb_array": Array}
+MODES = {"human": BrowserRenderer, "rgb_array": PictureRenderer}

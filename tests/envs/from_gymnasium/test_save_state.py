@@ -16,8 +16,8 @@ from gymnasium.wrappers import (
 )
 
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
-from envs.from_gymnasium.processes import vectorized
-from envs.from_gymnasium.restorable import Restorable
+from envs.from_gymnasium.processes import make_vector_env
+from envs.from_gymnasium.save_state import SaveStateWrapper
 from td3_robot.errors import EnvError
 
 
@@ -82,9 +82,9 @@ def toy(
     """Three wanderers, whose episodes are cut after seven steps."""
 
     def make_one():
-        return Restorable(around(TimeLimit(kind(), 7)), "toy")
+        return SaveStateWrapper(around(TimeLimit(kind(), 7)), "toy")
 
-    return GymnasiumEnv(vectorized(make_one, 3, vector), seed=seed, restorable=True)
+    return GymnasiumEnv(make_vector_env(make_one, 3, vector), seed=seed, restorable=True)
 
 
 def play(env: GymnasiumEnv, steps: int) -> list[torch.Tensor]:
@@ -126,7 +126,7 @@ def on_disk(state: dict) -> dict:
 def test_it_goes_on_where_it_stood(make):
     env, other = make(1), make(2)
     play(env, 11)
-    state, observation = on_disk(env.state_dict()), env._seen.clone()
+    state, observation = on_disk(env.state_dict()), env._observation.clone()
     expected = play(env, 25)
     play(other, 3)
     assert torch.equal(other.load_state_dict(state), observation)

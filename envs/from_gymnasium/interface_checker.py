@@ -1,7 +1,4 @@
-"""An environment held to Gymnasium's interface: what breaks it is named in one line.
-
-https://gymnasium.farama.org/api/env has the interface.
-"""
+"""Check that an environment follows Gymnasium's interface, https://gymnasium.farama.org/api/env."""
 
 import reprlib
 from collections.abc import Callable, Mapping
@@ -13,19 +10,19 @@ from gymnasium import spaces
 from td3_robot.errors import EnvError, Td3RobotError
 
 
-class Checked(gym.Wrapper):
-    """Passes on what an environment returns, if it is what Gymnasium says.
+class InterfaceChecker(gym.Wrapper):
+    """Wrapper that checks what an environment returns.
 
-    Numbers may come as arrays of one. Values outside the bounds of a Box are taken, as so many
-    environments give them.
+    Numbers may be arrays of one element. Values outside the bounds of a Box are accepted, since
+    many environments return them.
 
     Args:
         env: the environment itself, below all wrappers.
-        name: how errors call it.
+        name: its name in errors.
 
     Raises:
-        EnvError: by `reset` and `step`, where the environment raises, or returns anything else. It
-            tells the step, the episode and the seed, with which it happens again.
+        EnvError: by `reset` and `step`, if the environment raises or returns anything else; with
+            step, episode and seed to reproduce it.
     """
 
     def __init__(self, env: gym.Env, name: str):
@@ -35,25 +32,27 @@ class Checked(gym.Wrapper):
         self._episode = self._time = 0
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[object, dict]:
-        """See `gymnasium.Env.reset`."""
-        self._episode, self._time = (1 if seed is not None else self._episode + 1), 0
+        """Reset the environment and check what it returns."""
+        self._episode = 1 if seed is not None else self._episode + 1
+        self._time = 0
         self._seed = self._seed if seed is None else seed
         returned = self._call("reset", self.env.reset, seed=seed, options=options)
-        observation, info = self._parts("reset", returned, ("observation", "info"))
+        observation, info = self._unpack("reset", returned, ("observation", "info"))
         self._require_observation(observation)
         self._require_info(info)
         return observation, info
 
     def step(self, action: object) -> tuple[object, float, bool, bool, dict]:
-        """See `gymnasium.Env.step`."""
+        """Step the environment and check what it returns."""
         self._time += 1
         returned = self._call("step", self.env.step, action)
         names = ("observation", "reward", "terminated", "truncated", "info")
-        observation, reward, terminated, truncated, info = self._parts("step", returned, names)
+        observation, reward, terminated, truncated, info = self._unpack("step", returned, names)
         self._require_observation(observation)
         self._require_info(info)
-        ended, cut = self._number("terminated", terminated), self._number("truncated", truncated)
-        return observation, float(self._number("reward", reward)), bool(ended), bool(cut), info
+        ended = bool(self._convert_to_number("terminated", terminated))
+        cut = bool(self._convert_to_number("truncated", truncated))
+        return observation, float(self._convert_to_number("reward", reward)), ended, cut, info
 
     def _call(self, what: str, method: Callable, *args, **kwargs) -> object:
         try:
@@ -61,60 +60,58 @@ class Checked(gym.Wrapper):
         except Td3RobotError:
             raise
         except Exception as error:  # an environment's own code, which may fail in any way
-            raise self._error(f"{what} raised {one_line(error)}") from error
+            raise self._make_error(f"{what} raised {format_error(error)}") from error
 
-    def _parts(self, what: str, returned: object, names: tuple[str, ...]) -> tuple:
-        """What a call returned, taken apart."""
+    def _unpack(self, what: str, returned: object, names: tuple[str, ...]) -> tuple:
+        """Unpack the tuple that a call returned."""
         if isinstance(returned, tuple) and len(returned) == len(names):
             return returned
-        got = f"{len(returned)} values" if isinstance(returned, tuple) else _described(returned)
-        raise self._error(f"{what} must return ({', '.join(names)}), got {got}")
+        got = f"{len(returned)} values" if isinstance(returned, tuple) else _describe(returned)
+        raise self._make_error(f"{what} must return ({', '.join(names)}), got {got}")
 
     def _require_observation(self, observation: object) -> None:
         space = self.env.observation_space
-        if not fits(space, observation):
-            raise self._error(
-                f"observation must be of {str(space)[:120]}, got {_described(observation)}"
+        if not is_compatible(space, observation):
+            raise self._make_error(
+                f"observation must be of {str(space)[:120]}, got {_describe(observation)}"
             )
 
-    def _number(self, what: str, value: object) -> int | float | bool:
-        """The one real number that a value is."""
+    def _convert_to_number(self, what: str, value: object) -> int | float | bool:
+        """Convert a value to one real number."""
         if isinstance(value, float | int):
             return value
-        array = _array(value)
+        array = _convert_to_array(value)
         if array is None or array.size != 1:
-            raise self._error(f"{what} must be one real number, got {_described(value)}")
+            raise self._make_error(f"{what} must be one real number, got {_describe(value)}")
         return array.item()
 
     def _require_info(self, info: object) -> None:
         if not isinstance(info, dict):
-            raise self._error(f"info must be a dict, got {_described(info)}")
+            raise self._make_error(f"info must be a dict, got {_describe(info)}")
 
-    def _error(self, what: str) -> EnvError:
+    def _make_error(self, what: str) -> EnvError:
         where = f"step {self._time} of episode {self._episode} after reset(seed={self._seed})"
         return EnvError(f"env {self._name!r}, {where}: {what}")
 
 
-def fits(space: spaces.Space, value: object) -> bool:
-    """Whether a value has the structure, shapes and kind of numbers of a space; numbers may be
-    beyond its bounds.
-    """
+def is_compatible(space: spaces.Space, value: object) -> bool:
+    """Return whether a value has a space's structure, shapes and kind of numbers, bounds aside."""
     if isinstance(space, spaces.Box):
-        array = _array(value)
+        array = _convert_to_array(value)
         return array is not None and array.shape == space.shape
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or value.keys() != space.spaces.keys():
             return False
-        return all(fits(part, value[key]) for key, part in space.spaces.items())
+        return all(is_compatible(part, value[key]) for key, part in space.spaces.items())
     if isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
             return False
-        return all(map(fits, space.spaces, value))
+        return all(map(is_compatible, space.spaces, value))
     return space.contains(value)
 
 
-def _array(value: object) -> np.ndarray | None:
-    """Real numbers as an array; None where they are none, or have no shape."""
+def _convert_to_array(value: object) -> np.ndarray | None:
+    """Convert real numbers to an array; return None for anything else."""
     try:
         array = np.asarray(value)
     except ValueError:  # lists of different lengths
@@ -122,13 +119,13 @@ def _array(value: object) -> np.ndarray | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def _described(value: object) -> str:
-    """What came, in a few words."""
+def _describe(value: object) -> str:
+    """Describe a value in a few words."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} of shape {value.shape}"
     return f"{type(value).__name__} {reprlib.repr(value)}"
 
 
-def one_line(error: Exception) -> str:
-    """An error of somebody else's code in a line that is not too long."""
+def format_error(error: Exception) -> str:
+    """Format an error of code of others as one short line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
