@@ -406,11 +406,11 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
 
     opened = []
     monkeypatch.setattr(
-        "envs.view.of_evaluation.lead", lambda evaluation, **how: opened.append(how)
+        "envs.view.evaluation_view.run_interactive", lambda evaluation, **how: opened.append(how)
     )
     assert evaluate.main([*line, "--swift", "--no-browser", "--port", "4321"]) == 0
     assert opened == [{"open_browser": False, "port": 4321, "camera": "corner"}]
-    monkeypatch.setattr("envs.view.of_evaluation.record_episodes", spy)
+    monkeypatch.setattr("envs.view.evaluation_view.record_episodes", spy)
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0
     assert "panda reach, episode 6, seed 3" in capsys.readouterr().out
     many = envs.make("panda", "reach", num_envs=4)

@@ -143,7 +143,8 @@ def test_closing_in_the_middle_of_a_step_ends_all_processes():
 # As their user meets it (Linux: processes are found in /proc)
 
 TRAIN = """--env Pendulum-v1 --vector async --num_envs 2 --steps 100000
-    --exploration.start_steps 100 --td3.hidden 16 --replay.batch_size 16 --evaluation.every 400 --evaluation.episodes 1 --run r"""
+    --exploration.start_steps 100 --td3.hidden 16 --replay.batch_size 16 --evaluation.every 400
+    --evaluation.episodes 1 --run r"""
 
 
 def parents() -> dict[int, int]:

@@ -17,13 +17,13 @@ from envs.view.scene import Frame
 def player(monkeypatch):
     player = Player([Frame(np.zeros(7), text=str(number), dt=0.05) for number in range(5)])
     monkeypatch.setattr(
-        player, "_pause_or_go", lambda: setattr(player, "paused", not player.paused)
+        player, "_toggle_pause", lambda: setattr(player, "paused", not player.paused)
     )
     return player
 
 
 def test_an_episode_is_played_to_its_end_held_there_and_begun_again(player):
-    shown = [(player.frame.text, player.go_on())[0] for _ in range(60)]
+    shown = [(player.frame.text, player.advance())[0] for _ in range(60)]
     assert (
         shown[:5] == list("01234") and set(shown[4:25]) == {"4"} and shown[25:30] == list("01234")
     )
@@ -32,11 +32,11 @@ def test_an_episode_is_played_to_its_end_held_there_and_begun_again(player):
 def test_the_slider_stops_at_a_moment_and_steps_go_on_from_there(player):
     player._shown["time"] = 0.15
     player._seek()
-    player.go_on()
+    player.advance()
     assert (
         player.paused
         and player.frame.text == "3"
-        and player.values() == {"time": pytest.approx(0.15)}
+        and player.get_values() == {"time": pytest.approx(0.15)}
     )
     player.step()
     assert player.frame.text == "4"
@@ -50,7 +50,7 @@ def test_every_arm_of_a_grid_stands_apart_and_goes_to_its_own_goal():
     env.reset(3)
     goals = env.goal.clone()
     last = frames[env.task.horizon - 1]
-    places = [(0.0, 0.0, 0.0), *(arm.place for arm in last.ghosts)]
+    places = [(0.0, 0.0, 0.0), *(arm.base for arm in last.ghosts)]
     apart = np.linalg.norm(np.array(places)[:, None] - places, axis=2) + 10 * np.eye(5)
     assert apart.min() > 1.0 and all(arm.solid for arm in last.ghosts)
     assert compute_width(env) == pytest.approx(np.abs(places).max())
