@@ -22,7 +22,7 @@ class _TooMuch(Exception):
 class _Builder(DefusedExpatBuilder):
     """Counts while it reads, so that neither time nor memory is spent on more."""
 
-    depth = iter_elements = 0
+    depth = elements = 0
 
     def start_element_handler(self, name, attributes):
         self.depth, self.elements = self.depth + 1, self.elements + 1
