@@ -15,7 +15,7 @@ from envs.view.camera import check_camera
 from td3_robot.cli.arguments import load_run_config, parse_evaluate
 from td3_robot.errors import not_none
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
-from td3_robot.utils.console import cli, warn
+from td3_robot.utils.console import run_script, warn
 
 if TYPE_CHECKING:
     from envs.evaluation import Evaluation
@@ -62,11 +62,11 @@ def build_evaluation(
     from envs.arm_env.fingerprint import env_fingerprint
     from envs.evaluation import Evaluation
     from td3_robot import TD3
-    from td3_robot.checkpoint.provenance import other_constants
+    from td3_robot.checkpoint.provenance import describe_other_constants
 
     evaluation = Evaluation(options, flags.count, flags.seed, flags.episode, flags.device)
     env = evaluation.env
-    warning = other_constants(checkpoint, env_fingerprint(env, options.randomize))
+    warning = describe_other_constants(checkpoint, env_fingerprint(env, options.randomize))
     warn(warning)
     agent = TD3.from_checkpoint(checkpoint, flags.device)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
@@ -83,7 +83,7 @@ def measure(
     """Play all episodes, write recording, results and report, and print the table."""
     from envs.evaluation.report import read_log
     from envs.view.evaluation_view import record
-    from td3_robot.checkpoint.provenance import code
+    from td3_robot.checkpoint.provenance import describe_code
     from td3_robot.loggers.csv import read_curve
     from td3_robot.utils.json_file import write_json
 
@@ -100,7 +100,7 @@ def measure(
     if flags.report:
         now = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         command = shlex.join(["python", "evaluate.py", *argv])
-        facts = metadata | {"command": command, "code": code(), "date": now}
+        facts = metadata | {"command": command, "code": describe_code(), "date": now}
         flags.report.mkdir(exist_ok=True)
         page = evaluation.render_report(
             facts, read_curve(checkpoint), lambda episode: format_replay(flags, episode), run
@@ -171,4 +171,4 @@ def format_replay(flags: EvaluateFlags, episode: int) -> str:
 
 
 if __name__ == "__main__":
-    cli(main)
+    run_script(main)

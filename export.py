@@ -14,7 +14,7 @@ from td3_robot.checkpoint import find
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
-from td3_robot.utils.console import cli
+from td3_robot.utils.console import run_script
 
 VECTORS = 10  # test vectors in a file
 
@@ -130,4 +130,4 @@ def _describe(name: str, acceleration: float | None) -> int:
 
 
 if __name__ == "__main__":
-    cli(main)
+    run_script(main)

@@ -26,7 +26,7 @@ from td3_robot.deploy.runtime.control_loop import Log, calm_start, drive
 from td3_robot.deploy.runtime.emergency_stop import emergency_stop
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
-from td3_robot.utils.console import cli
+from td3_robot.utils.console import run_script
 
 SIMULATED = "simulated"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
@@ -217,4 +217,4 @@ def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
 
 
 if __name__ == "__main__":
-    cli(main)
+    run_script(main)

@@ -2,10 +2,10 @@
 docs/sweeps.md.
 """
 
-from td3_robot.utils.signals import end_quietly
+from td3_robot.utils.signals import exit_on_signal
 
 if __name__ == "__main__":
-    end_quietly()  # until `cli` takes over
+    exit_on_signal()  # until `run_script` takes over
 
 from dataclasses import dataclass  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -16,7 +16,7 @@ from td3_robot.cli.arguments import TrainArguments, parse_train  # noqa: E402
 from td3_robot.config.schema import build, make_schema  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
 from td3_robot.sweep import runner as run  # noqa: E402
-from td3_robot.utils.console import cli  # noqa: E402
+from td3_robot.utils.console import run_script  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,4 @@ def _parse(words: list[str]) -> TrainArguments:
 
 
 if __name__ == "__main__":
-    cli(main)
+    run_script(main)

@@ -6,10 +6,10 @@ import time
 
 STARTED = time.perf_counter()  # before the imports, which are part of what the user waits for
 
-from td3_robot.utils.signals import end_quietly, stopping  # noqa: E402
+from td3_robot.utils.signals import exit_on_signal, stop_on_signal  # noqa: E402
 
 if __name__ == "__main__":
-    end_quietly()  # until `cli` takes over
+    exit_on_signal()  # until `run_script` takes over
 
 import contextlib  # noqa: E402
 import copy  # noqa: E402
@@ -26,7 +26,7 @@ from td3_robot.checkpoint import load, run_name  # noqa: E402
 from td3_robot.cli.arguments import TrainArguments, merge_options, parse_train, save_config  # noqa: E402
 from td3_robot.distributed import launched  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
-from td3_robot.utils.console import STOPPED, UNWRITTEN, cli, say, warn  # noqa: E402
+from td3_robot.utils.console import STOPPED, UNWRITTEN, run_script, say, warn  # noqa: E402
 
 if TYPE_CHECKING:  # they import torch
     from td3_robot.config.run import Config
@@ -155,7 +155,9 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any) -> int:
                 say(sentence)
         if flags.stop_at is not None:
             callbacks.append(StopAt(flags.stop_at, trainer.steps, config.steps))
-        cleanup.enter_context(stopping(trainer.stop))  # from here on there is something to resume
+        cleanup.enter_context(
+            stop_on_signal(trainer.stop)
+        )  # from here on there is something to resume
         trackers = trainer.trackers
         if team.first:
             trackers += [display, *_begin_records(argv, config, options, env, trainer)]
@@ -187,14 +189,18 @@ def _begin_records(
     there.
     """
     from envs.arm_env.fingerprint import env_fingerprint
-    from td3_robot.checkpoint.provenance import told, write_provenance
+    from td3_robot.checkpoint.provenance import describe_differences, write_provenance
     from td3_robot.loggers.csv import CsvLog
     from td3_robot.loggers.mlflow import MLflowLog
     from td3_robot.loggers.tensorboard import TensorBoardLog
 
     folder = trainer.folder
     save_config(config, folder / "config.yaml", options)
-    warn(told(write_provenance(folder, "train.py", argv, env_fingerprint(env, options.randomize))))
+    warn(
+        describe_differences(
+            write_provenance(folder, "train.py", argv, env_fingerprint(env, options.randomize))
+        )
+    )
     trackers: list[Tracker] = [
         CsvLog(folder, trainer.logged_steps),
         TensorBoardLog(folder, trainer.logged_steps),
@@ -270,4 +276,4 @@ def _report(summary: dict, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    cli(main)
+    run_script(main)

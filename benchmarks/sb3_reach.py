@@ -29,7 +29,7 @@ from envs.config.env_options import EnvOptions  # noqa: E402
 from td3_robot.cli.arguments import parse_train  # noqa: E402
 from td3_robot.evaluation.rollout import evaluate  # noqa: E402
 from td3_robot.utils.json_file import write_json  # noqa: E402
-from td3_robot.utils.seeding import seed_of  # noqa: E402
+from td3_robot.utils.seeding import derive_seed  # noqa: E402
 
 
 class ArmVecEnv(VecEnv):
@@ -101,7 +101,9 @@ class Evaluation(BaseCallback):
     def measure(self):
         """Evaluate and write a row."""
         self.scores = evaluate(
-            self.model.policy.actor, self.evaluation_env, seed_of(self.config.seed, "evaluation")
+            self.model.policy.actor,
+            self.evaluation_env,
+            derive_seed(self.config.seed, "evaluation"),
         )
         counts = {"env_steps": self.num_timesteps, "gradient_steps": self.model._n_updates}
         self.writer.writerow({**counts, **self.scores, "wall_s": time.perf_counter() - STARTED})

@@ -155,7 +155,7 @@ def test_networks_that_fit_no_memory_are_refused_before_they_are_made():
 def test_environments_that_fit_no_memory_are_refused_before_they_are_made(monkeypatch, name):
     import train
 
-    monkeypatch.setattr("td3_robot.utils.memory.memory_of", lambda device: 1e9)
+    monkeypatch.setattr("td3_robot.utils.memory.get_memory", lambda device: 1e9)
     with pytest.raises(
         Td3RobotError, match=rf"^{name} 1000000 needs 15.0 GB, more than the 1.0 GB there are$"
     ):

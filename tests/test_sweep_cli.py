@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from td3_robot.checkpoint.resume_point import read_resume_point, sources_of
+from td3_robot.checkpoint.resume_point import get_source_states, read_resume_point
 from td3_robot.checkpoint.summary import read_summary
 from td3_robot.loggers.csv import read_metrics
 
@@ -97,7 +97,7 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
     sweep.communicate()
     assert found and set(found) <= LOOPBACK
     whole = (first / "summary.json").stat().st_mtime_ns
-    saved = sources_of(read_resume_point(second)[1])[0][
+    saved = get_source_states(read_resume_point(second)[1])[0][
         "env_steps"
     ]  # later rows are made anew: Pendulum has no state
     before = [row for row in rows_of(second) if row["env_steps"] <= saved]

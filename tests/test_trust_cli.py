@@ -16,7 +16,7 @@ import envs
 from envs.arm_env.fingerprint import env_fingerprint
 from envs.config.env_options import EnvOptions
 from td3_robot import TD3, Batch
-from td3_robot.checkpoint import MANIFEST, held
+from td3_robot.checkpoint import MANIFEST, lock_run
 from td3_robot.checkpoint.provenance import write_provenance
 from td3_robot.cli.arguments import save_config
 from td3_robot.config.run import Config, TD3Config
@@ -131,7 +131,7 @@ def test_the_optimizer_of_another_network_ends_in_a_message_not_in_a_broken_heap
 
 
 def test_two_processes_do_not_train_one_run(damaged):
-    with held(damaged / "checkpoints" / "run1"):
+    with lock_run(damaged / "checkpoints" / "run1"):
         code, error = script(damaged, "train", "--resume", "run1")
     assert code == 2 and error.count("\n") == 1
     assert error.startswith(f"error: run 'run1' is being trained by 'process {os.getpid()} on ")

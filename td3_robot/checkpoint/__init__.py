@@ -1,16 +1,22 @@
 """Checkpoints: what is saved of an agent and a run, and how it is found, written and read."""
 
 from td3_robot.checkpoint.manifest import MANIFEST
-from td3_robot.checkpoint.replay_chunks import ROWS, keep_rows, names_of_rows, put_rows, take_rows
+from td3_robot.checkpoint.replay_chunks import (
+    CHUNKS,
+    list_chunks,
+    load_chunks,
+    prune_chunks,
+    save_chunks,
+)
 from td3_robot.checkpoint.run_folders import (
     RUNS,
     claim_run,
     find,
-    held,
+    find_owner,
     lock_new_run,
-    next_run,
+    lock_run,
+    make_next_run,
     run_name,
-    trained_by,
 )
 from td3_robot.checkpoint.state_file import check_plain, write_state
 from td3_robot.checkpoint.store import NAMES, OPTIONAL, REQUIRED, Checkpoint, load, read, write
@@ -20,23 +26,23 @@ __all__ = [
     "NAMES",
     "OPTIONAL",
     "REQUIRED",
-    "ROWS",
+    "CHUNKS",
     "RUNS",
     "Checkpoint",
     "check_plain",
     "claim_run",
     "find",
-    "held",
+    "lock_run",
     "lock_new_run",
-    "keep_rows",
+    "prune_chunks",
     "load",
-    "names_of_rows",
-    "next_run",
-    "put_rows",
+    "list_chunks",
+    "make_next_run",
+    "save_chunks",
     "read",
     "run_name",
-    "take_rows",
-    "trained_by",
+    "load_chunks",
+    "find_owner",
     "write",
     "write_state",
 ]

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from td3_robot.checkpoint import Checkpoint
-from td3_robot.checkpoint.validation import widths
+from td3_robot.checkpoint.validation import get_widths
 from td3_robot.config.run import TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
 
 _KEYS = ("o_dim", "a_dim", "a_max", "options")
 
 
-class Description(NamedTuple):
+class AgentSpec(NamedTuple):
     """The arguments that make an agent of a checkpoint's shapes."""
 
     o_dim: int
@@ -21,7 +21,7 @@ class Description(NamedTuple):
     options: dict[str, Any]  # of TD3Config
 
 
-def describe(path: Path, found: Checkpoint) -> Description:
+def read_agent_spec(path: Path, found: Checkpoint) -> AgentSpec:
     """What the checkpoint read from `path` is of; one of before, which does not say it, is known by
     its networks.
 
@@ -30,9 +30,9 @@ def describe(path: Path, found: Checkpoint) -> Description:
     """
     try:
         told = (
-            _told(found.metadata["agent"])
+            _parse_agent_spec(found.metadata["agent"])
             if "agent" in found.metadata
-            else _guessed(path, found.states)
+            else _infer_agent_spec(path, found.states)
         )
         TD3Config(**told.options)
     except ConfigError as error:
@@ -40,7 +40,7 @@ def describe(path: Path, found: Checkpoint) -> Description:
     return told
 
 
-def check_layers(path: Path, told: Description, found: Checkpoint) -> None:
+def check_layers(path: Path, told: AgentSpec, found: Checkpoint) -> None:
     """Hold the networks of a checkpoint to its description, before any memory is asked for.
 
     Raises:
@@ -50,14 +50,14 @@ def check_layers(path: Path, told: Description, found: Checkpoint) -> None:
     actor = [told.o_dim, *config.hidden, told.a_dim]
     critic = [told.o_dim + told.a_dim, *config.critic_layers, config.atoms or 1]
     for name, layers in (("actor", actor), ("Q1", critic)):
-        if widths(found.states[name]) != layers:
+        if get_widths(found.states[name]) != layers:
             expected = "-".join(map(str, layers))
             raise CheckpointError(
                 f"checkpoint {str(path)!r}: the layers of {name} should be {expected}"
             )
 
 
-def _told(agent: object) -> Description:
+def _parse_agent_spec(agent: object) -> AgentSpec:
     """What the file of the checkpoint says, checked."""
     from td3_robot.config.schema import make_schema  # here: only a file from outside needs it
 
@@ -80,27 +80,27 @@ def _told(agent: object) -> Description:
     ):
         raise ConfigError("a_max must be a positive number or a list of them, one for each action")
     options = make_schema("", "", TD3Config).check_all(agent["options"])
-    return Description(agent["o_dim"], agent["a_dim"], agent["a_max"], options)
+    return AgentSpec(agent["o_dim"], agent["a_dim"], agent["a_max"], options)
 
 
-def _guessed(path: Path, states: dict[str, dict]) -> Description:
+def _infer_agent_spec(path: Path, states: dict[str, dict]) -> AgentSpec:
     """What the networks of an older checkpoint show, and the config.yaml in its folder or the one
     above.
     """
     from td3_robot.config.schema import read_part
 
-    actor, Q1 = (widths(states[name]) for name in ("actor", "Q1"))
+    actor, Q1 = (get_widths(states[name]) for name in ("actor", "Q1"))
     if len(actor) < 3 or len(Q1) < 3:
         raise CheckpointError(f"checkpoint {str(path)!r}: its actor is no network of ours")
     files = [folder / "config.yaml" for folder in (path, path.parent)]
     options = next((read_part(file, "td3", TD3Config) for file in files if file.is_file()), None)
     if options is None:
-        options = {"hidden": tuple(actor[1:-1]), "norm": _norm(states["actor"])}
+        options = {"hidden": tuple(actor[1:-1]), "norm": _infer_norm(states["actor"])}
         options["normalize_observations"] = "normalizer" in states
-    return Description(actor[0], actor[-1], 1.0, options)
+    return AgentSpec(actor[0], actor[-1], 1.0, options)
 
 
-def _norm(state: dict) -> str:
+def _infer_norm(state: dict) -> str:
     if not any(name.startswith("norms.") for name in state):
         return "none"
     if "norms.0.batches" in state:

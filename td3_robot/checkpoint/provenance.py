@@ -21,12 +21,12 @@ _PACKAGES = ("td3-robot", "torch", "numpy", "gymnasium", "mujoco")
 _SHOWN = 4  # differences in a line
 
 
-def commit() -> str | None:
+def find_commit() -> str | None:
     """The git commit that this package's files are of; None where they are in no repository."""
-    return _git("rev-parse", "HEAD") or None
+    return _run_git("rev-parse", "HEAD") or None
 
 
-def _git(*words: str) -> str | None:
+def _run_git(*words: str) -> str | None:
     git = ["git", "-C", str(Path(__file__).parent), *words]
     try:
         return subprocess.run(git, capture_output=True, text=True).stdout.strip()
@@ -34,19 +34,19 @@ def _git(*words: str) -> str | None:
         return None
 
 
-def code() -> str:
+def describe_code() -> str:
     """Version and commit, as far as they are known."""
     try:
         named = f"td3_robot {version('td3-robot')}"
     except PackageNotFoundError:  # run from its files alone
         named = "td3_robot"
-    edited = " with uncommitted changes" if _edited() else ""
-    return f"{named}, commit {found[:12]}{edited}" if (found := commit()) else named
+    edited = " with uncommitted changes" if _has_edits() else ""
+    return f"{named}, commit {found[:12]}{edited}" if (found := find_commit()) else named
 
 
-def _edited() -> bool:
+def _has_edits() -> bool:
     """Whether files of that commit are no longer as they were."""
-    return bool(_git("status", "--porcelain", "--untracked-files=no"))
+    return bool(_run_git("status", "--porcelain", "--untracked-files=no"))
 
 
 def write_provenance(
@@ -62,7 +62,7 @@ def write_provenance(
             sitting.
 
     Returns:
-        How they differ from those, see `differences`.
+        How they differ from those, see `find_differences`.
 
     Raises:
         ConfigError: the record cannot be written, or the one that is there cannot be read.
@@ -71,21 +71,21 @@ def write_provenance(
         "constants": json.loads(json.dumps(constants)),
         "sittings": [],
     }
-    changed = differences(record["constants"], constants)
+    changed = find_differences(record["constants"], constants)
     sitting = {
         "date": datetime.datetime.now().astimezone().isoformat("T", "seconds"),
         "command": shlex.join(["python", script, *argv]),
-        "commit": commit(),
-        "uncommitted_changes": _edited(),
-        "versions": {"python": platform.python_version()} | dict(_versions()),
-        "hardware": _hardware(),
+        "commit": find_commit(),
+        "uncommitted_changes": _has_edits(),
+        "versions": {"python": platform.python_version()} | dict(_iter_versions()),
+        "hardware": _describe_hardware(),
         "other_constants": changed,
     }
     write_json(folder / PROVENANCE, {**record, "sittings": [*record["sittings"], sitting]})
     return changed
 
 
-def _versions() -> Iterator[tuple[str, str]]:
+def _iter_versions() -> Iterator[tuple[str, str]]:
     for name in _PACKAGES:
         try:
             yield name, version(name)
@@ -93,7 +93,7 @@ def _versions() -> Iterator[tuple[str, str]]:
             pass
 
 
-def _hardware() -> dict[str, object]:
+def _describe_hardware() -> dict[str, object]:
     import torch  # here: it takes over a second
 
     return {
@@ -136,7 +136,7 @@ def _is_plain(value: object, deep: int = 3) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
+def find_differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """Where two sets of constants differ: a phrase for each, such as "task.tolerance was 0.02 and
     is 0.01".
 
@@ -146,7 +146,7 @@ def differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """
     groups = trained.keys() & here.keys()
     before, now = (
-        dict(_leaves(json.loads(json.dumps({group: side[group] for group in groups}))))
+        dict(_flatten(json.loads(json.dumps({group: side[group] for group in groups}))))
         for side in (trained, here)
     )  # tuples are lists
     found = []
@@ -158,12 +158,12 @@ def differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
     return found
 
 
-def _leaves(groups: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def _flatten(groups: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for group, values in groups.items():
         yield from ((f"{group}.{name}", value) for name, value in values.items())
 
 
-def other_constants(folder: Path, here: dict[str, object]) -> str | None:
+def describe_other_constants(folder: Path, here: dict[str, object]) -> str | None:
     """A sentence on a checkpoint that was trained with other constants than `here`; None where it
     was not.
 
@@ -175,10 +175,14 @@ def other_constants(folder: Path, here: dict[str, object]) -> str | None:
         ConfigError: the record is damaged.
     """
     record = read_provenance(folder) or read_provenance(folder.parent)
-    return told(differences(record["constants"], here)) if record and here else None
+    return (
+        describe_differences(find_differences(record["constants"], here))
+        if record and here
+        else None
+    )
 
 
-def told(changed: list[str]) -> str | None:
+def describe_differences(changed: list[str]) -> str | None:
     """A sentence on how constants differ; None where they do not."""
     if not changed:
         return None

@@ -18,16 +18,16 @@ import numpy as np
 
 from td3_robot.checkpoint.store import sync
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROWS = "replay"  # in the run folder, beside the resume point
-PIECE = 1 << 23  # [bytes] of one; what fills none stays in the resume point
+CHUNKS = "replay"  # in the run folder, beside the resume point
+CHUNK_BYTES = 1 << 23  # [bytes] of one; what fills none stays in the resume point
 
 
-def put_rows(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
+def save_chunks(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
     """Write the replay of a source's state, or those of all processes, piece by piece.
 
     Args:
@@ -42,13 +42,13 @@ def put_rows(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
     """
     import torch  # here: it takes over a second, and looking a checkpoint up should not
 
-    place = folder / ROWS
+    place = folder / CHUNKS
 
     def put(replay: dict[str, Any]) -> dict[str, Any]:
         rows, first = replay.get("rows"), replay.get("first")
         if first is None or not isinstance(rows, torch.Tensor) or rows.dtype != torch.float32:
             return replay  # of a source of the user's own
-        slots = max(1, PIECE // (4 * rows.shape[1:].numel()))
+        slots = max(1, CHUNK_BYTES // (4 * rows.shape[1:].numel()))
         begin = min(-first % slots, len(rows))
         end = begin + (len(rows) - begin) // slots * slots
         pieces = (
@@ -62,7 +62,7 @@ def put_rows(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
         }
 
     try:
-        changed = _with_replays(source, put)
+        changed = _map_replays(source, put)
         for there in (place, folder) if place.is_dir() else ():
             sync(there)
     except ConfigError as error:
@@ -72,8 +72,8 @@ def put_rows(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def take_rows(folder: Path, source: Any) -> Any:
-    """What `put_rows` was given.
+def load_chunks(folder: Path, source: Any) -> Any:
+    """What `save_chunks` was given.
 
     Raises:
         CheckpointError: a piece is missing or damaged.
@@ -85,36 +85,36 @@ def take_rows(folder: Path, source: Any) -> Any:
             return replay
         rest = {name: replay[name] for name in replay if name not in ("pieces", "begin")}
         rows, begin = replay["rows"], replay["begin"]
-        pieces = [_read(folder / ROWS, name, rows) for name in replay["pieces"]]
+        pieces = [_read(folder / CHUNKS, name, rows) for name in replay["pieces"]]
         return {**rest, "rows": torch.cat((rows[:begin], *pieces, rows[begin:]))}
 
-    return _with_replays(source, take)
+    return _map_replays(source, take)
 
 
-def keep_rows(folder: Path, names: Collection[str]) -> None:
+def prune_chunks(folder: Path, names: Collection[str]) -> None:
     """Remove all pieces but these, and what a process that died left of one."""
     with contextlib.suppress(OSError):  # they are tried again at the next save
-        for path in (folder / ROWS).iterdir():
+        for path in (folder / CHUNKS).iterdir():
             if path.name not in names:
                 path.unlink()
         if not names:
-            (folder / ROWS).rmdir()
+            (folder / CHUNKS).rmdir()
 
 
-def names_of_rows(source: Any) -> set[str]:
+def list_chunks(source: Any) -> set[str]:
     """The pieces that a state on disk names."""
     names: set[str] = set()
-    _with_replays(source, lambda replay: names.update(replay.get("pieces", ())) or replay)
+    _map_replays(source, lambda replay: names.update(replay.get("pieces", ())) or replay)
     return names
 
 
-def _with_replays(source: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+def _map_replays(source: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """A source's state with its replay changed, in one of several processes with that of each."""
     if not isinstance(source, dict):
         return source
     if isinstance(ranks := source.get("ranks"), list):
         changed = [
-            rank and {**rank, "source": _with_replays(rank["source"], change)} for rank in ranks
+            rank and {**rank, "source": _map_replays(rank["source"], change)} for rank in ranks
         ]
         return {**source, "ranks": changed}
     replay = source.get("replay")
@@ -127,7 +127,7 @@ def _write(folder: Path, piece: "Tensor") -> str:
     name = hashlib.sha256(content).hexdigest()
     if not os.path.isfile(folder / name):
         folder.mkdir(exist_ok=True)
-        with replacing(folder / name) as new:
+        with replace_file(folder / name) as new:
             new.write_bytes(content)
     return name
 
@@ -138,7 +138,7 @@ def _read(folder: Path, name: str, like: "Tensor") -> "Tensor":
 
     if not re.fullmatch("[0-9a-f]{64}", name):
         raise CheckpointError(f"{name!r} is no name of a part of the replay")
-    path, most = folder / name, max(PIECE, 4 * like.shape[1:].numel())
+    path, most = folder / name, max(CHUNK_BYTES, 4 * like.shape[1:].numel())
     try:
         with open(path, "rb") as file:
             content = file.read() if os.fstat(file.fileno()).st_size <= most else b""

@@ -31,8 +31,8 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
         raise CheckpointError(
             f"run {folder.name!r} has no resume point: {folder / LAST} does not exist"
         )
-    states, state = _newest(folder)
-    then = len(_ranks(state) or [state])
+    states, state = _read_newest(folder)
+    then = len(_get_ranks(state) or [state])
     if processes is not None and then != processes:
         how = f"torchrun --nproc_per_node {then} -- train.py" if then > 1 else "python train.py"
         raise ConfigError(
@@ -41,14 +41,14 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
     return states, state
 
 
-def sources_of(state: dict) -> list[dict[str, Any]]:
+def get_source_states(state: dict) -> list[dict[str, Any]]:
     """The state of the source in that of a trainer or, of a run by several processes, of the source
     of each.
 
     Raises:
         CheckpointError: there are none.
     """
-    ranks = _ranks(state)
+    ranks = _get_ranks(state)
     found: list[Any] = (
         [state["source"]] if ranks is None else [(rank or {}).get("source") for rank in ranks]
     )
@@ -57,7 +57,7 @@ def sources_of(state: dict) -> list[dict[str, Any]]:
     return found
 
 
-def _ranks(state: dict) -> list[Any] | None:
+def _get_ranks(state: dict) -> list[Any] | None:
     """What a trainer's state has of each of several processes; None of a run by one."""
     ranks = state["source"].get("ranks") if isinstance(state["source"], dict) else None
     return ranks if isinstance(ranks, list) else None
@@ -68,11 +68,11 @@ def load_resume_point(folder: Path, processes: int = 1) -> tuple[dict[str, dict]
     are removed.
     """
     found = read_resume_point(folder, processes)
-    _clear_rows(folder)
+    _clear_chunks(folder)
     return found
 
 
-def _newest(folder: Path) -> tuple[dict[str, dict], dict]:
+def _read_newest(folder: Path) -> tuple[dict[str, dict], dict]:
     """The states as they are, and the trainer's with its rows; where a save comes between, those of
     the newer one.
     """
@@ -80,27 +80,27 @@ def _newest(folder: Path) -> tuple[dict[str, dict], dict]:
     state = states.get("trainer_state", {})
     if missing := sorted(_ENTRIES - state.keys()):
         raise CheckpointError(f"{folder / LAST}: trainer_state lacks {', '.join(missing)}")
-    with taking(folder):
+    with as_checkpoint_errors(folder):
         try:
-            return states, {**state, "source": checkpoint.take_rows(folder, state["source"])}
+            return states, {**state, "source": checkpoint.load_chunks(folder, state["source"])}
         except CheckpointError:
-            if checkpoint.names_of_rows(state["source"]) == _names(folder):
+            if checkpoint.list_chunks(state["source"]) == _list_named_chunks(folder):
                 raise
-    return _newest(folder)
+    return _read_newest(folder)
 
 
-def _names(folder: Path) -> set[str]:
+def _list_named_chunks(folder: Path) -> set[str]:
     """The rows that the resume point on disk names; none where there is none."""
     if not (folder / LAST).is_dir():
         return set()
     state = checkpoint.read(folder / LAST, ("trainer_state",)).get("trainer_state", {})
-    return checkpoint.names_of_rows(state.get("source"))
+    return checkpoint.list_chunks(state.get("source"))
 
 
-def _clear_rows(folder: Path) -> None:
+def _clear_chunks(folder: Path) -> None:
     """Remove the rows that the resume point on disk does not name."""
     with contextlib.suppress(CheckpointError):
-        checkpoint.keep_rows(folder, _names(folder))
+        checkpoint.prune_chunks(folder, _list_named_chunks(folder))
 
 
 def write_resume_point(folder: Path, states: dict[str, dict], metadata: dict) -> None:
@@ -114,16 +114,16 @@ def write_resume_point(folder: Path, states: dict[str, dict], metadata: dict) ->
     """
     trainer = states["trainer_state"]
     try:
-        trainer = {**trainer, "source": checkpoint.put_rows(folder, trainer["source"])}
+        trainer = {**trainer, "source": checkpoint.save_chunks(folder, trainer["source"])}
         checkpoint.write(folder / LAST, {**states, "trainer_state": trainer}, metadata)
     except CheckpointError:
-        _clear_rows(folder)  # what is new would go on filling a disk that is full
+        _clear_chunks(folder)  # what is new would go on filling a disk that is full
         raise
-    checkpoint.keep_rows(folder, checkpoint.names_of_rows(trainer["source"]))
+    checkpoint.prune_chunks(folder, checkpoint.list_chunks(trainer["source"]))
 
 
 @contextlib.contextmanager
-def taking(folder: Path) -> Iterator[None]:
+def as_checkpoint_errors(folder: Path) -> Iterator[None]:
     """Whatever the entries of a resume point, which may be a stranger's, make go wrong is one line.
 
     Raises:

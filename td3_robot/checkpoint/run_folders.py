@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from td3_robot.checkpoint.store import files_of, listed, nothing_at, tidy
+from td3_robot.checkpoint.store import find_files, list_names, make_missing_error, tidy
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.utils.atomic_files import alive
+from td3_robot.utils.atomic_files import is_alive
 
 try:
     import fcntl
@@ -29,17 +29,17 @@ def find(name: str | Path, root: Path = RUNS) -> Path:
     """
     path = Path(name)
     for candidate in (path, root / path):
-        if files_of(candidate):
+        if find_files(candidate):
             return candidate
-    raise nothing_at(path if len(path.parts) > 1 or os.path.isdir(path) else root / path)
+    raise make_missing_error(path if len(path.parts) > 1 or os.path.isdir(path) else root / path)
 
 
-def next_run(root: str | Path = RUNS) -> Path:
+def make_next_run(root: str | Path = RUNS) -> Path:
     """Make and return the next free `<root>/runN`; trainings that start together get different
     ones.
     """
     root = Path(root)
-    numbers = [int(name[3:]) for name in listed(root) if re.fullmatch(r"run[0-9]{1,9}", name)]
+    numbers = [int(name[3:]) for name in list_names(root) if re.fullmatch(r"run[0-9]{1,9}", name)]
     number = max(numbers, default=0) + 1
     while not _make(root / f"run{number}"):  # another training was faster
         number += 1
@@ -72,7 +72,7 @@ def claim_run(root: str | Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
+def lock_run(folder: Path) -> Iterator[None]:
     """Keep a run folder for this process until the end of the block, and clear away what one that
     died left in it.
 
@@ -84,7 +84,7 @@ def held(folder: Path) -> Iterator[None]:
     """
     path = folder / _LOCK
     try:
-        file = _locked_file(path)
+        file = _open_lock_file(path)
         tidy(folder)
     except OSError as error:
         raise CheckpointError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
@@ -96,7 +96,7 @@ def held(folder: Path) -> Iterator[None]:
         file.close()
 
 
-def trained_by(folder: Path) -> str | None:
+def find_owner(folder: Path) -> str | None:
     """Which process has a run folder, as its lock says it; None where none has, as far as this
     machine can know.
     """
@@ -107,21 +107,21 @@ def trained_by(folder: Path) -> str | None:
         return None
     known = re.fullmatch(r"process ([0-9]{1,9}) on ([\w.-]+)", who)
     here = known is not None and known[2] == socket.gethostname()
-    return None if known is None or (here and not alive(int(known[1]))) else who
+    return None if known is None or (here and not is_alive(int(known[1]))) else who
 
 
 @contextlib.contextmanager
 def lock_new_run(folder: Path) -> Iterator[Path]:
-    """`held` for the folder of a new run: where nothing came of it, its name is free again."""
+    """`lock_run` for the folder of a new run: where nothing came of it, its name is free again."""
     try:
-        with held(folder):
+        with lock_run(folder):
             yield folder
     finally:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
-def _locked_file(path: Path) -> TextIO:
+def _open_lock_file(path: Path) -> TextIO:
     """The lock file, opened, locked and saying whose it is."""
     while True:
         file = open(path, "a+", encoding="utf-8", errors="replace")

@@ -42,7 +42,7 @@ def read_state(path: Path, sums: dict[str, str] | None = None) -> dict:
                 "ignore"
             )  # torch's advice about a file that is about to be refused
             _check_whole(file, path, sums)
-            state = _unpickled(file, path)
+            state = _unpickle(file, path)
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from error
     if not isinstance(state, dict):
@@ -67,7 +67,7 @@ def _check_whole(file: io.BufferedReader, path: Path, sums: dict[str, str] | Non
     file.seek(0)
 
 
-def _unpickled(file: io.BufferedReader, path: Path) -> object:
+def _unpickle(file: io.BufferedReader, path: Path) -> object:
     """What torch finds in a file, of tensors and plain values."""
     import torch
 

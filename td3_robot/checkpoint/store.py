@@ -16,7 +16,7 @@ from typing import NamedTuple
 from td3_robot.checkpoint.manifest import MANIFEST, read_manifest, write_manifest
 from td3_robot.checkpoint.state_file import check_plain, read_state, write_state
 from td3_robot.errors import CheckpointError, get_first_line
-from td3_robot.utils.atomic_files import locked, remove_half_written
+from td3_robot.utils.atomic_files import lock_folder, remove_half_written
 
 REQUIRED = ("Q1", "Q2", "actor", "Q1_optimizer", "Q2_optimizer", "actor_optimizer")
 OPTIONAL = ("Q1_target", "Q2_target", "actor_target", "normalizer", "trainer_state")
@@ -60,13 +60,13 @@ def write(folder: str | Path, states: dict[str, dict], metadata: dict | None = N
     folder = Path(os.path.abspath(folder))  # a name such as "." has no parent or name of its own
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder.parent, exclusive=True):
+        with lock_folder(folder.parent, exclusive=True):
             if not folder.exists():
                 return _create(folder, states, metadata or {})
-        with locked(folder, exclusive=True):
+        with lock_folder(folder, exclusive=True):
             _replace(folder, states, metadata or {})
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        reason = getattr(_cause(error), "strerror", None) or get_first_line(error)
+        reason = getattr(_find_cause(error), "strerror", None) or get_first_line(error)
         raise CheckpointError(f"cannot write checkpoint {folder.name!r}: {reason}") from error
 
 
@@ -93,17 +93,17 @@ def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
     """
     path = Path(path)
     wanted = NAMES if names is None else tuple(names)
-    with locked(path, exclusive=False) if os.path.isdir(path) else contextlib.nullcontext():
-        files = files_of(path)
+    with lock_folder(path, exclusive=False) if os.path.isdir(path) else contextlib.nullcontext():
+        files = find_files(path)
         if not files:
-            raise nothing_at(path)
+            raise make_missing_error(path)
         for name in wanted:
             if name in REQUIRED and name not in files:
                 missing = path / name if os.path.isdir(path) else Path(f"{path}{name}")
                 raise CheckpointError(
                     f"checkpoint {str(path)!r} is incomplete: there is no file {str(missing)!r}"
                 )
-        metadata = read_manifest(_newest(path, MANIFEST))
+        metadata = read_manifest(_find_newest(path, MANIFEST))
         sums = metadata.pop("sha256", None)
         return Checkpoint(
             {name: read_state(files[name], sums) for name in wanted if name in files}, metadata
@@ -117,10 +117,10 @@ def tidy(folder: Path) -> None:
     inside = [
         path
         for path in folder.iterdir()
-        if path.is_dir() and not path.name.startswith(".") and files_of(path)
+        if path.is_dir() and not path.name.startswith(".") and find_files(path)
     ]
     for place in (folder, *inside):
-        with locked(place, exclusive=True):
+        with lock_folder(place, exclusive=True):
             _move_in(place)
             for stray in (place / _NEXT, *place.glob(".*.new")):
                 shutil.rmtree(stray, ignore_errors=True)
@@ -182,15 +182,15 @@ def _move_in(folder: Path) -> None:
     commit.rmdir()
 
 
-def files_of(path: Path) -> dict[str, Path]:
+def find_files(path: Path) -> dict[str, Path]:
     """The state files of the checkpoint at `path`; empty where there is none."""
-    files = {name: file for name in NAMES if (file := _newest(path, name)) is not None}
+    files = {name: file for name in NAMES if (file := _find_newest(path, name)) is not None}
     return files or {
         name: Path(f"{path}{name}") for name in NAMES if os.path.isfile(f"{path}{name}")
     }
 
 
-def _newest(folder: Path, name: str) -> Path | None:
+def _find_newest(folder: Path, name: str) -> Path | None:
     """Where in a folder the file of that name is, as `.commit` has it or else the folder; None
     where there is none.
     """
@@ -203,17 +203,17 @@ def _newest(folder: Path, name: str) -> Path | None:
     return folder / name if there else None
 
 
-def nothing_at(path: Path) -> CheckpointError:
+def make_missing_error(path: Path) -> CheckpointError:
     """The error for a path without a checkpoint: says what is there instead, inside or beside
     it.
     """
     place = path if os.path.isdir(path) else path.parent
-    others = sorted(str(place / name) for name in listed(place) if files_of(place / name))
+    others = sorted(str(place / name) for name in list_names(place) if find_files(place / name))
     hint = f"; valid choices: {', '.join(others)}" if others else f", and none in {str(place)!r}"
     return CheckpointError(f"there is no checkpoint at {str(path)!r}{hint}")
 
 
-def listed(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """Names in a folder; none where it cannot be looked into."""
     with contextlib.suppress(OSError):
         return os.listdir(folder)
@@ -231,7 +231,7 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _cause(error: BaseException | None) -> OSError | None:
+def _find_cause(error: BaseException | None) -> OSError | None:
     """The system's own error behind one of torch's, which say less."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__

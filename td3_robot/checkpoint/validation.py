@@ -14,11 +14,11 @@ from torch.optim import Adam, Optimizer
 LARGEST = 1e6  # magnitude of a weight; with larger ones a network of float32 gives infinities
 
 
-class Unfit(ValueError):
+class StateMismatch(ValueError):
     """A state does not fit its part; the message says why."""
 
 
-def fitted(part: nn.Module | Optimizer, state: object) -> dict:
+def validate_state(part: nn.Module | Optimizer, state: object) -> dict:
     """What `part.load_state_dict` may take: `state`, of the same names, shapes and kinds of
     numbers, all finite.
 
@@ -29,49 +29,53 @@ def fitted(part: nn.Module | Optimizer, state: object) -> dict:
         Unfit: names the entry, what was expected and what came.
     """
     if not isinstance(state, dict):
-        raise Unfit(
+        raise StateMismatch(
             "it has no such file"
             if state is None
             else f"it is a {type(state).__name__}, not a state dict"
         )
-    return _of_module(part, state) if isinstance(part, nn.Module) else _of_optimizer(part, state)
+    return (
+        _validate_module(part, state)
+        if isinstance(part, nn.Module)
+        else _validate_optimizer(part, state)
+    )
 
 
-def _of_module(part: nn.Module, state: dict) -> dict:
+def _validate_module(part: nn.Module, state: dict) -> dict:
     own, weights = part.state_dict(), dict(part.named_parameters())
-    if own.keys() & state.keys() and (layers := widths(state)) and layers != widths(own):
-        raise Unfit(f"its layers are {'-'.join(map(str, layers))}")
+    if own.keys() & state.keys() and (layers := get_widths(state)) and layers != get_widths(own):
+        raise StateMismatch(f"its layers are {'-'.join(map(str, layers))}")
     _check_names(state, own, "entry", "; was it made with other networks, TD3(networks=...)?")
     unbounded = getattr(part, "unbounded", ())
     for name, value in own.items():
         _check_tensor(name, state[name], value, exact=name in weights, finite=name not in unbounded)
         if name in weights and value.numel() and state[name].abs().max() > LARGEST:
-            raise Unfit(f"{name} has a weight beyond {LARGEST:.0e}")
+            raise StateMismatch(f"{name} has a weight beyond {LARGEST:.0e}")
     return state
 
 
-def _of_optimizer(part: Optimizer, state: dict) -> dict:
+def _validate_optimizer(part: Optimizer, state: dict) -> dict:
     _check_names(state, ("state", "param_groups"), "entry")
     weights = [(weight, group) for group in part.param_groups for weight in group["params"]]
     moments = state["state"]
     if not isinstance(moments, dict) or moments.keys() not in (set(), set(range(len(weights)))):
-        raise Unfit(f"its moments are not of {len(weights)} weights")
+        raise StateMismatch(f"its moments are not of {len(weights)} weights")
     strict = isinstance(part, Adam)
     taken = {
-        number: _moments(f"state {number}", moments[number], *weights[number], strict=strict)
+        number: _copy_moments(f"state {number}", moments[number], *weights[number], strict=strict)
         for number in moments
     }
     return {"state": taken, "param_groups": part.state_dict()["param_groups"]}
 
 
-def _moments(
+def _copy_moments(
     name: str, entry: object, weight: Tensor, group: dict, strict: bool
 ) -> dict[str, object]:
     """Copies of what an optimizer remembers of one weight; `strict` where it is Adam, whose entries
     are known.
     """
     if not isinstance(entry, dict):
-        raise Unfit(f"{name} is a {type(entry).__name__}, not a dict")
+        raise StateMismatch(f"{name} is a {type(entry).__name__}, not a dict")
     if strict:
         more = ("max_exp_avg_sq",) if group["amsgrad"] else ()
         _check_names(entry, ("step", "exp_avg", "exp_avg_sq", *more), f"entry of {name}")
@@ -87,7 +91,7 @@ def _moments(
             torch.zeros(()) if key == "step" else weight if trusting else value,
         )
         if key in ("step", "exp_avg_sq") and (value < 0).any():
-            raise Unfit(f"{key} of {name} is negative")
+            raise StateMismatch(f"{key} of {name} is negative")
 
     def copied(value):
         return value.detach().clone(memory_format=torch.contiguous_format)
@@ -100,10 +104,10 @@ def _moments(
 def _check_names(state: dict, expected: Collection[str], what: str, hint: str = "") -> None:
     for name in expected:
         if name not in state:
-            raise Unfit(f"{what} {name!r} is missing{hint}")
+            raise StateMismatch(f"{what} {name!r} is missing{hint}")
     for name in state:
         if name not in expected:
-            raise Unfit(f"{what} {str(name)[:50]!r} is unknown{hint}")
+            raise StateMismatch(f"{what} {str(name)[:50]!r} is unknown{hint}")
 
 
 def _check_tensor(
@@ -118,17 +122,17 @@ def _check_tensor(
         or value.is_meta
         or value.is_quantized
     ):
-        raise Unfit(f"{name} is no plain tensor")
+        raise StateMismatch(f"{name} is no plain tensor")
     if value.shape != like.shape:
-        raise Unfit(f"{name} must be {list(like.shape)}, got {list(value.shape)}")
+        raise StateMismatch(f"{name} must be {list(like.shape)}, got {list(value.shape)}")
     same_kind = value.is_floating_point() == like.is_floating_point() and not value.is_complex()
     if value.dtype != like.dtype and (exact or not same_kind):
-        raise Unfit(f"{name} must be {like.dtype}, got {value.dtype}")
+        raise StateMismatch(f"{name} must be {like.dtype}, got {value.dtype}")
     if not (value.isfinite().all() if finite else value.isnan().logical_not().all()):
-        raise Unfit(f"{name} has a value that is NaN or infinite")
+        raise StateMismatch(f"{name} has a value that is NaN or infinite")
 
 
-def widths(state: dict) -> list[int]:
+def get_widths(state: dict) -> list[int]:
     """What goes into the first layer of an MLP's state and out of each; nothing where it is not an
     MLP's.
     """

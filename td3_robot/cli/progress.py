@@ -9,14 +9,14 @@ from td3_robot.loggers.base import fill_scores
 from td3_robot.training.callbacks import Callback, Run
 
 
-def score_text(metrics: dict[str, float]) -> str:
+def format_score(metrics: dict[str, float]) -> str:
     """How good a policy is, in a word: its success where that is known, or else its return."""
     if "success_rate" in metrics:
         return f"success {metrics['success_rate']:.1%}"
     return f"return {metrics['episode_return']:.2f}" if "episode_return" in metrics else ""
 
 
-def cell(pattern: str, value: float | None) -> str:
+def format_cell(pattern: str, value: float | None) -> str:
     """A figure as wide as its column; a dash for one that there is not."""
     known = value is not None and math.isfinite(value)
     return pattern.format(value) if known else "-".rjust(len(pattern.format(0.0)))
@@ -81,8 +81,8 @@ class Display(Callback):
             self._progress.start()
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
             self._line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
-        self._line(" ".join(cell(pattern, metrics[name]) for _, name, pattern in columns))
-        self._progress.update(self._task, score=score_text(metrics))
+        self._line(" ".join(format_cell(pattern, metrics[name]) for _, name, pattern in columns))
+        self._progress.update(self._task, score=format_score(metrics))
 
     def _line(self, text: str) -> None:
         try:

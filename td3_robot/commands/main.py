@@ -11,7 +11,7 @@ from pathlib import Path  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
 from td3_robot.errors import ConfigError, unknown  # noqa: E402
-from td3_robot.utils.signals import end_quietly  # noqa: E402
+from td3_robot.utils.signals import exit_on_signal  # noqa: E402
 
 COMMANDS = {
     "train": "Train a policy.",
@@ -26,23 +26,23 @@ ROOT = Path(__file__).resolve().parents[2]  # where the package lies: a checkout
 
 def main() -> NoReturn:
     """Run the command that the first argument names, and end the process."""
-    from td3_robot.utils.console import cli
+    from td3_robot.utils.console import run_script
 
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
-        cli(lambda argv: print(describe_commands()))
+        run_script(lambda argv: print(describe_commands()))
     if words[0] not in COMMANDS:
-        cli(lambda argv: refuse_command(words[0]))
+        run_script(lambda argv: refuse_command(words[0]))
     sys.argv = [f"td3-robot {words[0]}", *words[1:]]
     run_command(words[0])
 
 
 def run_command(name: str) -> NoReturn:
     """Run a command on the arguments of this process, and end the process with its exit code."""
-    end_quietly()  # on a signal during the imports; `cli` takes over
-    from td3_robot.utils.console import cli
+    exit_on_signal()  # on a signal during the imports; `run_script` takes over
+    from td3_robot.utils.console import run_script
 
-    cli(importlib.import_module(f"td3_robot.commands.{name}").main)
+    run_script(importlib.import_module(f"td3_robot.commands.{name}").main)
 
 
 def describe_commands() -> str:

@@ -21,7 +21,7 @@ def _cosine(progress: float) -> float:
 SCHEDULES = {"constant": _constant, "linear": _linear, "cosine": _cosine}
 
 
-def schedule_factor(name: str, progress: float, floor: float = 0.0) -> float:
+def compute_schedule_factor(name: str, progress: float, floor: float = 0.0) -> float:
     """The factor at `progress` in [0, 1], from 1 at the start to not less than `floor`.
 
     Raises:

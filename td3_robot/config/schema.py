@@ -106,7 +106,7 @@ class Schema:
                 continue
             option = self.renamed.get(name, name)
             if option not in self.options:
-                raise _unknown(name, self.options)
+                raise _make_unknown_error(name, self.options)
             hint = self.options[option]
             if not equals and hint is bool and (not words or words[0] not in ("true", "false")):
                 text = "true"
@@ -148,10 +148,10 @@ class Schema:
         """Parse a value of the command line as YAML; where the option takes text, it stays as it is."""
         hint = self.options[option]
         if typing.get_origin(hint) is tuple:
-            if _takes_text(hint):
+            if _accepts_text(hint):
                 return [name.strip() for name in text.split(",") if name.strip()]
             text = text if text.startswith("[") else f"[{text}]"
-        elif _takes_text(hint):
+        elif _accepts_text(hint):
             return None if text == "null" and types.NoneType in typing.get_args(hint) else text
         try:
             return parse_yaml(text)
@@ -172,7 +172,7 @@ class Schema:
             raise problem
         items = value if isinstance(value, list) else [value]
         if any(
-            isinstance(item, (list, dict) if _takes_text(hint) else (list, dict, str))
+            isinstance(item, (list, dict) if _accepts_text(hint) else (list, dict, str))
             for item in items
         ):
             raise problem  # jsonargparse itself would read text again and find numbers in it
@@ -180,7 +180,7 @@ class Schema:
             raise ConfigError(f"{option} must be finite, got {_shorten(value)}")
         if isinstance(value, str) and (kinds := {str, Path} & {hint, *typing.get_args(hint)}):
             return kinds.pop()(value)  # jsonargparse would take "#" for a comment
-        for candidate in (value, _to_whole(value)):  # 1e6 is a number of steps too
+        for candidate in (value, _convert_whole(value)):  # 1e6 is a number of steps too
             try:
                 return self.parser.parse_object({option: candidate}, defaults=False)[option]
             except (argparse.ArgumentError, ArithmeticError):
@@ -231,7 +231,7 @@ class Schema:
             if name in self.names:
                 yield name, value
             elif not any(option.startswith(f"{name}.") for option in self.names):
-                raise _unknown(name, self.options)
+                raise _make_unknown_error(name, self.options)
             elif isinstance(value, dict):
                 yield from self._flatten(value, f"{name}.")
             else:
@@ -246,7 +246,7 @@ def make_schema(program: str, description: str, *classes: type) -> Schema:
     return Schema(program, description, *classes)
 
 
-def _unknown(name: str, options: Iterable[str]) -> ConfigError:
+def _make_unknown_error(name: str, options: Iterable[str]) -> ConfigError:
     """Return the error for an unknown option, with the nearest ones: all are too many to list."""
     near = [option for option in options if option.split(".")[-1] == name]
     near = near or difflib.get_close_matches(name[:100], options, n=3, cutoff=0.75)
@@ -303,7 +303,7 @@ def _describe(hint: object) -> str:
     return names.get(hint, "null" if hint is types.NoneType else str(hint))
 
 
-def _takes_text(hint: object) -> bool:
+def _accepts_text(hint: object) -> bool:
     """Return whether a type, or that of its items, has text among its values."""
     return any(
         kind in (str, Path) or isinstance(kind, str) for kind in (hint, *typing.get_args(hint))
@@ -315,8 +315,8 @@ def _shorten(value: object) -> str:
     return "null" if value is None else reprlib.repr(value)
 
 
-def _to_whole(value: object) -> object:
+def _convert_whole(value: object) -> object:
     """Convert numbers without a fraction, alone or in a list, to int; keep all else."""
     if isinstance(value, list):
-        return [_to_whole(item) for item in value]
+        return [_convert_whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

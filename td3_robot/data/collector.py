@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.config.run import Config, ExplorationConfig
-from td3_robot.config.schedules import schedule_factor
+from td3_robot.config.schedules import compute_schedule_factor
 from td3_robot.data.action_noise import UncertaintyScale, make_noise
 from td3_robot.data.episode_stats import EpisodeStatistics
 from td3_robot.errors import ConfigError, NotFiniteError
@@ -17,7 +17,7 @@ from td3_robot.networks.normalization import RewardScaler
 from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.td3.agent import TD3
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, is_asynchronous, restore_generator
 
 _REFILL_BATCHES = (
@@ -64,7 +64,7 @@ class Collector:
             )
         self._agent, self._env, self._config = agent, env, config
         self.generator = torch.Generator(env.device).manual_seed(
-            seed_of(config.seed, "exploration")
+            derive_seed(config.seed, "exploration")
         )
         hindsight = config.replay.hindsight != "none"
         self._goal_env = env if hindsight and isinstance(env, GoalVecEnv) else None
@@ -86,7 +86,7 @@ class Collector:
             RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
         )
         self._episodes = EpisodeStatistics(env.num_envs, env.device)
-        self.observation = env.reset(seed_of(config.seed, "training episodes"))
+        self.observation = env.reset(derive_seed(config.seed, "training episodes"))
         self._guide = guide and Guide(guide, env.num_envs, exploration, self.generator)
         self.env_steps = 0
         self._refill_until = exploration.start_steps
@@ -153,7 +153,7 @@ class Collector:
         if self.env_steps < self._config.exploration.start_steps:
             return self._random()
         schedule = self._config.schedule
-        factor = schedule_factor(schedule.noise, progress, schedule.noise_floor)
+        factor = compute_schedule_factor(schedule.noise, progress, schedule.noise_floor)
         action = self._agent.explored(self.observation)
         if self._guide is not None:
             action = self._guide.lead(self.observation, action)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import ConfigError
-from td3_robot.utils.atomic_files import replacing
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.atomic_files import replace_file
+from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import VecEnv
 
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
@@ -88,7 +88,7 @@ def save_dataset(path: str | Path, transitions: Transitions) -> None:
         )
     except ConfigError as error:
         raise ConfigError(f"dataset {str(path)!r}: {error}") from error
-    with replacing(path) as new, new.open("wb") as file:
+    with replace_file(path) as new, new.open("wb") as file:
         np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
@@ -115,7 +115,7 @@ def collect(
     """
     if steps < 1:
         raise ConfigError(f"steps must be at least 1, got {steps}")
-    generator = torch.Generator(env.device).manual_seed(seed_of(seed, "noise of a dataset"))
+    generator = torch.Generator(env.device).manual_seed(derive_seed(seed, "noise of a dataset"))
     shape = (env.num_envs, env.a_dim)
     observation, rows, wanted = env.reset(seed), [], steps
     while wanted > 0:

@@ -11,7 +11,7 @@ from td3_robot.errors import ConfigError
 from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, shaped
 from td3_robot.td3.agent import TD3
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import restore_generator
 
 
@@ -54,7 +54,7 @@ class Dataset:
                 )
         agent.observe(data.state)
         self._batch_size = config.replay.batch_size
-        self.generator = torch.Generator(device).manual_seed(seed_of(config.seed, "batches"))
+        self.generator = torch.Generator(device).manual_seed(derive_seed(config.seed, "batches"))
         whole = dataclasses.replace(
             config.replay, capacity=max(len(data.state), config.replay.batch_size), hindsight="none"
         )  # hindsight is for what is collected: a dataset does not say where its goals are

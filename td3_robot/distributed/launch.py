@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from td3_robot.checkpoint import RUNS, claim_run, held, lock_new_run, next_run, run_name
+from td3_robot.checkpoint import RUNS, claim_run, lock_new_run, lock_run, make_next_run, run_name
 from td3_robot.checkpoint.resume_point import LAST
 from td3_robot.cli.arguments import TrainArguments, merge_options
 from td3_robot.config.field import flatten_options
@@ -26,7 +26,7 @@ from td3_robot.distributed.trainer import SharedTD3, SharedTrainer
 from td3_robot.errors import ConfigError, RanksError
 from td3_robot.td3.agent import TD3
 from td3_robot.training.trainer import Trainer
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 
 
 def shard_config(config: Config, rank: int, count: int) -> Config:
@@ -58,7 +58,7 @@ def shard_config(config: Config, rank: int, count: int) -> Config:
     episodes = evaluation.episodes // count + (rank < evaluation.episodes % count)
     return dataclasses.replace(
         config,
-        seed=seed_of(config.seed, f"process {rank}") if rank else config.seed,
+        seed=derive_seed(config.seed, f"process {rank}") if rank else config.seed,
         num_envs=max(1, config.num_envs // count),
         steps=-(-config.steps // count),
         replay=dataclasses.replace(
@@ -118,9 +118,11 @@ class Team:
             and _restarts("COUNT")
             and (RUNS / name).is_dir()
         ):
-            with held(RUNS / name):  # it had no resume point, or it would be resumed
+            with lock_run(RUNS / name):  # it had no resume point, or it would be resumed
                 shutil.rmtree(RUNS / name)
-        folder = arguments.resume or (claim_run(RUNS, name) if name is not None else next_run(RUNS))
+        folder = arguments.resume or (
+            claim_run(RUNS, name) if name is not None else make_next_run(RUNS)
+        )
         if self._ranks is not None:
             self._ranks.store.set("run", run_name(folder))
         with lock_new_run(folder):

@@ -27,7 +27,7 @@ from td3_robot.replay import Batch
 from td3_robot.td3.agent import TD3
 from td3_robot.training.best_checkpoint import Best
 from td3_robot.training.trainer import Trainer
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 from td3_robot.utils.signals import Stopped
 
 
@@ -44,7 +44,7 @@ class SharedTD3(TD3):
         super().__init__(*arguments, seed=seed, **options)
         self._ranks = ranks
         if ranks.rank:  # its own target noise; the weights are those of all
-            self.generator.manual_seed(seed_of(seed, f"target noise of process {ranks.rank}"))
+            self.generator.manual_seed(derive_seed(seed, f"target noise of process {ranks.rank}"))
         share_moments(self.normalizer, ranks)
 
     def _limit_gradients(self, nets: Sequence[nn.Module], norm: float | None) -> None:

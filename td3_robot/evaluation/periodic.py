@@ -4,7 +4,7 @@ import threading
 
 from td3_robot.evaluation.rollout import evaluate
 from td3_robot.td3.agent import TD3
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 from td3_robot.utils.signals import Stopped
 from td3_robot.vec_env import VecEnv
 
@@ -43,4 +43,4 @@ class PeriodicEvaluation:
                 raise Stopped
             return agent.select_action(o)
 
-        return evaluate(policy, self.env, seed_of(self._seed, use))
+        return evaluate(policy, self.env, derive_seed(self._seed, use))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import EnvError
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import VecEnv
 
 # steps of an episode that is evaluated; the longest limit in use is that of Atari games, 27,000
@@ -98,7 +98,7 @@ def draw_round_seeds(env: VecEnv, episodes: int, seed: int) -> list[int]:
 
 def make_random_policy(env: VecEnv, seed: int = 0) -> Policy:
     """Make a policy of uniformly random actions in [-1, 1], the baseline without any control."""
-    generator = torch.Generator(env.device).manual_seed(seed_of(seed, "random actions"))
+    generator = torch.Generator(env.device).manual_seed(derive_seed(seed, "random actions"))
     shape = (env.num_envs, env.a_dim)
     return lambda observation: 2.0 * torch.rand(shape, generator=generator, device=env.device) - 1.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.base import get_steps
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 CSV_NAME = "metrics.csv"
 
@@ -31,7 +31,7 @@ class CsvLog:
         kept = [line for line, row in rows if get_steps(row) <= steps]
         if kept:
             self._names = names
-            with replacing(self._path) as new:
+            with replace_file(self._path) as new:
                 text = "".join([_format_line(names), *kept])
                 new.write_text(text, encoding="utf-8", newline="")
         else:

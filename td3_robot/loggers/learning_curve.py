@@ -6,7 +6,7 @@ import numpy as np
 
 from td3_robot.loggers.base import fill_scores, get_steps
 from td3_robot.loggers.csv import read_metrics
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 CURVE_NAME = "learning_curve.png"
 
@@ -41,7 +41,7 @@ def plot_learning_curve(folder: Path) -> None:
     if len(set(steps)) > 1:
         functions = _fit_seconds(steps, [row["wall_s"] for row in rows])
         axes.secondary_xaxis("top", functions=functions).set_xlabel("wall time [s]")
-    with replacing(folder / CURVE_NAME) as new:
+    with replace_file(folder / CURVE_NAME) as new:
         figure.savefig(new, dpi=120, format="png")
 
 

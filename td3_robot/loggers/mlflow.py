@@ -22,7 +22,7 @@ from td3_robot.errors import ConfigError, get_first_line, missing_package
 from td3_robot.loggers.base import get_steps
 from td3_robot.loggers.csv import CSV_NAME
 from td3_robot.loggers.learning_curve import CURVE_NAME
-from td3_robot.utils.atomic_files import locked, replacing
+from td3_robot.utils.atomic_files import lock_folder, replace_file
 
 EXPERIMENT = "td3_robot"  # unless MLFLOW_EXPERIMENT_NAME names another
 ID_NAME = "mlflow_run_id"  # file in the run folder
@@ -143,7 +143,7 @@ def open_store():
         if not uri.startswith("sqlite:"):
             return mlflow.MlflowClient(uri)
         # two processes that both made the tables would break the store
-        with locked(_require_database(uri).parent, exclusive=True):
+        with lock_folder(_require_database(uri).parent, exclusive=True):
             return mlflow.MlflowClient(uri)
 
 
@@ -177,7 +177,7 @@ def _start_run(client, id_file: Path, run_name: str) -> str:
 
     if not id_file.exists():
         run_id = client.create_run(_find_experiment(client), run_name=run_name).info.run_id
-        with replacing(id_file) as new:
+        with replace_file(id_file) as new:
             new.write_text(run_id + "\n", encoding="utf-8")
         return run_id
     run_id = id_file.read_text(encoding="utf-8").strip()

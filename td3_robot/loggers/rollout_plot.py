@@ -9,7 +9,7 @@ import numpy as np
 
 from td3_robot.errors import ConfigError
 from td3_robot.evaluation.rollout import Rollout
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 _COLORS = ("tab:blue", "0.6", "tab:orange", "tab:green", "tab:red")
 
@@ -60,7 +60,7 @@ def plot_rollout(
         for axes, series in zip(actions.flat, played.action[:, row].cpu().numpy()[alive].T):
             axes.step(step, series, where="mid", color=color, linewidth=1.2 if number == 0 else 0.8)
     _add_labels(rewards, actions, names)
-    with replacing(path) as new:
+    with replace_file(path) as new:
         figure.savefig(new, dpi=110, format="png")
 
 

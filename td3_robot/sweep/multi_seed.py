@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
-from td3_robot.checkpoint import RUNS, claim_run, held, next_run, run_name
+from td3_robot.checkpoint import RUNS, claim_run, lock_run, make_next_run, run_name
 from td3_robot.checkpoint.summary import write_summary
 from td3_robot.cli.arguments import CONFIG_NAME, TrainArguments, save_config
 from td3_robot.errors import ConfigError, not_none
@@ -22,7 +22,7 @@ from td3_robot.loggers.mlflow import open_store
 from td3_robot.sweep.relaunch import resume_command
 from td3_robot.sweep.seed_summary import finished, plot_band, spreads, table
 from td3_robot.utils.console import STOPPED, UNWRITTEN, say
-from td3_robot.utils.signals import stopping
+from td3_robot.utils.signals import stop_on_signal
 
 
 def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -> int:
@@ -47,10 +47,10 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
     if config.run is not None and "/" in config.run:
         raise ConfigError(f"run {config.run!r} with seeds is a folder of runs: its name has no /")
     folder = arguments.resume or (
-        claim_run(RUNS, config.run) if config.run is not None else next_run(RUNS)
+        claim_run(RUNS, config.run) if config.run is not None else make_next_run(RUNS)
     )
     at_once = min(max(1, cores() // config.threads), len(config.seeds))
-    with held(folder):
+    with lock_run(folder):
         save_config(config, folder / CONFIG_NAME, arguments.environment)
         if config.mlflow:
             open_store()  # made by one: seeds that begin at once would all make it
@@ -60,7 +60,7 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
         listed = ", ".join(map(str, config.seeds))
         say(f"seeds {listed} in {folder}, {at_once} at once, threads of each: {config.threads}")
         crew = _Crew(config.threads)
-        with ThreadPoolExecutor(at_once) as pool, stopping(crew.stop):
+        with ThreadPoolExecutor(at_once) as pool, stop_on_signal(crew.stop):
             try:
                 codes = dict(zip(config.seeds, pool.map(crew.run, config.seeds, commands)))
             finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 from td3_robot.sweep.results import Setting
 from td3_robot.sweep.search_space import Choice, Interval, Plan, word
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 PICTURE = "parallel_coordinates.png"
 _TICKS = 5
@@ -87,5 +87,5 @@ def plot_settings(folder: Path, settings: Sequence[Setting], plan: Plan) -> None
     axes.set_yticks([])
     axes.set_xlim(-0.2, len(columns) - 0.5)
     axes.set_title("dotted: ended before the others", fontsize=9)
-    with replacing(folder / PICTURE) as new:
+    with replace_file(folder / PICTURE) as new:
         figure.savefig(new, dpi=120, format="png")

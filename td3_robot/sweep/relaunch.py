@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from td3_robot.checkpoint import held, run_name
+from td3_robot.checkpoint import lock_run, run_name
 from td3_robot.checkpoint.resume_point import LAST
 
 
@@ -25,6 +25,6 @@ def resume_command(run: Path, words: Sequence[str], begin: Sequence[str]) -> lis
     if (run / LAST).is_dir():
         return [*words, f"--resume={run}"]
     if run.is_dir():
-        with held(run):
+        with lock_run(run):
             shutil.rmtree(run)
     return [*words, *begin, f"--run={run_name(run)}"]

@@ -16,7 +16,7 @@ from td3_robot.loggers.csv import read_metrics
 from td3_robot.sweep.search_space import Plan, Trial
 from td3_robot.sweep.seed_summary import outcome_of
 from td3_robot.sweep.trial_process import ENDED, FINISHED, ended_early
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 from td3_robot.utils.yaml_file import read_mapping, write_yaml
 
 BEST, TABLE = "best.yaml", "table.csv"
@@ -154,7 +154,7 @@ def write_table(folder: Path, rows: Sequence[Sequence[str]]) -> None:
     """
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    with replacing(folder / TABLE) as new:
+    with replace_file(folder / TABLE) as new:
         new.write_text(text.getvalue(), encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from td3_robot.checkpoint import RUNS, claim_run, held, lock_new_run, next_run, run_name
+from td3_robot.checkpoint import RUNS, claim_run, lock_new_run, lock_run, make_next_run, run_name
 from td3_robot.cli.arguments import TrainArguments
 from td3_robot.config.field import get_spellings, iter_options
 from td3_robot.errors import ConfigError, missing_package
@@ -33,7 +33,7 @@ from td3_robot.sweep.search_space import Plan, Resources, Trial, read_plan
 from td3_robot.sweep.status_table import Board
 from td3_robot.sweep.trial_process import STOP
 from td3_robot.utils.console import STOPPED, UNWRITTEN, say
-from td3_robot.utils.signals import stopping
+from td3_robot.utils.signals import stop_on_signal
 
 PLAN = "sweep.yaml"  # in the folder of a sweep
 _QUIET = {  # what Ray would else print, send and write
@@ -69,7 +69,7 @@ def begin(path: Path, name: str | None, parse: Parse, script: Path) -> int:
     plan = read_plan(path)
     total = _check(plan, parse)
     _require_ray()
-    with lock_new_run(claim_run(RUNS, name) if name is not None else next_run(RUNS)) as folder:
+    with lock_new_run(claim_run(RUNS, name) if name is not None else make_next_run(RUNS)) as folder:
         with _ray(plan.settings.resources):
             _keep(path, folder / PLAN)
             return _train(plan, total, folder, script)
@@ -88,7 +88,7 @@ def go_on(name: str, parse: Parse, script: Path) -> int:
     plan = read_plan(folder / PLAN)
     total = _check(plan, parse)
     _require_ray()
-    with held(folder), _ray(plan.settings.resources):
+    with lock_run(folder), _ray(plan.settings.resources):
         (folder / STOP).unlink(missing_ok=True)
         return _train(plan, total, folder, script)
 
@@ -145,7 +145,7 @@ def _train(plan: Plan, total: int, folder: Path, script: Path) -> int:
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(shutil.rmtree, folder / ".ray", ignore_errors=True)
         say(f"{len(trials)} trials in {folder}")
-        cleanup.enter_context(stopping((folder / STOP).touch))
+        cleanup.enter_context(stop_on_signal((folder / STOP).touch))
         board = cleanup.enter_context(Board(trials, plan.varied, plan.settings.metric))
         told = search(plan, trials, total, folder, script, board)
     if told.unknown:

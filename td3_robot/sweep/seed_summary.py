@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from td3_robot.checkpoint.summary import read_summary
-from td3_robot.cli.progress import cell
+from td3_robot.cli.progress import format_cell
 from td3_robot.errors import CheckpointError
 from td3_robot.loggers.base import fill_scores, get_steps
 from td3_robot.loggers.csv import read_metrics
 from td3_robot.loggers.learning_curve import CURVE_NAME
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 _COLUMNS = (  # heading, key of the summary, format
     ("success", "success_rate", "{:>9.1%}"),
@@ -78,7 +78,7 @@ def table(summaries: Summaries) -> Iterator[str]:
     spread = spreads(summaries)
     rows |= {what: {name: of[what] for name, of in spread.items()} for what in ("mean", "std")}
     for first, row in rows.items():
-        yield _line(first, (cell(pattern, row.get(name)) for _, name, pattern in columns))
+        yield _line(first, (format_cell(pattern, row.get(name)) for _, name, pattern in columns))
 
 
 def _line(first: str, cells: Iterable[str]) -> str:
@@ -133,7 +133,7 @@ def plot_band(folder: Path, seeds: list[int]) -> None:
         f"mean of seeds {', '.join(map(str, seeds))}; band: lowest to highest", fontsize=10
     )
     axes.grid(alpha=0.3)
-    with replacing(folder / CURVE_NAME) as new:
+    with replace_file(folder / CURVE_NAME) as new:
         figure.savefig(new, dpi=120, format="png")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from td3_robot.checkpoint import held
+from td3_robot.checkpoint import lock_run
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.base import fill_scores, get_steps
 from td3_robot.loggers.csv import read_metrics
@@ -185,7 +185,7 @@ def _wait_until_free(folder: Path) -> None:
     until = time.monotonic() + _PATIENCE
     while True:
         try:
-            with held(folder):
+            with lock_run(folder):
                 return
         except ConfigError:
             if time.monotonic() > until:

@@ -35,7 +35,7 @@ from td3_robot.td3.actor_losses import ActorStep, actor_terms
 from td3_robot.td3.agent_io import Kept
 from td3_robot.td3.losses import smoothed_target_action
 from td3_robot.td3.value_heads import value_head
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 
 _DRAWING = threading.Lock()  # held by the thread that draws the weights of an agent
 
@@ -110,7 +110,7 @@ class TD3(Kept):
         self.value = value_head(config, self.device)
         self.actor_terms = actor_terms(config, self.a_max)
         self.gradient_steps = 0
-        self.generator = torch.Generator(self.device).manual_seed(seed_of(seed, "target noise"))
+        self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, "target noise"))
         self.normalizer = normalizer_of(config, o_dim, self.device)
         self._make_networks(networks, seed)
         self._make_optimizers(optimizer)
@@ -118,7 +118,7 @@ class TD3(Kept):
     def _make_networks(self, networks: MakeNetworks, seed: int) -> None:
         # The global generator is of all threads; and it is left as the caller had it.
         with _DRAWING, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed_of(seed, "weights"))
+            torch.default_generator.manual_seed(derive_seed(seed, "weights"))
             made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
         check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
         self.actor, self.Q1, self.Q2 = made

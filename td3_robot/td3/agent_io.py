@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from td3_robot import checkpoint
-from td3_robot.checkpoint.agent_spec import check_layers, describe
-from td3_robot.checkpoint.validation import Unfit, fitted
+from td3_robot.checkpoint.agent_spec import check_layers, read_agent_spec
+from td3_robot.checkpoint.validation import StateMismatch, validate_state
 from td3_robot.config.td3 import TD3Config
 from td3_robot.errors import CheckpointError
 from td3_robot.networks.fused_adam import MakeOptimizer, adam
@@ -62,10 +62,10 @@ class Kept:
         parts, taken = self._parts(), {}
         for name, part in parts.items():
             try:
-                taken[name] = fitted(
+                taken[name] = validate_state(
                     part, states.get(name, states.get(name.removesuffix("_target")))
                 )
-            except Unfit as error:
+            except StateMismatch as error:
                 raise CheckpointError(
                     f"{name} does not fit an agent with {self._shape()}: {error}"
                 ) from None
@@ -128,7 +128,7 @@ class Kept:
             CheckpointError: nothing there, damaged, unsafe, or not of one agent.
         """
         found = checkpoint.load(name)
-        told = describe(Path(name), found)
+        told = read_agent_spec(Path(name), found)
         if networks is mlps:
             check_layers(Path(name), told, found)
         make = cast(Any, cls)  # TD3, which says what it takes; this is a part of it
@@ -150,7 +150,7 @@ class Kept:
         """
         found, options = checkpoint.load(name), {}
         if "agent" in found.metadata:
-            told = describe(Path(name), found)
+            told = read_agent_spec(Path(name), found)
             options = told.options
             if told.a_dim == self.a_dim and told.a_max != self.a_max.tolist():
                 raise CheckpointError(

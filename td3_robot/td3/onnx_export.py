@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from td3_robot.deploy.policy import KEY
 from td3_robot.errors import missing_package
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 
 class Commanded(nn.Module):
@@ -72,7 +72,7 @@ def write_onnx(module: nn.Module, o_dim: int, metadata: dict, path: Path) -> Non
     model = program.model_proto
     onnx.helper.set_model_props(model, {KEY: json.dumps(metadata)})
     onnx.checker.check_model(model, full_check=True)
-    with replacing(path) as new:
+    with replace_file(path) as new:
         onnx.save(model, new)
 
 
@@ -80,7 +80,7 @@ def origin(checkpoint: Path, network: str) -> dict:
     """What a file says of where it comes from: checkpoint, the sum of the network that acts,
     commit, versions.
     """
-    from td3_robot.checkpoint.provenance import commit
+    from td3_robot.checkpoint.provenance import find_commit
 
     file = (
         checkpoint / network
@@ -93,7 +93,7 @@ def origin(checkpoint: Path, network: str) -> dict:
             "name": checkpoint.name,
             f"{network}_sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         },
-        "commit": commit(),
+        "commit": find_commit(),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in names},

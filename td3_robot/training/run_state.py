@@ -4,7 +4,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from td3_robot.checkpoint.resume_point import load_resume_point, taking, write_resume_point
+from td3_robot.checkpoint.resume_point import (
+    as_checkpoint_errors,
+    load_resume_point,
+    write_resume_point,
+)
 from td3_robot.config.run import Config
 from td3_robot.data.batch_source import Source
 from td3_robot.errors import CheckpointError
@@ -122,7 +126,7 @@ class Resuming:
             ConfigError: the run had another number of environments.
         """
         states, state = load_resume_point(self.folder, self.processes)
-        with taking(self.folder):
+        with as_checkpoint_errors(self.folder):
             lost = self.source.load_state_dict(state["source"])
             self.agent.load_state_dicts(states)
             self.agent.gradient_steps = state["gradient_steps"]

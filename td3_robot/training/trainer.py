@@ -9,7 +9,7 @@ from td3_robot import checkpoint
 from td3_robot.checkpoint.summary import is_summarised, write_summary
 from td3_robot.config.field import require_same
 from td3_robot.config.run import Config
-from td3_robot.config.schedules import schedule_factor
+from td3_robot.config.schedules import compute_schedule_factor
 from td3_robot.data.batch_source import Source
 from td3_robot.evaluation.periodic import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.loggers.base import Trackers, fill_scores
@@ -20,9 +20,9 @@ from td3_robot.training.callbacks import Callback
 from td3_robot.training.meters import Interval
 from td3_robot.training.nan_guard import Watch
 from td3_robot.training.run_state import Resuming
-from td3_robot.utils.json_file import finite
-from td3_robot.utils.memory import peak_memory
-from td3_robot.utils.signals import Stopped, stopping
+from td3_robot.utils.json_file import replace_non_finite
+from td3_robot.utils.memory import measure_peak_memory
+from td3_robot.utils.signals import Stopped, stop_on_signal
 from td3_robot.vec_env import VecEnv
 
 
@@ -106,7 +106,7 @@ class Trainer(Resuming):
             self.best.save(
                 self.agent, self.source.metadata()
             )  # from here on the folder is a whole checkpoint
-        with stopping(self.stop), self._watch.keeping():
+        with stop_on_signal(self.stop), self._watch.keeping():
             try:
                 self._train()
                 self._save(with_replay=False)
@@ -163,7 +163,9 @@ class Trainer(Resuming):
     def _learn(self) -> None:
         """The gradient steps that follow one step of the environments."""
         schedule, progress = self.config.schedule, self.progress
-        self.agent.scale_learning_rates(schedule_factor(schedule.lr, progress, schedule.lr_floor))
+        self.agent.scale_learning_rates(
+            compute_schedule_factor(schedule.lr, progress, schedule.lr_floor)
+        )
         update = self._captured or self.agent.update
         for _ in range(self.config.updates_per_step):
             batch = self.source.sample(progress)
@@ -229,8 +231,8 @@ class Trainer(Resuming):
             "wall_s": self.wall_s,
             "solved_at_s": self.solved_at_s,
         }
-        if (most := peak_memory(self.agent.device)) is not None:
+        if (most := measure_peak_memory(self.agent.device)) is not None:
             told["peak_memory_gb"] = round(1e-9 * most, 3)
-        summary = finite({**told, "finished": finished})
+        summary = replace_non_finite({**told, "finished": finished})
         self.trackers.try_write("the summary", write_summary, self.folder, summary)
         return summary

@@ -12,8 +12,13 @@ import torch
 
 from td3_robot import checkpoint
 from td3_robot.checkpoint import MANIFEST
-from td3_robot.checkpoint.provenance import differences, read_provenance
-from td3_robot.checkpoint.resume_point import LAST, read_resume_point, sources_of, taking
+from td3_robot.checkpoint.provenance import find_differences, read_provenance
+from td3_robot.checkpoint.resume_point import (
+    LAST,
+    as_checkpoint_errors,
+    get_source_states,
+    read_resume_point,
+)
 from td3_robot.checkpoint.summary import read_summary
 from td3_robot.errors import CheckpointError, Td3RobotError
 from td3_robot.loggers.base import get_steps
@@ -104,7 +109,7 @@ def _constants(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> 
     record = read_provenance(path) or read_provenance(path.parent)
     if not record:
         raise _Missing("no record of them")
-    if changed := differences(record["constants"], environment()[2]):
+    if changed := find_differences(record["constants"], environment()[2]):
         raise _Other(f"trained with others: {', '.join(changed)}")
     return "those that it was trained with"
 
@@ -140,8 +145,8 @@ def _resume_point(path: Path) -> str:
     best = trainer["best"]
     if not isinstance(best, list | tuple):
         raise CheckpointError(f"{last}: trainer_state is not that of a run")
-    with taking(path):
-        sources = sources_of(trainer)
+    with as_checkpoint_errors(path):
+        sources = get_source_states(trainer)
         steps = sum(source.get("env_steps", 0) for source in sources)
     if not all(isinstance(score, int | float) and not math.isnan(score) for score in best):
         raise CheckpointError(f"{last}: the score of the best policy is no number")
@@ -158,7 +163,7 @@ def _resume_point(path: Path) -> str:
 
 
 def _leftovers(path: Path) -> str:
-    if who := checkpoint.trained_by(path):
+    if who := checkpoint.find_owner(path):
         raise _Missing(f"{who} is training it")
     inside = path.rglob(".*") if path.is_dir() else ()
     strays = [

@@ -18,14 +18,14 @@ except ImportError:  # not a POSIX system: no guard between a reader and a write
 
 
 def remove_half_written(folder: Path) -> None:
-    """Remove what `replacing` left in a folder when its process died."""
+    """Remove what `replace_file` left in a folder when its process died."""
     for path in folder.iterdir():
         number = re.match(r"\.([0-9]{1,9})-", path.name)
-        if number and not alive(int(number[1])):
+        if number and not is_alive(int(number[1])):
             path.unlink(missing_ok=True)
 
 
-def alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
     """Whether there is a process of that number on this machine, as far as can be known."""
     if os.name != "posix":
         return True
@@ -37,7 +37,7 @@ def alive(process: int) -> bool:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, exclusive: bool) -> Iterator[None]:
+def lock_folder(folder: Path, exclusive: bool) -> Iterator[None]:
     """Keep other processes from writing in `folder`, and if exclusive from reading in it."""
     if fcntl is None:
         yield
@@ -54,7 +54,7 @@ def locked(folder: Path, exclusive: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to; it takes the place of `path` when the block ends well, and
     else is removed.
 
@@ -69,25 +69,25 @@ def replacing(path: Path) -> Iterator[Path]:
         if there.exists() and not there.is_file():
             yield there
         else:
-            with _beside(there) as new:
+            with _write_beside(there) as new:
                 yield new
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
-def _beside(path: Path) -> Iterator[Path]:
+def _write_beside(path: Path) -> Iterator[Path]:
     new = path.parent / f".{os.getpid()}-{path.name}"
     try:
         yield new
-        _bring_down(new)
+        _sync_file(new)
         os.replace(new, path)
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
 
 
-def _bring_down(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     """Have a file on the disk before its name is, so that it is not empty after a power cut."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
@@ -99,7 +99,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         ConfigError: it cannot be written.
     """
-    with replacing(path) as new:
+    with replace_file(path) as new:
         new.write_text(text, encoding="utf-8")
 
 

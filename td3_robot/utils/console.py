@@ -8,22 +8,22 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from td3_robot.errors import EXTRAS, ConfigError, Td3RobotError, missing_package
-from td3_robot.utils.signals import end_quietly, interrupt
+from td3_robot.utils.signals import exit_on_signal, interrupt_on_signal
 
 STOPPED = 130  # exit code: a signal, after saving
 UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
 
 
-def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
+def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a script's main on the command line and end the process with its exit code.
 
     Python's own teardown is left out: it makes nanobind, which a viewer brings along, print a page
     of "leaked" lines. So `main` closes what it opened.
     """
-    interrupt()
+    interrupt_on_signal()
     try:
         code = exit_code(main, sys.argv[1:])
-        end_quietly(code)  # it is done, whatever comes now
+        exit_on_signal(code)  # it is done, whatever comes now
     except KeyboardInterrupt:
         code = STOPPED
     except Exception:  # a bug: the traceback is for whoever mends it
@@ -42,7 +42,7 @@ def cli(main: Callable[[list[str]], int | None]) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """Print a line to whoever reads along; where that cannot be written, `cli` says so at the
+    """Print a line to whoever reads along; where that cannot be written, `run_script` says so at the
     end.
     """
     with contextlib.suppress(OSError):

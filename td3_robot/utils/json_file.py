@@ -17,15 +17,15 @@ def write_json(path: Path, results: dict[str, object]) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
-    write_text(path, json.dumps(finite(results), indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(replace_non_finite(results), indent=2, allow_nan=False) + "\n")
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """Nested results with None for every number that is NaN or infinite."""
     if isinstance(value, dict):
-        return {name: finite(item) for name, item in value.items()}
+        return {name: replace_non_finite(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
+        return [replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -32,7 +32,7 @@ def keep_freed_memory() -> None:
     mallopt(_M_TOP_PAD, 16 << 20)
 
 
-def memory_of(device: torch.device | str) -> float:
+def get_memory(device: torch.device | str) -> float:
     """Bytes that a device has in all; a CPU as many as its machine, or the container that this
     process is in.
     """
@@ -46,7 +46,7 @@ def memory_of(device: torch.device | str) -> float:
     return min(sizes)
 
 
-def peak_memory(device: torch.device | str) -> float | None:
+def measure_peak_memory(device: torch.device | str) -> float | None:
     """The most bytes that tensors had at once on a GPU, or this process in the memory of its
     machine; None if not told.
 
@@ -69,7 +69,7 @@ def require_memory(what: str, size: float, device: torch.device | str) -> None:
     Raises:
         ConfigError: `what` needs more bytes than the device has in all.
     """
-    if size > (there := memory_of(device)):
+    if size > (there := get_memory(device)):
         raise ConfigError(
             f"{what} needs {1e-9 * size:,.1f} GB, more than the {1e-9 * there:,.1f} GB there are"
         )

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def seed_of(seed: int, use: str) -> int:
+def derive_seed(seed: int, use: str) -> int:
     """A seed in [0, 2**32) for one use of a run's seed, for example "exploration".
 
     Generators that are given the same seed draw the same numbers, so that exploration would begin

@@ -20,7 +20,7 @@ class Stopped(Exception):
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[], None]) -> Iterator[None]:
+def stop_on_signal(stop: Callable[[], None]) -> Iterator[None]:
     """While the block runs the first signal calls `stop`; others interrupt at once, but for those
     that follow quickly.
 
@@ -37,7 +37,7 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
         asked.append(time.monotonic())
         stop()
 
-    before = {number: signal.signal(number, ask) for number in _heeded()}
+    before = {number: signal.signal(number, ask) for number in _list_signals()}
     try:
         yield
     finally:
@@ -45,21 +45,21 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def end_quietly(code: int = 130) -> None:
+def exit_on_signal(code: int = 130) -> None:
     """A signal ends the process at once and without a word: nothing is there to save, as during the
     imports.
     """
-    for number in _heeded():
+    for number in _list_signals():
         signal.signal(number, lambda *_: os._exit(code))
 
 
-def interrupt() -> None:
+def interrupt_on_signal() -> None:
     """A signal, whichever, is a KeyboardInterrupt, so that what was opened is closed."""
-    for number in _heeded():
+    for number in _list_signals():
         signal.signal(number, signal.default_int_handler)
 
 
-def _heeded() -> list[int]:
+def _list_signals() -> list[int]:
     """The signals that end a process here; `nohup` has SIGHUP ignored, and so it stays."""
     ignored = signal.getsignal(getattr(signal, "SIGHUP", signal.SIGTERM)) is signal.SIG_IGN
     return [

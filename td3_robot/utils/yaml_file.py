@@ -8,7 +8,7 @@ import yaml
 from yaml.scanner import ScannerError
 
 from td3_robot.errors import ConfigError
-from td3_robot.utils.atomic_files import replacing
+from td3_robot.utils.atomic_files import replace_file
 
 
 class _Loader(yaml.SafeLoader):
@@ -83,5 +83,5 @@ def write_yaml(content: dict, path: Path) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
-    with replacing(path) as new:
+    with replace_file(path) as new:
         new.write_text(yaml.dump(content, Dumper=_Dumper, sort_keys=False), encoding="utf-8")

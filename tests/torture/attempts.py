@@ -107,7 +107,7 @@ class Fork:
         before: Callable[[], object] = lambda: None,
         told: Path | None = None,
     ):
-        from td3_robot.utils.console import cli
+        from td3_robot.utils.console import run_script
 
         Fork._count += 1
         self._told, self._code = (
@@ -125,7 +125,7 @@ class Fork:
             for number in (signal.SIGTERM, signal.SIGHUP):  # the latter is ignored under nohup
                 signal.signal(number, signal.SIG_DFL)
             before()
-            cli(module.main)  # does not come back
+            run_script(module.main)  # does not come back
         except BaseException:
             traceback.print_exc()
         finally:

@@ -59,7 +59,7 @@ def training(folder: Path) -> Trainer:
 
 
 def _run() -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as place, mock.patch.object(rows, "PIECE", PIECE):
+    with tempfile.TemporaryDirectory() as place, mock.patch.object(rows, "CHUNK_BYTES", PIECE):
         folder = Path(place) / "run"
         trainer = training(folder)
         folder.mkdir()

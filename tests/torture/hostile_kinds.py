@@ -20,7 +20,7 @@ import envs
 from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot import TD3, checkpoint
-from td3_robot.checkpoint import MANIFEST, ROWS
+from td3_robot.checkpoint import CHUNKS, MANIFEST
 from td3_robot.checkpoint.resume_point import LAST
 from td3_robot.cli.arguments import load_run_config, parse_evaluate, parse_train
 from td3_robot.config.field import iter_options
@@ -161,13 +161,13 @@ class _Payload:
 def _of_checkpoint(random: Random, folder: Path) -> Callable[[], object]:
     run, files = folder / "run", dict(_good["checkpoint"])
     states = [
-        name for name in files if Path(name).name in checkpoint.NAMES or name.startswith(ROWS)
+        name for name in files if Path(name).name in checkpoint.NAMES or name.startswith(CHUNKS)
     ]
     if random.random() < 0.5:
         name = random.choice([*states, MANIFEST, f"{LAST}/{MANIFEST}"])
         files[name] = spoilt(random, files[name], as_text=False)
     else:
-        name = random.choice([state for state in states if not state.startswith(ROWS)])
+        name = random.choice([state for state in states if not state.startswith(CHUNKS)])
         files[name] = _with_change(random, files[name])
     if random.random() < 0.8 and not name.endswith(MANIFEST):
         files.pop(
@@ -176,7 +176,7 @@ def _of_checkpoint(random: Random, folder: Path) -> Callable[[], object]:
     _put(run, files)
 
     def read() -> None:
-        if name.startswith((LAST, ROWS)):
+        if name.startswith((LAST, CHUNKS)):
             training(run).resume()
         else:
             agent = TD3.from_checkpoint(run)

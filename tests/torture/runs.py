@@ -10,7 +10,7 @@ import torch
 
 from td3_robot import checkpoint
 from td3_robot.checkpoint import replay_chunks as pieces
-from td3_robot.checkpoint.resume_point import LAST, read_resume_point, sources_of
+from td3_robot.checkpoint.resume_point import LAST, get_source_states, read_resume_point
 from td3_robot.loggers.csv import read_metrics
 from td3_robot.training.verify import WRONG, verify
 
@@ -45,7 +45,7 @@ def warm_up(robots: Sequence[str] = ("panda",)) -> None:
     from envs.robots import make
 
     torch.set_num_threads(1)
-    pieces.PIECE = 100_000  # so that small replays are in pieces, too
+    pieces.CHUNK_BYTES = 100_000  # so that small replays are in pieces, too
     make._make_registered = functools.cache(
         make._make_registered
     )  # a robot takes longer than anything else before a first step
@@ -112,5 +112,7 @@ def broken(run: Path, saved: int, processes: int = 1) -> tuple[str | None, int]:
         return f"{wrong[0].what}: {wrong[0].text}", saved
     if not (run / LAST).exists():
         return ("the resume point is gone" if saved else None), 0
-    steps = sum(source["env_steps"] for source in sources_of(read_resume_point(run, processes)[1]))
+    steps = sum(
+        source["env_steps"] for source in get_source_states(read_resume_point(run, processes)[1])
+    )
     return (f"the resume point went back from {saved} to {steps}" if steps < saved else None), steps

@@ -17,8 +17,8 @@ from runs import line, warm_up
 import envs
 from envs.arm_env.fingerprint import env_fingerprint
 from td3_robot import checkpoint
-from td3_robot.checkpoint import ROWS
-from td3_robot.checkpoint.provenance import PROVENANCE, other_constants, write_provenance
+from td3_robot.checkpoint import CHUNKS
+from td3_robot.checkpoint.provenance import PROVENANCE, describe_other_constants, write_provenance
 from td3_robot.training.verify import OTHER, WRONG, verify
 
 
@@ -33,7 +33,7 @@ class Spoilt:
         self._names = [
             name
             for name in self._files
-            if Path(name).name in checkpoint.NAMES or name.startswith(ROWS)
+            if Path(name).name in checkpoint.NAMES or name.startswith(CHUNKS)
         ]
 
     def attempt(self, random: Random, _: Path) -> str | None:
@@ -70,7 +70,7 @@ def constants(random: Random, folder: Path) -> str | None:
     group, name = random.choice(places)
     then[group][name] = random.choice(_others(then[group][name]))
     write_provenance(folder, "train.py", [], then)
-    sentence = other_constants(folder, here)
+    sentence = describe_other_constants(folder, here)
     if sentence is None or f"{group}.{name}" not in sentence:
         return f"{group}.{name} is another: {sentence}"
     (found,) = [
@@ -81,7 +81,9 @@ def constants(random: Random, folder: Path) -> str | None:
     (folder / PROVENANCE).unlink()
     write_provenance(folder, "train.py", [], here)
     return (
-        f"the same, and told: {sentence}" if (sentence := other_constants(folder, here)) else None
+        f"the same, and told: {sentence}"
+        if (sentence := describe_other_constants(folder, here))
+        else None
     )
 
 

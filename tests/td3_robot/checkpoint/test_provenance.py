@@ -9,11 +9,11 @@ import pytest
 from td3_robot.checkpoint import provenance
 from td3_robot.checkpoint.provenance import (
     PROVENANCE,
-    code,
-    differences,
-    other_constants,
+    describe_code,
+    describe_differences,
+    describe_other_constants,
+    find_differences,
     read_provenance,
-    told,
     write_provenance,
 )
 from td3_robot.errors import ConfigError
@@ -23,29 +23,29 @@ THERE = {"task": {"tolerance": 0.02, "bonus": 1.0}, "limits": {"fast": [1.0, 3.0
 
 
 def test_constants_that_are_the_same_differ_in_nothing():
-    assert differences(HERE, HERE) == [] and told([]) is None
+    assert find_differences(HERE, HERE) == [] and describe_differences([]) is None
     assert (
-        differences({"task": {"pair": (1, 2)}}, {"task": {"pair": [1, 2]}}) == []
+        find_differences({"task": {"pair": (1, 2)}}, {"task": {"pair": [1, 2]}}) == []
     )  # as JSON keeps them
 
 
 def test_each_constant_that_differs_is_named():
-    assert differences(THERE, HERE) == [
+    assert find_differences(THERE, HERE) == [
         "limits.fast was [1.0, 3.0] and is [1.0, 2.0]",
         "task.bonus was 1.0 and is missing",
         "task.horizon was missing and is 60",
         "task.tolerance was 0.02 and is 0.01",
     ]
-    assert differences({"f": {"a": "x" * 64}}, {"f": {"a": "y" * 64}}) == ["f.a is another"]
+    assert find_differences({"f": {"a": "x" * 64}}, {"f": {"a": "y" * 64}}) == ["f.a is another"]
     assert (
-        differences({"task": {"gone": 0.0}}, {"task": {"new_weight": 0.0}}) == []
+        find_differences({"task": {"gone": 0.0}}, {"task": {"new_weight": 0.0}}) == []
     )  # what weighs nothing is not there
 
 
 def test_what_one_of_them_knows_nothing_of_is_not_compared():
     randomized = {**HERE, "randomization lab": {"noise": 0.1}}
-    assert differences(randomized, HERE) == differences(HERE, randomized) == []
-    assert differences(randomized, {"randomization lab": {"noise": 0.2}}) == [
+    assert find_differences(randomized, HERE) == find_differences(HERE, randomized) == []
+    assert find_differences(randomized, {"randomization lab": {"noise": 0.2}}) == [
         "randomization lab.noise was 0.1 and is 0.2"
     ]
 
@@ -57,19 +57,21 @@ def test_a_run_keeps_the_constants_it_began_with_and_a_sitting_for_each_command(
     assert record["constants"] == THERE
     first, second = record["sittings"]
     assert (first["command"], first["other_constants"]) == ("python train.py --run 'a b'", [])
-    assert second["other_constants"] == differences(THERE, HERE)
+    assert second["other_constants"] == find_differences(THERE, HERE)
     assert {"python", "torch", "numpy"} <= first["versions"].keys() and first["hardware"]["cores"]
 
 
 def test_an_evaluation_with_other_constants_says_so_in_one_sentence(tmp_path):
-    assert other_constants(tmp_path, HERE) is None  # older runs have no record
+    assert describe_other_constants(tmp_path, HERE) is None  # older runs have no record
     write_provenance(tmp_path, "train.py", [], HERE)
-    assert other_constants(tmp_path, HERE) is None
-    assert other_constants(tmp_path, {}) is None  # nothing is known of this environment
+    assert describe_other_constants(tmp_path, HERE) is None
+    assert describe_other_constants(tmp_path, {}) is None  # nothing is known of this environment
     sentence = "it was trained with other constants: limits.fast was [1.0, 2.0] and is [1.0, 3.0], task.bonus"
     for folder in (tmp_path, tmp_path / "last"):
-        assert (other_constants(folder, THERE) or "").startswith(sentence)
-    assert (told(["a", "b", "c", "d", "e", "f"]) or "").endswith("a, b, c, d and 2 more")
+        assert (describe_other_constants(folder, THERE) or "").startswith(sentence)
+    assert (describe_differences(["a", "b", "c", "d", "e", "f"]) or "").endswith(
+        "a, b, c, d and 2 more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_a_damaged_record_is_one_line(tmp_path, content):
 
 def test_code_says_whether_it_is_still_that_of_its_commit(monkeypatch):
     git = {"rev-parse": 20 * "ab", "status": ""}
-    monkeypatch.setattr(provenance, "_git", lambda asked, *_: git[asked])
-    assert code().endswith("commit abababababab")
+    monkeypatch.setattr(provenance, "_run_git", lambda asked, *_: git[asked])
+    assert describe_code().endswith("commit abababababab")
     git["status"] = " M train.py"
-    assert code().endswith("commit abababababab with uncommitted changes")
+    assert describe_code().endswith("commit abababababab with uncommitted changes")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from td3_robot import TD3, checkpoint
-from td3_robot.checkpoint import ROWS, put_rows, take_rows
+from td3_robot.checkpoint import CHUNKS, load_chunks, save_chunks
 from td3_robot.checkpoint import replay_chunks as rows
 from td3_robot.checkpoint.resume_point import LAST, read_resume_point, write_resume_point
 from td3_robot.errors import CheckpointError
@@ -25,7 +25,7 @@ SLOT = 4 * ENVS * WIDTH  # bytes of a time step
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Of five time steps."""
-    monkeypatch.setattr(rows, "PIECE", 5 * SLOT + 3)
+    monkeypatch.setattr(rows, "CHUNK_BYTES", 5 * SLOT + 3)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def whole(buffer: ReplayBuffer) -> torch.Tensor:
 
 def files(folder) -> dict[str, tuple[int, int]]:
     """What is there, and whether it is the very file that it was."""
-    found = list((folder / ROWS).iterdir()) if (folder / ROWS).exists() else []
+    found = list((folder / CHUNKS).iterdir()) if (folder / CHUNKS).exists() else []
     return {path.name: (path.stat().st_ino, path.stat().st_size) for path in found}
 
 
@@ -59,9 +59,9 @@ def test_what_was_written_is_read_at_any_time_of_the_run(tmp_path, quick):
         put(buffer, counts.randint(1, 9))
         if counts.random() < 0.3:
             buffer.end_episodes()  # changes the newest row that is there
-        saved = put_rows(tmp_path, {"replay": buffer.state_dict(), "env_steps": 7})
-        checkpoint.keep_rows(tmp_path, checkpoint.names_of_rows(saved))
-        back = take_rows(tmp_path, saved)
+        saved = save_chunks(tmp_path, {"replay": buffer.state_dict(), "env_steps": 7})
+        checkpoint.prune_chunks(tmp_path, checkpoint.list_chunks(saved))
+        back = load_chunks(tmp_path, saved)
         assert back["env_steps"] == 7 and back["replay"].keys() == buffer.state_dict().keys()
         assert torch.equal(back["replay"]["rows"], whole(buffer))
         restored = ring()
@@ -78,8 +78,8 @@ def test_a_save_writes_what_is_new_and_removes_what_the_ring_has_gone_over(tmp_p
     buffer, seen = ring(23), []
     for _ in range(12):
         put(buffer, 5)
-        saved = put_rows(tmp_path, {"replay": buffer.state_dict()})
-        checkpoint.keep_rows(tmp_path, checkpoint.names_of_rows(saved))
+        saved = save_chunks(tmp_path, {"replay": buffer.state_dict()})
+        checkpoint.prune_chunks(tmp_path, checkpoint.list_chunks(saved))
         seen.append(files(tmp_path))
     for before, after in zip(seen, seen[1:]):
         kept = before.keys() & after.keys()
@@ -95,7 +95,7 @@ def test_the_replays_of_several_processes_are_told_apart(tmp_path, quick):
     ranks = [
         {"source": {"replay": buffer.state_dict()}, "target_generator": 1} for buffer in buffers
     ]
-    back = take_rows(tmp_path, put_rows(tmp_path, {"ranks": [*ranks, None]}))
+    back = load_chunks(tmp_path, save_chunks(tmp_path, {"ranks": [*ranks, None]}))
     assert back["ranks"][2] is None
     for rank, buffer in zip(back["ranks"], buffers):
         assert torch.equal(rank["source"]["replay"]["rows"], whole(buffer))
@@ -109,8 +109,8 @@ def test_a_replay_of_ones_own_stays_as_it_is(tmp_path):
         None,
     ):
         assert (
-            put_rows(tmp_path, {"replay": replay}) == {"replay": replay}
-            and not (tmp_path / ROWS).exists()
+            save_chunks(tmp_path, {"replay": replay}) == {"replay": replay}
+            and not (tmp_path / CHUNKS).exists()
         )
 
 
@@ -140,12 +140,12 @@ def test_stopped_and_resumed_a_training_ends_as_the_one_that_nobody_stopped(
             len(files(tmp_path / "cut")) == {60: 7, 64: 8, 300: 18, None: 0}[stop]
         )  # of two steps each
     assert_same(trainer.agent.state_dicts(), one.agent.state_dicts())
-    assert not (tmp_path / "cut" / ROWS).exists()  # a run that is through needs none
+    assert not (tmp_path / "cut" / CHUNKS).exists()  # a run that is through needs none
 
 
 def test_what_is_damaged_or_missing_is_one_line(tmp_path, train, quick):
     stopped(train, tmp_path, 300).run()
-    piece = sorted((tmp_path / ROWS).iterdir())[3]
+    piece = sorted((tmp_path / CHUNKS).iterdir())[3]
     content = piece.read_bytes()
     for spoilt in (
         content[:-1],
@@ -237,7 +237,7 @@ def test_killed_anywhere_the_old_resume_point_is_there_or_the_new(tmp_path, no_f
         calls += 2
         write_resume_point(tmp_path, before, {})
         assert len(files(tmp_path)) == len(
-            checkpoint.names_of_rows(checkpoint.read(tmp_path / LAST)["trainer_state"]["source"])
+            checkpoint.list_chunks(checkpoint.read(tmp_path / LAST)["trainer_state"]["source"])
         )
         code = kept_after(tmp_path, calls)
         states, state = read_resume_point(tmp_path)
@@ -277,7 +277,7 @@ def test_what_a_kill_left_of_a_save_is_cleared_away_when_the_run_goes_on(tmp_pat
     stopped(train, tmp_path, 300).run()
     kept = files(tmp_path)
     for name in ("0" * 64, ".123456789-" + "0" * 64):
-        (tmp_path / ROWS / name).write_bytes(b"half")
+        (tmp_path / CHUNKS / name).write_bytes(b"half")
     read_resume_point(tmp_path)  # who only looks changes nothing
     assert len(files(tmp_path)) == len(kept) + 2
     train(tmp_path).resume()

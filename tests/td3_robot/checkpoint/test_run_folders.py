@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from td3_robot import TD3
-from td3_robot.checkpoint import claim_run, held, next_run
+from td3_robot.checkpoint import claim_run, lock_run, make_next_run
 from td3_robot.errors import CheckpointError, ConfigError
 
 
 def reserve(root: Path, gate, queue) -> None:
     gate.wait()
-    queue.put([next_run(root).name for _ in range(20)])
+    queue.put([make_next_run(root).name for _ in range(20)])
 
 
 def claim(root: Path, gate, queue) -> None:
@@ -52,11 +52,11 @@ def test_trainings_that_start_together_get_different_folders(tmp_path, take, tot
 def test_the_next_run_follows_the_last(tmp_path):
     for name in ("run1", "run10", "run007x", "mine", ".run99.new"):
         (tmp_path / name).mkdir()
-    assert next_run(tmp_path) == tmp_path / "run11"
-    assert next_run(tmp_path / "new") == tmp_path / "new" / "run1"
+    assert make_next_run(tmp_path) == tmp_path / "run11"
+    assert make_next_run(tmp_path / "new") == tmp_path / "new" / "run1"
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="cannot make"):
-        next_run(tmp_path / "file")
+        make_next_run(tmp_path / "file")
 
 
 def test_a_run_is_never_taken_over(tmp_path):
@@ -92,7 +92,7 @@ def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
 
 
 def hold(folder: Path, gate) -> None:
-    with held(folder):
+    with lock_run(folder):
         gate.set()
         signal.pause()
 
@@ -106,7 +106,7 @@ def test_a_run_is_of_one_process_until_it_dies(tmp_path):
     assert gate.wait(20)
     who = f"process {holder.pid} on {socket.gethostname()}"
     with pytest.raises(ConfigError, match=f"^run {tmp_path.name!r} is being trained by {who!r}$"):
-        held(tmp_path).__enter__()
+        lock_run(tmp_path).__enter__()
     os.kill(holder.pid, signal.SIGKILL)
     holder.join()
     strays = (
@@ -122,7 +122,7 @@ def test_a_run_is_of_one_process_until_it_dies(tmp_path):
         path.touch() if "-" in name else path.mkdir()
     (tmp_path / "last" / "actor").touch()  # a checkpoint
     (tmp_path / "mine").touch()
-    with held(tmp_path):
+    with lock_run(tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {
             ".lock",
             "last",
@@ -143,7 +143,7 @@ def test_what_died_on_the_way_into_the_folder_is_finished_or_removed(tmp_path, l
     (run / place / "actor").rename(run / place / left / "actor")
     if left == ".next":  # not committed: the folder was whole
         shutil.copy(run / place / left / "actor", run / place / "actor")
-    with held(run):
+    with lock_run(run):
         assert not (run / place / left).exists() and (run / place / "actor").exists()
 
 
@@ -151,4 +151,4 @@ def test_a_folder_that_cannot_be_held_is_one_line(tmp_path):
     with pytest.raises(
         CheckpointError, match="^cannot write in '[^']*gone': No such file or directory$"
     ):
-        held(tmp_path / "gone").__enter__()
+        lock_run(tmp_path / "gone").__enter__()

@@ -89,8 +89,8 @@ class Full(loggers_csv.CsvLog):
     def log(self, metrics): open("/dev/full", "w").write("x" * 100_000)
 loggers_csv.CsvLog = Full
 import train
-from td3_robot.utils.console import cli
-cli(train.main)
+from td3_robot.utils.console import run_script
+run_script(train.main)
 """
     with FULL.open("w") as full:
         command = [sys.executable, "-c", code]

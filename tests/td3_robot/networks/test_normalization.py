@@ -8,7 +8,7 @@ from gymnasium.wrappers.vector import NormalizeReward
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from td3_robot.checkpoint.validation import fitted
+from td3_robot.checkpoint.validation import validate_state
 from td3_robot.networks import normalization as normalizer
 from td3_robot.networks.normalization import (
     RewardScaler,
@@ -228,8 +228,8 @@ def test_where_there_is_no_float64_statistics_are_of_float32_and_can_be_taken_ov
     precise.update(rows(0, 100, offset=5.0))
     monkeypatch.setattr(normalizer, "precision", lambda device: torch.float32)
     coarse, x = RunningNormalizer(3), torch.randn(4, 3)
-    coarse.load_state_dict(fitted(coarse, precise.state_dict()))
+    coarse.load_state_dict(validate_state(coarse, precise.state_dict()))
     assert all(value.dtype == torch.float32 for value in coarse.state_dict().values())
     coarse.update(x), precise.update(x)
     torch.testing.assert_close(coarse(x), precise(x), rtol=1e-4, atol=1e-4)
-    precise.load_state_dict(fitted(precise, coarse.state_dict()))
+    precise.load_state_dict(validate_state(precise, coarse.state_dict()))

@@ -151,7 +151,7 @@ def test_what_is_wrong_is_found_where_it_is(run, how):
 
 
 def test_what_a_training_has_at_hand_is_no_leftover(run):
-    with checkpoint.held(run):
+    with checkpoint.lock_run(run):
         (run / ".next").mkdir()
         found = {finding.what: finding for finding in verify(run, environment)}["leftovers"]
         assert (found.state, found.text) == (

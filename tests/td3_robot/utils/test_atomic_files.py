@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from td3_robot.errors import ConfigError
-from td3_robot.utils.atomic_files import check_folder, check_writable, replacing, write_text
+from td3_robot.utils.atomic_files import check_folder, check_writable, replace_file, write_text
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.json"
     write_text(path, "old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as new:
+    with pytest.raises(ZeroDivisionError), replace_file(path) as new:
         new.write_text("half")
         1 / 0  # noqa: B018
     assert path.read_text() == "old"

@@ -32,7 +32,7 @@ def test_exit_codes(main, code, stderr, capsys):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_on_a_full_device_is_one_line_and_an_exit_code():
-    code = "import sys; sys.path.insert(0, %r); from td3_robot.utils.console import cli; cli(lambda argv: print('all is done'))"
+    code = "import sys; sys.path.insert(0, %r); from td3_robot.utils.console import run_script; run_script(lambda argv: print('all is done'))"
     root = str(Path(__file__).resolve().parents[3])
     with open("/dev/full", "w") as full:
         pipes = {
@@ -49,11 +49,11 @@ def test_output_on_a_full_device_is_one_line_and_an_exit_code():
 def test_a_signal_after_the_end_changes_nothing():
     code = """
 import io, signal, sys; sys.path.insert(0, %r)
-from td3_robot.utils.console import cli
+from td3_robot.utils.console import run_script
 class Slow(io.StringIO):
     def flush(self): signal.raise_signal(signal.SIGINT)
 def main(argv): sys.stdout = Slow(); return 3
-cli(main)
+run_script(main)
 """
     command = [sys.executable, "-c", code % str(Path(__file__).resolve().parents[3])]
     done = subprocess.run(command, capture_output=True, text=True)

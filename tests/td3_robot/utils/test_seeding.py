@@ -10,13 +10,13 @@ from td3_robot.config.run import Config, ExplorationConfig
 from td3_robot.data.collector import Collector
 from td3_robot.data.dataset_file import collect
 from td3_robot.evaluation.rollout import make_random_policy
-from td3_robot.utils.seeding import seed_of
+from td3_robot.utils.seeding import derive_seed
 
 
 def test_seeds_and_uses_repeat_and_differ():
-    assert seed_of(3, "a") == seed_of(3, "a")
+    assert derive_seed(3, "a") == derive_seed(3, "a")
     seeds = {
-        seed_of(seed, use)
+        derive_seed(seed, use)
         for seed in range(100)
         for use in ("weights", "exploration", "evaluation", "")
     }
