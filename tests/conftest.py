@@ -2,7 +2,6 @@
 robot.
 """
 
-import importlib.util
 import signal
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import torch
 from td3_robot.errors import NotFiniteError
 from td3_robot.utils.console import exit_code
 from td3_robot.vec_env import Step
+from tests.support import load_script
 
 torch.set_num_threads(1)
 if hasattr(signal, "SIGHUP"):
@@ -101,11 +101,7 @@ def in_process(monkeypatch, capsys):
 
     def run(folder: Path, name: str, *words: str) -> tuple[int, str, str]:
         monkeypatch.chdir(folder)
-        spec = importlib.util.spec_from_file_location(
-            name, Path(__file__).resolve().parent.parent / f"{name}.py"
-        )
-        script = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(script)
+        script = load_script(f"{name}.py")
         capsys.readouterr()
         code = exit_code(script.main, list(words))
         return code, *capsys.readouterr()

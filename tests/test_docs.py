@@ -2,13 +2,13 @@
 is of today.
 """
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support import ROOT, load_script
+
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 TEXTS = [
     path
@@ -22,14 +22,6 @@ TEXTS = [path for path in TEXTS if path.suffix in (".py", ".yaml", ".md")] + [
 NAMED = re.compile(
     r"(?<![\w./-])(?:benchmarks|configs|docs|envs|img|td3_robot|tests)/[a-z0-9_/]+(?:\.[a-z]+)?(?![\w<*{/-])"
 )
-
-
-def script(path: str):
-    """A file of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def anchors(page: Path) -> set[str]:
@@ -60,7 +52,8 @@ def test_every_page_is_found_from_the_first():
 
 
 def test_the_page_of_public_names_is_of_today():
-    assert (ROOT / "docs/api.md").read_text() == script("docs/make_api.py").page(), "run `make api`"
+    page = load_script("docs/make_api.py").page()
+    assert (ROOT / "docs/api.md").read_text() == page, "run `make api`"
 
 
 def test_commands_name_what_make_can_do():

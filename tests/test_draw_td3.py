@@ -1,16 +1,11 @@
 """The pictures of docs/td3.md: they show the agent that they are given."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from td3_robot import TD3
+from tests.support import load_script
 
-ROOT = Path(__file__).resolve().parent.parent
-SPEC = importlib.util.spec_from_file_location("draw_td3", ROOT / "docs/draw_td3.py")
-draw_td3 = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(draw_td3)
+draw_td3 = load_script("docs/draw_td3.py")
 
 
 def words(sheet) -> list[str]:

@@ -1,12 +1,9 @@
 """evaluate.py as its user meets it: exit codes, messages, the table and the JSON file."""
 
 import dataclasses
-import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ from td3_robot.config.run import Config, TD3Config
 from td3_robot.data.dataset_file import load_dataset
 from td3_robot.errors import CheckpointError, ConfigError, Td3RobotError
 from td3_robot.evaluation.rollout import draw_round_seeds
+from tests.support import load_script, run_script
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = {
@@ -79,19 +77,10 @@ def save_policy(env, name: str, gain: float, bias: float = 0.0) -> None:
     save_config(config, Path("checkpoints", name, "config.yaml"))
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    """`python evaluate.py ...` in the working directory."""
-    command = [sys.executable, str(ROOT / "evaluate.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-
 @pytest.fixture
 def evaluate():
     """evaluate.py in this process, which saves its imports."""
-    spec = importlib.util.spec_from_file_location("evaluate", ROOT / "evaluate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("evaluate.py")
 
 
 def measured(evaluate, *arguments: str) -> dict:
@@ -113,7 +102,7 @@ def test_table_and_json_say_the_same(work):
     arguments = (
         "--checkpoint transpose --episodes 100 --seed 7 --baseline rrmc,random --json out.json"
     )
-    result = run(*arguments.split())
+    result = run_script(Path(), "evaluate", *arguments.split())
     assert result.returncode == 0 and result.stderr == ""
     assert result.stdout.startswith("checkpoints/transpose: panda reach, 100 episodes, seed 7\n")
     assert re.search(r"policy\s*┃\s*rrmc\s*┃\s*random", result.stdout)
@@ -190,11 +179,13 @@ def test_table_and_json_say_the_same(work):
         ),
         (
             "--checkpoint still --baseline rmc",
-            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: ik, neo, pick, push, random, reactive, rrmc",
+            "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: "
+            "ik, neo, pick, push, random, reactive, rrmc",
         ),
         (
             "--checkpoint other",
-            "checkpoint 'checkpoints/other' has o_dim 20 and a_dim 6, the environment o_dim 31 and a_dim 7",
+            "checkpoint 'checkpoints/other' has o_dim 20 and a_dim 6, "
+            "the environment o_dim 31 and a_dim 7",
         ),
     ],
 )
@@ -333,7 +324,8 @@ def test_a_picture_of_reward_and_actions(work, evaluate, capsys):
 
 
 def test_a_dataset_holds_what_the_policy_did(work, evaluate):
-    line = "--checkpoint transpose --episodes 2 --dataset data.npz --transitions 500 --dataset_noise 0.1"
+    line = "--checkpoint transpose --episodes 2 --dataset data.npz"
+    line += " --transitions 500 --dataset_noise 0.1"
     assert evaluate.main(line.split()) == 0
     data = load_dataset("data.npz")
     assert data.state.shape == (500, 31) and data.action.shape == (500, 7)
@@ -352,7 +344,9 @@ def test_a_dataset_has_the_rewards_that_are_asked_for(work, evaluate):
 
 def test_a_dataset_holds_whole_episodes(work, env, evaluate):
     """However many arms an evaluation has."""
-    line = f"--checkpoint transpose --episodes 100 --dataset data.npz --transitions {3 * env.task.horizon}"
+    transitions = 3 * env.task.horizon
+    line = "--checkpoint transpose --episodes 100 --dataset data.npz"
+    line += f" --transitions {transitions}"
     assert evaluate.main(line.split()) == 0
     ends = load_dataset("data.npz").truncated.nonzero()[:, 0]
     assert (ends + 1).tolist() == [number * env.task.horizon for number in (1, 2, 3)]

@@ -1,34 +1,23 @@
 """train.py and evaluate.py on Gymnasium environments and on datasets, as their user meets them."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from td3_robot.loggers.csv import read_metrics
+from tests.support import ROOT, run_script
 
-ROOT = Path(__file__).resolve().parent.parent
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 SMALL = "--td3.hidden 16 --replay.batch_size 32 --evaluation.episodes 3"
-
-
-def script(cwd: Path, name: str, line: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(ROOT / f"{name}.py"), *line.split()]
-    return subprocess.run(
-        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=240
-    )
 
 
 @pytest.fixture(scope="module")
 def pendulum(tmp_path_factory):
     """A working directory with a short run on Pendulum, several environments at once."""
     folder = tmp_path_factory.mktemp("gymnasium")
-    line = f"--env Pendulum-v1 --num_envs 4 --steps 1200 --exploration.start_steps 400 --evaluation.every 400 {SMALL}"
-    result = script(folder, "train", f"{line} --run swing")
+    line = "--env Pendulum-v1 --num_envs 4 --steps 1200 --exploration.start_steps 400"
+    line += f" --evaluation.every 400 {SMALL}"
+    result = run_script(folder, "train", *line.split(), "--run", "swing")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("learning Pendulum-v1 (seed 0) in checkpoints/swing\n")
     return folder
@@ -52,7 +41,7 @@ def test_a_run_on_a_gymnasium_environment_is_a_run_like_any_other(pendulum):
 
 
 def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
-    result = script(pendulum, "train", "--resume swing --steps 1600")
+    result = run_script(pendulum, "train", *"--resume swing --steps 1600".split())
     assert result.returncode == 0, result.stderr
     rows = read_metrics(pendulum / "checkpoints/swing")
     assert [row["gradient_steps"] for row in rows] == [
@@ -61,8 +50,10 @@ def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
         200,
         260,
     ]  # 160 of 400 env steps fill the replay again
-    result = script(
-        pendulum, "evaluate", "--checkpoint swing --episodes 5 --json out.json --plot rollout.png"
+    result = run_script(
+        pendulum,
+        "evaluate",
+        *"--checkpoint swing --episodes 5 --json out.json --plot rollout.png".split(),
     )
     assert result.returncode == 0 and result.stderr == ""
     assert result.stdout.startswith("checkpoints/swing: Pendulum-v1, 5 episodes, seed 12345\n")
@@ -73,14 +64,16 @@ def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
 
 
 def test_what_a_policy_did_can_be_learnt_from_offline(pendulum):
-    result = script(
+    result = run_script(
         pendulum,
         "evaluate",
-        "--checkpoint swing --episodes 1 --dataset d.npz --transitions 300 --dataset_noise 0.2",
+        *"--checkpoint swing --episodes 1 --dataset d.npz".split(),
+        *"--transitions 300 --dataset_noise 0.2".split(),
     )
     assert result.returncode == 0, result.stderr
-    line = f"--env Pendulum-v1 --dataset d.npz --config {ROOT}/configs/td3_bc.yaml --steps 60 --evaluation.every 30"
-    result = script(pendulum, "train", f"{line} {SMALL} --run offline")
+    line = f"--env Pendulum-v1 --dataset d.npz --config {ROOT}/configs/td3_bc.yaml --steps 60"
+    line += " --evaluation.every 30"
+    result = run_script(pendulum, "train", *f"{line} {SMALL} --run offline".split())
     assert result.returncode == 0, result.stderr
     summary = json.loads((pendulum / "checkpoints/offline/summary.json").read_text())
     assert (summary["env_steps"], summary["gradient_steps"]) == (0, 60)
@@ -91,8 +84,9 @@ def test_what_a_policy_did_can_be_learnt_from_offline(pendulum):
 
 
 def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
-    line = f"--env FetchReach-v4 --steps 200 --exploration.start_steps 60 --evaluation.every 100 {SMALL} --run reach"
-    result = script(tmp_path, "train", line)
+    line = "--env FetchReach-v4 --steps 200 --exploration.start_steps 60 --evaluation.every 100"
+    line += f" {SMALL} --run reach"
+    result = run_script(tmp_path, "train", *line.split())
     assert result.returncode == 0, result.stderr
     assert "hindsight: future" in (tmp_path / "checkpoints/reach/config.yaml").read_text()
     assert (
@@ -128,8 +122,9 @@ def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
 )
 def test_what_is_wrong_is_one_line_and_leaves_nothing_behind(tmp_path, in_process, line, message):
     ones = np.ones((3, 2))
-    np.savez(tmp_path / "wrong.npz", observations=ones, next_observations=ones, actions=ones[:, :1], rewards=ones[:, 0],
-             terminals=0 * ones[:, 0])  # fmt: skip
+    arrays = {"observations": ones, "next_observations": ones, "actions": ones[:, :1]}
+    arrays |= {"rewards": ones[:, 0], "terminals": 0 * ones[:, 0]}
+    np.savez(tmp_path / "wrong.npz", **arrays)
     code, out, err = in_process(tmp_path, "train", *line.split())
     assert code == 2 and out == ""
     assert message in err and err.startswith("error: ") and err.count("\n") == 1

@@ -1,14 +1,12 @@
 """train.py --seeds as its user meets it: real trainings beside each other."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 from td3_robot.cli.arguments import load_config
+from tests.support import run_script
 
-ROOT = Path(__file__).resolve().parent.parent
 SMALL = (
     *("--env", "Pendulum-v1", "--num_envs", "4", "--steps", "400", "--evaluation.every", "200"),
     *("--evaluation.episodes", "3", "--exploration.start_steps", "100", "--td3.hidden", "8"),
@@ -17,11 +15,7 @@ SMALL = (
 
 
 def train(cwd: Path, *flags: str) -> subprocess.CompletedProcess:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(ROOT / "train.py"), *SMALL, *flags]
-    return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500
-    )
+    return run_script(cwd, "train", *SMALL, *flags, timeout=500)
 
 
 def test_seeds_train_beside_each_other(tmp_path):

@@ -5,8 +5,6 @@ line.
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from td3_robot.checkpoint import MANIFEST, lock_run
 from td3_robot.checkpoint.provenance import write_provenance
 from td3_robot.cli.arguments import save_config
 from td3_robot.config.run import Config, TD3Config
+from tests.support import run_script
 
 ROOT = Path(__file__).resolve().parent.parent
 PAYLOAD = """
@@ -31,12 +30,8 @@ gymnasium.register("Thing-v0", "gymnasium.envs.classic_control:PendulumEnv", max
 
 
 def script(cwd: Path, name: str, *flags: str) -> tuple[int, str]:
-    """Exit code and stderr."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(cwd)}
-    command = [sys.executable, str(ROOT / f"{name}.py"), *flags]
-    result = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240
-    )
+    """Return exit code and stderr."""
+    result = run_script(cwd, name, *flags, PYTHONPATH=str(cwd))
     return result.returncode, result.stderr
 
 

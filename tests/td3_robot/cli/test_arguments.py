@@ -19,7 +19,8 @@ from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import load_config, resolve_device, save_config
 from td3_robot.config.run import Config, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
-from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.errors import CheckpointError
+from tests.support import get_refusal
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 load_run_config = functools.partial(arguments.load_run_config, environment=EnvOptions)
@@ -37,14 +38,6 @@ def workplace(tmp_path, monkeypatch):
 
 def train(line: str = "") -> Config:
     return parse_train(line.split()).config
-
-
-def refusal(call, *args) -> str:
-    """The message of the ConfigError that a call raises, which is one line."""
-    with pytest.raises(ConfigError) as caught:
-        call(*args)
-    assert str(caught.value).isprintable()
-    return str(caught.value)
 
 
 def test_without_options_it_is_td3_as_its_authors_run_it():
@@ -91,13 +84,13 @@ def test_a_resumed_run_keeps_its_configuration_but_for_the_flags():
         arguments = parse_train(["--resume", name, "--steps", "1000"])
         assert arguments.resume == Path("checkpoints/mine")
         assert arguments.config == dataclasses.replace(config, steps=1000)
-    assert "did you mean 'mine'? valid choices: mine" in refusal(train, "--resume mime")
-    assert "run and resume" in refusal(train, "--resume mine --run other")
+    assert "did you mean 'mine'? valid choices: mine" in get_refusal(train, "--resume mime")
+    assert "run and resume" in get_refusal(train, "--resume mine --run other")
     assert parse_train([]).resume is None
 
 
 def test_nothing_to_resume():
-    assert "no run in 'checkpoints'" in refusal(train, "--resume run1")
+    assert "no run in 'checkpoints'" in get_refusal(train, "--resume run1")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +175,7 @@ def test_switches_need_no_value():
     ],
 )
 def test_a_wrong_command_line_is_one_line(line, message):
-    assert refusal(parse_train, line.split(" ", 1) if line.count(" ") else [line]).startswith(
+    assert get_refusal(parse_train, line.split(" ", 1) if line.count(" ") else [line]).startswith(
         message
     )
 
@@ -225,20 +218,20 @@ def test_a_wrong_command_line_is_one_line(line, message):
 )
 def test_a_wrong_file_is_one_line_with_its_name(text, message):
     Path("bad.yaml").write_text(text)
-    assert refusal(train, "--config bad.yaml").startswith(message)
+    assert get_refusal(train, "--config bad.yaml").startswith(message)
     if "td3" in text:
-        assert refusal(load_config, "bad.yaml").startswith(message)
+        assert get_refusal(load_config, "bad.yaml").startswith(message)
 
 
 def test_a_file_of_bytes_is_one_line():
     Path("bad.yaml").write_bytes(b"\xff\xfe\x00")
-    assert "'bad.yaml': is no YAML: " in refusal(load_config, "bad.yaml")
+    assert "'bad.yaml': is no YAML: " in get_refusal(load_config, "bad.yaml")
 
 
 @pytest.mark.parametrize("tag", ["object/apply:os.mkdir [ran]", "name:os.mkdir", "tuple [1]"])
 def test_a_file_runs_no_code(tag):
     Path("bad.yaml").write_text(f"seed: !!python/{tag}\n")
-    assert "'bad.yaml': line 1: tags, which begin with !, are not taken" in refusal(
+    assert "'bad.yaml': line 1: tags, which begin with !, are not taken" in get_refusal(
         load_config, "bad.yaml"
     )
     assert not Path("ran").exists()
@@ -263,7 +256,7 @@ NOT_NEGATIVE = (
 
 @pytest.mark.parametrize("name", POSITIVE.split())
 def test_what_must_be_positive_is_not_zero(name):
-    assert refusal(train, f"--{name} 0").startswith(f"{name} must be ")
+    assert get_refusal(train, f"--{name} 0").startswith(f"{name} must be ")
 
 
 @pytest.mark.parametrize("name", NOT_NEGATIVE.split())
@@ -313,7 +306,7 @@ def test_a_saved_configuration_is_plain_yaml_with_nothing_left_over():
     assert content["td3"]["hidden"] == [256, 256] and content["run"] is None
     assert list(content) == [item.name for item in dataclasses.fields(Config)]
     assert sorted(path.name for path in Path().iterdir()) == ["config.yaml", "configs"]
-    assert "cannot write 'no/config.yaml': No such file" in refusal(
+    assert "cannot write 'no/config.yaml': No such file" in get_refusal(
         save_config, Config(), "no/config.yaml"
     )
 
@@ -323,7 +316,7 @@ def test_the_configuration_of_a_checkpoint_is_in_it_or_above():
     save_config(Config(seed=7), "checkpoints/run1/config.yaml")
     for name in ("checkpoints/run1", "checkpoints/run1/last", "checkpoints/run1/prefix"):
         assert load_run_config(Path(name))[0].seed == 7
-    assert "no config.yaml" in refusal(load_run_config, Path("checkpoints"))
+    assert "no config.yaml" in get_refusal(load_run_config, Path("checkpoints"))
 
 
 def test_evaluation_arguments():
@@ -347,11 +340,11 @@ def test_evaluation_arguments():
         True,
     )
     assert arguments.episodes == 100
-    assert "--checkpoint is missing" in refusal(parse_evaluate, [])
+    assert "--checkpoint is missing" in get_refusal(parse_evaluate, [])
     assert parse_evaluate(["--checkpoint", "run1", "--baseline", ""]).baseline == ()
     alone = ["--checkpoint", "run1", "--dataset_noise", "0.1"]
-    assert "dataset_noise has no effect without dataset" in refusal(parse_evaluate, alone)
-    assert "episodes must be in [1" in refusal(
+    assert "dataset_noise has no effect without dataset" in get_refusal(parse_evaluate, alone)
+    assert "episodes must be in [1" in get_refusal(
         parse_evaluate, ["--checkpoint", "run1", "--episodes", "0"]
     )
     with pytest.raises(CheckpointError, match="valid choices: checkpoints/run1"):
@@ -370,16 +363,16 @@ def test_devices(monkeypatch):
         "cuda",
     ]
     assert train("--device auto").device == train("--device auto --cuda_graph").device == "cuda"
-    assert "'cuda:2' is not available on this machine; valid choices: cuda, cuda:0" in refusal(
+    assert "'cuda:2' is not available on this machine; valid choices: cuda, cuda:0" in get_refusal(
         resolve_device, "cuda:2"
     )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == "cpu"
-    assert "cuda_graph needs device cuda or cuda:N, got 'cpu'" in refusal(
+    assert "cuda_graph needs device cuda or cuda:N, got 'cpu'" in get_refusal(
         train, "--device auto --cuda_graph"
     )
     assert (
-        refusal(resolve_device, "cuda")
+        get_refusal(resolve_device, "cuda")
         == "device 'cuda' is not available on this machine; valid choices: cpu"
     )
     assert Config(device="cuda").device == "cuda"  # a file made elsewhere can be read here

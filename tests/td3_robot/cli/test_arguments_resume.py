@@ -11,7 +11,7 @@ from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import save_config
 from td3_robot.config.run import Config
-from td3_robot.errors import ConfigError
+from tests.support import get_refusal
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 load_run_config = functools.partial(arguments.load_run_config, environment=EnvOptions)
@@ -28,14 +28,6 @@ def workplace(tmp_path, monkeypatch):
 
 def world(line: str = "") -> EnvOptions:
     return parse_train(line.split()).environment
-
-
-def refusal(call, *args, **options) -> str:
-    """The message of the ConfigError that a call raises, which is one line."""
-    with pytest.raises(ConfigError) as caught:
-        call(*args, **options)
-    assert str(caught.value).isprintable()
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +47,14 @@ def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):
     save_config(Config(steps=100), Path("checkpoints/mine/config.yaml"))
     assert parse_train(["--resume", "mine", "--steps", "200"]).config == Config(steps=200)
     message = f"{name} of run 'mine' is {before!r} and stays so when it is resumed"
-    assert refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
+    assert get_refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
 
 
 def test_a_file_cannot_rename_a_run_that_is_resumed():
     Path("checkpoints/mine").mkdir(parents=True)
     save_config(Config(), Path("checkpoints/mine/config.yaml"))
     Path("other.yaml").write_text("run: other\n")
-    assert "run and resume exclude each other" in refusal(
+    assert "run and resume exclude each other" in get_refusal(
         parse_train, ["--resume", "mine", "--config", "other.yaml"]
     )
 
@@ -79,7 +71,7 @@ def test_only_the_command_line_names_a_module(env):
         (parse_train, ["--config", "mine.yaml"]),
         (load_run_config, Path("checkpoints/mine")),
     ):
-        assert "comes from a file and is no plain id" in refusal(call, *args)
+        assert "comes from a file and is no plain id" in get_refusal(call, *args)
     assert world("--env module:Id-v0").env == "module:Id-v0"
 
 
@@ -92,8 +84,10 @@ def test_the_module_of_a_run_may_be_named_anew_but_not_its_id(saved):
         load_run_config(Path("checkpoints/mine"), given={"env": "module:Id-v0"})[1].env
         == "module:Id-v0"
     )
-    assert f"env of run 'mine' is {saved!r}" in refusal(world, "--resume mine --env module:Id-v1")
-    assert f"is {saved!r}, not 'Id-v1'" in refusal(
+    assert f"env of run 'mine' is {saved!r}" in get_refusal(
+        world, "--resume mine --env module:Id-v1"
+    )
+    assert f"is {saved!r}, not 'Id-v1'" in get_refusal(
         load_run_config, Path("checkpoints/mine"), given={"env": "Id-v1"}
     )
 
@@ -103,8 +97,8 @@ def test_new_weights_are_not_asked_for_where_there_are_some(option):
     Path("mine").mkdir()
     Path("mine/actor").touch()
     name = option.split()[0].removeprefix("--")
-    assert refusal(world, f"--start_from mine {option}").startswith(
+    assert get_refusal(world, f"--start_from mine {option}").startswith(
         f"{name} has no effect without new networks"
     )
     save_config(Config(), Path("mine/config.yaml"))
-    assert f"{name} of run 'mine'" in refusal(world, f"--resume mine {option}")
+    assert f"{name} of run 'mine'" in get_refusal(world, f"--resume mine {option}")

@@ -16,21 +16,13 @@ from td3_robot.config.run import (
     ScheduleConfig,
     TD3Config,
 )
-from td3_robot.errors import ConfigError
+from tests.support import get_refusal
 
 SECTIONS = {Config: ""} | {
     item.type: f"{item.name}."
     for item in dataclasses.fields(Config)
     if dataclasses.is_dataclass(item.type)
 }
-
-
-def refusal(cls, **options) -> str:
-    """The message of the ConfigError that options raise, which is one line."""
-    with pytest.raises(ConfigError) as caught:
-        cls(**options)
-    assert str(caught.value).isprintable()
-    return str(caught.value)
 
 
 NUMBERS = [
@@ -48,7 +40,7 @@ def test_no_number_leaves_its_range_even_without_the_command_line(cls, name):
     why it is there.
     """
     for value in (float("nan"), float("inf"), -1, 10**400, "x"):
-        message = refusal(cls, **{name: value})
+        message = get_refusal(cls, **{name: value})
         assert (
             re.match(rf"{name} must be in [\[(][^ ]+, [^ ]+\], got ", message)
             and len(message) < 200
@@ -56,7 +48,7 @@ def test_no_number_leaves_its_range_even_without_the_command_line(cls, name):
     assert (
         "[0, 1]" in message
         or "(0, 1]" in message
-        or re.search("got .*: .* ", refusal(cls, **{name: 10**400}))
+        or re.search("got .*: .* ", get_refusal(cls, **{name: 10**400}))
     )
 
 
@@ -78,7 +70,7 @@ def test_every_number_has_a_range():
     ],
 )
 def test_what_neither_float32_nor_memory_could_hold_is_refused(options):
-    assert refusal(TD3Config, **options).startswith(f"{next(iter(options))} must ")
+    assert get_refusal(TD3Config, **options).startswith(f"{next(iter(options))} must ")
 
 
 @pytest.mark.parametrize(
@@ -93,15 +85,15 @@ def test_what_neither_float32_nor_memory_could_hold_is_refused(options):
     ],
 )
 def test_a_wrong_choice_is_told_the_right_ones(cls, name, choices):
-    message = refusal(cls, **{name: "x"})
+    message = get_refusal(cls, **{name: "x"})
     assert message == f"{name} must be one of {choices}, got 'x'"
 
 
 def test_sizes_that_must_fit_each_other():
     assert ReplayConfig(capacity=100, batch_size=100).batch_size == 100
-    message = refusal(ReplayConfig, capacity=100, batch_size=101)
+    message = get_refusal(ReplayConfig, capacity=100, batch_size=101)
     assert message == "batch_size must be at most capacity, got 101 > 100"
-    assert "envs must be at most replay.capacity" in refusal(
+    assert "envs must be at most replay.capacity" in get_refusal(
         Config, replay=ReplayConfig(capacity=300), num_envs=301
     )
 
@@ -156,7 +148,7 @@ def test_sizes_that_must_fit_each_other():
     ],
 )
 def test_options_that_contradict_each_other_are_named(cls, options, words):
-    message = refusal(cls, **options)
+    message = get_refusal(cls, **options)
     assert all(word in message for word in words)
 
 

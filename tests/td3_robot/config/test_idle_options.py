@@ -18,6 +18,7 @@ from td3_robot.config.field import iter_options
 from td3_robot.config.run import Config, ReplayConfig
 from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
+from tests.support import get_refusal
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 NEEDS = {
@@ -35,10 +36,7 @@ def workplace(tmp_path, monkeypatch):
 
 
 def refusal(line: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parse_train(line.split())
-    assert str(caught.value).isprintable()
-    return str(caught.value)
+    return get_refusal(parse_train, line.split())
 
 
 IDLE = {

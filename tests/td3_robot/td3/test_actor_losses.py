@@ -16,12 +16,9 @@ from td3_robot.td3.actor_losses import (
     imitation,
     scaled_ascent,
 )
+from tests.support import make_column
 
 A_MAX = torch.tensor([2.0, 0.1])
-
-
-def column(*values):
-    return torch.tensor(values)[:, None]
 
 
 def step_of(q=None, action=None, data_action=None, value_of=None):
@@ -48,7 +45,7 @@ def test_options_choose_terms(options, expected):
 
 
 def test_ascent_is_minus_the_mean_value():
-    torch.testing.assert_close(ascent(step_of(column(31.0, 52.0))), torch.tensor(-41.5))
+    torch.testing.assert_close(ascent(step_of(make_column(31.0, 52.0))), torch.tensor(-41.5))
 
 
 def test_action_penalty_is_the_mean_square_in_units_of_the_bound():
@@ -61,13 +58,13 @@ def test_td3_bc_by_hand():
     # lambda = 2.5 / mean(4, 6) = 0.5; -0.5 * mean(4, -6) = 0.5; mean(0.1^2, 0.3^2, 0, 0.2^2) =
     # 0.035
     action = torch.tensor([[0.1, 0.5], [0.0, 0.2]])
-    step = step_of(column(4.0, -6.0), action, torch.tensor([[0.0, 0.2], [0.0, 0.0]]))
+    step = step_of(make_column(4.0, -6.0), action, torch.tensor([[0.0, 0.2], [0.0, 0.0]]))
     torch.testing.assert_close(scaled_ascent(step, 2.5), torch.tensor(0.5))
     torch.testing.assert_close(imitation(step), torch.tensor(0.035))
 
 
 def test_scaled_ascent_does_not_change_with_the_unit_of_the_reward():
-    q = column(4.0, -1.0)
+    q = make_column(4.0, -1.0)
     torch.testing.assert_close(
         scaled_ascent(step_of(q), 2.5), scaled_ascent(step_of(1000 * q), 2.5)
     )
@@ -76,9 +73,9 @@ def test_scaled_ascent_does_not_change_with_the_unit_of_the_reward():
 def test_scaled_ascent_takes_lambda_as_a_constant():
     # d loss / d q = -lambda / B = -(2 / 2) / 2, where a lambda that follows q would give 0 for
     # values of one sign
-    q = column(1.0, 3.0).requires_grad_()
+    q = make_column(1.0, 3.0).requires_grad_()
     scaled_ascent(step_of(q), 2.0).backward()
-    torch.testing.assert_close(q.grad, column(-0.5, -0.5))
+    torch.testing.assert_close(q.grad, make_column(-0.5, -0.5))
 
 
 def test_filtered_imitation_takes_the_better_actions_alone_and_gives_values_no_gradient():

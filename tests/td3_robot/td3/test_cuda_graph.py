@@ -14,10 +14,10 @@ from torch.optim import SGD, Adam
 
 from td3_robot import TD3
 from td3_robot.config.run import ScheduleConfig, TD3Config
-from td3_robot.errors import ConfigError
 from td3_robot.networks.mlp import MLP
 from td3_robot.td3.agent import Due
 from td3_robot.td3.cuda_graph import WARM_UP, CudaGraphs, CudaGraphUpdates
+from tests.support import get_refusal
 from tests.tape import Tape, Tapes
 from tests.td3_robot.td3.test_agent import batch_of
 
@@ -242,16 +242,10 @@ def test_a_checkpoint_of_recorded_steps_is_like_any_other(pair, tmp_path, assert
 # What is refused
 
 
-def refusal(call, *arguments) -> str:
-    with pytest.raises(ConfigError) as caught:
-        call(*arguments)
-    assert str(caught.value).isprintable()
-    return str(caught.value)
-
-
 def test_a_cpu_has_no_cuda_graphs():
     assert (
-        refusal(CudaGraphUpdates, agent_of()) == "cuda_graph needs device cuda or cuda:N, got 'cpu'"
+        get_refusal(CudaGraphUpdates, agent_of())
+        == "cuda_graph needs device cuda or cuda:N, got 'cpu'"
     )
 
 
@@ -264,7 +258,7 @@ def test_a_cpu_has_no_cuda_graphs():
     ],
 )
 def test_optimizers_that_take_their_own_step_are_refused(optimizer):
-    message = refusal(CudaGraphUpdates, agent_of(optimizer=optimizer), Tapes())
+    message = get_refusal(CudaGraphUpdates, agent_of(optimizer=optimizer), Tapes())
     assert message.startswith("cuda_graph needs optimizers that are plain fused Adam")
 
 
@@ -272,7 +266,7 @@ def test_critics_that_came_to_differ_are_refused(pair):
     both = pair()
     both.step(*range(10))
     both.ours.Q2_optimizer.param_groups[0]["lr"] = 1.0
-    assert "of both critics with the same options" in refusal(both.update, batch_of(32))
+    assert "of both critics with the same options" in get_refusal(both.update, batch_of(32))
 
 
 class Reads(nn.Module):
@@ -297,7 +291,7 @@ def test_a_step_that_waits_for_the_device_is_refused_in_one_line():
     update = CudaGraphUpdates(agent, Tapes())
     for _ in range(2 * WARM_UP):
         update(batch_of(32))
-    message = refusal(update, batch_of(32))
+    message = get_refusal(update, batch_of(32))
     assert message.startswith("cuda_graph: the step cannot be recorded, leave cuda_graph out: ")
 
 

@@ -14,31 +14,28 @@ from td3_robot.td3.losses import (
     critic_loss,
     smoothed_target_action,
 )
+from tests.support import make_column
 
 A_MAX = torch.tensor([1.0, 0.1])
-
-
-def column(*values):
-    return torch.tensor(values)[:, None]
 
 
 def test_target_is_reward_plus_discounted_smaller_q():
     # 1 + 0.9 * min(10, 8) = 8.2;  -2 + 0.9 * min(-5, 4) = -6.5;  terminated: the reward alone
     y = clipped_double_q_target(
-        reward=column(1.0, -2.0, 3.0),
+        reward=make_column(1.0, -2.0, 3.0),
         discount=0.9,
-        done=column(0.0, 0.0, 1.0),
-        q1=column(10.0, -5.0, 100.0),
-        q2=column(8.0, 4.0, 200.0),
+        done=make_column(0.0, 0.0, 1.0),
+        q1=make_column(10.0, -5.0, 100.0),
+        q2=make_column(8.0, 4.0, 200.0),
     )
-    torch.testing.assert_close(y, column(8.2, -6.5, 3.0))
+    torch.testing.assert_close(y, make_column(8.2, -6.5, 3.0))
 
 
 def test_target_takes_a_discount_for_each_sample():
     # 1 + 0.5 * 4 = 3;  1 + 0.25 * 4 = 2
-    one, four = column(1.0, 1.0), column(4.0, 4.0)
-    y = clipped_double_q_target(one, column(0.5, 0.25), 0 * one, four, four)
-    torch.testing.assert_close(y, column(3.0, 2.0))
+    one, four = make_column(1.0, 1.0), make_column(4.0, 4.0)
+    y = clipped_double_q_target(one, make_column(0.5, 0.25), 0 * one, four, four)
+    torch.testing.assert_close(y, make_column(3.0, 2.0))
 
 
 def test_smoothing_clips_the_noise_and_then_every_joint_to_its_own_bound():
@@ -68,16 +65,18 @@ def test_smoothed_actions_stay_in_bounds_and_near_the_action(seed, policy_noise,
 
 
 def test_critic_loss_is_the_mean_squared_error():
-    q, target = column(1.0, 2.0), column(3.0, 5.0)  # errors 2 and 3
+    q, target = make_column(1.0, 2.0), make_column(3.0, 5.0)  # errors 2 and 3
     torch.testing.assert_close(critic_loss(q, target), torch.tensor(6.5))
     torch.testing.assert_close(
-        critic_loss(q, target, weight=column(1.0, 0.5)), torch.tensor(4.25)
+        critic_loss(q, target, weight=make_column(1.0, 0.5)), torch.tensor(4.25)
     )  # (4 + 4.5) / 2
 
 
 def test_target_of_one_critic_is_its_own_value():
-    y = clipped_double_q_target(column(1.0, 2.0), 0.9, column(0.0, 1.0), column(10.0, 7.0))
-    torch.testing.assert_close(y, column(10.0, 2.0))
+    y = clipped_double_q_target(
+        make_column(1.0, 2.0), 0.9, make_column(0.0, 1.0), make_column(10.0, 7.0)
+    )
+    torch.testing.assert_close(y, make_column(10.0, 2.0))
 
 
 # Distributions of returns
@@ -158,16 +157,16 @@ def test_projection_keeps_the_mean_where_nothing_is_clipped(seed):
 
 def test_a_shift_by_whole_atoms_moves_probabilities_and_collects_them_at_the_end():
     support, probability = torch.linspace(-2, 2, 5), torch.tensor([[0.1, 0.2, 0.3, 0.25, 0.15]])
-    still = categorical_projection(probability, column(0.0), 1.0, column(0.0), support)
+    still = categorical_projection(probability, make_column(0.0), 1.0, make_column(0.0), support)
     torch.testing.assert_close(still, probability)
-    shifted = categorical_projection(probability, column(2.0), 1.0, column(0.0), support)
+    shifted = categorical_projection(probability, make_column(2.0), 1.0, make_column(0.0), support)
     torch.testing.assert_close(shifted, torch.tensor([[0.0, 0.0, 0.1, 0.2, 0.7]]))
 
 
 def test_after_termination_all_lies_on_the_two_atoms_next_to_the_reward():
     support, probability = torch.linspace(-2, 2, 5), torch.full((3, 5), 0.2)
     projected = categorical_projection(
-        probability, column(0.25, -1.0, 9.0), 0.99, column(1.0, 1.0, 1.0), support
+        probability, make_column(0.25, -1.0, 9.0), 0.99, make_column(1.0, 1.0, 1.0), support
     )
     expected = [[0.0, 0.0, 0.75, 0.25, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
     torch.testing.assert_close(projected, torch.tensor(expected))
@@ -181,5 +180,5 @@ def test_categorical_loss_is_the_cross_entropy():
     assert categorical_loss(logits, target).item() == pytest.approx(
         (0.916291 + 0.693147) / 2, abs=1e-6
     )
-    weighted = categorical_loss(logits, target, weight=column(1.0, 0.5))
+    weighted = categorical_loss(logits, target, weight=make_column(1.0, 0.5))
     assert weighted.item() == pytest.approx((0.916291 + 0.5 * 0.693147) / 2, abs=1e-6)

@@ -8,6 +8,7 @@ import torch
 from td3_robot.errors import ConfigError
 from td3_robot.td3.losses import categorical_projection, clipped_double_q_target, return_bounds
 from td3_robot.td3.value_heads import CategoricalValue, ScalarValue
+from tests.support import make_column
 
 HEADS = pytest.mark.parametrize(
     "head", [ScalarValue(), CategoricalValue(-50.0, 50.0, 51)], ids=["scalar", "c51"]
@@ -21,10 +22,6 @@ def _same_draws():
 
 def outputs(head, seed, count=64):
     return 2 * torch.randn(count, head.out_dim, generator=torch.Generator().manual_seed(seed))
-
-
-def column(*values):
-    return torch.tensor(values)[:, None]
 
 
 @HEADS
@@ -97,7 +94,7 @@ def test_weights_of_samples_weigh_their_gradients(head):
 
 def test_scalar_error_is_the_absolute_td_error():
     torch.testing.assert_close(
-        ScalarValue().error(column(1.0, 5.0), column(3.0, 2.0)), torch.tensor([2.0, 3.0])
+        ScalarValue().error(make_column(1.0, 5.0), make_column(3.0, 2.0)), torch.tensor([2.0, 3.0])
     )
 
 
@@ -132,7 +129,7 @@ def test_no_return_of_bounded_rewards_lies_beyond_the_bounds_and_some_reach_them
 def test_categorical_mean_by_hand():
     head = CategoricalValue(-1.0, 3.0, 3)  # atoms -1, 1, 3
     mean = head.mean(torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]).log())
-    torch.testing.assert_close(mean, column(0.5, 3.0))
+    torch.testing.assert_close(mean, make_column(0.5, 3.0))
 
 
 def test_each_sample_takes_the_whole_distribution_of_the_lower_critic():
@@ -141,7 +138,7 @@ def test_each_sample_takes_the_whole_distribution_of_the_lower_critic():
     low = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0]]).log()  # mean 4
     high = torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]).log()  # mean 6
     one, two = torch.cat((wide, wide)), torch.cat((low, high))
-    target = head.target(column(0.0, 0.0), 1.0, column(0.0, 0.0), one, two)
+    target = head.target(make_column(0.0, 0.0), 1.0, make_column(0.0, 0.0), one, two)
     torch.testing.assert_close(target, torch.cat((low, wide)).exp())
 
 

@@ -1,0 +1,48 @@
+"""Helpers that several test files share."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from td3_robot.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def get_refusal(call, *args, **options) -> str:
+    """Return the message, one line, of the ConfigError that a call raises."""
+    with pytest.raises(ConfigError) as caught:
+        call(*args, **options)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+def run_script(
+    cwd: Path, name: str, *flags: str, timeout: float = 240, **environment: str
+) -> subprocess.CompletedProcess:
+    """Run a script of the repository, such as "train", in a folder."""
+    command = [sys.executable, str(ROOT / f"{name}.py"), *flags]
+    variables = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+    return subprocess.run(
+        command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=timeout
+    )
+
+
+def load_script(path: str) -> ModuleType:
+    """Import a script of the repository, such as "docs/make_api.py", as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def make_column(*values: float) -> torch.Tensor:
+    """Return values as a column (N, 1)."""
+    return torch.tensor(values)[:, None]
