@@ -166,4 +166,4 @@ class ArmGoalGymnasiumEnv(ArmGymnasiumEnv):
             info: not used.
         """
         observations: Any = self._observations  # GoalObservations
-        return observations.reward_of(achieved_goal, desired_goal)[()]
+        return observations.compute_goal_reward(achieved_goal, desired_goal)[()]
