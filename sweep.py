@@ -1,5 +1,6 @@
-"""Search the options of trainings: `python sweep.py --plan FILE`, or `--resume NAME`. See
-docs/sweeps.md.
+"""Search the options of trainings: `python sweep.py --plan FILE`, or `--resume NAME`.
+
+docs/sweeps.md has an example.
 """
 
 from td3_robot.utils.signals import exit_on_signal
@@ -15,19 +16,19 @@ from envs.config.env_options import EnvOptions  # noqa: E402
 from td3_robot.cli.arguments import TrainArguments, parse_train  # noqa: E402
 from td3_robot.config.schema import build, make_schema  # noqa: E402
 from td3_robot.errors import ConfigError  # noqa: E402
-from td3_robot.sweep import runner as run  # noqa: E402
+from td3_robot.sweep.runner import resume_sweep, start_sweep  # noqa: E402
 from td3_robot.utils.console import run_script  # noqa: E402
 
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """What to search.
+    """Flags of `sweep.py`.
 
     Attributes:
         plan: YAML file of the options of train.py with their ranges, the metric, the scheduler and
             a trial's resources.
         run: Name of the sweep's folder in checkpoints/; by default the next free runN.
-        resume: Name of a sweep to go on with.
+        resume: Name of a sweep to continue.
     """
 
     plan: Path | None = None
@@ -36,26 +37,28 @@ class SweepFlags:
 
 
 def main(argv: list[str]) -> int:
-    """Parse, build, search. Returns the exit code."""
+    """Parse the flags and run the sweep. Return the exit code."""
     flags = build(
         SweepFlags,
         make_schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv),
     )
     script = Path(__file__).resolve().with_name("train.py")
     if flags.plan is not None and flags.resume is None:
-        return run.begin(flags.plan, flags.run, _parse, script)
+        return start_sweep(flags.plan, flags.run, _parse, script)
     if flags.resume is not None and flags.plan is None and flags.run is None:
-        return run.go_on(flags.resume, _parse, script)
+        return resume_sweep(flags.resume, _parse, script)
     raise ConfigError(
-        "sweep.py needs --plan FILE, and maybe --run NAME, for a new sweep, or else --resume NAME"
+        "give --plan FILE, and maybe --run NAME, for a new sweep, or --resume NAME for an old one"
     )
 
 
 def _parse(words: list[str]) -> TrainArguments:
-    """What `train.py` would make of a command line, tasks of one's own included."""
+    """Parse a command line of `train.py`, with the user's own tasks imported."""
     arguments = parse_train(words, EnvOptions, TrainFlags)
     if arguments.flags != TrainFlags(plugins=arguments.flags.plugins):
-        raise ConfigError("swift, list, stop_at and the like are for one training at a terminal")
+        raise ConfigError(
+            "a sweep cannot have swift, list, stop_at and the like: remove these options"
+        )
     import_plugins(arguments.flags.plugins)
     return arguments
 

@@ -13,7 +13,7 @@ from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.csv import read_metrics
-from td3_robot.sweep import runner as run
+from td3_robot.sweep.runner import require_ray, resume_sweep, start_sweep
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 
@@ -30,7 +30,8 @@ folder = Path(words["resume"] if "resume" in words else f"checkpoints/{words['ru
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
 tau = float(words["td3.tau"])
-(folder / "config.yaml").write_text(yaml.safe_dump({"td3": {"tau": tau}, "seed": int(words.get("seed", 0))}))
+config = {"td3": {"tau": tau}, "seed": int(words.get("seed", 0))}
+(folder / "config.yaml").write_text(yaml.safe_dump(config))
 with open(folder / "sittings", "a") as file:
     file.write(f"{tau}\\n")
 if tau == 0.9:
@@ -54,7 +55,7 @@ PLAN = "options: {{steps: 900, exploration.start_steps: 10, td3.tau: {}}}\n{}\n"
 def cluster():
     """Ray on two machines of one core each."""
     pytest.importorskip("ray")
-    run._require_ray()
+    require_ray()
     from ray.cluster_utils import Cluster
 
     size = {"num_cpus": 1, "object_store_memory": 100_000_000}
@@ -74,7 +75,7 @@ def sweep(cluster, tmp_path, monkeypatch, capsys):
 
     def sweep(taus: list[float], settings: str = "") -> tuple[int, str, Path]:
         (tmp_path / "plan.yaml").write_text(PLAN.format(taus, settings))
-        code = run.begin(tmp_path / "plan.yaml", "s", parse_train, tmp_path / "script.py")
+        code = start_sweep(tmp_path / "plan.yaml", "s", parse_train, tmp_path / "script.py")
         return code, capsys.readouterr().out, tmp_path / "checkpoints/s"
 
     return sweep
@@ -90,7 +91,7 @@ def test_asha_ends_those_behind_and_a_resume_leaves_them_so(sweep, monkeypatch, 
     assert behind and all(len(read_metrics(folder / name)) < 9 for name in behind)
     assert "best options" in out and "tau: 0.8" in (folder / "best.yaml").read_text()
     sittings = {path: path.read_text() for path in folder.glob("*/sittings")}
-    assert run.go_on("s", parse_train, tmp_path / "script.py") == 0
+    assert resume_sweep("s", parse_train, tmp_path / "script.py") == 0
     assert {path: path.read_text() for path in folder.glob("*/sittings")} == sittings
 
 

@@ -1,3 +1,1 @@
-"""A search over the options of trainings: what to try, trials as ordinary runs, what came of it.
-Ray does the rest.
-"""
+"""Search over the options of trainings, whose trials are ordinary runs; Ray schedules them."""

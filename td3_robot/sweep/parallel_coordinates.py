@@ -1,5 +1,6 @@
-"""What a sweep has tried, as a picture: parallel coordinates. Inselberg: The plane with parallel
-coordinates, 1985.
+"""Picture of a sweep in parallel coordinates.
+
+Inselberg: The plane with parallel coordinates, 1985.
 """
 
 import math
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from td3_robot.sweep.results import Setting
-from td3_robot.sweep.search_space import Choice, Interval, Plan, word
+from td3_robot.sweep.search_space import Categorical, FloatRange, SearchSpace, format_value
 from td3_robot.utils.atomic_files import replace_file
 
 PICTURE = "parallel_coordinates.png"
@@ -21,8 +22,8 @@ class Axis:
     """One of the parallel axes, from 0 at the bottom to 1 at the top.
 
     Attributes:
-        shares: where each value lies.
-        ticks: places with their texts.
+        shares: height of each value.
+        ticks: heights with their texts.
     """
 
     name: str
@@ -30,27 +31,26 @@ class Axis:
     ticks: list[tuple[float, str]]
 
 
-def axis_of(name: str, values: Sequence[Any], among: Interval | Choice | None = None) -> Axis:
-    """The axis of an option, by what it was drawn from; of the metric, over its values."""
-    if isinstance(among, Choice):
-        texts = list(dict.fromkeys(map(word, (*among.values, *values))))
+def make_axis(
+    name: str, values: Sequence[Any], among: FloatRange | Categorical | None = None
+) -> Axis:
+    """Return the axis of an option drawn from `among`, or of the metric, over its values."""
+    if isinstance(among, Categorical):
+        texts = list(dict.fromkeys(map(format_value, (*among.values, *values))))
         place = {text: i / max(1, len(texts) - 1) for i, text in enumerate(texts)}
-        return Axis(
-            name, [place[word(value)] for value in values], [(place[text], text) for text in texts]
-        )
+        shares = [place[format_value(value)] for value in values]
+        return Axis(name, shares, [(place[text], text) for text in texts])
     bend, back = (math.log, math.exp) if among is not None and among.log else (float, float)
-    low, high = bend(min(values)), bend(max(values))
+    low = bend(min(values))
+    high = bend(max(values))
     span = high - low or 1.0
     ticks = [i / (_TICKS - 1) for i in range(_TICKS)] if high > low else [0.0]
-    return Axis(
-        name,
-        [(bend(value) - low) / span for value in values],
-        [(t, f"{back(low + t * span):.3g}") for t in ticks],
-    )
+    shares = [(bend(value) - low) / span for value in values]
+    return Axis(name, shares, [(t, f"{back(low + t * span):.3g}") for t in ticks])
 
 
-def plot_settings(folder: Path, settings: Sequence[Setting], plan: Plan) -> None:
-    """A line a setting, coloured by its metric, across an axis an option and the metric's own.
+def plot_settings(folder: Path, settings: Sequence[Setting], space: SearchSpace) -> None:
+    """Draw a line for each setting, coloured by its metric, across an axis for each option.
 
     Raises:
         ConfigError: the picture cannot be written.
@@ -59,24 +59,20 @@ def plot_settings(folder: Path, settings: Sequence[Setting], plan: Plan) -> None
     from matplotlib.figure import Figure  # no pyplot: nothing to show, no global state
 
     columns = [
-        axis_of(name, [s.options[name] for s in settings], among)
-        for name, among in plan.varied.items()
+        make_axis(name, [setting.options[name] for setting in settings], among)
+        for name, among in space.varied.items()
     ]
-    metric = axis_of(plan.settings.metric, [setting.mean for setting in settings])
+    metric = make_axis(space.config.metric, [setting.mean for setting in settings])
     columns.append(metric)
     figure = Figure(figsize=(1.5 + 1.7 * len(columns), 4.5), layout="constrained")
     axes = figure.subplots()
     furthest = max(setting.steps for setting in settings)
     for i, setting in enumerate(settings):
-        heights, whole = [column.shares[i] for column in columns], setting.steps == furthest
-        color = colormaps["viridis"](metric.shares[i])
-        axes.plot(
-            range(len(columns)),
-            heights,
-            "-" if whole else ":",
-            color=color,
-            zorder=2 + metric.shares[i],
-        )
+        heights = [column.shares[i] for column in columns]
+        style = "-" if setting.steps == furthest else ":"
+        share = metric.shares[i]
+        color = colormaps["viridis"](share)
+        axes.plot(range(len(columns)), heights, style, color=color, zorder=2 + share)
     for place, column in enumerate(columns):
         axes.axvline(place, color="grey", linewidth=0.8)
         for height, text in column.ticks:

@@ -1,4 +1,4 @@
-"""What came of a sweep, read from its run folders: best options, a table with mean and spread."""
+"""Results of a sweep, read from its run folders: a table with mean and spread, the best options."""
 
 import csv
 import io
@@ -13,26 +13,27 @@ from typing import Any
 from td3_robot.cli.arguments import CONFIG_NAME
 from td3_robot.loggers.base import fill_scores, get_steps
 from td3_robot.loggers.csv import read_metrics
-from td3_robot.sweep.search_space import Plan, Trial
+from td3_robot.sweep.search_space import SearchSpace, Trial
 from td3_robot.sweep.seed_summary import outcome_of
-from td3_robot.sweep.trial_process import ENDED, FINISHED, ended_early
+from td3_robot.sweep.trial_process import ENDED, FINISHED, get_end_mark
 from td3_robot.utils.atomic_files import replace_file
 from td3_robot.utils.yaml_file import read_mapping, write_yaml
 
-BEST, TABLE = "best.yaml", "table.csv"
-_ON_COMMAND_LINE = ("seed", "plugins")  # not said by a file of options for other runs
+BEST = "best.yaml"
+TABLE = "table.csv"
+_ON_COMMAND_LINE = ("seed", "plugins")  # no part of a file of options for other runs
 
 
 @dataclass(frozen=True)
 class Result:
-    """How far a trial came.
+    """Result of a trial.
 
     Attributes:
-        options: those of it that vary, as they are now: pbt changes them.
+        options: its varied options, as they are now: pbt changes them.
         state: finished, ended early, or unfinished.
-        steps: of its last evaluation.
-        value: of the metric; where it has finished, that of its best policy on episodes of their
-            own, if there is such.
+        steps: steps of its last evaluation.
+        value: value of the metric; once finished, that of the summary (of the best policy on
+            separate episodes), if it has one.
     """
 
     trial: Trial
@@ -44,74 +45,67 @@ class Result:
 
 @dataclass(frozen=True)
 class Setting:
-    """The trials of one draw of options, which differ in their seeds.
-
-    Attributes:
-        mean, std: of their values, the standard deviation divided by one less than their number;
-            NaN of one.
-        steps: of the one that came least far.
-    """
+    """Results of the trials with the same options, which differ in their seeds."""
 
     options: dict[str, Any]
     results: tuple[Result, ...]
 
     @property
     def mean(self) -> float:
-        """See the class."""
+        """Mean of the values."""
         return statistics.fmean(result.value for result in self.results)
 
     @property
     def std(self) -> float:
-        """See the class."""
-        return (
-            statistics.stdev(result.value for result in self.results)
-            if len(self.results) > 1
-            else math.nan
-        )
+        """Sample standard deviation of the values (n - 1); NaN of one."""
+        values = [result.value for result in self.results]
+        return statistics.stdev(values) if len(values) > 1 else math.nan
 
     @property
     def steps(self) -> float:
-        """See the class."""
+        """Fewest steps of its trials."""
         return min(result.steps for result in self.results)
 
     @property
     def reached(self) -> float:
-        """The least of its runs' steps, of which one that came to its end made all that it ever
-        would.
-        """
+        """Fewest steps of its trials that have not finished; infinite if all have."""
         return min(
             math.inf if result.state == FINISHED else result.steps for result in self.results
         )
 
 
-def result_of(folder: Path, trial: Trial, plan: Plan) -> Result | None:
-    """What the run folder of a trial says; None of one without an evaluation."""
-    run, metric = folder / trial.name, plan.settings.metric
+def read_result(folder: Path, trial: Trial, space: SearchSpace) -> Result | None:
+    """Return the result in a trial's run folder, or None without an evaluation."""
+    run = folder / trial.name
+    metric = space.config.metric
     rows = read_metrics(run)
     if not rows or metric not in fill_scores(rows[-1]):
         return None
     summary = outcome_of(run)
-    state = (
-        FINISHED if summary is not None else ENDED if ended_early(run).exists() else "unfinished"
-    )
+    state = ENDED if get_end_mark(run).exists() else "unfinished"
+    if summary is not None:
+        state = FINISHED
     known = (summary or {}).get(metric)
     value = fill_scores(rows[-1])[metric] if known is None else known
-    return Result(trial, options_now(run, trial, plan), state, get_steps(rows[-1]), value)
+    return Result(trial, read_options(run, trial, space), state, get_steps(rows[-1]), value)
 
 
-def options_now(run: Path, trial: Trial, plan: Plan) -> dict[str, Any]:
-    """The options of a trial that vary, by its configuration where it has one already."""
-    told = read_mapping(run / CONFIG_NAME) if (run / CONFIG_NAME).exists() else None
-    return {name: trial.options[name] if told is None else _at(told, name) for name in plan.varied}
+def read_options(run: Path, trial: Trial, space: SearchSpace) -> dict[str, Any]:
+    """Return the varied options of a trial, from its configuration file if it has one."""
+    if not (run / CONFIG_NAME).exists():
+        return {name: trial.options[name] for name in space.varied}
+    content = read_mapping(run / CONFIG_NAME)
+    return {name: _get_option(content, name) for name in space.varied}
 
 
-def _at(content: dict, name: str) -> Any:
+def _get_option(content: dict, name: str) -> Any:
     return reduce(lambda part, key: part[key], name.split("."), content)
 
 
-def ranked(results: Sequence[Result], goal: str) -> list[Setting]:
-    """The best setting first: those that came furthest, as others were ended early, and of these
-    the best mean; one that is no number is worse than any.
+def rank_settings(results: Sequence[Result], goal: str) -> list[Setting]:
+    """Return the settings, best first: by steps reached, then by mean; NaN is worst.
+
+    Steps come first because others were ended early.
     """
     groups: dict[str, list[Result]] = {}
     for result in results:
@@ -124,9 +118,9 @@ def ranked(results: Sequence[Result], goal: str) -> list[Setting]:
     )
 
 
-def rows_of(settings: Sequence[Setting], plan: Plan) -> Iterator[list[str]]:
-    """The table, its heading first."""
-    yield [*plan.varied, "seeds", "steps", f"{plan.settings.metric} mean", "std", "trials"]
+def make_rows(settings: Sequence[Setting], space: SearchSpace) -> Iterator[list[str]]:
+    """Yield the rows of the table, its heading first."""
+    yield [*space.varied, "seeds", "steps", f"{space.config.metric} mean", "std", "trials"]
     for setting in settings:
         trials = ", ".join(
             f"{r.trial.name}{'' if r.state == FINISHED else f' ({r.state})'}"
@@ -140,17 +134,17 @@ def rows_of(settings: Sequence[Setting], plan: Plan) -> Iterator[list[str]]:
         yield [*map(str, setting.options.values()), str(len(setting.results)), *figures, trials]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table for the terminal."""
+def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table for the terminal."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
 
 
 def write_table(folder: Path, rows: Sequence[Sequence[str]]) -> None:
-    """The table as CSV.
+    """Write the table as CSV.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
@@ -158,14 +152,14 @@ def write_table(folder: Path, rows: Sequence[Sequence[str]]) -> None:
         new.write_text(text.getvalue(), encoding="utf-8")
 
 
-def write_best(folder: Path, best: Setting, plan: Plan) -> None:
-    """The options of a setting as a file for `train.py --config`.
+def write_best(folder: Path, best: Setting, space: SearchSpace) -> None:
+    """Write the options of a setting as a file for `train.py --config`.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     content: dict[str, Any] = {}
-    for name, value in {**plan.fixed, **best.options}.items():
+    for name, value in {**space.fixed, **best.options}.items():
         if name not in _ON_COMMAND_LINE:
             *parts, last = name.split(".")
             reduce(lambda part, key: part.setdefault(key, {}), parts, content)[last] = value

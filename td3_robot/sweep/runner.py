@@ -1,6 +1,4 @@
-"""A sweep from its plan to its table: Ray is started or joined, trials are trained, and what came
-of it is told.
-"""
+"""A sweep from its plan to its table: start or join Ray, train the trials, write the results."""
 
 import contextlib
 import logging
@@ -21,22 +19,22 @@ from td3_robot.sweep.multi_seed import cores
 from td3_robot.sweep.parallel_coordinates import plot_settings
 from td3_robot.sweep.results import (
     BEST,
-    aligned,
-    options_now,
-    ranked,
-    result_of,
-    rows_of,
+    align_rows,
+    make_rows,
+    rank_settings,
+    read_options,
+    read_result,
     write_best,
     write_table,
 )
-from td3_robot.sweep.search_space import Plan, Resources, Trial, read_plan
-from td3_robot.sweep.status_table import Board
+from td3_robot.sweep.search_space import Resources, SearchSpace, Trial, read_search_space
+from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import STOP
 from td3_robot.utils.console import STOPPED, UNWRITTEN, say
 from td3_robot.utils.signals import stop_on_signal
 
 PLAN = "sweep.yaml"  # in the folder of a sweep
-_QUIET = {  # what Ray would else print, send and write
+_ENVIRONMENT = {  # Ray prints, sends and writes nothing of its own
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -44,69 +42,68 @@ _QUIET = {  # what Ray would else print, send and write
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # signals are ours
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last that a trial says is no evaluation
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last result of a trial is no evaluation
 }
-_OBJECT_STORE = 100_000_000  # [bytes] nearly all of what trials tell stays in files
+_OBJECT_STORE = 100_000_000  # [bytes] nearly all of a trial stays in files
 _PATIENCE = 10.0  # [s] that a cluster has to answer
 Parse = Callable[[list[str]], TrainArguments]  # a command line of train.py
 
 
-def begin(path: Path, name: str | None, parse: Parse, script: Path) -> int:
+def start_sweep(path: Path, name: str | None, parse: Parse, script: Path) -> int:
     """Make a new sweep and train its trials.
 
     Args:
-        path: its YAML file, which is kept in its folder.
-        name: of the folder in `RUNS`; None takes the next free one.
-        parse: reads a command line of `train.py`, to find mistakes before anything begins.
+        path: its YAML file, of which the folder keeps a copy.
+        name: name of the folder in `RUNS`; None takes the next free one.
+        parse: parses a command line of `train.py`, to find mistakes before a training starts.
         script: `train.py`.
 
     Returns:
-        The exit code: 0 where all trials have finished or were ended early.
+        The exit code: 0 if all trials have finished or were ended early.
 
     Raises:
-        ConfigError, CheckpointError: the plan is wrong, or the folder cannot be had.
+        ConfigError, CheckpointError: the plan is wrong, or the folder cannot be made.
     """
-    plan = read_plan(path)
-    total = _check(plan, parse)
-    _require_ray()
+    space = read_search_space(path)
+    total = _check_trials(space, parse)
+    require_ray()
     with lock_new_run(claim_run(RUNS, name) if name is not None else make_next_run(RUNS)) as folder:
-        with _ray(plan.settings.resources):
-            _keep(path, folder / PLAN)
-            return _train(plan, total, folder, script)
+        with _start_ray(space.config.resources):
+            _copy_plan(path, folder / PLAN)
+            return _train(space, total, folder, script)
 
 
-def go_on(name: str, parse: Parse, script: Path) -> int:
-    """Go on with a sweep that was stopped or killed; the rest is as for `begin`.
+def resume_sweep(name: str, parse: Parse, script: Path) -> int:
+    """Continue a sweep that was stopped or killed; arguments and result as for `start_sweep`.
 
-    Nothing but its folder is needed, none of Ray's own files among it: trials that are there tell
-    their evaluations again, so that the scheduler knows what it knew, and are trained from their
-    resume points.
+    Only its folder is needed, without Ray's own files: the scheduler gets the evaluations of the
+    trials that are there again, and they continue from their resume points.
     """
     folder = next((path for path in (RUNS / name, Path(name)) if (path / PLAN).is_file()), None)
     if folder is None:
         raise ConfigError(f"there is no sweep {name!r}: {RUNS / name / PLAN} does not exist")
-    plan = read_plan(folder / PLAN)
-    total = _check(plan, parse)
-    _require_ray()
-    with lock_run(folder), _ray(plan.settings.resources):
+    space = read_search_space(folder / PLAN)
+    total = _check_trials(space, parse)
+    require_ray()
+    with lock_run(folder), _start_ray(space.config.resources):
         (folder / STOP).unlink(missing_ok=True)
-        return _train(plan, total, folder, script)
+        return _train(space, total, folder, script)
 
 
-def _check(plan: Plan, parse: Parse) -> int:
-    """Hold every trial to what `train.py` takes. Returns the steps of the longest.
+def _check_trials(space: SearchSpace, parse: Parse) -> int:
+    """Check that `train.py` accepts every trial. Return the steps of the longest.
 
     Raises:
         ConfigError: names the trial and what is wrong with it.
     """
     total = 0
-    for trial in plan.trials():
+    for trial in space.make_trials():
         try:
             arguments = parse(trial.words)
         except ConfigError as error:
             raise ConfigError(f"{trial.name} of the sweep: {error}") from error
         total = max(total, arguments.config.steps)
-    if plan.settings.scheduler == "pbt":
+    if space.config.scheduler == "pbt":
         parts = (type(arguments.config), type(arguments.environment))
         stay = {
             spelling
@@ -115,73 +112,73 @@ def _check(plan: Plan, parse: Parse) -> int:
             if item.metadata.get("fixed")
             for spelling in get_spellings(name, item)
         }
-        if wrong := sorted(stay & plan.varied.keys()):
+        if wrong := sorted(stay & space.varied.keys()):
             raise ConfigError(
-                f"scheduler pbt changes options in the middle of a run, where {wrong[0]} cannot change"
+                "scheduler pbt changes options in the middle of a run, "
+                f"where {wrong[0]} cannot change"
             )
     return total
 
 
-def _require_ray() -> None:
-    """Ray is an extra, and takes seconds to import."""
-    os.environ.update(_QUIET)
+def require_ray() -> None:
+    """Check that Ray, an optional package, can be imported."""
+    os.environ.update(_ENVIRONMENT)
     try:
         import ray.tune  # noqa: F401
     except ImportError as error:
         raise missing_package("a sweep", error.name) from error
 
 
-def _keep(path: Path, copy: Path) -> None:
+def _copy_plan(path: Path, copy: Path) -> None:
     try:
         shutil.copyfile(path, copy)
     except OSError as error:
         raise ConfigError(f"cannot write {str(copy)!r}: {error.strerror}") from error
 
 
-def _train(plan: Plan, total: int, folder: Path, script: Path) -> int:
-    from td3_robot.sweep.ray_backend import search
+def _train(space: SearchSpace, total: int, folder: Path, script: Path) -> int:
+    from td3_robot.sweep.ray_backend import run_trials
 
-    trials = [_as_it_is(folder, trial, plan) for trial in plan.trials()]
+    trials = [_update_trial(folder, trial, space) for trial in space.make_trials()]
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(shutil.rmtree, folder / ".ray", ignore_errors=True)
         say(f"{len(trials)} trials in {folder}")
         cleanup.enter_context(stop_on_signal((folder / STOP).touch))
-        board = cleanup.enter_context(Board(trials, plan.varied, plan.settings.metric))
-        told = search(plan, trials, total, folder, script, board)
-    if told.unknown:
-        raise ConfigError(told.unknown)
-    for name, why in told.failed.items():
+        table = cleanup.enter_context(TrialTable(trials, space.varied, space.config.metric))
+        ended = run_trials(space, trials, total, folder, script, table)
+    if ended.unknown:
+        raise ConfigError(ended.unknown)
+    for name, why in ended.failed.items():
         say(f"{name} failed: {why}")
-    unwritten = _report(plan, folder, trials)
-    if (folder / STOP).exists() or told.failed:
+    unwritten = _write_results(space, folder, trials)
+    stopped = (folder / STOP).exists()
+    if stopped or ended.failed:
         say(f"go on with: python sweep.py --resume {run_name(folder)}")
-    return (
-        STOPPED if (folder / STOP).exists() else 1 if told.failed else UNWRITTEN if unwritten else 0
-    )
+    return STOPPED if stopped else 1 if ended.failed else UNWRITTEN if unwritten else 0
 
 
-def _as_it_is(folder: Path, trial: Trial, plan: Plan) -> Trial:
-    """A trial with the options that pbt may have given it since."""
-    return Trial(trial.name, trial.options | options_now(folder / trial.name, trial, plan))
+def _update_trial(folder: Path, trial: Trial, space: SearchSpace) -> Trial:
+    """Return a trial with its current options, which pbt may have changed."""
+    return Trial(trial.name, trial.options | read_options(folder / trial.name, trial, space))
 
 
 @contextlib.contextmanager
-def _ray(needed: Resources) -> Iterator[None]:
-    """Ray, of this process alone and bound to loopback or, with RAY_ADDRESS, a cluster.
+def _start_ray(needed: Resources) -> Iterator[None]:
+    """Start Ray for this process alone, bound to loopback, or connect to RAY_ADDRESS.
 
     Raises:
-        ConfigError: there is none at that address, or no machine has what a trial needs.
+        ConfigError: no Ray answers, or no machine has what a trial needs.
     """
     import ray
 
     address = os.environ.get("RAY_ADDRESS")
     with contextlib.ExitStack() as cleanup:
-        how = {} if address else _alone(cleanup)
+        options = {} if address else _make_local_options(cleanup)
         cleanup.callback(ray.shutdown)
         try:
             _require_answer(address)
-            with _silent():
-                ray.init(**how, log_to_driver=False, logging_level=logging.CRITICAL)
+            with _silence_stderr():
+                ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             where = f"at RAY_ADDRESS {address!r}" if address else "on this machine"
             raise ConfigError(f"cannot reach Ray {where}: {error}") from error
@@ -189,33 +186,31 @@ def _ray(needed: Resources) -> Iterator[None]:
         yield
 
 
-def _alone(cleanup: contextlib.ExitStack) -> dict[str, Any]:
-    """How Ray is started for one sweep: its files go when it ends, and nothing is bound beyond
-    loopback.
-    """
+def _make_local_options(cleanup: contextlib.ExitStack) -> dict[str, Any]:
+    """Return options of `ray.init` for one sweep: temporary files, loopback alone."""
     place = cleanup.enter_context(
         tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
     )
-    size = {"num_cpus": cores(), "object_store_memory": _OBJECT_STORE}
     return {
         "address": "local",
         "include_dashboard": False,
         "_node_ip_address": "127.0.0.1",
         "_temp_dir": place,
-        **size,
+        "num_cpus": cores(),
+        "object_store_memory": _OBJECT_STORE,
     }
 
 
 def _require_answer(address: str | None) -> None:
-    """Ray itself would try for minutes."""
+    """Check that something listens at an address: Ray itself would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Ray's part that is not Python tells stderr how its log is set; what goes wrong it raises."""
+def _silence_stderr() -> Iterator[None]:
+    """Silence stderr, where Ray's native code describes its log; errors are raised anyway."""
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -227,36 +222,34 @@ def _silent() -> Iterator[None]:
 
 
 def _require_room(needed: Resources) -> None:
-    """Hold a trial to what the machines have: Ray would wait for more.
+    """Check that a machine has the resources of a trial: Ray would wait for more.
 
     Raises:
-        ConfigError: they have less.
+        ConfigError: no machine has them.
     """
     import ray
 
-    for name, asked in (("cpus", needed.cpus), ("gpus", needed.gpus)):
-        most = max(
-            (node["Resources"].get(name[:-1].upper(), 0.0) for node in ray.nodes()), default=0.0
-        )
-        if asked > most:
+    for name, count in (("cpus", needed.cpus), ("gpus", needed.gpus)):
+        found = (node["Resources"].get(name[:-1].upper(), 0.0) for node in ray.nodes())
+        most = max(found, default=0.0)
+        if count > most:
             raise ConfigError(
-                f"resources.{name} of a trial is {asked:g}, and no machine has more than {most:g}"
+                f"resources.{name} of a trial is {count:g}, and no machine has more than {most:g}"
             )
 
 
-def _report(plan: Plan, folder: Path, trials: Sequence[Trial]) -> bool:
-    """Table, best options and picture of what was evaluated. Returns whether something could not be
-    written.
-    """
-    results = [result for trial in trials if (result := result_of(folder, trial, plan)) is not None]
+def _write_results(space: SearchSpace, folder: Path, trials: Sequence[Trial]) -> bool:
+    """Write table, picture and best options. Return True if one could not be written."""
+    found = [read_result(folder, trial, space) for trial in trials]
+    results = [result for result in found if result is not None]
     if not results:
         return False
-    settings = ranked(results, plan.settings.goal)
-    rows = list(rows_of(settings, plan))
-    say("\n".join(aligned(rows)))
+    settings = rank_settings(results, space.config.goal)
+    rows = list(make_rows(settings, space))
+    say("\n".join(align_rows(rows)))
     trackers = Trackers()
     trackers.try_write("the table", write_table, folder, rows)
-    trackers.try_write("the picture", plot_settings, folder, settings, plan)
-    trackers.try_write("the best options", write_best, folder, settings[0], plan)
+    trackers.try_write("the picture", plot_settings, folder, settings, space)
+    trackers.try_write("the best options", write_best, folder, settings[0], space)
     say(f"the best options: python train.py --config {folder / BEST}")
     return bool(trackers.failed)

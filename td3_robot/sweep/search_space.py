@@ -1,6 +1,4 @@
-"""What a sweep is to try: a YAML file of options, their ranges and lists, and the trials that are
-drawn from it.
-"""
+"""The search space of a sweep: a YAML file of options, ranges and lists, and the trials of it."""
 
 import itertools
 import math
@@ -16,19 +14,22 @@ from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
 from td3_robot.utils.yaml_file import read_mapping
 
-_OWN = frozenset(("run", "resume", "config", "seeds"))  # the sweep itself says them
+_OWN = frozenset(("run", "resume", "config", "seeds"))  # the sweep itself sets them
 _ENDS = {"low", "high"}
-_FORM = "a range is {low: 1e-4, high: 1e-2}, with log: true for even factors and whole: true for whole numbers"
+_FORM = (
+    "a range is {low: 1e-4, high: 1e-2}, with log: true for even factors and whole: true for whole "
+    "numbers"
+)
 Value = Any  # as YAML has it: a number, a word, true, null, or a list of these
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a trial takes of a machine.
+    """Resources that a trial takes of a machine.
 
     Attributes:
         cpus: Cores.
-        gpus: GPUs; a fraction where several trials share one.
+        gpus: GPUs; a fraction if several trials share one.
     """
 
     cpus: float = option(1.0, POSITIVE)
@@ -36,21 +37,21 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a sweep is made, beside the options that it varies.
+class SweepConfig:
+    """Configuration of a sweep, except the options that it varies.
 
     Attributes:
         trials: Trainings in all, a multiple of the number of seeds; null for every combination of
             the lists.
-        metric: What is looked at, a column of metrics.csv.
-        goal: Whether more of it is better (max) or less (min).
-        scheduler: What ends trials early: asha (those behind), pbt (none: those behind go on from
-            one ahead, with changed options) or none.
-        grace: Share of a trial's steps before asha looks at it first, or from one change by pbt to
-            the next.
-        factor: One in so many goes on at each look of asha, and so many times the steps later is
-            the next.
-        seed: Of the draws.
+        metric: Column of metrics.csv that trials are compared by.
+        goal: max if more of the metric is better, min if less.
+        scheduler: asha ends the trials that are behind, pbt continues them from one ahead with
+            changed options, none does neither.
+        grace: Share of a trial's steps before the first decision of asha, or between the changes of
+            pbt.
+        factor: At each decision of asha one in so many trials continues, and the next decision is
+            after so many times the steps.
+        seed: Seed of the draws.
     """
 
     trials: int | None = option(None, Range(1, 10**6, "nobody waits for more"))
@@ -64,43 +65,41 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A range that an option is drawn from."""
+class FloatRange:
+    """Range that an option is drawn from."""
 
     low: float
     high: float
     log: bool = False
     whole: bool = False
 
-    def at(self, share: float) -> float:
-        """The value so far from the low end to the high one; four digits tell it apart from
-        others.
-        """
+    def interpolate(self, share: float) -> float:
+        """Return the value at a share in [0, 1] of the range, to four digits."""
         if self.whole:  # so that each number has an equal part
-            return min(int(self.high), math.floor(self._between(self.low, self.high + 1, share)))
-        return self._short(self._between(self.low, self.high, share))
+            return min(int(self.high), math.floor(self._blend(self.low, self.high + 1, share)))
+        return self._round(self._blend(self.low, self.high, share))
 
-    def _between(self, low: float, high: float, share: float) -> float:
+    def _blend(self, low: float, high: float, share: float) -> float:
         return low * (high / low) ** share if self.log else low + (high - low) * share
 
-    def nearest(self, value: float) -> float:
-        """The value of the range next to another one."""
+    def clip(self, value: float) -> float:
+        """Return the nearest value in the range."""
         value = min(max(value, self.low), self.high)
-        return round(value) if self.whole else self._short(value)
+        return round(value) if self.whole else self._round(value)
 
-    def _short(self, value: float) -> float:
-        """Four digits of it, within the range."""
+    def _round(self, value: float) -> float:
+        """Round to four digits, within the range."""
         return min(max(float(f"{value:.4g}"), self.low), self.high)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A list that an option is drawn from."""
+class Categorical:
+    """List that an option is drawn from."""
 
     values: tuple[Value, ...]
 
-    def at(self, share: float) -> Value:
-        """Each value has an equal part of [0, 1)."""
+    def interpolate(self, share: float) -> Value:
+        """Return the value at a share in [0, 1), of which each has an equal part."""
         return self.values[int(share * len(self.values))]
 
 
@@ -109,8 +108,8 @@ class Trial:
     """One training of a sweep.
 
     Attributes:
-        name: of its run folder, in the folder of the sweep.
-        options: {"td3.tau": 0.01}, of `train.py`, the seed among them.
+        name: name of its run folder, in the folder of the sweep.
+        options: options of `train.py`, such as {"td3.tau": 0.01}, and the seed.
     """
 
     name: str
@@ -118,144 +117,145 @@ class Trial:
 
     @property
     def words(self) -> list[str]:
-        """What a user would write for it after `train.py`."""
-        return [f"--{name}={word(value)}" for name, value in self.options.items()]
+        """Command line of the training, after `train.py`."""
+        return [f"--{name}={format_value(value)}" for name, value in self.options.items()]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A sweep: how it is made, what all trials have and what they differ in; each draw is tried
-    with all seeds.
+class SearchSpace:
+    """The options of a sweep's trials; each draw is tried with all seeds.
+
+    Attributes:
+        config: how the sweep is made.
+        fixed: options that all trials have.
+        varied: options that trials differ in.
+        seeds: seeds of the trainings.
     """
 
-    settings: Settings
+    config: SweepConfig
     fixed: dict[str, Value]
-    varied: dict[str, Interval | Choice]
+    varied: dict[str, FloatRange | Categorical]
     seeds: tuple[int, ...]
 
-    def trials(self) -> list[Trial]:
-        """All of them, the same whenever they are asked for.
+    def make_trials(self) -> list[Trial]:
+        """Return all trials, the same at every call.
 
         Raises:
-            ConfigError: there would be none, or as many as nobody said.
+            ConfigError: their number is unknown, or does not fit the seeds.
         """
-        draws = list(
-            self._combinations()
-            if self.settings.trials is None
-            else self._draws(self.settings.trials)
-        )
+        count = self.config.trials
+        draws = list(self._list_combinations() if count is None else self._draw_options(count))
         all_options = [self.fixed | draw | {"seed": seed} for draw in draws for seed in self.seeds]
         digits = len(str(len(all_options) - 1))
         return [Trial(f"trial{i:0{digits}}", options) for i, options in enumerate(all_options)]
 
-    def _combinations(self) -> Iterator[dict[str, Value]]:
-        if ranges := [name for name, values in self.varied.items() if isinstance(values, Interval)]:
-            raise ConfigError(f"trials must say how many, as {ranges[0]} has a range")
+    def _list_combinations(self) -> Iterator[dict[str, Value]]:
+        if ranges := [
+            name for name, values in self.varied.items() if isinstance(values, FloatRange)
+        ]:
+            raise ConfigError(f"set trials, the number of trainings: {ranges[0]} has a range")
         for values in itertools.product(*(choice.values for choice in self.varied.values())):  # pyright: ignore
             yield dict(zip(self.varied, values))
 
-    def _draws(self, trials: int) -> Iterator[dict[str, Value]]:
-        """A Latin hypercube: each option has a value in every part of its range, in an order of its
-        own.
+    def _draw_options(self, trials: int) -> Iterator[dict[str, Value]]:
+        """Draw a Latin hypercube: each option has one value in every part of its range.
 
         McKay, Beckman, Conover: A comparison of three methods for selecting values of input
-            variables, 1979.
+        variables, 1979.
         """
-        count, left = divmod(trials, len(self.seeds))
-        if left:
+        count, rest = divmod(trials, len(self.seeds))
+        if rest:
             raise ConfigError(
                 f"trials must be a multiple of the {len(self.seeds)} seeds, got {trials}"
             )
-        draw = random.Random(self.settings.seed)
+        draw = random.Random(self.config.seed)
         columns = {}
         for name, values in self.varied.items():
             shares = [(part + draw.random()) / count for part in range(count)]
             draw.shuffle(shares)
-            columns[name] = [values.at(share) for share in shares]
+            columns[name] = [values.interpolate(share) for share in shares]
         for i in range(count):
             yield {name: column[i] for name, column in columns.items()}
 
 
-def read_plan(path: Path) -> Plan:
-    """The sweep that a YAML file describes.
+def read_search_space(path: Path) -> SearchSpace:
+    """Read the search space that a YAML file describes.
 
     Raises:
-        ConfigError: it cannot be read, or something in it is wrong.
+        ConfigError: the file cannot be read, or something in it is wrong.
     """
     try:
         content = read_mapping(path)
         options = content.pop("options", None)
         if not isinstance(options, dict) or not options:
-            raise ConfigError("options must say what to vary, such as td3.tau: [0.005, 0.01]")
-        settings = build(Settings, make_schema("", "", Settings).check_all(content))
-        pairs = list(_flat(options))
+            raise ConfigError("options must list what to vary, such as td3.tau: [0.005, 0.01]")
+        config = build(SweepConfig, make_schema("", "", SweepConfig).check_all(content))
+        pairs = list(_flatten_options(options))
         given = dict(pairs)
-        if twice := [
-            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
-        ]:
-            raise ConfigError(f"options say {twice[0]} twice")
+        counts = Counter(name for name, _ in pairs)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise ConfigError(f"options set {twice[0]} twice; remove one")
         if own := sorted(_OWN & given.keys()):
             raise ConfigError(f"options cannot have {own[0]}: every trial is a run of its own")
-        parts = {name: _part(name, value) for name, value in given.items()}
-        seeds = _seeds(parts.pop("seed", 0))
+        parts = {name: _parse_value(name, value) for name, value in given.items()}
+        seeds = _parse_seeds(parts.pop("seed", 0))
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from error
-    varied = {name: part for name, part in parts.items() if isinstance(part, Interval | Choice)}
-    return Plan(
-        settings, {name: part for name, part in parts.items() if name not in varied}, varied, seeds
-    )
+    varied = {
+        name: part for name, part in parts.items() if isinstance(part, FloatRange | Categorical)
+    }
+    fixed = {name: part for name, part in parts.items() if name not in varied}
+    return SearchSpace(config, fixed, varied, seeds)
 
 
-def _flat(options: dict, prefix: str = "") -> Iterator[tuple[str, Value]]:
-    """Pairs of option and what is said of it; an option may be written as td3.tau, or as tau in
-    td3.
-    """
+def _flatten_options(options: dict, prefix: str = "") -> Iterator[tuple[str, Value]]:
+    """Yield option and value, of td3.tau as of tau nested in td3."""
     for key, value in options.items():
         if isinstance(value, dict) and not _ENDS & value.keys():
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten_options(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}".replace("-", "_"), value  # as the command line takes it
 
 
-def _part(name: str, said: Value) -> Interval | Choice | Value:
-    """A mapping is a range, a list is drawn from, and all else is for every trial.
+def _parse_value(name: str, value: Value) -> FloatRange | Categorical | Value:
+    """Return the range of a mapping, the choices of a list, or the value of every trial.
 
     Raises:
-        ConfigError: the range is none, or the list is empty.
+        ConfigError: the mapping is no range, or the list is empty.
     """
-    if name == "plugins":  # which are a list by themselves
-        return said
-    if isinstance(said, list):
-        if not said:
-            raise ConfigError(f"{name} must have a value at least: its list is empty")
-        return Choice(tuple(said))
-    return _interval(name, said) if isinstance(said, dict) else said
+    if name == "plugins":  # itself a list
+        return value
+    if isinstance(value, list):
+        if not value:
+            raise ConfigError(f"{name} must have at least one value: its list is empty")
+        return Categorical(tuple(value))
+    return _parse_range(name, value) if isinstance(value, dict) else value
 
 
-def _interval(name: str, said: dict) -> Interval:
-    low, high = (said.get(end) for end in ("low", "high"))
-    switches = [said.get(switch, False) for switch in ("log", "whole")]
-    known = said.keys() <= {*_ENDS, "log", "whole"} and all(
-        isinstance(switch, bool) for switch in switches
-    )
-    if not known or not _is_number(low) or not _is_number(high) or not low < high:
-        raise ConfigError(f"{name}: {_FORM}; got {said}")
-    log, whole = switches
+def _parse_range(name: str, content: dict) -> FloatRange:
+    low = content.get("low")
+    high = content.get("high")
+    log = content.get("log", False)
+    whole = content.get("whole", False)
+    known = content.keys() <= {*_ENDS, "log", "whole"}
+    switches = isinstance(log, bool) and isinstance(whole, bool)
+    if not (known and switches and _is_number(low) and _is_number(high) and low < high):
+        raise ConfigError(f"{name}: {_FORM}; got {content}")
     if log and low <= 0:
         raise ConfigError(f"{name}: a range with log: true must have low above 0, got {low}")
     if whole and not (low == int(low) and high == int(high)):
         raise ConfigError(
             f"{name}: a range with whole: true must have whole ends, got {low} and {high}"
         )
-    return Interval(low, high, log, whole)
+    return FloatRange(low, high, log, whole)
 
 
 def _is_number(value: Value) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _seeds(said: Choice | Value) -> tuple[int, ...]:
-    values = said.values if isinstance(said, Choice) else (said,)
+def _parse_seeds(part: Categorical | Value) -> tuple[int, ...]:
+    values = part.values if isinstance(part, Categorical) else (part,)
     if not all(
         isinstance(value, int) and not isinstance(value, bool) and value in SEED for value in values
     ):
@@ -263,14 +263,14 @@ def _seeds(said: Choice | Value) -> tuple[int, ...]:
             f"seed must be a whole number {SEED}, or a list of such, got {list(values)}"
         )
     if len(set(values)) < len(values):
-        raise ConfigError(f"seed has one twice: {list(values)}")
+        raise ConfigError(f"seed must not have a value twice, got {list(values)}")
     return values
 
 
-def word(value: Value) -> str:
-    """A value as the command line has it."""
+def format_value(value: Value) -> str:
+    """Return a value as on the command line."""
     if isinstance(value, list | tuple):
-        return ",".join(map(word, value))
+        return ",".join(map(format_value, value))
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

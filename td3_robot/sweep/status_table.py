@@ -1,6 +1,4 @@
-"""A sweep at the terminal: a table of its trials, kept up to date, or a line an evaluation where
-nobody looks.
-"""
+"""The trials of a sweep: a live table at a terminal, or else a line for each evaluation."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ from rich.table import Table
 from td3_robot.sweep.search_space import Trial
 from td3_robot.utils.console import say
 
-_SHOWN = 20  # trials in the table: those at work, and the newest of the others
+_MAX_ROWS = 20  # of the table: running trials, and the newest of the others
 
 
 @dataclass
@@ -25,13 +23,13 @@ class _Line:
 
 
 @dataclass
-class Board:
-    """What is known of each trial.
+class TrialTable:
+    """Table of a sweep's trials and their latest figures.
 
     Args:
-        trials: all of them.
-        varied: the options to show.
-        metric: what is looked at.
+        trials: all trials of the sweep.
+        varied: names of the options to show.
+        metric: name of the metric to show.
     """
 
     trials: Iterable[Trial]
@@ -40,10 +38,14 @@ class Board:
     console: Console = field(default_factory=lambda: Console(highlight=False))
 
     def __post_init__(self):
-        self._lines = {trial.name: _Line(self._told_of(trial.options)) for trial in self.trials}
-        self._live = Live(console=self.console, get_renderable=self._table, refresh_per_second=2)
+        self._lines = {
+            trial.name: _Line(self._format_options(trial.options)) for trial in self.trials
+        }
+        self._live = Live(
+            console=self.console, get_renderable=self._make_table, refresh_per_second=2
+        )
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "TrialTable":
         if self.console.is_terminal:
             self._live.start()
         return self
@@ -52,39 +54,42 @@ class Board:
         if self.console.is_terminal:
             self._live.stop()
 
-    def began(self, name: str, options: Mapping[str, Any]) -> None:
-        """A trial is at work, for the first time or again, with the options that it has by now."""
+    def start_trial(self, name: str, options: Mapping[str, Any]) -> None:
+        """Show that a trial runs, for the first time or again, with its current options."""
         line = self._lines[name]
-        line.state, line.options = "trains", self._told_of(options)
-        self._tell(f"{name}: {line.options}")
+        line.state = "trains"
+        line.options = self._format_options(options)
+        self._print_line(f"{name}: {line.options}")
 
-    def _told_of(self, options: Mapping[str, Any]) -> str:
+    def _format_options(self, options: Mapping[str, Any]) -> str:
         return ", ".join(f"{name} {options[name]}" for name in self.varied)
 
-    def row(self, name: str, steps: float, value: float | None) -> None:
-        """A trial has been evaluated."""
+    def update_trial(self, name: str, steps: float, value: float | None) -> None:
+        """Show an evaluation of a trial."""
         line = self._lines[name]
-        line.steps, line.value = steps, value
-        self._tell(f"{name}: {steps:,.0f} steps, {self.metric} {_shown(value)}")
+        line.steps = steps
+        line.value = value
+        self._print_line(f"{name}: {steps:,.0f} steps, {self.metric} {_format_value(value)}")
 
-    def ended(self, name: str, state: str, why: str = "") -> None:
-        """A trial has come to its end, for now or for good."""
+    def end_trial(self, name: str, state: str, why: str = "") -> None:
+        """Show the end of a trial, which may be resumed."""
         self._lines[name].state = state
-        self._tell(f"{name}: {state}{': ' if why else ''}{why}")
+        self._print_line(f"{name}: {state}{': ' if why else ''}{why}")
 
-    def _tell(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         if not self.console.is_terminal:
             say(text)
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         table = Table("trial", "options", "steps", self.metric, "", box=None)
-        begun = [(name, line) for name, line in self._lines.items() if line.state != "waits"]
-        begun.sort(key=lambda item: item[1].state == "trains")  # these last, so that they stay
-        for name, line in begun[-_SHOWN:]:
-            table.add_row(name, line.options, f"{line.steps:,.0f}", _shown(line.value), line.state)
-        table.caption = f"{len(self._lines) - len(begun)} of {len(self._lines)} wait"
+        started = [(name, line) for name, line in self._lines.items() if line.state != "waits"]
+        started.sort(key=lambda item: item[1].state == "trains")  # these last, so that they stay
+        for name, line in started[-_MAX_ROWS:]:
+            value = _format_value(line.value)
+            table.add_row(name, line.options, f"{line.steps:,.0f}", value, line.state)
+        table.caption = f"{len(self._lines) - len(started)} of {len(self._lines)} wait"
         return table
 
 
-def _shown(value: float | None) -> str:
+def _format_value(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"

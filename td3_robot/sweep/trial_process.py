@@ -1,6 +1,4 @@
-"""One sitting of a trial: the process of `train.py` that trains it, read along row by row, stopped
-and gone on with.
-"""
+"""The process of `train.py` that trains a trial: started, read row by row, stopped, resumed."""
 
 import ctypes
 import math
@@ -22,42 +20,39 @@ from td3_robot.sweep.seed_summary import outcome_of
 from td3_robot.utils.console import STOPPED
 
 STOP = "stop"  # a file in the folder of the sweep: all trials are to save and end
-FINISHED, ENDED, STOPPED_EARLY, FAILED, UNKNOWN = (
-    "finished",
-    "ended early",
-    "stopped",
-    "failed",
-    "no metric",
-)
-_LOOK = 0.2  # [s] between looks at the rows
+FINISHED = "finished"
+ENDED = "ended early"  # by the scheduler
+STOPPED_EARLY = "stopped"
+FAILED = "failed"
+UNKNOWN = "no metric"
+_POLL = 0.2  # [s] between looks at the rows
 _PATIENCE = 120.0  # [s] that a process has to save and end
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def ended_early(folder: Path) -> Path:
-    """The file beside a trial's folder which says that the scheduler has ended it."""
+def get_end_mark(folder: Path) -> Path:
+    """Return the file beside a trial's folder that marks it as ended by the scheduler."""
     return folder.with_name(f"{folder.name}.ended")
 
 
-def log_of(folder: Path) -> Path:
-    """The file beside a trial's folder with what its processes have said."""
+def get_log_file(folder: Path) -> Path:
+    """Return the file beside a trial's folder with the output of its processes."""
     return folder.with_name(f"{folder.name}.log")
 
 
-class Attempt:
-    """The rows of a trial, from the first on; what is not trained yet is trained meanwhile.
+class TrialProcess:
+    """Process that trains a trial, read along by the rows of its `metrics.csv`.
 
-    Rows that are in the folder already are told again, so that whoever schedules trials knows where
-    each of them was.
+    Rows that are in the folder already come first, so that a scheduler knows the whole trial.
 
     Args:
-        folder: the run folder; what it has is gone on with.
+        folder: the run folder; a run in it is resumed.
         script: `train.py`.
-        begin: the words that begin the run.
-        change: the words that what is gone on with is changed by.
-        metric: that each row has to have.
-        steps: up to which the rows are known.
+        begin: the command line of a new run.
+        change: options that a resumed run is changed by.
+        metric: the metric that each row must have.
+        steps: rows up to here are skipped.
     """
 
     def __init__(
@@ -69,29 +64,34 @@ class Attempt:
         metric: str,
         steps: float = 0,
     ):
-        self._folder, self._metric, self._steps = folder, metric, steps
-        self._script, self._begin, self._change = script, begin, change
+        self._folder = folder
+        self._script = script
+        self._begin = begin
+        self._change = change
+        self._metric = metric
+        self._steps = steps
         self._process: subprocess.Popen | None = None
 
-    def next(self) -> dict[str, Any]:
-        """The next row, with `steps`; at the end `done` and an `outcome`, where that is no good one
-        with its `why`.
+    def wait_for_row(self) -> dict[str, Any]:
+        """Return the next row with its `steps`.
+
+        At the end, return `done`, the `outcome` and, of a failure, `why`.
         """
         while True:
-            over = self._over()
-            for row in self._unseen():
-                return self._told(row)
+            over = self._is_over()  # first, so that no row after this is missed
+            for row in self._iter_new_rows():
+                return self._report_row(row)
             if over:
-                return self._end()
+                return self._report_end()
             if (self._folder.parent / STOP).exists():
                 self.stop()
                 return {"done": True, "outcome": STOPPED_EARLY}
             if self._process is None:
                 self._start()
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
 
     def stop(self) -> None:
-        """Have the process save and end; the next row begins another one."""
+        """Let the process save and end; the next `wait_for_row` starts another one."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -101,69 +101,67 @@ class Attempt:
                 self._process.wait()
         self._process = None
 
-    def _over(self) -> bool:
-        """Whether no row is to come that is not in the folder."""
+    def _is_over(self) -> bool:
+        """Return True if all rows to come are in the folder."""
         if self._process is not None:
             return self._process.poll() is not None
-        if outcome_of(self._folder) is None and not ended_early(self._folder).exists():
+        if outcome_of(self._folder) is None and not get_end_mark(self._folder).exists():
             return False
         if self._folder.is_dir():
-            _wait_until_free(
-                self._folder
-            )  # the process of a sweep that was killed may be at its last pictures
+            # the process of a sweep that was killed may be at its last pictures
+            _wait_until_free(self._folder)
         return True
 
-    def _unseen(self) -> Iterator[dict[str, float]]:
+    def _iter_new_rows(self) -> Iterator[dict[str, float]]:
         return (row for row in read_metrics(self._folder) if get_steps(row) > self._steps)
 
-    def _told(self, row: dict[str, float]) -> dict[str, Any]:
+    def _report_row(self, row: dict[str, float]) -> dict[str, Any]:
         self._steps = get_steps(row)
         row = fill_scores(row)
         if self._metric not in row:
-            return self._unknown(f"an evaluation of {self._folder.name} has {', '.join(row)}")
-        return {name: value for name, value in row.items() if math.isfinite(value)} | {
-            "steps": self._steps
-        }
+            why = f"an evaluation of {self._folder.name} has {', '.join(row)}"
+            return self._report_no_metric(why)
+        finite = {name: value for name, value in row.items() if math.isfinite(value)}
+        return finite | {"steps": self._steps}
 
-    def _unknown(self, why: str) -> dict[str, Any]:
-        return {
-            "done": True,
-            "outcome": UNKNOWN,
-            "why": f"metric {self._metric!r} never comes: {why}",
-        }
+    def _report_no_metric(self, why: str) -> dict[str, Any]:
+        why = f"metric {self._metric!r} never comes: {why}"
+        return {"done": True, "outcome": UNKNOWN, "why": why}
 
-    def _end(self) -> dict[str, Any]:
+    def _report_end(self) -> dict[str, Any]:
         if outcome_of(self._folder) is not None:
             if not self._steps:
-                return self._unknown(f"{self._folder.name} ended without an evaluation")
+                return self._report_no_metric(f"{self._folder.name} ended without an evaluation")
             return {"done": True, "outcome": FINISHED}
-        if ended_early(self._folder).exists():
+        if get_end_mark(self._folder).exists():
             return {"done": True, "outcome": ENDED}
         code = 0 if self._process is None else self._process.returncode
         if code in (0, STOPPED):
             return {"done": True, "outcome": STOPPED_EARLY}
-        return {"done": True, "outcome": FAILED, "why": self._last_words(code)}
+        return {"done": True, "outcome": FAILED, "why": self._find_reason(code)}
 
-    def _last_words(self, code: int) -> str:
-        lines = log_of(self._folder).read_text(encoding="utf-8", errors="replace").splitlines()
-        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-        how = (
-            f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    def _find_reason(self, code: int) -> str:
+        lines = (
+            get_log_file(self._folder).read_text(encoding="utf-8", errors="replace").splitlines()
         )
-        return errors[-1] if errors and code > 0 else f"{how}; see {log_of(self._folder)}"
+        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        if errors and code > 0:
+            return errors[-1]
+        end = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        return f"ended {end}; see {get_log_file(self._folder)}"
 
     def _start(self) -> None:
-        """Begin the run or go on with it, in a process that does not outlive this one.
+        """Start or resume the run, in a process that does not outlive this one.
 
         Raises:
-            ConfigError: another process has the run and keeps it.
+            ConfigError: another process has locked the run.
         """
         if self._folder.is_dir():
             _wait_until_free(self._folder)
         words = resume_command(self._folder, [], self._begin)
         if self._folder.is_dir():
             words += self._change
-        with open(log_of(self._folder), "a", encoding="utf-8") as log:
+        with open(get_log_file(self._folder), "a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(self._script), *words],
                 stdin=subprocess.DEVNULL,
@@ -175,13 +173,13 @@ class Attempt:
 
 
 def _end_with_parent() -> None:
-    """A process that is left alone, as its parent was killed, is asked to save and end."""
+    """Ask the kernel to terminate this process, which then saves, when its parent is killed."""
     assert _LIBC
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _wait_until_free(folder: Path) -> None:
-    """The process that had a run may still be saving."""
+    """Wait until no process has locked a run: an earlier one may still be saving."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -190,4 +188,4 @@ def _wait_until_free(folder: Path) -> None:
         except ConfigError:
             if time.monotonic() > until:
                 raise
-        time.sleep(_LOOK)
+        time.sleep(_POLL)

@@ -55,7 +55,8 @@ if seed == 1 and not resumed:
         case "waits":
             time.sleep(60)
 time.sleep(0.2)
-summary = {"finished": True, "success_rate": 0.5 + 0.1 * seed, "episode_return": 10.0 * seed, "env_steps": 100}
+summary = {"finished": True, "success_rate": 0.5 + 0.1 * seed}
+summary |= {"episode_return": 10.0 * seed, "env_steps": 100}
 (folder / "summary.json").write_text(json.dumps(summary))
 (folder / "time").write_text(f"{began} {time.monotonic()}")
 names = "env_steps,gradient_steps,success_rate,episode_return"

@@ -1,6 +1,4 @@
-"""What a sweep tries: draws that cover ranges and lists, every seed with each, and one line for
-whatever is wrong.
-"""
+"""The search space: draws that cover ranges and lists, every seed with each; one line an error."""
 
 import functools
 from collections import Counter
@@ -12,7 +10,7 @@ from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.errors import ConfigError
-from td3_robot.sweep.search_space import Interval, read_plan
+from td3_robot.sweep.search_space import FloatRange, read_search_space
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 
@@ -23,7 +21,7 @@ def plan(tmp_path):
 
     def plan(options: dict, **settings):
         (tmp_path / "sweep.yaml").write_text(yaml.safe_dump({"options": options, **settings}))
-        return read_plan(tmp_path / "sweep.yaml")
+        return read_search_space(tmp_path / "sweep.yaml")
 
     return plan
 
@@ -33,7 +31,7 @@ def test_draws_cover_every_range_and_list_evenly(plan):
         "td3": {"tau": {"low": 0.001, "high": 0.1, "log": True}, "gamma": {"low": 0.5, "high": 0.9}}
     }
     options["replay.n_step"] = [1, 3]
-    trials = plan(options, trials=8).trials()
+    trials = plan(options, trials=8).make_trials()
     assert [trial.name for trial in trials] == [f"trial{i}" for i in range(8)]
     drawn = {name: [trial.options[name] for trial in trials] for name in trials[0].options}
     for i, gamma in enumerate(sorted(drawn["td3.gamma"])):
@@ -42,36 +40,49 @@ def test_draws_cover_every_range_and_list_evenly(plan):
         assert 0.999 * 10 ** (-3 + i / 4) <= tau <= 1.001 * 10 ** (-3 + (i + 1) / 4)
     assert Counter(drawn["replay.n_step"]) == {1: 4, 3: 4}
     assert drawn["td3.gamma"] != sorted(drawn["td3.gamma"])
-    assert plan(options, trials=8).trials() == trials != plan(options, trials=8, seed=1).trials()
+    assert (
+        plan(options, trials=8).make_trials()
+        == trials
+        != plan(options, trials=8, seed=1).make_trials()
+    )
 
 
 def test_each_draw_is_tried_with_each_seed(plan):
-    trials = plan({"td3.tau": {"low": 0.1, "high": 0.2}, "seed": [3, 4]}, trials=6).trials()
+    trials = plan({"td3.tau": {"low": 0.1, "high": 0.2}, "seed": [3, 4]}, trials=6).make_trials()
     assert [trial.options["seed"] for trial in trials] == [3, 4] * 3
     taus = [trial.options["td3.tau"] for trial in trials]
     assert taus[::2] == taus[1::2] and len(set(taus)) == 3
 
 
 def test_without_a_number_every_combination_is_tried(plan):
-    trials = plan({"replay.n_step": [1, 2], "td3.tau": [0.1, 0.2, 0.3], "task": "track"}).trials()
+    trials = plan(
+        {"replay.n_step": [1, 2], "td3.tau": [0.1, 0.2, 0.3], "task": "track"}
+    ).make_trials()
     assert len({tuple(trial.options.items()) for trial in trials}) == 6
     assert {(trial.options["task"], trial.options["seed"]) for trial in trials} == {("track", 0)}
 
 
 def test_four_digits_of_a_value_lie_in_its_range():
     for low, high in ((0.99, 0.99999), (0.12345, 0.2), (1e-5, 1.23456e-4)):
-        interval = Interval(low, high, log=low < 1e-3)
-        drawn = [interval.at(share / 1000) for share in range(1001)] + [
-            interval.nearest(x) for x in (low, high, 9.0)
+        interval = FloatRange(low, high, log=low < 1e-3)
+        drawn = [interval.interpolate(share / 1000) for share in range(1001)] + [
+            interval.clip(x) for x in (low, high, 9.0)
         ]
         assert all(low <= value <= high for value in drawn) and len(set(drawn)) > 50
 
 
 def test_whole_numbers_have_equal_parts():
-    interval = Interval(1, 4, whole=True)
-    assert Counter(interval.at(i / 100) for i in range(100)) == {1: 25, 2: 25, 3: 25, 4: 25}
-    assert [Interval(1, 8, log=True, whole=True).at(share) for share in (0.0, 0.999999)] == [1, 8]
-    assert [interval.nearest(value) for value in (-3, 2.4, 9)] == [1, 2, 4]
+    interval = FloatRange(1, 4, whole=True)
+    assert Counter(interval.interpolate(i / 100) for i in range(100)) == {
+        1: 25,
+        2: 25,
+        3: 25,
+        4: 25,
+    }
+    assert [
+        FloatRange(1, 8, log=True, whole=True).interpolate(share) for share in (0.0, 0.999999)
+    ] == [1, 8]
+    assert [interval.clip(value) for value in (-3, 2.4, 9)] == [1, 2, 4]
 
 
 def test_a_trial_is_the_training_that_a_user_would_write(plan):
@@ -85,7 +96,7 @@ def test_a_trial_is_the_training_that_a_user_would_write(plan):
         "evaluation.every": 2_000,
         "schedule.lr": "linear",
     }
-    (trial,) = plan(options).trials()
+    (trial,) = plan(options).make_trials()
     config = parse_train(trial.words).config
     assert (config.td3.hidden, config.td3.normalize_observations) == ((32, 16), True)
     assert (config.td3.critic_grad_clip, config.td3.tau) == (None, 3e-5)
@@ -95,7 +106,7 @@ def test_a_trial_is_the_training_that_a_user_would_write(plan):
 def test_a_name_may_be_written_as_the_command_line_takes_it_and_plugins_are_for_every_trial(plan):
     found = plan({"td3": {"actor-lr": [1e-3, 1e-4]}, "plugins": ["mine", "ours"]})
     assert list(found.varied) == ["td3.actor_lr"] and found.fixed == {"plugins": ["mine", "ours"]}
-    assert parse_train(found.trials()[1].words).flags.plugins == ("mine", "ours")
+    assert parse_train(found.make_trials()[1].words).flags.plugins == ("mine", "ours")
 
 
 RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
@@ -105,13 +116,13 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
     "options, settings, words",
     [
         (RANGE, {"trials": 0}, r"trials must be in \[1, 1_000_000\], got 0"),
-        (RANGE, {}, "trials must say how many, as td3.tau has a range"),
+        (RANGE, {}, "set trials, the number of trainings: td3.tau has a range"),
         (
             {**RANGE, "seed": [0, 1]},
             {"trials": 3},
             "trials must be a multiple of the 2 seeds, got 3",
         ),
-        ({"td3.tau": []}, {}, "td3.tau must have a value at least: its list is empty"),
+        ({"td3.tau": []}, {}, "td3.tau must have at least one value: its list is empty"),
         (
             {"td3.tau": {"low": 2, "high": 1}},
             {"trials": 1},
@@ -128,11 +139,11 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
             {"trials": 1},
             "n_step: .* whole ends, got 1 and 2.5",
         ),
-        ({"seed": [0, 0]}, {}, "seed has one twice"),
-        ({"td3.tau": 0.1, "td3": {"tau": [0.1, 0.2]}}, {}, "options say td3.tau twice"),
+        ({"seed": [0, 0]}, {}, "seed must not have a value twice"),
+        ({"td3.tau": 0.1, "td3": {"tau": [0.1, 0.2]}}, {}, "options set td3.tau twice"),
         ({"seed": "x"}, {}, "seed must be a whole number"),
         ({"run": "x"}, {}, "options cannot have run: every trial is a run of its own"),
-        ({}, {}, "options must say what to vary"),
+        ({}, {}, "options must list what to vary"),
         (
             RANGE,
             {"trials": 1, "scheduler": "hyperband"},
@@ -144,4 +155,4 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
 )
 def test_what_is_wrong_is_said_in_one_line(plan, options, settings, words):
     with pytest.raises(ConfigError, match=words):
-        plan(options, **settings).trials()
+        plan(options, **settings).make_trials()

@@ -20,11 +20,11 @@ from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import save_config
-from td3_robot.sweep.parallel_coordinates import PICTURE, axis_of, plot_settings
-from td3_robot.sweep.results import BEST, Result, ranked, result_of, rows_of, write_best
-from td3_robot.sweep.search_space import Choice, Interval, Plan, Settings, Trial
-from td3_robot.sweep.status_table import Board
-from td3_robot.sweep.trial_process import STOP, Attempt, ended_early
+from td3_robot.sweep.parallel_coordinates import PICTURE, make_axis, plot_settings
+from td3_robot.sweep.results import BEST, Result, make_rows, rank_settings, read_result, write_best
+from td3_robot.sweep.search_space import Categorical, FloatRange, SearchSpace, SweepConfig, Trial
+from td3_robot.sweep.status_table import TrialTable
+from td3_robot.sweep.trial_process import STOP, TrialProcess, get_end_mark
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 
@@ -67,9 +67,9 @@ def attempt(tmp_path, monkeypatch):
     folder.parent.mkdir(parents=True)
     made = []
 
-    def attempt(metric: str = "success_rate") -> tuple[Path, Attempt]:
+    def attempt(metric: str = "success_rate") -> tuple[Path, TrialProcess]:
         made.append(
-            Attempt(folder, Path("script.py"), ["--td3.tau=0.1"], ["--td3.tau=0.1"], metric)
+            TrialProcess(folder, Path("script.py"), ["--td3.tau=0.1"], ["--td3.tau=0.1"], metric)
         )
         return folder, made[-1]
 
@@ -78,18 +78,18 @@ def attempt(tmp_path, monkeypatch):
         one.stop()
 
 
-def steps_told(attempt: Attempt) -> tuple[list[float], dict]:
+def follow(attempt: TrialProcess) -> tuple[list[float], dict]:
     """The steps of all rows, and the end."""
     steps = []
-    while "done" not in (row := attempt.next()):
+    while "done" not in (row := attempt.wait_for_row()):
         steps.append(row["steps"])
     return steps, row
 
 
 def test_all_rows_are_told_and_again_by_whoever_comes_later(attempt):
     folder, first = attempt()
-    assert steps_told(first) == ([100, 200, 300], {"done": True, "outcome": "finished"})
-    assert steps_told(attempt()[1]) == ([100, 200, 300], {"done": True, "outcome": "finished"})
+    assert follow(first) == ([100, 200, 300], {"done": True, "outcome": "finished"})
+    assert follow(attempt()[1]) == ([100, 200, 300], {"done": True, "outcome": "finished"})
     assert len((folder / "sittings").read_text().splitlines()) == 1  # it was not trained twice
 
 
@@ -100,9 +100,9 @@ def test_all_rows_are_told_and_again_by_whoever_comes_later(attempt):
 def test_what_failed_says_why_and_is_gone_on_with(attempt, monkeypatch, end, why):
     monkeypatch.setenv("END", end)
     folder, first = attempt()
-    assert steps_told(first) == ([100, 200], {"done": True, "outcome": "failed", "why": why})
+    assert follow(first) == ([100, 200], {"done": True, "outcome": "failed", "why": why})
     monkeypatch.delenv("END")
-    steps, told = steps_told(attempt()[1])
+    steps, told = follow(attempt()[1])
     assert steps == [100, 200, 300] and told["outcome"] == "finished"
     assert (folder / "sittings").read_text().splitlines()[
         1
@@ -112,17 +112,17 @@ def test_what_failed_says_why_and_is_gone_on_with(attempt, monkeypatch, end, why
 def test_a_wish_to_stop_reaches_a_trial_that_trains(attempt, monkeypatch):
     monkeypatch.setenv("END", "waits")
     folder, first = attempt()
-    assert [first.next()["steps"] for _ in range(2)] == [100, 200]
+    assert [first.wait_for_row()["steps"] for _ in range(2)] == [100, 200]
     (folder.parent / STOP).touch()
-    assert first.next() == {"done": True, "outcome": "stopped"}
+    assert first.wait_for_row() == {"done": True, "outcome": "stopped"}
 
 
 def test_what_the_scheduler_has_ended_is_told_and_not_trained(attempt, monkeypatch):
     monkeypatch.setenv("END", "waits")
     folder, first = attempt()
-    first.next(), first.next(), first.stop()
-    ended_early(folder).touch()
-    assert steps_told(attempt()[1]) == ([100, 200], {"done": True, "outcome": "ended early"})
+    first.wait_for_row(), first.wait_for_row(), first.stop()
+    get_end_mark(folder).touch()
+    assert follow(attempt()[1]) == ([100, 200], {"done": True, "outcome": "ended early"})
 
 
 HOLD = """
@@ -137,7 +137,7 @@ with open(sys.argv[1], "a") as file:
 def test_a_trial_is_not_over_before_its_last_process_is(attempt):
     """That of a sweep which was killed may be at its last pictures when another sweep goes on."""
     folder, first = attempt()
-    steps_told(first)
+    follow(first)
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, folder / ".lock"],
         stdin=subprocess.PIPE,
@@ -146,7 +146,7 @@ def test_a_trial_is_not_over_before_its_last_process_is(attempt):
     )
     assert holder.stdout and holder.stdout.readline() == "held\n"
     told: list = []
-    follower = threading.Thread(target=lambda: told.extend(steps_told(attempt()[1])))
+    follower = threading.Thread(target=lambda: told.extend(follow(attempt()[1])))
     follower.start()
     follower.join(0.5)
     assert follower.is_alive() and not told
@@ -162,9 +162,13 @@ def test_a_trial_is_not_over_before_its_last_process_is(attempt):
     sys.platform != "linux", reason="only Linux tells a process of its parent's end"
 )
 def test_no_training_outlives_the_process_that_follows_it(attempt, tmp_path):
-    code = "import os, signal, sys; from pathlib import Path; from td3_robot.sweep.trial_process import Attempt; "
-    code += "a = Attempt(Path('checkpoints/s/trial0'), Path('script.py'), [], [], 'success_rate'); a.next(); "
-    code += "print(a._process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    code = """import os, signal, sys
+from pathlib import Path
+from td3_robot.sweep.trial_process import TrialProcess
+trial = TrialProcess(Path("checkpoints/s/trial0"), Path("script.py"), [], [], "success_rate")
+trial.wait_for_row()
+print(trial._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)"""
     root = str(Path(__file__).resolve().parents[3])
     environment = os.environ | {"END": "waits", "PYTHONPATH": root}
     done = subprocess.run(
@@ -179,20 +183,26 @@ def test_no_training_outlives_the_process_that_follows_it(attempt, tmp_path):
 
 @pytest.mark.parametrize("metric", ["succes_rate", "wall_s"])
 def test_a_metric_that_never_comes_is_said_at_the_first_row(attempt, metric):
-    told = attempt(metric)[1].next()
+    told = attempt(metric)[1].wait_for_row()
     assert told["done"] and told["outcome"] == "no metric"
     assert told["why"] == (
-        f"metric '{metric}' never comes: an evaluation of trial0 has env_steps, gradient_steps, success_rate"
+        f"metric '{metric}' never comes: an evaluation of trial0 has env_steps, gradient_steps, "
+        "success_rate"
     )
 
 
 # What came of it
 
-VARIED = {"td3.tau": Interval(0.001, 0.1, log=True), "schedule.lr": Choice(("constant", "linear"))}
+VARIED = {
+    "td3.tau": FloatRange(0.001, 0.1, log=True),
+    "schedule.lr": Categorical(("constant", "linear")),
+}
 
 
-def plan_of(**settings) -> Plan:
-    return Plan(Settings(**settings), {"task": "track", "evaluation.every": 500}, VARIED, (0, 1))
+def make_space(**settings) -> SearchSpace:
+    return SearchSpace(
+        SweepConfig(**settings), {"task": "track", "evaluation.every": 500}, VARIED, (0, 1)
+    )
 
 
 def results() -> list[Result]:
@@ -217,11 +227,11 @@ def results() -> list[Result]:
 
 
 def test_settings_are_ranked_by_how_far_they_came_and_by_their_mean():
-    best, second, last = ranked(results(), "max")
+    best, second, last = rank_settings(results(), "max")
     assert (best.mean, best.std) == (pytest.approx(0.6), pytest.approx(math.sqrt(0.02)))
     assert (second.mean, last.options["td3.tau"], last.steps) == (0.4, 0.02, 300)
-    assert [s.options["td3.tau"] for s in ranked(results(), "min")] == [0.03, 0.01, 0.02]
-    heading, first, single, _ = rows_of([best, second, last], plan_of())
+    assert [s.options["td3.tau"] for s in rank_settings(results(), "min")] == [0.03, 0.01, 0.02]
+    heading, first, single, _ = make_rows([best, second, last], make_space())
     assert heading == [
         "td3.tau",
         "schedule.lr",
@@ -242,8 +252,12 @@ def test_who_is_done_sooner_came_no_less_far():
     options = [{"td3.tau": tau, "schedule.lr": "linear"} for tau in (0.01, 0.02, 0.03)]
     ends = [("finished", 50_000, 1.0), ("finished", 200_000, 0.02), ("ended early", 100_000, 1.0)]
     made = [Result(Trial(f"trial{i}", {}), options[i], *end) for i, end in enumerate(ends)]
-    assert [setting.options["td3.tau"] for setting in ranked(made, "max")] == [0.01, 0.02, 0.03]
-    assert [row[3] for row in rows_of(ranked(made, "max"), plan_of())][1:] == [
+    assert [setting.options["td3.tau"] for setting in rank_settings(made, "max")] == [
+        0.01,
+        0.02,
+        0.03,
+    ]
+    assert [row[3] for row in make_rows(rank_settings(made, "max"), make_space())][1:] == [
         "50000",
         "200000",
         "100000",
@@ -258,18 +272,18 @@ def test_what_is_no_number_is_worse_than_any(goal):
         for i, x in enumerate((math.nan, 0.9, 0.5))
     ]
     for results in (made, made[::-1], made[1:] + made[:1]):
-        assert ranked(results, goal)[-1].options["td3.tau"] == 0.01
+        assert rank_settings(results, goal)[-1].options["td3.tau"] == 0.01
 
 
 def test_an_option_has_one_place_on_its_axis_however_it_was_written():
     """As text in the plan, and as a list in the run's own file."""
-    axis = axis_of("td3.hidden", [[256, 256], [128, 128]], Choice(("128,128", "256,256")))
+    axis = make_axis("td3.hidden", [[256, 256], [128, 128]], Categorical(("128,128", "256,256")))
     assert axis.shares == [1.0, 0.0] and [text for _, text in axis.ticks] == ["128,128", "256,256"]
 
 
 def test_the_best_options_are_a_file_that_train_takes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_best(tmp_path, ranked(results(), "max")[0], plan_of())
+    write_best(tmp_path, rank_settings(results(), "max")[0], make_space())
     found = parse_train(["--config", str(tmp_path / BEST)])
     assert (found.config.td3.tau, found.config.schedule.lr, found.config.evaluation.every) == (
         0.01,
@@ -281,37 +295,37 @@ def test_the_best_options_are_a_file_that_train_takes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_picture_is_drawn(tmp_path, count):
-    plot_settings(tmp_path, ranked(results(), "max")[:count], plan_of())
+    plot_settings(tmp_path, rank_settings(results(), "max")[:count], make_space())
     with Image.open(tmp_path / PICTURE) as picture:
         picture.verify()
 
 
 def test_results_are_those_of_the_run_folder(tmp_path):
     trial, run = Trial("trial0", {"td3.tau": 0.5, "schedule.lr": "linear"}), tmp_path / "trial0"
-    assert result_of(tmp_path, trial, plan_of()) is None
+    assert read_result(tmp_path, trial, make_space()) is None
     run.mkdir()
     (run / "metrics.csv").write_text(
         "env_steps,gradient_steps,success_rate\n100,1,0.3\n200,2,0.4\n"
     )
     arguments = parse_train(["--td3.tau=0.25", "--schedule.lr=linear"])
     save_config(arguments.config, run / "config.yaml", arguments.environment)
-    found = result_of(tmp_path, trial, plan_of())
+    found = read_result(tmp_path, trial, make_space())
     assert found and (found.state, found.steps, found.value) == ("unfinished", 200, 0.4)
     assert found.options == {
         "td3.tau": 0.25,
         "schedule.lr": "linear",
     }  # changed in the middle, as by pbt
     (run / "summary.json").write_text(json.dumps({"finished": True, "success_rate": 0.6}))
-    found = result_of(tmp_path, trial, plan_of())
+    found = read_result(tmp_path, trial, make_space())
     assert found and (found.state, found.value) == ("finished", 0.6)
 
 
-def test_the_board_tells_what_each_trial_does(capsys):
+def test_the_table_prints_what_each_trial_does(capsys):
     trials = [Trial(f"trial{i}", {"td3.tau": 0.1 * (i + 1)}) for i in range(2)]
-    with Board(trials, ["td3.tau"], "success_rate") as board:
-        board.began("trial0", {"td3.tau": 0.1})
-        board.row("trial0", 1_000, 0.25)
-        board.ended("trial0", "failed", "no luck")
+    with TrialTable(trials, ["td3.tau"], "success_rate") as table:
+        table.start_trial("trial0", {"td3.tau": 0.1})
+        table.update_trial("trial0", 1_000, 0.25)
+        table.end_trial("trial0", "failed", "no luck")
     lines = [
         "trial0: td3.tau 0.1",
         "trial0: 1,000 steps, success_rate 0.25",
@@ -323,10 +337,10 @@ def test_the_board_tells_what_each_trial_does(capsys):
 def test_at_a_terminal_a_table_is_kept_up_to_date():
     trials = [Trial(f"trial{i}", {"td3.tau": 0.1 * (i + 1)}) for i in range(2)]
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with Board(trials, ["td3.tau"], "success_rate", console) as board:
-        board.began("trial1", trials[1].options)
-        board.began("trial1", {"td3.tau": 0.3})  # pbt has changed it
-        board.row("trial1", 1_000, 0.25)
+    with TrialTable(trials, ["td3.tau"], "success_rate", console) as table:
+        table.start_trial("trial1", trials[1].options)
+        table.start_trial("trial1", {"td3.tau": 0.3})  # pbt has changed it
+        table.update_trial("trial1", 1_000, 0.25)
     shown = console.file.getvalue().splitlines()
     assert any(
         line.split() == ["trial1", "td3.tau", "0.3", "1,000", "0.25", "trains"] for line in shown
