@@ -29,7 +29,7 @@ PUBLIC = {  # by module; where no names are given, those of its `__all__`
         "EvaluationConfig",
     ),
     "td3_robot.training.trainer": ("Trainer",),
-    "td3_robot.data.batch_source": ("Source",),
+    "td3_robot.data.batch_source": ("BatchSource",),
     "td3_robot.data.collector": ("Collector",),
     "td3_robot.data.offline": ("Dataset",),
     "td3_robot.training.callbacks": ("Callback", "Run", "StopWhenSolved", "KeepCheckpoints"),

@@ -32,8 +32,8 @@ def learner(line):
         )
         config = dataclasses.replace(config, td3=placed(config.td3, env))
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
-        guide = make_teacher(config.exploration.expert, env) if config.exploration.expert else None
-        source = Collector(agent, env, config, guide)
+        expert = make_teacher(config.exploration.expert, env) if config.exploration.expert else None
+        source = Collector(agent, env, config, expert)
         for _ in range(4):
             step(agent, source)
     return agent, source

@@ -31,7 +31,7 @@ SMALL = (
 
 @pytest.mark.parametrize("task", sorted(set(task_names()) - {"reach"}))
 def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_path, in_process):
-    """A guide acts, where the preset has one, in the resumed part too."""
+    """An expert acts, where the preset has one, in the resumed part too."""
     assert in_process(tmp_path, "train", "--task", task, "--run", "mine", *SMALL)[::2] == (0, "")
     assert in_process(tmp_path, "train", "--resume", "mine", "--steps", "5000")[::2] == (0, "")
     metrics = read_metrics(tmp_path / "checkpoints" / "mine")
@@ -118,7 +118,7 @@ def test_a_shipped_checkpoint_is_small(task):
     assert sum(path.stat().st_size for path in tracked) < 3e6
 
 
-def test_an_unknown_guide_or_one_that_cannot_do_the_task_is_one_line(tmp_path, in_process):
+def test_an_unknown_expert_or_one_that_cannot_do_the_task_is_one_line(tmp_path, in_process):
     for flags, message in (
         (
             ("--exploration.expert", "solutoin"),

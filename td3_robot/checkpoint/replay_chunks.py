@@ -32,7 +32,7 @@ def save_chunks(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         folder: the run folder.
-        source: as `Source.state_dict` gives it.
+        source: as `BatchSource.state_dict` gives it.
 
     Returns:
         The state with the names of pieces in place of their rows.

@@ -1,1 +1,1 @@
-"""Where batches come from: environments explored, a file, or both; action noise."""
+"""Sources of batches: explored environments, a file, or both; action noise."""

@@ -1,6 +1,4 @@
-"""Where a training's batches come from: environments, a dataset, or whatever of yours keeps to this
-Protocol.
-"""
+"""The interface between a training and where its batches come from."""
 
 from typing import Protocol
 
@@ -9,46 +7,41 @@ from torch import Tensor
 from td3_robot.replay import Batch
 
 
-class Source(Protocol):
-    """What `Collector` is to online and `Dataset` to offline learning."""
+class BatchSource(Protocol):
+    """Source of a training's batches, such as `Collector`, `Dataset`, or a class of your own."""
 
-    env_steps: int  # control steps of all environments together; 0 where there are none
+    env_steps: int  # control steps of all environments together; 0 without environments
 
     @property
     def ready(self) -> bool:
-        """Whether there is enough to learn from."""
+        """True if there is enough to learn from."""
         ...
 
     def collect(self, progress: float) -> None:
-        """Whatever comes before the next gradient steps; `progress` in [0, 1] places it in the
-        run.
-        """
+        """Gather data before the next gradient steps; `progress` in [0, 1] is the run's."""
 
     def sample(self, progress: float) -> Batch:
-        """A batch to learn from."""
+        """Return a batch to learn from."""
         ...
 
     def update_priorities(self, error: Tensor) -> None:
-        """How wrong the critics were, error (B,), about the batch sampled last; told where batches
-        have weights.
-        """
+        """Receive the critics' errors (B,) on the last batch, if its rows have weights."""
 
     def metrics(self) -> dict[str, float]:
-        """What happened since the last call, to be logged: the same names every time, NaN where
-        nothing is known.
-        """
+        """Return figures to log since the last call: the same names every time, NaN if unknown."""
         ...
 
     def metadata(self) -> dict[str, object]:
-        """What a checkpoint is to say of where it learned, as plain values."""
+        """Return plain values that a checkpoint records about the source."""
         ...
 
     def state_dict(self, with_replay: bool) -> dict:
-        """All that the next batches depend on, as tensors and plain values; `replay` of it is None
-        without it.
+        """Return all that the next batches depend on, as tensors and plain values.
+
+        Its entry `replay` is None unless `with_replay`.
         """
         ...
 
     def load_state_dict(self, state: dict) -> list[str]:
-        """Take back what `state_dict` gave. Returns what could not be restored, a sentence each."""
+        """Restore a `state_dict`. Return a sentence for each thing that could not be restored."""
         ...

@@ -1,8 +1,7 @@
-"""Offline data: transitions in an .npz file under D4RL's names (Fu et al. 2020,
-https://arxiv.org/abs/2004.07219).
+"""Offline data: transitions in an .npz file, with D4RL's names.
 
-Rows are steps in the order in which they were made, one episode after the other. `docs/td3.md` has
-the format.
+Fu et al. 2020, https://arxiv.org/abs/2004.07219. Rows are steps in the order in which they were
+made, one episode after the other. `docs/td3.md` describes the format.
 """
 
 import os
@@ -23,29 +22,22 @@ from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import VecEnv
 
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
-_WIDTHS = {
-    "observations": "o_dim",
-    "actions": "a_dim",
-    "next_observations": "o_dim",
-}  # all other arrays are (N,)
+# columns of the arrays that have them; all others are (N,)
+_WIDTHS = {"observations": "o_dim", "actions": "a_dim", "next_observations": "o_dim"}
 _FLAGS = ("terminals", "timeouts")
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, TypeError, ValueError, RuntimeError)
 _DAMAGE += (SyntaxError, tokenize.TokenError)  # numpy reads an array's header as it would Python
 
 
 class Transitions(NamedTuple):
-    """N steps in order. A row that neither ends its episode nor is the last is continued by the
-    next one.
-    """
+    """N steps in order; a row that does not end its episode is continued by the next row."""
 
     state: Tensor  # (N, o_dim) float32
     action: Tensor  # (N, a_dim) float32 in [-1, 1]
     reward: Tensor  # (N,) float32
     next_state: Tensor  # (N, o_dim) float32, the true successor
     terminated: Tensor  # (N,) bool: there is no future value
-    truncated: (
-        Tensor  # (N,) bool: the recording of the episode ends here; the future still has value
-    )
+    truncated: Tensor  # (N,) bool: the recording ends here; the future still has value
 
 
 _NAMES = dict(
@@ -54,37 +46,37 @@ _NAMES = dict(
 
 
 def load_dataset(path: str | Path, device: torch.device | str = "cpu") -> Transitions:
-    """Read a dataset and hold it to all that training on it needs.
+    """Read a dataset and check all that training on it needs.
 
-    `next_observations` may be missing where `timeouts` is there: the successor is then the next
-    row, and rows without one (a timeout, the last row) are left out, as in D4RL's
-    `qlearning_dataset`. A row is also truncated where the next row does not continue it, which
-    makes `timeouts` optional and keeps shuffled rows apart.
+    `next_observations` may be missing if there are `timeouts`: the successor is then the next row,
+    and rows without one (a timeout, the last row) are left out, as in D4RL's `qlearning_dataset`. A
+    row is also truncated if the next row does not continue it, which makes `timeouts` optional and
+    keeps shuffled rows apart.
 
     Raises:
-        ConfigError: no such file, no .npz, Python objects in it, an array is missing, has another
-            shape or length, holds NaN or infinity, or an action is outside [-1, 1]; one line that
-            names the array and the first row.
+        ConfigError: the file is missing, is no .npz or holds Python objects; an array is missing,
+            has another shape or length, or holds NaN or infinity; or an action is outside [-1, 1].
+            The message is one line that names the array and the first row.
     """
     path = Path(path)
     try:
-        arrays = _checked(_read(path))
-        return Transitions(*(torch.from_numpy(array).to(device) for array in _completed(arrays)))
+        columns = _complete_columns(_check_arrays(_read_arrays(path)))
+        return Transitions(*(torch.from_numpy(column).to(device) for column in columns))
     except ConfigError as error:
         raise ConfigError(f"dataset {str(path)!r}: {error}") from error
 
 
 def save_dataset(path: str | Path, transitions: Transitions) -> None:
-    """Write a dataset, complete or not at all; `load_dataset` gives back equal what `collect` made.
+    """Write a dataset, complete or not at all; `load_dataset` reads it back equal.
 
     Raises:
         ConfigError: the file cannot be written, or `load_dataset` would refuse it.
     """
     path = Path(path)
     try:
-        given = transitions._asdict().items()
-        arrays: dict[str, Any] = _checked(
-            {_NAMES[name]: value.detach().cpu().numpy() for name, value in given}
+        columns = transitions._asdict().items()
+        arrays: dict[str, Any] = _check_arrays(
+            {_NAMES[name]: value.detach().cpu().numpy() for name, value in columns}
         )
     except ConfigError as error:
         raise ConfigError(f"dataset {str(path)!r}: {error}") from error
@@ -98,57 +90,50 @@ def save_dataset(path: str | Path, transitions: Transitions) -> None:
 def collect(
     policy: Callable[[Tensor], Tensor], env: VecEnv, steps: int, seed: int, noise: float = 0.0
 ) -> Transitions:
-    """Play a policy and keep what happened.
+    """Play a policy and return its transitions.
 
     Args:
         policy: observation (B, o_dim) -> action (B, a_dim) in [-1, 1].
-        steps: transitions wanted, of all environments together.
+        steps: number of transitions, of all environments together.
         seed: fixes the episodes and the noise.
         noise: standard deviation of Gaussian noise on the actions, which stay in [-1, 1].
 
     Returns:
         `steps` transitions, one environment after the other, truncated where the next row does not
-        go on.
+        continue them.
 
     Raises:
-        ConfigError: fewer than one step.
+        ConfigError: `steps` is less than one.
     """
     if steps < 1:
         raise ConfigError(f"steps must be at least 1, got {steps}")
     generator = torch.Generator(env.device).manual_seed(derive_seed(seed, "noise of a dataset"))
     shape = (env.num_envs, env.a_dim)
-    observation, rows, wanted = env.reset(seed), [], steps
-    while wanted > 0:
+    observation = env.reset(seed)
+    rows: list[tuple[Tensor, ...]] = []
+    left = steps
+    while left > 0:
         action = policy(observation)
         if noise:
             action = action + noise * torch.randn(shape, generator=generator, device=env.device)
         action = action.clamp(-1.0, 1.0)
         step = env.step(action)
         valid = torch.ones_like(step.terminated) if step.valid is None else step.valid
-        rows.append(
-            (
-                observation,
-                action,
-                step.reward,
-                step.next_observation,
-                step.terminated,
-                step.truncated,
-                valid,
-            )
-        )
-        observation, wanted = step.observation, wanted - int(valid.sum())
-    columns = [
-        torch.stack(column, 1).flatten(0, 1) for column in zip(*rows)
-    ]  # (B, T, ...): environment by environment
+        row = (observation, action, step.reward, step.next_observation)
+        rows.append((*row, step.terminated, step.truncated, valid))
+        observation = step.observation
+        left -= int(valid.sum())
+    # (B, T, ...): environment by environment
+    columns = [torch.stack(column, 1).flatten(0, 1) for column in zip(*rows)]
     played = Transitions(*(column[columns[-1]][:steps] for column in columns[:-1]))
-    return played._replace(
-        truncated=played.truncated | _breaks(played.state, played.next_state, played.terminated)
-    )
+    breaks = _find_breaks(played.state, played.next_state, played.terminated)
+    return played._replace(truncated=played.truncated | breaks)
 
 
-def _breaks(state, next_state, terminated):
-    """(N,) bool: a row that does not terminate and that the next row does not continue; Tensors or
-    arrays.
+def _find_breaks(state, next_state, terminated):
+    """Return (N,) bool, the rows that neither terminate nor are continued by the next row.
+
+    Tensors or arrays.
     """
     broken = ~terminated
     broken[:-1] &= (next_state[:-1] != state[1:]).any(1)
@@ -158,21 +143,21 @@ def _breaks(state, next_state, terminated):
 # Reading
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of the file that have one of our names.
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file that have one of our names.
 
     Raises:
         ConfigError: there is no such file, or it is no .npz of plain arrays.
     """
     try:
         if not zipfile.is_zipfile(path):
-            path.open("rb").close()  # says why where it cannot be read at all
+            path.open("rb").close()  # raises if it cannot be read at all
             raise ConfigError("is no .npz file")
         with np.load(path, allow_pickle=False) as file:
             names = [name for name in _NAMES.values() if name in file]
             if missing := [name for name in _REQUIRED if name not in names]:
                 raise ConfigError(f"lacks {', '.join(missing)}; it holds {list(file)[:20]}")
-            return {name: _array(file, name) for name in names}
+            return {name: _load_array(file, name) for name in names}
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
@@ -181,11 +166,11 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         raise ConfigError("is damaged") from error
 
 
-def _array(file: np.lib.npyio.NpzFile, name: str) -> np.ndarray:
-    """One array.
+def _load_array(file: np.lib.npyio.NpzFile, name: str) -> np.ndarray:
+    """Return one array of a file.
 
     Raises:
-        ConfigError: it holds Python objects, or is no array at all.
+        ConfigError: it holds Python objects, or is no array.
     """
     try:
         array = file[name]
@@ -203,14 +188,14 @@ def _array(file: np.lib.npyio.NpzFile, name: str) -> np.ndarray:
 # Checking
 
 
-def _checked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays as float32 and bool in the shapes of `Transitions`.
+def _check_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays as float32 and bool in the shapes of `Transitions`.
 
     Raises:
-        ConfigError: what is wrong, in words that follow the file's name.
+        ConfigError: an array is wrong; the message continues after the file's name.
     """
     checked = {
-        name: _flags(name, array) if name in _FLAGS else _numbers(name, array)
+        name: _check_flags(name, array) if name in _FLAGS else _check_numbers(name, array)
         for name, array in arrays.items()
     }
     count = len(checked["observations"])
@@ -222,23 +207,24 @@ def _checked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     after = checked.get("next_observations", checked["observations"])
     if after.shape != checked["observations"].shape:
         raise ConfigError(
-            f"next_observations has shape {after.shape}, observations {checked['observations'].shape}"
+            f"next_observations has shape {after.shape}, "
+            f"observations {checked['observations'].shape}"
         )
     outside = (np.abs(checked["actions"]) > 1).any(1)
     if outside.any():
         row = int(outside.argmax())
-        raise ConfigError(
-            f"actions must be in [-1, 1], got {_shown(checked['actions'][row])} in row {row}"
-        )
+        action = checked["actions"][row]
+        extreme = f"{action[np.abs(action).argmax()]:.9g}"  # all digits that float32 has
+        raise ConfigError(f"actions must be in [-1, 1], got {extreme} in row {row}")
     return checked
 
 
-def _numbers(name: str, array: np.ndarray) -> np.ndarray:
-    """(N, width) or (N,) float32, finite."""
+def _check_numbers(name: str, array: np.ndarray) -> np.ndarray:
+    """Return an array as finite float32, (N, width) or (N,)."""
     if array.dtype.kind not in "fiub":
         raise ConfigError(f"{name} must be numbers, got {array.dtype}")
-    array = _shaped(name, array)
-    with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused as such
+    array = _check_shape(name, array)
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused below
         array = np.ascontiguousarray(array, dtype=np.float32)
     bad = ~np.isfinite(array if array.ndim == 2 else array[:, None]).all(1)
     if bad.any():
@@ -247,16 +233,16 @@ def _numbers(name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _flags(name: str, array: np.ndarray) -> np.ndarray:
-    """(N,) bool."""
-    array = _shaped(name, array)
+def _check_flags(name: str, array: np.ndarray) -> np.ndarray:
+    """Return an array as bool (N,)."""
+    array = _check_shape(name, array)
     if array.dtype.kind not in "fiub" or not ((array == 0) | (array == 1)).all():
         raise ConfigError(f"{name} must be true or false, 1 or 0")
     return array.astype(bool)
 
 
-def _shaped(name: str, array: np.ndarray) -> np.ndarray:
-    """As it is where there should be columns; else (N,), of (N,) or (N, 1)."""
+def _check_shape(name: str, array: np.ndarray) -> np.ndarray:
+    """Return an array (N, width) if it should have columns, else (N,) from (N,) or (N, 1)."""
     if name in _WIDTHS:
         if array.ndim != 2 or not array.shape[1]:
             raise ConfigError(f"{name} must have shape (N, {_WIDTHS[name]}), got {array.shape}")
@@ -268,32 +254,30 @@ def _shaped(name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _shown(row: np.ndarray) -> str:
-    """The entry that is the farthest out."""
-    return f"{row[np.abs(row).argmax()]:.9g}"  # all digits that float32 has
-
-
-def _completed(arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
-    """The columns of `Transitions`, with what the file leaves out.
+def _complete_columns(arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Return the columns of `Transitions`, also those that the file leaves out.
 
     Raises:
-        ConfigError: successors are missing, and nothing tells where episodes were cut.
+        ConfigError: successors are missing, and the ends of episodes are unknown.
     """
-    state, terminated = arrays["observations"], arrays["terminals"]
+    state = arrays["observations"]
+    terminated = arrays["terminals"]
     truncated = arrays.get("timeouts", np.zeros_like(terminated))
     next_state = arrays.get("next_observations")
     kept = slice(None)
     if next_state is None:
         if "timeouts" not in arrays:
             raise ConfigError(
-                "lacks next_observations, and also timeouts, without which the next row may be another episode's start"
+                "lacks next_observations, and also timeouts, without which the next row may be "
+                "another episode's start"
             )
         next_state = np.concatenate((state[1:], state[-1:]))
-        next_state[terminated] = state[terminated]  # never looked at: there is no future value
+        next_state[terminated] = state[terminated]  # not used: there is no future value
         kept = terminated | ~truncated
         kept[-1] = terminated[-1]
         if not kept.any():
             raise ConfigError("has no transition whose successor is known")
     columns = [column[kept] for column in (state, arrays["actions"], arrays["rewards"], next_state)]
-    terminated, truncated = terminated[kept], truncated[kept]
-    return *columns, terminated, truncated | _breaks(columns[0], columns[3], terminated)
+    terminated = terminated[kept]
+    breaks = _find_breaks(columns[0], columns[3], terminated)
+    return *columns, terminated, truncated[kept] | breaks

@@ -1,6 +1,4 @@
-"""How the episodes end that are explored: their returns and successes, without a step of their
-own.
-"""
+"""Returns and successes of the episodes of exploration, at no extra step."""
 
 import math
 from typing import Any
@@ -12,18 +10,17 @@ from td3_robot.vec_env import Step
 
 
 class EpisodeStatistics:
-    """Means over the episodes that ended since they were last asked for.
+    """Means over the episodes that ended since the last `pop_means`.
 
-    Everything stays on the device until then. Exploration's noise and random first steps are in
-    these figures, so they are no measure of the policy alone.
+    Everything stays on the device until then. Exploration noise and random first steps are part of
+    these figures, so they do not measure the policy alone.
 
     Args:
         num_envs: B, environments that step together.
-        device: where their steps are.
+        device: device of their steps.
 
     Attributes:
-        returns: (B,) undiscounted sum of rewards of each running episode, as the environment gives
-            them.
+        returns: (B,) undiscounted sum of the rewards of each running episode.
     """
 
     def __init__(self, num_envs: int, device: torch.device | str):
@@ -32,9 +29,7 @@ class EpisodeStatistics:
         self._knows_success = False
 
     def count(self, step: Step, left_out: Tensor | None = None) -> None:
-        """Count one step of all environments in; episodes that end where `left_out` (B,) is true
-        are not counted.
-        """
+        """Count one step of all environments, but no episode that ends where `left_out` (B,)."""
         ended = step.terminated | step.truncated
         valid = torch.ones_like(ended) if step.valid is None else step.valid
         self.returns = self.returns + torch.where(valid, step.reward, 0.0)
@@ -45,9 +40,10 @@ class EpisodeStatistics:
         self._sums = self._sums + torch.where(counted, torch.stack(columns), 0.0).sum(1)
         self.returns = self.returns.masked_fill(ended, 0.0)
 
-    def take(self) -> dict[str, float]:
-        """`train_return` and, where the environment tells success, `train_success_rate`; NaN if no
-        episode ended.
+    def pop_means(self) -> dict[str, float]:
+        """Return `train_return` and, if known, `train_success_rate`, and start the next means.
+
+        Both are NaN if no episode ended.
         """
         episodes, total, successes = self._sums.tolist()
         self._sums = torch.zeros_like(self._sums)
@@ -57,18 +53,17 @@ class EpisodeStatistics:
         return means
 
     def begin(self) -> None:
-        """All environments have begun new episodes."""
+        """Start new episodes in all environments."""
         self.returns = torch.zeros_like(self.returns)
 
     def state_dict(self) -> dict[str, Tensor | bool]:
-        """What the next means depend on."""
+        """Return all that the next means depend on."""
         return {"returns": self.returns, "sums": self._sums, "knows_success": self._knows_success}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what `state_dict` gave."""
-        self._knows_success = bool(
-            state.get("knows_success")
-        )  # older resume points have to see a step first
-        self.returns, self._sums = (
-            state[name].to(self.returns.device) for name in ("returns", "sums")
-        )
+        """Restore a `state_dict`."""
+        # resume points of older versions have no such entry: the next step says it
+        self._knows_success = bool(state.get("knows_success"))
+        device = self.returns.device
+        self.returns = state["returns"].to(device)
+        self._sums = state["sums"].to(device)

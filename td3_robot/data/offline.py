@@ -1,4 +1,4 @@
-"""Offline learning: batches from a saved dataset in place of environments."""
+"""Offline learning: batches from a saved dataset instead of environments."""
 
 import dataclasses
 
@@ -16,19 +16,19 @@ from td3_robot.vec_env import restore_generator
 
 
 class Dataset:
-    """What `Collector` is to online learning, but nothing new ever comes; a `Source`.
+    """Batches from a file of transitions, to which nothing is added; a `BatchSource`.
 
-    The statistics of the observations are those of the whole dataset.
+    The observation statistics are those of the whole dataset.
 
     Args:
-        agent: who learns.
-        device: where the transitions lie.
+        agent: the agent that learns.
+        device: device of the transitions.
         config: `dataset` names the file.
-        make_replay: makes the replay, in place of the one that `config` describes.
+        make_replay: makes the replay, instead of the one that `config` describes.
 
     Raises:
-        ConfigError: the file cannot be used, or is of observations or actions of other widths, or
-            n-step returns of another discount, than the agent's.
+        ConfigError: the file cannot be used, its observations or actions have other widths than
+            the agent's, or n-step returns have another discount than the agent's.
     """
 
     env_steps = 0
@@ -64,37 +64,35 @@ class Dataset:
         )
         require_gamma(self.replay, agent.config.gamma)
         reward = shaped(data.reward, config.reward)
-        self.replay.fill(
-            *(x[:, None] for x in data._replace(reward=reward))
-        )  # one environment's time
+        self.replay.fill(*(x[:, None] for x in data._replace(reward=reward)))  # one environment
 
     def collect(self, progress: float) -> None:
-        """Nothing: the dataset is all there is."""
+        """Do nothing: the dataset is complete."""
 
     def sample(self, progress: float) -> Batch:
-        """A batch to learn from."""
+        """Return a batch to learn from."""
         self.replay.anneal(progress)
         return self.replay.sample(self._batch_size)
 
     def update_priorities(self, error: Tensor) -> None:
-        """How wrong the critics were, error (B,), about the batch sampled last."""
+        """Set the priorities of the last batch by the critics' errors (B,)."""
         self.replay.update_priorities(error)
 
     def metrics(self) -> dict[str, float]:
-        """Nothing: no episode is played."""
+        """Return {}: no episode is played."""
         return {}
 
     def metadata(self) -> dict[str, object]:
-        """Nothing beside the configuration."""
+        """Return {}: the configuration names the dataset."""
         return {}
 
     def state_dict(self, with_replay: bool) -> dict:
-        """The generator and the priorities; the dataset itself stays in its file."""
+        """Return the generator's state and the priorities; the dataset stays in its file."""
         sampler = self.replay.sampler.state_dict(self.replay.oldest_first())
         return {"generator": self.generator.get_state(), "replay": None, "sampler": sampler}
 
     def load_state_dict(self, state: dict) -> list[str]:
-        """Take back what `state_dict` gave, all of it."""
+        """Restore a `state_dict`. Return [], as nothing is lost."""
         restore_generator(self.generator, state["generator"])
         self.replay.sampler.load_state_dict(state["sampler"], self.replay.oldest_first())
         return []

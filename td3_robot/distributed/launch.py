@@ -20,7 +20,7 @@ from td3_robot.cli.arguments import TrainArguments, merge_options
 from td3_robot.config.field import flatten_options
 from td3_robot.config.run import Config
 from td3_robot.config.td3 import BATCHED
-from td3_robot.data.batch_source import Source
+from td3_robot.data.batch_source import BatchSource
 from td3_robot.distributed.communicator import PATIENCE, Ranks
 from td3_robot.distributed.trainer import SharedTD3, SharedTrainer
 from td3_robot.errors import ConfigError, RanksError
@@ -96,7 +96,7 @@ class Team:
             else SharedTD3(self._ranks, *shape, **options)
         )
 
-    def trainer(self, agent: TD3, source: Source, *others) -> Trainer:
+    def trainer(self, agent: TD3, source: BatchSource, *others) -> Trainer:
         """The trainer, as `Trainer` takes it."""
         if self._ranks is None:
             return Trainer(agent, source, *others)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from td3_robot import checkpoint
 from td3_robot.checkpoint.resume_point import LAST, read_resume_point
-from td3_robot.data.batch_source import Source
+from td3_robot.data.batch_source import BatchSource
 from td3_robot.distributed.communicator import Ranks
 from td3_robot.errors import RanksError
 from td3_robot.evaluation.periodic import PeriodicEvaluation
@@ -60,13 +60,13 @@ def share_moments(part: nn.Module, ranks: Ranks) -> None:
 
 
 class SharedSource:
-    """The batches of one process, and what all of them saw; a `Source`.
+    """The batches of one process, and what all of them saw; a `BatchSource`.
 
     Attributes:
         env_steps: control steps of all environments of all processes together.
     """
 
-    def __init__(self, source: Source, agent: TD3, ranks: Ranks):
+    def __init__(self, source: BatchSource, agent: TD3, ranks: Ranks):
         self._source, self._agent, self._ranks = source, agent, ranks
         self._gathered: dict | None = None
         self.env_steps = source.env_steps * ranks.count
@@ -75,11 +75,11 @@ class SharedSource:
 
     @property
     def ready(self) -> bool:
-        """See `Source.ready`."""
+        """See `BatchSource.ready`."""
         return self._source.ready
 
     def collect(self, progress: float) -> None:
-        """See `Source.collect`."""
+        """See `BatchSource.collect`."""
         self._source.collect(progress)
         self.env_steps = self._source.env_steps * self._ranks.count
 
@@ -88,7 +88,7 @@ class SharedSource:
         return self._source.sample(progress)
 
     def update_priorities(self, error: Tensor) -> None:
-        """See `Source.update_priorities`."""
+        """See `BatchSource.update_priorities`."""
         self._source.update_priorities(error)
 
     def metrics(self) -> dict[str, float]:
@@ -102,7 +102,7 @@ class SharedSource:
         return dict(zip(mine, values.nanmean(0).tolist()))
 
     def metadata(self) -> dict[str, object]:
-        """See `Source.metadata`."""
+        """See `BatchSource.metadata`."""
         return self._source.metadata()
 
     def gather(self, with_replay: bool, interval: dict | None = None) -> dict:
@@ -201,7 +201,7 @@ class SharedTrainer(Trainer):
     """
 
     def __init__(
-        self, ranks: Ranks, agent: TD3, source: Source, evaluation_env, *arguments, seed: int
+        self, ranks: Ranks, agent: TD3, source: BatchSource, evaluation_env, *arguments, seed: int
     ):
         """`seed` is that of this process's episodes; the rest is as for `Trainer`."""
         self.shared = SharedSource(source, agent, ranks)

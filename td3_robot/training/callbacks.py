@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from td3_robot.config.run import Config
-from td3_robot.data.batch_source import Source
+from td3_robot.data.batch_source import BatchSource
 from td3_robot.errors import ConfigError
 from td3_robot.td3.agent import TD3
 
@@ -16,7 +16,7 @@ class Run(Protocol):
     """What a callback sees of the run it follows, a `Trainer`."""
 
     agent: TD3
-    source: Source
+    source: BatchSource
     config: Config
     folder: Path
     metadata: dict[str, object]  # what it learns in

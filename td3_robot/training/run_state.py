@@ -10,7 +10,7 @@ from td3_robot.checkpoint.resume_point import (
     write_resume_point,
 )
 from td3_robot.config.run import Config
-from td3_robot.data.batch_source import Source
+from td3_robot.data.batch_source import BatchSource
 from td3_robot.errors import CheckpointError
 from td3_robot.evaluation.periodic import PeriodicEvaluation
 from td3_robot.loggers.base import Trackers
@@ -28,7 +28,7 @@ class Resuming:
 
     processes = 1  # that train together
     agent: TD3
-    source: Source
+    source: BatchSource
     config: Config
     folder: Path
     metadata: Mapping[str, object]

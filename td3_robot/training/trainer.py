@@ -10,7 +10,7 @@ from td3_robot.checkpoint.summary import is_summarised, write_summary
 from td3_robot.config.field import require_same
 from td3_robot.config.run import Config
 from td3_robot.config.schedules import compute_schedule_factor
-from td3_robot.data.batch_source import Source
+from td3_robot.data.batch_source import BatchSource
 from td3_robot.evaluation.periodic import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.loggers.base import Trackers, fill_scores
 from td3_robot.td3.agent import TD3
@@ -57,7 +57,7 @@ class Trainer(Resuming):
     def __init__(
         self,
         agent: TD3,
-        source: Source,
+        source: BatchSource,
         evaluation_env: VecEnv | None,
         config: Config,
         folder: Path,

@@ -9,8 +9,8 @@ from td3_robot.data.action_noise import (
     NOISES,
     GaussianNoise,
     UncertaintyScale,
+    compute_pink_gain,
     make_noise,
-    pink_gain,
 )
 from td3_robot.errors import CheckpointError, ConfigError
 
@@ -254,7 +254,7 @@ def test_power_of_the_mean_is_that_of_the_lowest_frequency():
 def test_gains_keep_the_variance(horizon):
     # the mean square of both signs of every frequency: those of 0 and, for an even length, of 1/2
     # count once
-    power = pink_gain(horizon).square()
+    power = compute_pink_gain(horizon).square()
     once = power[0] + (power[-1] if horizon % 2 == 0 else 0)
     assert ((2 * power.sum() - once) / horizon).item() == pytest.approx(1, rel=1e-5)
 

@@ -34,11 +34,11 @@ CONFIG = Config(
 def collect(point_env):
     """Builds a collector, from CONFIG and changes to it, that has made some steps."""
 
-    def build(steps: int = 50, env=None, guide=None, **changes) -> Collector:
+    def build(steps: int = 50, env=None, expert=None, **changes) -> Collector:
         config = dataclasses.replace(CONFIG, **changes)
         env = env or point_env(config.num_envs, config.seed)
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
-        collector = Collector(agent, env, config, guide)
+        collector = Collector(agent, env, config, expert)
         for step in range(steps):
             collector.collect(step / steps)
         return collector
@@ -186,7 +186,7 @@ def test_random_actions_come_first(collect):
 
 
 def half(observation: torch.Tensor) -> torch.Tensor:
-    """A guide whose actions are known by their value."""
+    """An expert whose actions are known by their value."""
     return torch.full((len(observation), 2), 0.5)
 
 
@@ -196,13 +196,13 @@ def stored(collector: Collector, steps: int) -> tuple[torch.Tensor, torch.Tensor
     return rows[..., :3], rows[..., 3:5]
 
 
-def test_a_guide_acts_in_whole_episodes_of_its_share_and_fades(collect):
+def test_an_expert_acts_in_whole_episodes_of_its_share_and_fades(collect):
     """The share falls from 0.8 to zero over the first half of the run."""
     leading = ExplorationConfig(
         start_steps=0, noise=0.0, expert="half", expert_share=0.8, expert_until=0.5
     )
     roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
-    state, action = stored(collect(2000, guide=half, exploration=leading, replay=roomy), 2000)
+    state, action = stored(collect(2000, expert=half, exploration=leading, replay=roomy), 2000)
     guided, begins = (action == 0.5).all(2), state[..., 2] == 0
     assert ((guided[1:] == guided[:-1]) | begins[1:]).all()
     shares = guided.float().view(10, 200, 4).mean((1, 2))
@@ -211,13 +211,13 @@ def test_a_guide_acts_in_whole_episodes_of_its_share_and_fades(collect):
     assert (shares[6:] == 0).all()
 
 
-def test_a_delayed_guide_takes_over_after_a_random_number_of_steps(collect):
+def test_a_delayed_expert_takes_over_after_a_random_number_of_steps(collect):
     """Any of 0 to 3, each as often; then it leads to the end of the episode."""
     leading = ExplorationConfig(
         start_steps=0, noise=0.0, expert="half", expert_share=1.0, expert_delay=3
     )
     roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
-    state, action = stored(collect(2000, guide=half, exploration=leading, replay=roomy), 2000)
+    state, action = stored(collect(2000, expert=half, exploration=leading, replay=roomy), 2000)
     guided, begins = (action == 0.5).all(2), state[..., 2] == 0
     assert (guided[1:] >= guided[:-1])[~begins[1:]].all()
     age = torch.zeros_like(begins, dtype=torch.long)
@@ -229,18 +229,18 @@ def test_a_delayed_guide_takes_over_after_a_random_number_of_steps(collect):
     torch.testing.assert_close(counts / counts.sum(), torch.full((4,), 0.25), atol=0.05, rtol=0)
 
 
-def test_a_guide_explores_with_the_policys_noise_and_goes_on_after_a_resume(collect):
+def test_an_expert_explores_with_the_policys_noise_and_goes_on_after_a_resume(collect):
     leading = ExplorationConfig(
         start_steps=0, noise=0.1, expert="half", expert_share=1.0, expert_until=1.0
     )
-    first = collect(1, guide=half, exploration=leading)
+    first = collect(1, expert=half, exploration=leading)
     _, action = stored(first, 1)
     assert (action != 0.5).all() and ((action - 0.5).abs() < 0.5).all()
-    assert first._guide.guided.all()
-    second = collect(0, guide=half, exploration=dataclasses.replace(leading, expert_share=0.0))
-    assert not second._guide.guided.any()
+    assert first._expert.active.all()
+    second = collect(0, expert=half, exploration=dataclasses.replace(leading, expert_share=0.0))
+    assert not second._expert.active.any()
     second.load_state_dict(first.state_dict(with_replay=True))
-    assert second._guide.guided.all() and torch.equal(second._guide.wait, first._guide.wait)
+    assert second._expert.active.all() and torch.equal(second._expert.wait, first._expert.wait)
 
 
 @pytest.fixture
@@ -306,16 +306,16 @@ def test_new_episodes_after_a_resume_are_led_or_not_anew(collect, forgetful):
     leading = ExplorationConfig(
         start_steps=0, expert="half", expert_share=1.0, expert_until=1.0, expert_delay=5
     )
-    first = collect(3, guide=half, env=forgetful(4, 0), exploration=leading)
-    second = collect(0, guide=half, env=forgetful(4, 0), exploration=leading)
+    first = collect(3, expert=half, env=forgetful(4, 0), exploration=leading)
+    second = collect(0, expert=half, env=forgetful(4, 0), exploration=leading)
     second.load_state_dict(first.state_dict(with_replay=True))
-    assert (first._guide.wait < 4).any() and (second._guide.wait >= 0).all()
+    assert (first._expert.wait < 4).any() and (second._expert.wait >= 0).all()
 
 
-def test_episodes_of_the_guide_are_not_in_the_training_return(collect):
-    """With the guide in all episodes there is no figure of the policy's; without one there is."""
+def test_episodes_of_the_expert_are_not_in_the_training_return(collect):
+    """With the expert in all episodes there is no figure of the policy's; without one there is."""
     leading = ExplorationConfig(start_steps=0, expert="half", expert_share=1.0, expert_until=1.0)
-    guided = collect(0, guide=half, exploration=leading)
+    guided = collect(0, expert=half, exploration=leading)
     for _ in range(20):
         guided.collect(0.0)
     assert all(value != value for value in guided.metrics().values())

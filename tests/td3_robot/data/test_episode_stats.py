@@ -28,13 +28,13 @@ def test_returns_and_successes_of_the_episodes_that_ended():
         step([2.0, 20.0], [YES, NO], [NO, YES])
     )  # ends with return 3, no success at its last step
     means.count(step([4.0, 30.0], [NO, YES], [YES, YES]))  # ends with return 60
-    assert means.take() == {"train_return": (3 + 60) / 2, "train_success_rate": 0.5}
-    nothing = means.take()
+    assert means.pop_means() == {"train_return": (3 + 60) / 2, "train_success_rate": 0.5}
+    nothing = means.pop_means()
     assert nothing.keys() == {"train_return", "train_success_rate"} and all(
         map(math.isnan, nothing.values())
     )
     means.count(step([5.0, 0.0], [YES, NO], [YES, NO]))
-    assert means.take() == {
+    assert means.pop_means() == {
         "train_return": 4.0 + 5.0,
         "train_success_rate": 1.0,
     }  # began before it was asked
@@ -44,15 +44,15 @@ def test_rows_that_are_no_transition_count_for_nothing():
     means = EpisodeStatistics(2, "cpu")
     means.count(step([1.0, 7.0], [NO, YES]))
     means.count(step([1.0, 1e6], [YES, YES], valid=[YES, NO]))
-    assert means.take() == {"train_return": (7 + 2) / 2}
+    assert means.pop_means() == {"train_return": (7 + 2) / 2}
 
 
 def test_episodes_that_are_left_out_do_not_count_and_the_next_ones_begin_at_zero():
     means = EpisodeStatistics(2, "cpu")
     means.count(step([1.0, 7.0], [YES, YES]), left_out=torch.tensor([False, True]))
-    assert means.take() == {"train_return": 1.0}
+    assert means.pop_means() == {"train_return": 1.0}
     means.count(step([1.0, 7.0], [NO, YES]))
-    assert means.take() == {"train_return": 7.0}
+    assert means.pop_means() == {"train_return": 7.0}
 
 
 @pytest.mark.parametrize("begin_anew", [False, True])
@@ -63,4 +63,4 @@ def test_the_means_go_on_where_they_were_saved(begin_anew):
     if begin_anew:
         second.begin()
     second.count(step([1.0, 1.0], [YES, NO]))
-    assert second.take() == {"train_return": ((1 if begin_anew else 2) + 2) / 2}
+    assert second.pop_means() == {"train_return": ((1 if begin_anew else 2) + 2) / 2}

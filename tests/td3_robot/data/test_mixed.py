@@ -11,7 +11,7 @@ from td3_robot import TD3
 from td3_robot.config.run import Config, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
 from td3_robot.data.collector import Collector
 from td3_robot.data.dataset_file import collect, save_dataset
-from td3_robot.data.mixed import Mixed, make_source
+from td3_robot.data.mixed import OfflineOnlineSource, make_source
 from td3_robot.data.offline import Dataset
 from td3_robot.errors import ConfigError
 
@@ -30,7 +30,9 @@ def dataset(tmp_path, point_env):
 def make(point_env, dataset):
     """Builds an agent and a source that has made some steps."""
 
-    def build(steps: int = 30, seed: int = 0, norm: str = "none", **replay) -> tuple[TD3, Mixed]:
+    def build(
+        steps: int = 30, seed: int = 0, norm: str = "none", **replay
+    ) -> tuple[TD3, OfflineOnlineSource]:
         options = ReplayConfig(**{"capacity": 200, "batch_size": 64, "dataset": dataset, **replay})
         td3 = TD3Config(hidden=(8,), norm=norm, gamma=0.5, normalize_observations=True)
         config = Config(
@@ -42,7 +44,7 @@ def make(point_env, dataset):
         )
         agent = TD3(3, 2, **dataclasses.asdict(config.td3))
         source = make_source(agent, point_env(4, 0), config)
-        assert isinstance(source, Mixed)
+        assert isinstance(source, OfflineOnlineSource)
         for step in range(steps):
             source.collect(step / steps)
         return agent, source
