@@ -1,28 +1,22 @@
-"""What each of TD3's three ideas is worth: clipped double-Q learning, delayed updates, target
-smoothing.
+"""Measure what each of TD3's three ideas is worth: twin critics, delayed updates, smoothing.
 
     python benchmarks/ablate_ideas.py --seeds 3 --env Hopper-v5 --steps 50000
-    --exploration.start_steps 1000 python benchmarks/ablate_ideas.py --variants TD3 "no twin
-    critics" --robot panda --td3.gamma 0.95
+    python benchmarks/ablate_ideas.py --variants TD3 "no delay" --robot panda --td3.gamma 0.95
 
-Trains TD3, DDPG and what lies between them (configs/ablations) with the same flags, which go to
-train.py, and prints the score at the end, the mean over the last three evaluations: the success
-rate where the environment knows it, else the return. Beside it the value that Q1 gives the replay's
-transitions there, whose excess is overestimation. A row a variant: mean over the seeds, lowest and
-highest in brackets. docs/benchmarks.md keeps the table.
+Trains TD3, DDPG and the variants between them (configs/ablations) with the same flags of train.py.
+Prints a row for each variant, the mean over the seeds with the lowest and highest in brackets: the
+score of the last three evaluations (the success rate, or the return if success is unknown), and the
+value that Q1 gives the replay's transitions there, whose excess is overestimation.
+docs/benchmarks.md keeps the table.
 """
 
 import argparse
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from training import ROOT, run_script
 
-from td3_robot.loggers.csv import read_metrics  # noqa: E402
+from td3_robot.loggers.csv import read_metrics
 
 VARIANTS = {
     "TD3": "",
@@ -38,25 +32,13 @@ LAST = 3  # evaluations that make the score
 
 
 def outcome(variant: str, seed: int, flags: list[str]) -> dict[str, float]:
-    """Train once; mean of each metric over the last evaluations."""
+    """Train once; return the mean of each metric over the last evaluations."""
     chosen = (
         ["--config", str(ROOT / f"configs/{VARIANTS[variant]}.yaml")] if VARIANTS[variant] else []
     )
-    command = [
-        sys.executable,
-        str(ROOT / "train.py"),
-        *flags,
-        *chosen,
-        "--seed",
-        str(seed),
-        "--run",
-        "run",
-    ]
+    words = [*flags, *chosen, "--seed", str(seed), "--run", "run"]
     with tempfile.TemporaryDirectory() as scratch:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+        run_script("train.py", *words, folder=scratch)
         rows = read_metrics(Path(scratch) / "checkpoints" / "run")[-LAST:]
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 

@@ -1,4 +1,4 @@
-"""What each setting of the `reach` preset is worth: the preset with one thing changed at a time.
+"""Measure what each setting of the `reach` preset is worth, with one thing changed at a time.
 
     python benchmarks/ablate_reach.py [--seeds 3]
 
@@ -7,18 +7,16 @@ steps: the mean over the seeds, and the worst seed in brackets. docs/reach.md ke
 """
 
 import argparse
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from training import run_script
 
 from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli.arguments import parse_train
 from td3_robot.loggers.csv import read_metrics
 
-ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = {
     "preset": "",
     "gamma 0.95": "--td3.gamma 0.95",
@@ -34,17 +32,8 @@ VARIANTS = {
 
 
 def curve(flags: list[str], folder: Path) -> list[dict[str, float]]:
-    """Train once; the rows of its metrics.csv."""
-    command = [sys.executable, str(ROOT / "train.py"), "--robot", "panda", "--run", "run", *flags]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+    """Train once; return the rows of its metrics.csv."""
+    run_script("train.py", "--robot", "panda", "--run", "run", *flags, folder=folder)
     return read_metrics(folder / "checkpoints" / "run")
 
 

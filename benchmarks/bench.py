@@ -1,14 +1,14 @@
-"""What is fast and what became slower: `make bench`, three minutes, this tree in turns with others.
+"""Measure what is fast and what became slower: `make bench`, three minutes.
 
-    python benchmarks/bench.py                               # beside Stable-Baselines3 python
-    benchmarks/bench.py --against HEAD~5              # and beside an older commit of this
-    repository python benchmarks/bench.py --only "time to 99%" --turns 5 --against v0.1
+    python benchmarks/bench.py                               # compared with Stable-Baselines3
+    python benchmarks/bench.py --against HEAD~5              # and with an older commit
+    python benchmarks/bench.py --only "time to 99%" --turns 5 --against v0.1
 
 Each tree has a process that does its parts, a fraction of a second in turns with the others, so
-that a busy machine slows all alike; ratios are of neighbouring turns, above 1 where this tree is
-the faster one. Trainings are whole commands, cold, of the same seed in a turn. One thread. Writes
-benchmarks/results/bench.csv, img/bench.png and the tables of docs/performance.md; ends with 1 where
-a part has become slower than 0.9 of the older commit.
+that a busy machine slows all alike; ratios are of neighbouring turns, above 1 if this tree is the
+faster one. Trainings are whole commands, cold, of the same seed in a turn. One thread. Writes
+benchmarks/results/bench.csv, img/bench.png and the tables of docs/performance.md; the exit code is
+1 if a part has become slower than 0.9 of the older commit.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from pathlib import Path
 import benchmark_pages
 import probes
 from benchmark_pages import ROOT
+from training import run_script
 
 SLOWER = 0.9  # than the older commit: told, and the command ends with 1
 TURN_S = 0.25
@@ -39,7 +40,7 @@ RESULT = benchmark_pages.RESULTS / "bench.csv"
 
 @dataclass(frozen=True)
 class Part:
-    """Something that is timed.
+    """Part of the benchmark that is timed.
 
     Attributes:
         name: as it is shown; of a probe, or a key of COMMANDS.
@@ -71,7 +72,7 @@ PARTS = (
 
 
 class Probes:
-    """A process that does one part after the other with one tree's package."""
+    """Process that times the parts with the package of one tree."""
 
     def __init__(self, tree: Path):
         environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
@@ -82,7 +83,7 @@ class Probes:
         )
 
     def begin(self, name: str) -> None:
-        """Make ready for another part, and forget the one before.
+        """Prepare another part, and drop the one before.
 
         Raises:
             RuntimeError: the tree's package cannot do it.
@@ -91,7 +92,7 @@ class Probes:
             raise RuntimeError(answer)
 
     def seconds(self, count: int) -> float:
-        """What so many repetitions take."""
+        """Return the seconds of so many repetitions."""
         return float(self._answer(str(count)))
 
     def _answer(self, line: str) -> str:
@@ -105,36 +106,22 @@ class Probes:
 
 
 def cold_start(tree: Path, turn: int) -> float:
-    """Seconds of a training of one step, from the start of its process to the end."""
+    """Return the seconds of a training of one step, from process start to end."""
     began = time.perf_counter()
     _train(tree, turn, "--steps", "64", "--evaluation.episodes", "1")
     return time.perf_counter() - began
 
 
 def time_to_99(tree: Path, turn: int) -> float:
-    """Seconds from the start of the process to the first evaluation at 99% or more; infinite where
-    there is none.
-    """
+    """Return the seconds from process start to the first evaluation at 99%, or infinity."""
     return _train(tree, turn).get("solved_at_s") or float("inf")
 
 
 def _train(tree: Path, seed: int, *flags: str) -> dict:
-    """The summary of a training of `reach` with its preset."""
+    """Train `reach` with its preset; return the summary."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            str(tree / "train.py"),
-            "--robot",
-            "panda",
-            "--run",
-            "run",
-            "--seed",
-            str(seed),
-        ]
-        environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-        subprocess.run(
-            [*command, *flags], cwd=folder, env=environment, check=True, capture_output=True
-        )
+        words = ("--robot", "panda", "--run", "run", "--seed", str(seed), *flags)
+        run_script("train.py", *words, folder=folder, tree=tree, threads=1)
         return json.loads(Path(folder, "checkpoints", "run", "summary.json").read_text())
 
 
@@ -145,7 +132,7 @@ COMMANDS: dict[str, Callable[[Path, int], float]] = {
 
 
 def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dict[str, list[float]]:
-    """Units a second in each turn, by whom."""
+    """Return the units a second of each turn, by tree."""
     workers = {}
     for name, worker in probes_of.items():
         try:
@@ -170,7 +157,7 @@ def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dic
 def measured(
     part: Part, trees: dict[str, Path], probes_of: dict[str, Probes], turns: int
 ) -> list[dict]:
-    """A row for each of the others, or one where there are none."""
+    """Return a row for each of the other trees, or one if there are none."""
     if part.each is None:
         work = COMMANDS[part.name]
         values = {name: [] for name in trees}
@@ -201,7 +188,7 @@ def measured(
 
 
 def unpacked(commit: str, folder: Path) -> Path:
-    """The files of a commit of this repository, in a folder of their own."""
+    """Unpack the files of a commit of this repository into a folder."""
     done = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True)
     if done.returncode:
         raise SystemExit(f"--against {commit}: {done.stderr.decode().strip().splitlines()[0]}")
@@ -211,7 +198,7 @@ def unpacked(commit: str, folder: Path) -> Path:
 
 
 def machine() -> str:
-    """What this was measured on."""
+    """Describe the machine."""
     import torch
 
     names = [
@@ -220,11 +207,12 @@ def machine() -> str:
         if line.startswith("model name")
     ]
     processor = names[0].partition(": ")[2] if names else platform.processor()
-    return f"{os.cpu_count()} cores of {processor}, {platform.system()}, torch {torch.__version__}, one thread"
+    system = f"{platform.system()}, torch {torch.__version__}"
+    return f"{os.cpu_count()} cores of {processor}, {system}, one thread"
 
 
 def shown(row: dict) -> str:
-    """A line of the terminal."""
+    """Format a row for the terminal."""
     line = f"{row['part']:24}{row['here']:>14,.4g} {row['unit']:10}"
     if "other" in row:
         slow = "   SLOWER" if is_slower(row) else ""
@@ -234,12 +222,12 @@ def shown(row: dict) -> str:
 
 
 def is_slower(row: dict) -> bool:
-    """Whether this tree is, by more than noise, than its older commit."""
+    """Return True if this tree is slower, by more than noise, than its older commit."""
     return row.get("other", SB3) != SB3 and row["ratio"] < SLOWER
 
 
 def main() -> int:
-    """Measure, print, write."""
+    """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", help="an older commit of this repository")
     parser.add_argument("--only", nargs="+", metavar="PART", default=[part.name for part in PARTS])
@@ -248,9 +236,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     if unknown := set(options.only) - {part.name for part in PARTS}:
-        parser.error(
-            f"no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in PARTS)}"
-        )
+        names = ", ".join(part.name for part in PARTS)
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {names}")
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         trees = {"here": ROOT}
@@ -274,7 +261,7 @@ def main() -> int:
 
 
 def write(rows: list[dict]) -> None:
-    """The CSV, the picture, the page."""
+    """Write the CSV, the picture and the page."""
     with RESULT.open("w", newline="") as file:
         columns = (
             "part",

@@ -1,4 +1,4 @@
-"""What benchmarks/results/ holds, as tables in docs/ and pictures in img/."""
+"""Turn benchmarks/results/ into tables in docs/ and pictures in img/."""
 
 import csv
 import re
@@ -18,9 +18,7 @@ Runs = dict[int, list[dict[str, float]]]  # seed -> its evaluations, oldest firs
 
 
 def read(path: Path) -> list[dict[str, float]]:
-    """The rows of a CSV of numbers, without cells that are empty or nan; no rows where there is no
-    file.
-    """
+    """Return the rows of a CSV of numbers, without empty or nan cells; [] if there is no file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -31,7 +29,7 @@ def read(path: Path) -> list[dict[str, float]]:
 
 
 def learning_runs() -> dict[str, dict[str, Runs]]:
-    """Environment -> library -> runs, of all CSV files that are there."""
+    """Return environment -> library -> runs, of all CSV files."""
     found: dict[str, dict[str, Runs]] = {}
     for path in sorted(RESULTS.glob("*/*-seed*.csv")):
         library, seed = re.fullmatch(r"(.+)-seed(\d+)", path.stem).groups()
@@ -41,7 +39,7 @@ def learning_runs() -> dict[str, dict[str, Runs]]:
 
 
 def write_learning(marks: list[int], goal_marks: list[int]) -> None:
-    """The tables of learning into their place on the page, and the plot.
+    """Write the tables of learning into their page, and the plot.
 
     Args:
         marks: env steps of the table of returns.
@@ -82,9 +80,7 @@ def _table(
 
 
 def _cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> str:
-    """Mean over the seeds that were evaluated at `mark`, their standard deviation, their range, and
-    the seeds.
-    """
+    """Format mean, standard deviation, range and seeds of the runs evaluated at `mark`."""
     at = {
         seed: row[column] for seed, rows in runs.items() for row in rows if row["env_steps"] == mark
     }
@@ -98,9 +94,7 @@ def _cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> 
 
 
 def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
-    """One picture an environment: the mean over the seeds, the range between lowest and highest,
-    and longer runs.
-    """
+    """Draw a panel for each environment: mean and range over the seeds, and longer runs."""
     from matplotlib.figure import Figure
 
     columns = min(3, len(found))
@@ -123,7 +117,7 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
 
 
 def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
-    """Mean and band as far as every seed went; thin lines for those that went on alone."""
+    """Draw mean and band as far as all seeds went, then thin lines."""
     curves = [
         {row["env_steps"]: row[column] for row in rows if column in row} for rows in runs.values()
     ]
@@ -156,7 +150,7 @@ def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
 
 
 def write_speed(rows: list[dict], machine: str) -> None:
-    """The rows of benchmarks/bench.py, as tables on the page of performance and as a picture."""
+    """Write the rows of benchmarks/bench.py as tables on the page of performance and a picture."""
     lines = [
         f"On {machine}.",
         "",
@@ -182,8 +176,9 @@ def _figure(row: dict, column: str) -> str:
 
 
 def gflop_of_update(width: int, o_dim: int, a_dim: int, batch: int) -> float:
-    """Of the matrix products of a mean update of two layers: every second one has the actor's part,
-    too.
+    """Return the GFLOP of the matrix products of a mean update, with two layers.
+
+    Every second update has the actor's part, too.
     """
     first = {"critic": (o_dim + a_dim) * width, "actor": o_dim * width}
     whole = {
@@ -199,7 +194,7 @@ def gflop_of_update(width: int, o_dim: int, a_dim: int, batch: int) -> float:
 
 
 def _roofline(here: dict[str, float]) -> str:
-    """How far updates are from what their matrix products alone would take."""
+    """Compare updates with the time of their matrix products alone."""
     lines = ["| | GFLOP | updates/s | GFLOP/s | of a large product's |", "| --- " * 5 + "|"]
     for width in (128, 256):
         each, rate = (

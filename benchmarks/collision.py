@@ -1,4 +1,4 @@
-"""How many self-collision queries of a whole arm a second, beside coal through roboticstoolbox.
+"""Time self-collision queries of a whole arm, compared with coal through roboticstoolbox.
 
     python benchmarks/collision.py                 # the Panda with its hand
     python benchmarks/collision.py --robot ur5e
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
 def rates(work: Callable[[], object], queries: int, repeats: int) -> tuple[float, float]:
-    """Queries/s of some work, at best and in the median, after one turn to warm up."""
+    """Return the best and median queries/s of some work, after one warm-up."""
     work()
     took = []
     for _ in range(repeats):
@@ -31,7 +31,7 @@ def rates(work: Callable[[], object], queries: int, repeats: int) -> tuple[float
 
 
 def ours(robot, batch: int, repeats: int) -> dict[str, tuple[float, float]]:
-    """Rates of the batched queries, with and without obstacles."""
+    """Return the rates of the batched queries, with and without obstacles."""
     import torch
 
     from envs.collision import Obstacles, clearance, compile_collision, self_distance
@@ -42,7 +42,8 @@ def ours(robot, batch: int, repeats: int) -> dict[str, tuple[float, float]]:
     torch.manual_seed(0)
     model = compile_collision(robot)
     print(
-        f"{robot.name}: {len(model.radius)} capsules, {len(model.pairs)} pairs of them checked, batches of {batch}"
+        f"{robot.name}: {len(model.radius)} capsules, {len(model.pairs)} pairs of them checked, "
+        f"batches of {batch}"
     )
     lower, upper = torch.tensor(robot.qlim, dtype=torch.float32)
     q = lower + (upper - lower) * torch.rand(batch, robot.n)
@@ -63,7 +64,7 @@ def ours(robot, batch: int, repeats: int) -> dict[str, tuple[float, float]]:
 
 
 def through_roboticstoolbox(robot, queries: int = 200) -> tuple[float, float]:
-    """Rates of roboticstoolbox's own check with coal, which only says yes or no."""
+    """Return the rates of roboticstoolbox's own check with coal, which only says yes or no."""
     import numpy as np
 
     qs = np.random.default_rng(0).uniform(*robot.qlim, (queries, robot.n))

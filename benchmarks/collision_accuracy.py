@@ -1,13 +1,12 @@
-"""How often the capsules of a robot miss a collision of its drawn meshes, and how often they see
-one that is none.
+"""Compare the capsules of robots with their drawn meshes: missed collisions and false alarms.
 
-    python benchmarks/collision_accuracy.py                        # every robot whose model is
-    installed python benchmarks/collision_accuracy.py panda --count 20000 --seed 1
+    python benchmarks/collision_accuracy.py                        # all installed robot models
+    python benchmarks/collision_accuracy.py panda --count 20000 --seed 1
 
 Random configurations inside the joint limits, the gripper at random openings; the meshes by coal. A
-configuration is in collision where the meshes of two links touch that have more than one joint
-between them. `missed` counts those that the capsules take for free, `false alarms` those that are
-free and that the capsules take for a collision.
+configuration is in collision if the meshes of two links touch that have more than one joint between
+them. `missed` counts those that the capsules take for free, `false alarms` those that are free and
+that the capsules take for a collision.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from td3_robot.utils.memory import keep_freed_memory  # noqa: E402
 
 
 def measure(name: str, count: int, seed: int) -> str:
-    """One row of the table."""
+    """Measure one row of the table."""
     robot = make_robot(name)
     model, hand, rng = compile_collision(robot), robot.gripper, np.random.default_rng(seed)
     q = rng.uniform(*robot.qlim, (count, robot.n))
@@ -66,10 +65,12 @@ def main() -> None:
     keep_freed_memory()
     torch.set_num_threads(1)
     print(
-        f"{options.count} configurations, seed {options.seed}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        f"{options.count} configurations, seed {options.seed}; "
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
     print(
-        "| robot | capsules, pairs | in collision | missed | false alarms | swept: missed | false alarms | /s | /s |"
+        "| robot | capsules, pairs | in collision | missed | false alarms "
+        "| swept: missed | false alarms | /s | /s |"
     )
     print("| --- " * 9 + "|")
     for name in options.robots:

@@ -1,5 +1,4 @@
-"""How long a step of exported policies and a tick of the safety filter take: median and 99th
-percentile of 10,000.
+"""Time exported policies and the safety filter: median and 99th percentile of 10,000 calls.
 
     python benchmarks/control_times.py policy.onnx ...          # as root, before it: chrt -r 5
 
@@ -7,7 +6,7 @@ Wall time on one core; `chrt` keeps the machine's other programs out of it. The 
 the first policy's robot at 1 kHz, its commands random at full speed and new 20 times a second.
 """
 
-import sys
+import argparse
 import time
 from collections.abc import Callable, Iterator
 
@@ -24,7 +23,7 @@ FILTERS = {
 }
 
 
-def told(name: str, calls: Iterator[Callable[[], object]]) -> None:
+def print_times(name: str, calls: Iterator[Callable[[], object]]) -> None:
     """Time each call, and print."""
     spent = []
     for call in calls:
@@ -36,7 +35,7 @@ def told(name: str, calls: Iterator[Callable[[], object]]) -> None:
 
 
 def steps(policy: Policy) -> Iterator[Callable[[], object]]:
-    """Moments around those that the file was tested with."""
+    """Yield calls of the policy, near its test vectors."""
     chance, vectors = np.random.default_rng(0), policy.metadata["test_vectors"]
     for number in range(COUNT + WARM):
         moment = vectors[number % len(vectors)]
@@ -53,7 +52,7 @@ def steps(policy: Policy) -> Iterator[Callable[[], object]]:
 
 
 def ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:
-    """Commands that are new every 50 ticks."""
+    """Yield calls of the filter, with a new command every 50 ticks."""
     chance, safe = np.random.default_rng(0), SafetyFilter(robot, 1000.0, **options)
     safe.reset(robot.home)
     for tick in range(COUNT + WARM):
@@ -63,12 +62,14 @@ def ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:
 
 
 def main() -> None:
-    """Time all that is named."""
-    policies = [Policy.load(path) for path in sys.argv[1:]]
+    """Time all policies that are named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("policies", nargs="+", help="exported policies or run folders")
+    policies = [Policy.load(path) for path in parser.parse_args().policies]
     for policy in policies:
-        told(f"a step of {policy.metadata['task']['name']}", steps(policy))
+        print_times(f"a step of {policy.metadata['task']['name']}", steps(policy))
     for name, options in FILTERS.items():
-        told(f"a tick: {name}", ticks(policies[0].robot, **options))
+        print_times(f"a tick: {name}", ticks(policies[0].robot, **options))
 
 
 if __name__ == "__main__":

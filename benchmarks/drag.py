@@ -1,16 +1,14 @@
-"""How long after the mouse has moved the goal the arm is seen to move (docs/evaluation.md).
+"""Measure the delay from a drag of the goal to the motion of the arm (docs/evaluation.md).
 
-    python benchmarks/drag.py                                 # the Panda of checkpoints/run1, 20
-    drags python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40 python
-    benchmarks/drag.py --blind                         # nothing is drawn: what is left where a GPU
-    does it python benchmarks/drag.py --parts                         # what it is made of, on a
-    machine with other work, too
+    python benchmarks/drag.py               # the Panda of checkpoints/run1, 20 drags
+    python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40
+    python benchmarks/drag.py --blind       # without drawing, as a GPU would do it
+    python benchmarks/drag.py --parts       # its parts, also on a busy machine
 
-`evaluate.py --swift --no-browser` runs as a process of its own; its page lies in a Chromium without
-a window, whose mouse drags the goal once the hand is at rest (an arm with a joint too many may go
-on moving behind it). All times are the page's: of the pointer's event, of the message that first
-brings the hand 3 mm further than it would have been by now at the pace it had, and of the picture
-drawn with it, of which a machine without a GPU draws few a second.
+`evaluate.py --swift --no-browser` runs as a process of its own; its page is in a Chromium without a
+window, whose mouse drags the goal once the hand is at rest. All times are the page's: of the
+pointer's event, of the message that first brings the hand 3 mm further than its former pace would
+have, and of the picture drawn with it. A machine without a GPU draws few pictures a second.
 """
 
 import argparse
@@ -40,7 +38,9 @@ ROUNDS = 300  # of `parts`
 # The arm is the first object of the scene; its poses, the last finger's at the end, come with every
 # step.
 WATCH = """
-const watch = (window.watch = { hand: null, pace: [0, 0, 0], since: 0, event: null, heard: null, drawn: null });
+const watch = (window.watch = {
+  hand: null, pace: [0, 0, 0], since: 0, event: null, heard: null, drawn: null,
+});
 const apart = (a, b) => Math.hypot(...a.map((x, i) => x - b[i]));
 const Socket = window.WebSocket;
 window.WebSocket = class extends Socket {
@@ -86,16 +86,20 @@ setInterval(() => {
 # In the middle of the picture, where the arm reaches in every direction.
 MIDDLE = """() => { const sliders = [...document.querySelectorAll(".slider-div")];
 for (const [name, value] of Object.entries({ x: 0.5, y: 0, z: 0.4 })) {
-  const slider = sliders.find((one) => one.textContent.trim().startsWith(name)).querySelector("input");
+  const found = sliders.find((one) => one.textContent.trim().startsWith(name));
+  const slider = found.querySelector("input");
   slider.value = value;
   slider.dispatchEvent(new Event("input"));
 } }"""
-GOAL = """() => { const { camera } = swiftView, { ball } = swiftGizmo.handles.get("goal"), v = ball.position.clone();
-camera.updateMatrixWorld(); v.project(camera); return [(v.x + 1) / 2 * innerWidth, (1 - v.y) / 2 * innerHeight]; }"""
+GOAL = """() => {
+const { camera } = swiftView, { ball } = swiftGizmo.handles.get("goal"), v = ball.position.clone();
+camera.updateMatrixWorld();
+v.project(camera);
+return [(v.x + 1) / 2 * innerWidth, (1 - v.y) / 2 * innerHeight]; }"""
 
 
 def wait_for(tab, condition: str) -> None:
-    """Until it holds; the page's policy keeps Playwright's own way out."""
+    """Poll until the condition holds: the page's policy forbids Playwright's own wait."""
     give_up = time.monotonic() + PATIENCE
     while not tab.evaluate(f"Boolean({condition})"):
         if time.monotonic() > give_up:
@@ -104,11 +108,10 @@ def wait_for(tab, condition: str) -> None:
 
 
 def drag(tab, across: float, what: list[str]) -> list[float]:
-    """Drag the goal of an arm at rest by so many pixels: milliseconds until its motion is heard of,
-    or drawn.
-    """
+    """Drag the goal of an arm at rest by so many pixels; return the delays [ms]."""
     tab.evaluate(
-        "Object.assign(watch, { event: null, heard: null, drawn: null, fence: null, since: performance.now() })"
+        "Object.assign(watch, "
+        "{ event: null, heard: null, drawn: null, fence: null, since: performance.now() })"
     )
     wait_for(tab, f"performance.now() - watch.since > {1000 * STILL}")
     x, y = tab.evaluate(GOAL)
@@ -124,13 +127,9 @@ def drag(tab, across: float, what: list[str]) -> list[float]:
 
 
 def parts(checkpoint: Path) -> None:
-    """What passes between a drag that is heard and the motion that is told, the least of many times
-    each.
-    """
-    agent, evaluation = (
-        TD3.from_checkpoint(checkpoint),
-        Evaluation(load_run_config(checkpoint, EnvOptions)[1], 1),
-    )
+    """Print the time of the parts of a step, the least of many."""
+    agent = TD3.from_checkpoint(checkpoint)
+    evaluation = Evaluation(load_run_config(checkpoint, EnvOptions)[1], 1)
     evaluation.add("policy", lambda env: agent.select_action)
     control = InteractiveControl(evaluation)
     panel, times = Panel(control), []
@@ -148,12 +147,13 @@ def parts(checkpoint: Path) -> None:
     step, tell = (1000 * min(column) for column in zip(*times))
     load = os.getloadavg()[0]
     print(
-        f"the least of {ROUNDS}, load {load:.1f}: a control step {step:.1f} ms, telling the page {tell:.1f} ms"
+        f"the least of {ROUNDS}, load {load:.1f}: a control step {step:.1f} ms, "
+        f"sending it to the page {tell:.1f} ms"
     )
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", default=str(ROOT / "checkpoints/run1"))
     parser.add_argument("--drags", type=int, default=20)
@@ -199,9 +199,8 @@ def main() -> None:
             shown.terminate()
     rate = 1000 * (ended[1] - began[1]) / (ended[0] - began[0])
     pictures = "nothing drawn" if arguments.blind else f"{rate:.1f} pictures/s"
-    print(
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {pictures}, {arguments.drags} drags"
-    )
+    load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    print(f"{load}, {pictures}, {arguments.drags} drags")
     print("| from the drag to | median | 90% | longest |\n|---|---|---|---|")
     for name, values in zip(("motion told to the page", "motion in the picture"), zip(*times)):
         ninth = (
@@ -209,9 +208,8 @@ def main() -> None:
             if len(values) > 1
             else values[0]
         )
-        print(
-            f"| {name} | {statistics.median(values):.0f} ms | {ninth:.0f} ms | {max(values):.0f} ms |"
-        )
+        figures = (statistics.median(values), ninth, max(values))
+        print(f"| {name} | {' | '.join(f'{time:.0f} ms' for time in figures)} |")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""What goes wrong on purpose: `python benchmarks/faults.py --policy policy.onnx --runs 1000 --jobs
-4`.
+"""Inject faults: `python benchmarks/faults.py --policy policy.onnx --runs 1000 --jobs 4`.
 
 Every run is three processes: the simulated arm, the loop with filter and watchdog, and the policy.
 One of eleven things happens to them or to the packets between them. Held to account are the
@@ -55,9 +54,7 @@ FORK = multiprocessing.get_context("fork")
 
 @dataclass
 class Run:
-    """What came of one: the fault, what was wrong (empty where all was well), the time to rest [s],
-    the last line.
-    """
+    """Outcome of a run: fault, what was wrong (or empty), time to rest [s], last line."""
 
     fault: str
     wrong: str
@@ -66,7 +63,7 @@ class Run:
 
 
 def robot_process(robot, sock: socket.socket, faults: Faults, seed: int, count, rows) -> None:
-    """The arm; every step is a row of shared memory, which outlives it."""
+    """Simulate the arm; write a row of shared memory for every step."""
     from envs.export.simulated_arm import SimulatedArm
 
     table = np.frombuffer(rows).reshape(ROWS, -1)
@@ -81,9 +78,7 @@ def robot_process(robot, sock: socket.socket, faults: Faults, seed: int, count, 
 
 
 def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path, told) -> None:
-    """The loop, as in run_policy.py; tells which process the policy is, and in the end why it
-    ended.
-    """
+    """Run the loop of run_policy.py; report the policy's process, and why the loop ended."""
     arm = UdpArm(address, policy.robot.limits.n)
     arm.send(np.zeros(policy.robot.limits.n))
     watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, speed=SPEED))
@@ -102,7 +97,7 @@ def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path
 
 
 def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
-    """A run with a fault at a random time."""
+    """Run once, with a fault at a random time."""
     chance = random.Random(seed)
     goal = np.array([chance.uniform(0.3, 0.6), chance.uniform(-0.3, 0.3), chance.uniform(0.2, 0.6)])
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -148,7 +143,7 @@ def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
 
 
 def _line(pipe) -> str:
-    """What the loop said in the end."""
+    """Return the last line that the loop reported."""
     try:
         return pipe.recv() if pipe.poll(30.0) else ""
     except EOFError:
@@ -163,9 +158,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _sent(log: Path) -> np.ndarray:
-    """(T, n) the velocities that left the filter, tick by tick; without a last line that was cut
-    off.
-    """
+    """Return the velocities (T, n) that left the filter, without a last torn line."""
     if not log.is_file():
         return np.zeros((0, 0))
     lines = [line.split(",") for line in log.read_text().splitlines()[1:]]
@@ -201,8 +194,9 @@ def _judged(
 
 
 def torture(path: str, runs: int, seed: int = 0, jobs: int = 1) -> Iterator[Run]:
-    """Runs with each fault in turn, some at a time: they sleep for the most part, since what is
-    killed has to be real and so is the time.
+    """Run each fault in turn, some at a time.
+
+    They mostly sleep: the processes that are killed are real, and so is the time.
     """
     import envs
 
@@ -223,7 +217,7 @@ def _one(fault: str, seed: int) -> Run:
 
 
 def main() -> int:
-    """Run, print a table, and say whether anything was wrong."""
+    """Run, print a table, and report whether anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policy", required=True)
     parser.add_argument("--runs", type=int, default=110)
@@ -241,7 +235,8 @@ def main() -> int:
         bad = [run.wrong for run in of if run.wrong]
         said = collections.Counter(run.line for run in of).most_common(1)[0][0]
         print(
-            f"{fault:16} {len(of):4} runs, {len(bad)} wrong, rest within {max(run.rest for run in of):.3f} s: {said}"
+            f"{fault:16} {len(of):4} runs, {len(bad)} wrong, "
+            f"rest within {max(run.rest for run in of):.3f} s: {said}"
         )
         for wrong in dict.fromkeys(bad):
             print(f"{'':16} {wrong}")

@@ -1,5 +1,4 @@
-"""How near a policy of FetchReach is to going straight to the goal at full speed, on the same
-episodes.
+"""Compare a policy of FetchReach with going straight to the goal, on the same episodes.
 
     python benchmarks/fetch_reach.py --checkpoint checkpoints/f0
 
@@ -26,14 +25,14 @@ Policy = Callable[[dict], np.ndarray]
 
 
 def straight(observed: dict) -> np.ndarray:
-    """(4,) the action to the goal; the gripper's is last."""
+    """Return the action (4,) to the goal; the gripper's is last."""
     return np.append(
         np.clip(GAIN * (observed["desired_goal"] - observed["achieved_goal"]), -1.0, 1.0), 0.0
     )
 
 
 def learnt(checkpoint: Path) -> Policy:
-    """The policy of a checkpoint."""
+    """Load the policy of a checkpoint."""
     agent = TD3.from_checkpoint(find(checkpoint))
     parts = ("observation", "achieved_goal", "desired_goal")
     return lambda observed: agent.select_action(
@@ -42,7 +41,7 @@ def learnt(checkpoint: Path) -> Policy:
 
 
 def returns(policy: Policy, episodes: int) -> np.ndarray:
-    """(episodes,) sums of rewards."""
+    """Return the sums of rewards (episodes,)."""
     env, found = gymnasium.make(ENV_ID), np.zeros(episodes)
     for episode in range(episodes):
         observed, over = env.reset(seed=FIRST_SEED + episode)[0], False

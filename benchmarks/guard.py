@@ -1,4 +1,4 @@
-"""What the guard is worth among obstacles, to several controllers and with several constants.
+"""Measure the guard among obstacles, with several controllers and constants.
 
     python benchmarks/guard.py                                  # about two minutes
     python benchmarks/guard.py --checkpoint checkpoints/run5    # with another policy
@@ -39,7 +39,7 @@ CONSTANTS = (
 
 
 def outcome(policy: Policy, env: ArmEnv) -> tuple[float, float]:
-    """Shares of the episodes with a contact and with success [%]."""
+    """Return the shares of the episodes with a contact and with success [%]."""
     played = rollout(policy, env, env.reset(SEED), keep=("success", "touched"))
     contact = (played.info["touched"] & played.alive).any(0).float().mean()
     return 100 * float(contact), 100 * float(
@@ -48,14 +48,14 @@ def outcome(policy: Policy, env: ArmEnv) -> tuple[float, float]:
 
 
 def full_speed(env: ArmEnv) -> Policy:
-    """Every joint at full speed one way, drawn for each episode: what no controller should do."""
+    """Drive every joint at full speed, one way an episode: what no controller should do."""
     generator = torch.Generator().manual_seed(SEED)
     action = torch.sign(torch.rand(env.num_envs, env.a_dim, generator=generator) - 0.5)
     return lambda observation: action
 
 
 def controllers(checkpoint: Path) -> dict[str, Callable[[ArmEnv], Policy]]:
-    """How each is made for an environment."""
+    """Return a function for each controller that makes it for an environment."""
 
     def policy(env: ArmEnv) -> Policy:
         return TD3.from_checkpoint(checkpoint).select_action
@@ -67,7 +67,7 @@ def controllers(checkpoint: Path) -> dict[str, Callable[[ArmEnv], Policy]]:
 def print_controllers(
     makers: dict[str, Callable[[ArmEnv], Policy]], bare: ArmEnv, safe: ArmEnv
 ) -> None:
-    """Each with and without the guard."""
+    """Print each controller with and without the guard."""
     print("| controller | contact [%] | success [%] | guarded: contact [%] | success [%] |")
     print("| --- | --- | --- | --- | --- |")
     for name, make in makers.items():
@@ -76,7 +76,7 @@ def print_controllers(
 
 
 def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv) -> None:
-    """What other constants do to a policy that was trained with the default ones."""
+    """Print what other constants do to a policy trained with the default ones."""
     names = [field.name for field in dataclasses.fields(GuardConstants)]
     print(
         f"\n| {' | '.join(names)} | full speed: contact [%] | policy: contact [%] | success [%] |"
@@ -97,7 +97,7 @@ def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv)
 
 
 def print_cost(count: int = 256, steps: int = 50, rounds: int = 5) -> None:
-    """The least time of an environment step without and with the guard."""
+    """Print the least time of an environment step, without and with the guard."""
     taken = {}
     for guard in (False, True):
         env = envs.make("panda", "reach_avoid", count, seed=SEED, guard=guard)
@@ -111,7 +111,8 @@ def print_cost(count: int = 256, steps: int = 50, rounds: int = 5) -> None:
             seconds.append((time.perf_counter() - start) / steps)
         taken[guard] = 1000 * min(seconds)
     print(
-        f"\nmoving {count} arms and looking around: {taken[False]:.1f} ms, guarded {taken[True]:.1f} ms, one thread"
+        f"\nmoving {count} arms and looking around: {taken[False]:.1f} ms, "
+        f"guarded {taken[True]:.1f} ms, one thread"
     )
 
 

@@ -1,9 +1,8 @@
-"""This package and Stable-Baselines3's TD3 on Gymnasium environments: same settings, seeds and
-evaluations.
+"""Compare with Stable-Baselines3's TD3 on Gymnasium environments: same settings and seeds.
 
-    python benchmarks/gymnasium_envs.py --envs HalfCheetah-v5 Hopper-v5 --seeds 0 1 2 --steps 100000
-    python benchmarks/gymnasium_envs.py --libraries crossq --envs Ant-v5 --seeds 0 1 2 --steps
-    100000 python benchmarks/gymnasium_envs.py --table
+    python benchmarks/gymnasium_envs.py --envs Hopper-v5 Ant-v5 --seeds 0 1 2 --steps 100000
+    python benchmarks/gymnasium_envs.py --libraries crossq --envs Ant-v5 --steps 100000
+    python benchmarks/gymnasium_envs.py --table
 
 Runs follow each other, seed by seed, each in a process of its own on `--threads` threads. A run's
 evaluations are the rows of benchmarks/results/ENV/LIBRARY-seedN.csv. Started again, the script
@@ -55,12 +54,12 @@ GOAL_IDS = ("Fetch", "Panda")
 
 
 def settings_of(env: str) -> dict:
-    """The settings of an environment."""
+    """Return the settings of an environment."""
     return GOALS if env.startswith(GOAL_IDS) else AUTHORS
 
 
 def train_flags(settings: dict) -> list[str]:
-    """`settings` as flags of train.py."""
+    """Return `settings` as flags of train.py."""
     flags = {
         "num_envs": 1,
         "updates_per_step": 1,
@@ -87,7 +86,7 @@ def _words(flags: dict) -> list[str]:
 
 
 def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path) -> int:
-    """Train with train.py and take over its metrics; returns the exit code."""
+    """Train with train.py and copy its metrics; return the exit code."""
     crossq = result.name.startswith("crossq")
     run = f"bench-{result.parent.name}-{'crossq-' * crossq}seed{seed}"
     folder = ROOT / "checkpoints" / run
@@ -122,9 +121,7 @@ def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path
 
 
 def run_sb3(options: argparse.Namespace, env: str, seed: int, result: Path) -> int:
-    """Train with benchmarks/sb3_gymnasium.py, which writes `result` itself; returns the exit
-    code.
-    """
+    """Train with benchmarks/sb3_gymnasium.py, which writes `result`; return the exit code."""
     job = {
         "env": env,
         "seed": seed,
@@ -140,7 +137,7 @@ def run_sb3(options: argparse.Namespace, env: str, seed: int, result: Path) -> i
 
 
 def run(options: argparse.Namespace) -> int:
-    """Every run that is not finished; returns how many failed."""
+    """Run every training that is not finished; return how many failed."""
     failed = 0
     for seed in options.seeds:
         for env in options.envs:

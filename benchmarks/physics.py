@@ -1,11 +1,11 @@
-"""What contact physics costs the shipped policies, and the simulator.
+"""Measure what contact physics costs the shipped policies, and the simulator.
 
     python benchmarks/physics.py                               # all tasks, 1,000 episodes each
-    python benchmarks/physics.py --tasks reach --episodes 200 python benchmarks/physics.py --speed
-    # control steps a second, beside other packages
+    python benchmarks/physics.py --tasks reach --episodes 200
+    python benchmarks/physics.py --speed                       # control steps a second
 
-Episodes are those of `evaluate.py`. The results go to benchmarks/results/physics.csv, in place of
-those of the same task, controller and engine.
+Episodes are those of `evaluate.py`. The results go to benchmarks/results/physics.csv, where they
+replace those of the same task, controller and engine.
 """
 
 import argparse
@@ -54,7 +54,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def make(
     task_name: str, engine: str, arms: int, seed: int, guard: bool = False, threads: int = 1
 ) -> ArmEnv:
-    """The Panda at a task."""
+    """Make the Panda at a task."""
     robot, task = make_robot("panda"), make_task(task_name)
     moved_by = None
     if engine in PHYSICS:
@@ -66,7 +66,7 @@ def make(
 
 @torch.no_grad()
 def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[str, object]:
-    """One episode of every arm: successes, and what the arm touched that it was not to grasp."""
+    """Play one episode on every arm; return successes and undue contacts."""
     observation = env.reset(draw_round_seeds(env, env.num_envs, seed)[0])
     force = torch.zeros(env.num_envs)
     touched, success, with_contact, over = (
@@ -99,7 +99,7 @@ def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[s
 
 
 def transfer(asked: argparse.Namespace) -> None:
-    """Every shipped policy and a classical controller, kinematic and in physics."""
+    """Evaluate every shipped policy and a classical controller, kinematic and in physics."""
     for task in asked.tasks:
         folder = ROOT / "checkpoints" / ("run1" if task == "reach" else task)
         guarded, agent = load_run_config(folder, EnvOptions)[1].guard, TD3.from_checkpoint(folder)
@@ -129,7 +129,7 @@ def transfer(asked: argparse.Namespace) -> None:
 
 
 def speed(steps: int = 40) -> None:
-    """Control steps a second, of the wall clock and of the processor's time."""
+    """Measure control steps a second, by the clock and by processor time."""
     for task in ("reach", "pick_place"):
         for threads in (1, 2):
             for arms in (64, 256):
@@ -138,7 +138,7 @@ def speed(steps: int = 40) -> None:
 
 
 def _arms(task: str, arms: int, threads: int, steps: int) -> None:
-    """Free arms that move slowly, or arms that have a cube in the hand."""
+    """Make free arms that move slowly, or arms that hold a cube."""
     env = make(task, "mujoco", arms, 0, threads=threads)
     if task == "reach":
         return _tell(
@@ -161,7 +161,7 @@ def _slow(env: ArmEnv) -> Tensor:
 
 
 def _others(steps: int) -> None:
-    """One environment of other packages, each with physics of its own."""
+    """Make one environment of other packages, each with physics of its own."""
     import gymnasium
     import gymnasium_robotics
     import panda_gym
@@ -180,7 +180,8 @@ def _tell(name: str, arms: int, steps: int, step: Callable[[], object]) -> None:
         step()
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     print(
-        f"{name}: {arms * steps / wall:,.0f} a second, {arms * steps / processor:,.0f} a CPU-second",
+        f"{name}: {arms * steps / wall:,.0f} a second, "
+        f"{arms * steps / processor:,.0f} a CPU-second",
         flush=True,
     )
 

@@ -1,5 +1,4 @@
-"""The work that benchmarks/bench.py times: `python benchmarks/probes.py` does as much of it as it
-is told.
+"""Do the work that benchmarks/bench.py times: `python benchmarks/probes.py`.
 
 A line of standard input is the name of one of PROBES, which is made ready, or a count; the line
 that answers that has the seconds which so many repetitions took. Where there is nothing to be made
@@ -23,7 +22,7 @@ ARMS = 4096
 
 
 def _transitions() -> dict[str, np.ndarray]:
-    """Random ones, one in a hundred terminated; float32."""
+    """Draw random transitions, one in a hundred terminated; float32."""
     rng = np.random.default_rng(0)
     return {
         "state": rng.standard_normal((TRANSITIONS, O_DIM), np.float32),
@@ -35,14 +34,12 @@ def _transitions() -> dict[str, np.ndarray]:
 
 
 def update(width: int) -> Work:
-    """A batch drawn and one update by this package, networks of two layers."""
+    """Prepare sampling and one update by this package, with networks of two layers."""
     return _update(hidden=(width, width))
 
 
 def crossq_update(precision: str) -> Work:
-    """The same with what configs/gymnasium/crossq.yaml makes of the networks, products of that
-    precision.
-    """
+    """Prepare the same with the networks of configs/gymnasium/crossq.yaml."""
     networks = {"hidden": (256, 256), "critic_hidden": (512, 512), "norm": "renorm"}
     step = _update(critic="crossq", actor_min_q=True, policy_delay=3, **networks)
 
@@ -69,7 +66,7 @@ def _update(**options: Any) -> Work:
 
 
 def sb3_update(width: int) -> Work:
-    """The same by Stable-Baselines3."""
+    """Prepare the same by Stable-Baselines3."""
     import gymnasium
     import stable_baselines3
     from stable_baselines3.common.logger import Logger
@@ -100,9 +97,7 @@ def sb3_update(width: int) -> Work:
 
 
 def simulator(task: str) -> Work:
-    """A control step of so many Pandas, with reward, observation and the episodes that begin
-    anew.
-    """
+    """Prepare a control step of many Pandas, with rewards, observations and resets."""
     import envs
 
     env = envs.make("panda", task, ARMS)
@@ -113,7 +108,7 @@ def simulator(task: str) -> Work:
 
 
 def collision() -> Work:
-    """Self-collision of so many random configurations of a Panda."""
+    """Prepare self-collision queries of random configurations of a Panda."""
     from envs.collision import compile_collision, self_distance
     from envs.robots import make_robot
 
@@ -127,7 +122,7 @@ def collision() -> Work:
 
 
 def product() -> Work:
-    """A matrix product of 2 GFLOP, by what is the faster library for it."""
+    """Prepare a matrix product of 2 GFLOP, by the faster library."""
     from td3_robot.networks.linear import matmul
 
     a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)

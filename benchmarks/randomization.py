@@ -1,9 +1,7 @@
-"""What each randomisation costs policies in contact physics, alone and all together, and the
-scripted pick.
+"""Measure what each randomisation costs policies and the scripted pick in contact physics.
 
-    python benchmarks/randomization.py                                      # pick_place: some 15
-    minutes of a core python benchmarks/randomization.py --checkpoints checkpoints/a checkpoints/b
-    --episodes 1000
+    python benchmarks/randomization.py           # pick_place: some 15 minutes of a core
+    python benchmarks/randomization.py --checkpoints checkpoints/a --episodes 1000
 
 A row for each controller and every key of configs/randomization/lab.yaml; the results go to
 benchmarks/results/randomization.csv, in place of those of the same.
@@ -32,7 +30,7 @@ KEY = ("task", "controller", "randomized")
 
 
 def conditions(named: Disturbances) -> Iterator[tuple[str, Disturbances]]:
-    """Nothing, each alone, all."""
+    """Return no randomisation, each one alone, and all together."""
     yield "none", Disturbances()
     for item in fields(Disturbances):
         value = getattr(named, item.name)
@@ -48,7 +46,7 @@ def conditions(named: Disturbances) -> Iterator[tuple[str, Disturbances]]:
 
 
 def main() -> None:
-    """Parse, measure, write."""
+    """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--checkpoints", nargs="*", type=Path, default=[ROOT / "checkpoints" / "pick_place"]

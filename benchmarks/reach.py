@@ -1,8 +1,7 @@
-"""How fast this package simulates and learns `reach`, beside Stable-Baselines3's TD3 on the same
-task.
+"""Time simulation and learning of `reach`, compared with Stable-Baselines3's TD3.
 
-    python benchmarks/reach.py                    # the simulator, then five cold trainings python
-    benchmarks/reach.py --sb3              # and Stable-Baselines3 (pip install -e ".[bench]")
+    python benchmarks/reach.py           # the simulator, then five cold trainings
+    python benchmarks/reach.py --sb3     # and Stable-Baselines3 (pip install -e ".[bench]")
 
 Every training is a process of its own, so its times include starting Python and importing torch.
 Nothing else should run meanwhile; the load printed at the start and end tells whether something
@@ -14,20 +13,17 @@ import csv
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from training import run_script
+
 TARGETS = (0.95, 0.99)
 
 
 def simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
-    """Env steps/s on one core: dynamics, observation, reward and automatic resets (ten episodes'
-    worth).
-    """
+    """Return env steps/s on one core, with observations, rewards and resets."""
     import torch
 
     import envs
@@ -46,21 +42,16 @@ def simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
 
 
 def first_time(rows: list[dict], target: float) -> float | None:
-    """Seconds from process start to the first evaluation at or above a success rate."""
+    """Return the seconds from process start to a success rate, or None."""
     return next(
         (float(row["wall_s"]) for row in rows if float(row["success_rate"]) >= target), None
     )
 
 
 def measure(name: str, command: list[str], folder: Path) -> dict:
-    """Run a training that writes `folder/metrics.csv`, and read its times off that file."""
+    """Run a script that trains and writes `folder/metrics.csv`, and return its times."""
     began = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=folder.parent.parent, env=environment, capture_output=True, text=True
-    )
-    if done.returncode:
-        sys.exit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
+    run_script(*command, folder=folder.parent.parent)
     with (folder / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     summary = json.loads((folder / "summary.json").read_text())
@@ -105,27 +96,13 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as scratch:
         for seed in range(arguments.seeds):
-            run = [
-                sys.executable,
-                str(ROOT / "train.py"),
-                "--robot",
-                "panda",
-                "--run",
-                f"s{seed}",
-                "--seed",
-                str(seed),
-            ]
-            show(
-                measure(
-                    f"td3_robot seed {seed}",
-                    [*run, *threads],
-                    Path(scratch, "checkpoints", f"s{seed}"),
-                )
-            )
+            run = ["train.py", "--robot", "panda", "--run", f"s{seed}", "--seed", str(seed)]
+            folder = Path(scratch, "checkpoints", f"s{seed}")
+            show(measure(f"td3_robot seed {seed}", [*run, *threads], folder))
         for seed in range(arguments.seeds if arguments.sb3 else 0):
             folder = Path(scratch, "checkpoints", f"sb3_{seed}")
             folder.mkdir(parents=True)
-            run = [sys.executable, str(ROOT / "benchmarks/sb3_reach.py"), str(folder), str(seed)]
+            run = ["benchmarks/sb3_reach.py", str(folder), str(seed)]
             show(measure(f"Stable-Baselines3 seed {seed}", [*run, *threads[1:]], folder))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"\npeak memory of a training: {peak:,.0f} MB; load {os.getloadavg()[0]:.2f}")

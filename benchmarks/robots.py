@@ -1,4 +1,4 @@
-"""How well every registered robot learns `reach` with the shipped configuration.
+"""Measure how well every registered robot learns `reach` with the shipped configuration.
 
     python benchmarks/robots.py                      # all that need no network, seed 0
     python benchmarks/robots.py lbr wx250s --seeds 3
@@ -11,47 +11,32 @@ training on two cores.
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-EPISODES, UNSEEN_SEED = 1000, 12345
+from training import run_script
 
-
-def run(script: str, *arguments: str, folder: Path) -> float:
-    """Run one of the two scripts in a folder. Returns the seconds it took."""
-    began = time.perf_counter()
-    command = [sys.executable, str(ROOT / script), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{script} {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
-    return time.perf_counter() - began
+EPISODES = 1000
+UNSEEN_SEED = 12345
 
 
 def measure(robot: str, seed: int, options: list[str], folder: Path) -> dict:
     """Train and evaluate one policy."""
-    name, result = f"{robot}_{seed}", folder / "result.json"
+    name = f"{robot}_{seed}"
+    result = folder / "result.json"
     train = ["--robot", robot, "--task", "reach", "--seed", str(seed), "--run", name, *options]
-    seconds = run("train.py", *train, folder=folder)
-    evaluate = [
-        "--checkpoint",
-        f"checkpoints/{name}",
-        "--episodes",
-        str(EPISODES),
-        "--seed",
-        str(UNSEEN_SEED),
-    ]
-    run("evaluate.py", *evaluate, "--json", str(result), folder=folder)
+    began = time.perf_counter()
+    run_script("train.py", *train, folder=folder)
+    seconds = time.perf_counter() - began
+    evaluate = ["--checkpoint", f"checkpoints/{name}", "--json", str(result)]
+    evaluate += ["--episodes", str(EPISODES), "--seed", str(UNSEEN_SEED)]
+    run_script("evaluate.py", *evaluate, folder=folder)
     return json.loads(result.read_text()) | {"seconds": seconds}
 
 
 def main() -> None:
     """Print the table."""
-    sys.path.insert(0, str(ROOT))
     from envs.robots import shipped_robots
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -80,8 +65,9 @@ def main() -> None:
                 )
                 violations = sum(count or 0 for count in row["limit_violations"].values())
                 print(
-                    f"{robot:<12} {seed:>4} {row['success_rate']:>8.1%} {1000 * error['median']:>12.2f} "
-                    f"{1000 * error['p95']:>9.2f} {to_goal:>12.2f} {row['seconds']:>13.1f} {violations:>11}",
+                    f"{robot:<12} {seed:>4} {row['success_rate']:>8.1%} "
+                    f"{1000 * error['median']:>12.2f} {1000 * error['p95']:>9.2f} "
+                    f"{to_goal:>12.2f} {row['seconds']:>13.1f} {violations:>11}",
                     flush=True,
                 )
     print(f"load {os.getloadavg()[0]:.2f}")

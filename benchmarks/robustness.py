@@ -1,14 +1,12 @@
-"""What delay, lag and noise cost the shipped policies and the classical controllers, with foresight
-and without.
+"""Measure what delay, lag and noise cost policies and controllers, with foresight and without.
 
-    python benchmarks/robustness.py                          # all tasks, 1,000 episodes each: about
-    20 minutes python benchmarks/robustness.py --tasks reach --episodes 200 python
-    benchmarks/robustness.py --speed                  # what it costs the simulator python
-    benchmarks/robustness.py --seeds 1 2              # of the trainings that benchmarks/tasks.py
-    has made
+    python benchmarks/robustness.py                    # all tasks, 1,000 episodes: 20 minutes
+    python benchmarks/robustness.py --tasks reach --episodes 200
+    python benchmarks/robustness.py --speed            # what it costs the simulator
+    python benchmarks/robustness.py --seeds 1 2        # of the trainings of benchmarks/tasks.py
 
-The results go to benchmarks/results/robustness.csv, those of seeds to robustness_seeds.csv beside
-it, in place of those of the same task and disturbances or seed.
+The results go to benchmarks/results/robustness.csv, those of seeds to robustness_seeds.csv, where
+they replace those of the same task and disturbances or seed.
 """
 
 import argparse
@@ -53,7 +51,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def evaluation_of(run: str, episodes: int) -> Evaluation:
-    """A policy."""
+    """Evaluate a policy."""
     folder = ROOT / "checkpoints" / run
     evaluation, agent = (
         Evaluation(load_run_config(folder, EnvOptions)[1], episodes),
@@ -64,7 +62,7 @@ def evaluation_of(run: str, episodes: int) -> Evaluation:
 
 
 def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
-    """Policies of other seeds, a row for each that there is."""
+    """Evaluate policies of other seeds, a row for each that exists."""
     for task, seed in ((task, seed) for task in tasks for seed in numbers):
         if (ROOT / "checkpoints" / f"bench-{task}-{seed}" / "summary.json").is_file():
             evaluation = evaluation_of(f"bench-{task}-{seed}", episodes)
@@ -79,7 +77,7 @@ def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
 
 
 def speed(arms: int = 256, steps: int = 300) -> None:
-    """Milliseconds of a control step, in turns."""
+    """Return the milliseconds of a control step, measured in turns."""
     conditions = {
         name: CONDITIONS[name] for name in ("none", "25 ms", "50 ms", "50 ms, 1 mrad, 20 ms lag")
     }
@@ -102,7 +100,7 @@ def speed(arms: int = 256, steps: int = 300) -> None:
 
 
 def main() -> None:
-    """Parse, measure, write."""
+    """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=list(SHIPPED), choices=list(SHIPPED))
     parser.add_argument("--episodes", type=int, default=1000)

@@ -1,6 +1,4 @@
-"""Files of results: what is measured anew takes the place of what was there of the same, and all
-else stays.
-"""
+"""Files of results: new rows replace those with the same key."""
 
 import csv
 from collections.abc import Iterable, Sequence
@@ -10,7 +8,7 @@ Row = dict[str, object]
 
 
 def stored(path: Path) -> list[dict[str, str]]:
-    """The rows of a file; none where there is no file."""
+    """Return the rows of a file, or [] if there is none."""
     if not path.is_file():
         return []
     with path.open(newline="") as file:

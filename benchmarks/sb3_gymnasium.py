@@ -1,5 +1,4 @@
-"""Stable-Baselines3's TD3 on a Gymnasium id; run by benchmarks/gymnasium_envs.py, which knows the
-settings.
+"""Train Stable-Baselines3's TD3 on a Gymnasium id, for benchmarks/gymnasium_envs.py.
 
     python benchmarks/sb3_gymnasium.py JSON
 
@@ -8,12 +7,12 @@ learner into `state`, so that a run that was stopped goes on from its last evalu
 episode), also to more steps.
 """
 
+import argparse
 import contextlib
 import csv
 import dataclasses
 import importlib
 import json
-import sys
 import time
 from pathlib import Path
 
@@ -38,9 +37,7 @@ BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "don
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What to train: `settings` are those of benchmarks/gymnasium_envs.py; `csv` and `state` are
-    paths.
-    """
+    """Training job: `settings` of benchmarks/gymnasium_envs.py; `csv` and `state` are paths."""
 
     env: str
     seed: int
@@ -53,8 +50,7 @@ class Job:
 
 
 class Evaluation(BaseCallback):
-    """Every `every` env steps: one episode in each of `episodes` environments, a row in the CSV,
-    the learner saved.
+    """Callback that evaluates every `every` env steps, writes a row and saves the learner.
 
     The episodes are the same at every evaluation.
     """
@@ -97,15 +93,13 @@ class Evaluation(BaseCallback):
 
 
 def environment(job: Job) -> VecEnv:
-    """What is learnt in, one copy; observations are normalised where the settings say so, rewards
-    are not.
-    """
+    """Make one copy of the environment; observations are normalised if the settings say so."""
     env = DummyVecEnv([lambda: gymnasium.make(job.env)])
     return VecNormalize(env, norm_reward=False) if job.settings["normalize_observations"] else env
 
 
 def build(job: Job) -> TD3:
-    """A new learner; hindsight where observations carry goals."""
+    """Make a new learner, with hindsight if observations carry goals."""
     s, env = job.settings, environment(job)
     goals = isinstance(env.observation_space, gymnasium.spaces.Dict)
     hindsight = {"n_sampled_goal": s["hindsight_goals"], "goal_selection_strategy": "future"}
@@ -134,9 +128,7 @@ def build(job: Job) -> TD3:
 
 
 def save(model: TD3, folder: Path) -> None:
-    """Write the learner and what its buffer holds; an older state is replaced when all is
-    written.
-    """
+    """Write the learner and its buffer; the older state is replaced when all is written."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / "new.zip")
     buffer = model.replay_buffer
@@ -153,7 +145,7 @@ def save(model: TD3, folder: Path) -> None:
 
 
 def restore(job: Job) -> TD3:
-    """The learner as `save` left it, in a new episode and with random numbers not used before."""
+    """Load the learner that `save` wrote, in a new episode and with new random numbers."""
     folder = Path(job.state)
     env = environment(job)
     if isinstance(env, VecNormalize):
@@ -171,7 +163,7 @@ def restore(job: Job) -> TD3:
 
 
 def register(env: str) -> None:
-    """Import the packages that bring the ids which Gymnasium itself does not have."""
+    """Import the packages that bring ids which Gymnasium itself does not have."""
     for package in ("gymnasium_robotics", "panda_gym"):
         if env not in gymnasium.registry:
             with contextlib.suppress(ModuleNotFoundError):
@@ -199,4 +191,6 @@ def main(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    main(Job(**json.loads(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("job", type=json.loads, help="JSON object with the keys of Job")
+    main(Job(**parser.parse_args().job))

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's TD3 on `reach`: the same batched environments, settings and evaluations.
+"""Train Stable-Baselines3's TD3 on `reach`, with the same environments and settings.
 
     python benchmarks/sb3_reach.py FOLDER SEED [THREADS]
 
@@ -11,8 +11,8 @@ import time
 
 STARTED = time.perf_counter()
 
+import argparse  # noqa: E402
 import csv  # noqa: E402
-import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import gymnasium  # noqa: E402
@@ -33,7 +33,7 @@ from td3_robot.utils.seeding import derive_seed  # noqa: E402
 
 
 class ArmVecEnv(VecEnv):
-    """Our batched environments behind SB3's interface."""
+    """VecEnv of SB3 around our batched environments."""
 
     def __init__(self, env):
         self.env = env
@@ -44,7 +44,7 @@ class ArmVecEnv(VecEnv):
         super().__init__(env.num_envs, box(np.inf, env.o_dim), box(1.0, env.a_dim))
 
     def reset(self):
-        """First observations."""
+        """Return the first observations."""
         return self.env.reset().numpy()
 
     def step_async(self, actions):
@@ -52,7 +52,7 @@ class ArmVecEnv(VecEnv):
         self._actions = torch.as_tensor(actions)
 
     def step_wait(self):
-        """Step; a time limit is told apart from termination the way SB3 expects it."""
+        """Step; mark time limits the way SB3 expects."""
         step = self.env.step(self._actions)
         done, last = (step.terminated | step.truncated).numpy(), step.next_observation.numpy()
         infos = [
@@ -62,27 +62,27 @@ class ArmVecEnv(VecEnv):
         return step.observation.numpy(), step.reward.numpy(), done, infos
 
     def close(self):
-        """Nothing to close."""
+        """Do nothing."""
 
     def get_attr(self, name, indices=None):
-        """SB3 asks for `render_mode` alone."""
+        """Return `render_mode`, the one that SB3 asks for."""
         return [None] * self.num_envs
 
     def set_attr(self, name, value, indices=None):
-        """Not used by TD3."""
+        """Raise: TD3 does not use it."""
         raise NotImplementedError
 
     def env_method(self, name, *args, indices=None, **kwargs):
-        """Not used by TD3."""
+        """Raise: TD3 does not use it."""
         raise NotImplementedError
 
     def env_is_wrapped(self, wrapper, indices=None):
-        """No environment is wrapped."""
+        """Return False for every environment."""
         return [False] * self.num_envs
 
 
 class Evaluation(BaseCallback):
-    """The periodic evaluation of train.py, on the same goals."""
+    """Periodic evaluation as of train.py, on the same goals."""
 
     def __init__(self, evaluation_env, config, file):
         super().__init__()
@@ -146,6 +146,11 @@ def main(folder: Path, arguments) -> None:
 
 
 if __name__ == "__main__":
-    flags = ["--robot", "panda", "--seed", sys.argv[2]]
-    flags += ["--threads", sys.argv[3]] if len(sys.argv) > 3 else []
-    main(Path(sys.argv[1]), parse_train(flags, EnvOptions, TrainFlags))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="folder of the results")
+    parser.add_argument("seed")
+    parser.add_argument("threads", nargs="?", help="torch threads; by default the preset's")
+    words = parser.parse_args()
+    flags = ["--robot", "panda", "--seed", words.seed]
+    flags += ["--threads", words.threads] if words.threads else []
+    main(words.folder, parse_train(flags, EnvOptions, TrainFlags))

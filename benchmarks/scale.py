@@ -1,5 +1,4 @@
-"""What a training by N processes would take, from times and bytes that are measured here
-(docs/scale.md).
+"""Predict the time of a training by N processes from measured parts (docs/scale.md).
 
 `python benchmarks/scale.py --task reach`: the parts of a step are timed at two sizes each, an
 all-reduce over loopback at as many ranks as there are cores; a straight line through each gives the
@@ -34,7 +33,7 @@ LINKS = {
 
 
 def fastest(call: Callable[[], object], count: int = 60) -> float:
-    """Seconds of a call: the mean of the fastest tenth."""
+    """Return the seconds of a call: the mean of the fastest tenth."""
     times = []
     for _ in range(count):
         began = time.perf_counter()
@@ -44,15 +43,13 @@ def fastest(call: Callable[[], object], count: int = 60) -> float:
 
 
 def line(small: float, large: float, at_small: float, at_large: float) -> tuple[float, float]:
-    """(a, b) of a + b x through two points."""
+    """Return (a, b) of a + b x through two points."""
     slope = max(0.0, (at_large - at_small) / (large - small))
     return max(0.0, at_large - slope * large), slope
 
 
 def parts(config: Config, options: EnvOptions) -> dict:
-    """Lines of the times of a step of the environments and of an update, and the bytes that
-    matter.
-    """
+    """Fit the times of a step of the environments and of an update, and count the bytes."""
     times: dict[str, list[float]] = {"collect": [], "update": []}
     for share in (8, 1):
         replay = dataclasses.replace(config.replay, batch_size=config.replay.batch_size // share)
@@ -77,9 +74,7 @@ def parts(config: Config, options: EnvOptions) -> dict:
 
 
 def all_reduce(count: int, size: float) -> float:
-    """Seconds of an all-reduce of so many bytes, over loopback, of ranks that are threads of this
-    process.
-    """
+    """Time an all-reduce of so many bytes over loopback; ranks are threads."""
     store, results = dist.HashStore(), []
 
     def work(rank: int) -> None:
@@ -96,12 +91,12 @@ def all_reduce(count: int, size: float) -> float:
 
 
 def ring(count: int, size: float, latency: float, rate: float) -> float:
-    """Seconds of a ring all-reduce: 2 (N - 1) messages of a N-th, one after the other."""
+    """Time a ring all-reduce: 2 (N - 1) messages of an N-th, one after the other."""
     return 2 * (count - 1) * (latency + size / count / rate)
 
 
 def main() -> None:
-    """Measure, and print the tables."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="reach")
     arguments = parse_train(["--task", parser.parse_args().task], EnvOptions, TrainFlags)
@@ -121,7 +116,8 @@ def main() -> None:
     print(f"{options.task}: {arms} arms, batch {batch}, {updates} updates a step")
     for name, whole in (("collect", arms), ("update", batch)):
         print(
-            f"{name}: {1e3 * time_of(name, whole):.2f} ms, of which {1e3 * found[name][0]:.2f} ms for any size"
+            f"{name}: {1e3 * time_of(name, whole):.2f} ms, "
+            f"of which {1e3 * found[name][0]:.2f} ms for any size"
         )
     print(f"gradients {1e-3 * size:.0f} kB an update, a transition {found['transition']} B")
     here = [
@@ -131,11 +127,13 @@ def main() -> None:
     tiny = {count: all_reduce(count, 16) for count in here}
     for count in measured:
         print(
-            f"all-reduce, {count} ranks: {1e3 * measured[count]:.2f} ms, of 16 bytes {1e3 * tiny[count]:.2f} ms"
+            f"all-reduce, {count} ranks: {1e3 * measured[count]:.2f} ms, "
+            f"of 16 bytes {1e3 * tiny[count]:.2f} ms"
         )
     for name, link in LINKS.items():
         print(
-            f"\n{name}\n| processes | divided: env steps/s | gain | all-reduce | each as one: env steps/s |"
+            f"\n{name}\n| processes | divided: env steps/s | gain | all-reduce "
+            "| each as one: env steps/s |"
         )
         print("|---|---|---|---|---|")
         one = time_of("collect", arms) + updates * time_of("update", batch)

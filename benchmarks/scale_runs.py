@@ -1,5 +1,4 @@
-"""What a second core gains (docs/scale.md): processes against threads against seeds, one after the
-other, in turns.
+"""Measure what a second core gains (docs/scale.md): processes, threads and seeds, in turns.
 
     python benchmarks/scale_runs.py                                  # reach, three turns
     python benchmarks/scale_runs.py --task reach_pose --target 0.9 --stop_at 2_000_000 --turns 1
@@ -13,12 +12,12 @@ import argparse
 import csv
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from training import run_script
+
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--")
 WAYS = {  # words before and after train.py
     "one process": ((), ("--seed", "{0}")),
@@ -30,24 +29,13 @@ Curve = list[dict[str, float]]
 
 
 def train(way: str, turn: int, arguments: argparse.Namespace) -> list[Curve]:
-    """The curves of the trainings that one command makes, one a seed."""
+    """Run one command; return the curves of its trainings, one a seed."""
     before, after = WAYS[way]
     words = ("--task", arguments.task, "--stop_at", str(arguments.stop_at), "--run", "r", *after)
-    command = [
-        sys.executable,
-        *before,
-        str(ROOT / "train.py"),
-        *(w.format(turn, turn + 1000) for w in words),
-    ]
+    words = [word.format(turn, turn + 1000) for word in words]
+    threads = 2 if "--threads" in words else 1
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "2" if "--threads" in words else "1",
-        }
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{way} failed:\n{done.stdout}\n{done.stderr}")
+        run_script("train.py", *words, folder=folder, launcher=before, threads=threads)
         curves = [read(path) for path in sorted(Path(folder).rglob("metrics.csv"))]
     if any(len(curve) < 2 for curve in curves):
         sys.exit("speeds are those from one evaluation to another: raise --stop_at")
@@ -55,7 +43,7 @@ def train(way: str, turn: int, arguments: argparse.Namespace) -> list[Curve]:
 
 
 def read(path: Path) -> Curve:
-    """The rows of a metrics.csv."""
+    """Return the rows of a metrics.csv."""
     with path.open() as file:
         return [
             {name: float(value) for name, value in row.items() if value}
@@ -64,7 +52,7 @@ def read(path: Path) -> Curve:
 
 
 def speed(curves: list[Curve]) -> float:
-    """Env steps/s of all trainings together, from the first evaluation to the last."""
+    """Return env steps/s of all trainings together, from first to last evaluation."""
     return sum(
         (c[-1]["env_steps"] - c[0]["env_steps"]) / (c[-1]["wall_s"] - c[0]["wall_s"])
         for c in curves
@@ -72,7 +60,7 @@ def speed(curves: list[Curve]) -> float:
 
 
 def first(curves: list[Curve], target: float) -> str:
-    """When each training first had the target: seconds from its start, and steps."""
+    """Format when each training first reached the target: seconds and steps."""
     reached = [
         next((row for row in curve if row["success_rate"] >= target), None) for curve in curves
     ]
@@ -82,7 +70,7 @@ def first(curves: list[Curve], target: float) -> str:
 
 
 def main() -> None:
-    """Train in turns, and print the table."""
+    """Train in turns and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="reach")
     parser.add_argument("--target", type=float, default=0.95, help="success rate")
@@ -91,9 +79,8 @@ def main() -> None:
     )
     parser.add_argument("--turns", type=int, default=3, help="with seeds 0 to N-1")
     arguments = parser.parse_args()
-    print(
-        f"{os.cpu_count()} cores, {arguments.task}\n| turn | | env steps/s | {arguments.target:.0%} | load |"
-    )
+    print(f"{os.cpu_count()} cores, {arguments.task}")
+    print(f"| turn | | env steps/s | {arguments.target:.0%} | load |")
     print("|---|---|---|---|---|")
     speeds: dict[str, list[float]] = {way: [] for way in WAYS}
     for turn in range(arguments.turns):
@@ -102,13 +89,10 @@ def main() -> None:
             curves = train(way, turn, arguments)
             speeds[way].append(speed(curves))
             reached = first(curves, arguments.target)
-            print(
-                f"| {turn} | {way} | {speeds[way][-1]:,.0f} | {reached} | {os.getloadavg()[0]:.1f} |",
-                flush=True,
-            )
-    print(
-        "\n| | env steps/s, median | by that of one process, median (least to most) |\n|---|---|---|"
-    )
+            load = f"{os.getloadavg()[0]:.1f}"
+            print(f"| {turn} | {way} | {speeds[way][-1]:,.0f} | {reached} | {load} |", flush=True)
+    print("\n| | env steps/s, median | by that of one process, median (least to most) |")
+    print("|---|---|---|")
     for way, found in speeds.items():
         ratios = [one / alone for one, alone in zip(found, speeds["one process"])]
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"

@@ -1,25 +1,18 @@
-"""How well the Panda learns every task with its shipped configuration, beside the classical
-controllers.
+"""Measure how well the Panda learns every task, compared with the classical controllers.
 
-    python benchmarks/tasks.py                                # all tasks, seeds 0 to 2: some two
-    hours on two cores python benchmarks/tasks.py track pick_place --seeds 0 python
-    benchmarks/tasks.py --table                        # only what is there
-
-A training is a cold `train.py --robot panda --task T --seed N` into checkpoints/bench-T-N; one that
-is finished is not repeated, one that was stopped goes on. Its policy and the baselines are then
-measured on the same 1,000 episodes that it never trained on (`--episodes`, seed 12345), and
-benchmarks/results/tasks.csv gets a row for each.
+python benchmarks/tasks.py                       # all tasks, seeds 0 to 2: two hours, two cores
+python benchmarks/tasks.py track pick_place --seeds 0
+python benchmarks/tasks.py --table               # only the results that exist
 """
 
 import argparse
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import rows
 import torch
+from training import ROOT, run_script
 
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
@@ -27,7 +20,6 @@ from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.utils.memory import keep_freed_memory
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
 UNSEEN_SEED = 12345
 BASELINES = {
@@ -56,23 +48,18 @@ COLUMNS = (
 
 
 def train(task: str, seed: int) -> Path:
-    """The folder of a finished training."""
+    """Return the folder of a finished training."""
     folder = ROOT / "checkpoints" / f"bench-{task}-{seed}"
     summary = folder / "summary.json"
     if not summary.is_file():
-        start = ("--resume", folder.name) if (folder / "last").is_dir() else ("--run", folder.name)
-        named = (
-            ()
-            if start[0] == "--resume"
-            else ("--robot", "panda", "--task", task, "--seed", str(seed))
-        )
-        command = [sys.executable, "train.py", *named, *start]
-        subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        new = ("--run", folder.name, "--robot", "panda", "--task", task, "--seed", str(seed))
+        words = ("--resume", folder.name) if (folder / "last").is_dir() else new
+        run_script("train.py", *words, folder=ROOT, quiet=False)
     return folder
 
 
 def measure(task: str, seed: int, folder: Path, episodes: int) -> list[rows.Row]:
-    """The rows of a policy and of the baselines beside it."""
+    """Return the rows of a policy and of the baselines."""
     _, options = load_run_config(folder, EnvOptions)
     agent, evaluation = TD3.from_checkpoint(folder), Evaluation(options, episodes, UNSEEN_SEED)
     evaluation.add("policy", lambda env: agent.select_action)
@@ -107,10 +94,11 @@ def measure(task: str, seed: int, folder: Path, episodes: int) -> list[rows.Row]
 
 
 def print_table() -> None:
-    """What was measured, as Markdown."""
+    """Print the results as Markdown."""
     print(
-        "| task | controller | seed | episodes | success [%] | contact or not [%] | deepest contact [mm] | "
-        "error, median [mm] | 95% [mm] | to goal [s] | RMS jerk [rad/s3] | training [s] |"
+        "| task | controller | seed | episodes | success [%] | contact or not [%] | "
+        "deepest contact [mm] | error, median [mm] | 95% [mm] | to goal [s] | "
+        "RMS jerk [rad/s3] | training [s] |"
     )
     print("| --- " * 12 + "|")
     for row in rows.stored(RESULTS):
@@ -118,8 +106,8 @@ def print_table() -> None:
         print(
             f"| {row['task']} | {row['controller']} | {row['seed']} | {row['episodes']} | "
             f"{100 * float(row['success']):.1f} | {100 * float(row['with_contact']):.1f} | "
-            f"{number('deepest_mm', '.0f')} | "
-            f"{number('error_mm', '.2f')} | {number('error_p95_mm', '.2f')} | {number('time_s', '.2f')} | "
+            f"{number('deepest_mm', '.0f')} | {number('error_mm', '.2f')} | "
+            f"{number('error_p95_mm', '.2f')} | {number('time_s', '.2f')} | "
             f"{number('jerk', '.0f')} | {number('train_s', '.0f')} |"
         )
 

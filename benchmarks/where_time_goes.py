@@ -1,4 +1,4 @@
-"""Where the time of a training goes, part by part.
+"""Measure the time of a training, part by part.
 
     python benchmarks/where_time_goes.py [FLAGS OF train.py]
 
@@ -41,7 +41,7 @@ PARTS = (  # what it is, and whose functions do it
 
 
 class Clock:
-    """Seconds by part, those of inner parts left out."""
+    """Clock of seconds by part, without those of inner parts."""
 
     def __init__(self):
         self.spent: dict[str, list[float]] = {}  # wall, processor, calls
@@ -50,7 +50,7 @@ class Clock:
         ] = []  # of the parts that are open: what parts inside them took
 
     def timed(self, part: str, function: Callable) -> Callable:
-        """The function, whose time counts as that of `part`."""
+        """Wrap a function whose time counts as that of `part`."""
 
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
@@ -70,7 +70,7 @@ class Clock:
         return wrapper
 
     def table(self) -> str:
-        """A line for each part, the longest first, and the sum."""
+        """Return a line for each part, the longest first, and the sum."""
         whole = (time.perf_counter() - WALL, time.process_time() - CPU)
         rest = [whole[i] - sum(spent[i] for spent in self.spent.values()) for i in range(2)]
         rows = sorted([*self.spent.items(), ("the rest", [*rest, 1])], key=lambda row: -row[1][1])
@@ -81,7 +81,7 @@ class Clock:
 
 
 def main(argv: list[str]) -> int:
-    """Train, then print the table."""
+    """Train and print the table."""
     sys.path.insert(0, str(ROOT))
     clock = Clock()
     builtins.__import__ = clock.timed("importing", builtins.__import__)

@@ -1,5 +1,4 @@
-"""The pictures of docs/td3.md, drawn from an agent: its modules, its options, and what its updates
-really move.
+"""Draw the pictures of docs/td3.md from an agent: modules, options, and real updates.
 
     python docs/draw_td3.py [--checkpoint checkpoints/run1] [--folder img]
 
@@ -28,7 +27,7 @@ NETWORKS = ("actor", "Q1", "Q2")
 
 
 class Sheet:
-    """A drawing of boxes that are known by name, in inches, with arrows between them."""
+    """Drawing of named boxes, in inches, with arrows between them."""
 
     def __init__(self, width: float, height: float, title: str):
         self.figure = pyplot.figure(figsize=(width, height))
@@ -39,7 +38,7 @@ class Sheet:
         self.text(0.3, height - 0.35, title, size=14, weight="bold", ha="left")
 
     def text(self, x: float, y: float, text: str, size: float = 10, **style) -> None:
-        """A line or more of text around a point."""
+        """Write text around a point."""
         self.ax.text(
             x, y, text, fontsize=size, **{"color": INK, "ha": "center", "va": "center"} | style
         )
@@ -55,10 +54,11 @@ class Sheet:
         height=0.7,
         dashed=False,
     ) -> None:
-        """A box around (x, y); dashed ones are targets."""
+        """Draw a box around (x, y); dashed ones are targets."""
         shape = FancyBboxPatch(
-            (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0,rounding_size=0.1",
-            facecolor=color, edgecolor=INK, linewidth=1.2, linestyle="--" if dashed else "-", zorder=2,
+            (x - width / 2, y - height / 2), width, height,
+            boxstyle="round,pad=0,rounding_size=0.1", facecolor=color, edgecolor=INK,
+            linewidth=1.2, linestyle="--" if dashed else "-", zorder=2,
         )  # fmt: skip
         self.ax.add_patch(shape)
         self.text(x, y, text, zorder=3)
@@ -67,9 +67,7 @@ class Sheet:
     def arrow(
         self, start: str, end: str, ends: str = "rl", bend: float = 0.0, color: str = INK, **style
     ) -> None:
-        """From one side of a box to one side of another: l, r, t or b of each, in `ends`; `bend`
-        curves it.
-        """
+        """Draw an arrow between sides (l, r, t, b) of two boxes, as `ends`; `bend` curves it."""
         points = []
         for name, side in zip((start, end), ends):
             x, y, dx, dy = self.places[name]
@@ -90,7 +88,7 @@ class Sheet:
         )
 
     def gradient(self, start: str, end: str, ends: str, bend: float = 0.0) -> None:
-        """The way back of a gradient."""
+        """Draw the path of a gradient."""
         self.arrow(start, end, ends, bend, GRADIENT, linestyle=(0, (4, 2)))
 
     def save(self, path: Path) -> None:
@@ -100,7 +98,7 @@ class Sheet:
 
 
 def stages(net: MLP | Residual) -> list[tuple[str, int]]:
-    """What a network does, in order: the name of each stage and how many numbers come out of it."""
+    """Return the stages of a network in order: name and width of the output."""
     if isinstance(net, Residual):
         *others, (last, width) = stages(net.net)
         return [*others, (f"{last},\nadded to\ns[column]", width)]
@@ -117,7 +115,7 @@ def stages(net: MLP | Residual) -> list[tuple[str, int]]:
 
 
 def draw_networks(agent: TD3) -> Sheet:
-    """The layers of the actor and of a critic, as wide as they are."""
+    """Draw the layers of the actor and of a critic, as wide as they are."""
     sheet = Sheet(11, 5.4, f"The networks: {agent.o_dim} observations, {agent.a_dim} actions")
     rows = (
         (3.6, "actor  π", "observation s", agent.actor, agent.o_dim, "action\nπ(s)", ACTOR),
@@ -160,7 +158,7 @@ def draw_networks(agent: TD3) -> Sheet:
 
 
 def draw_target(agent: TD3) -> Sheet:
-    """One forward pass of the targets: from the next state to y."""
+    """Draw one forward pass of the targets, from the next state to y."""
     config = agent.config
     sheet = Sheet(11, 4.0, "One forward pass: what the critics are to give")
     sheet.box("s'", 0.85, 2.0, "next state\ns'", DATA, 1.1)
@@ -205,7 +203,7 @@ def draw_target(agent: TD3) -> Sheet:
 
 
 def draw_update(agent: TD3) -> Sheet:
-    """The six networks and the way of one update: losses, gradients, targets."""
+    """Draw the six networks and one update: losses, gradients, targets."""
     config = agent.config
     sheet = Sheet(11, 6.9, "One update of the six networks")
     critics = ("Q1", "Q2")[: 1 + config.twin_critics]
@@ -270,7 +268,10 @@ def draw_update(agent: TD3) -> Sheet:
         ha="left",
     )
     sheet.ax.plot([0.3, 10.7], [3.2, 3.2], color=INK, linewidth=0.6, linestyle=":")
-    moving = f"target ← {config.tau:g} · network + {1 - config.tau:g} · target, every {config.policy_delay} updates"
+    moving = (
+        f"target ← {config.tau:g} · network + {1 - config.tau:g} · target, "
+        f"every {config.policy_delay} updates"
+    )
     for x, color, style, text in (
         (0.3, INK, "-", "values"),
         (1.75, GRADIENT, "--", "gradients, into the network that learns"),
@@ -282,7 +283,7 @@ def draw_update(agent: TD3) -> Sheet:
 
 
 def moved(agent: TD3, updates: int) -> dict[str, list[bool]]:
-    """Which networks each of so many updates really moves, tried on a copy of the agent."""
+    """Return the networks that each of so many updates really moves, on a copy of the agent."""
     agent = copy.deepcopy(agent)
     agent.gradient_steps = 0
 
@@ -308,7 +309,7 @@ def moved(agent: TD3, updates: int) -> dict[str, list[bool]]:
 
 
 def draw_schedule(agent: TD3) -> Sheet:
-    """Which networks move when."""
+    """Draw when each network moves."""
     updates = 4 * agent.config.policy_delay
     sheet = Sheet(
         11,

@@ -1,10 +1,10 @@
-"""Write docs/api.md: the public names, their signatures and the first words on each, as griffe
-reads them.
+"""Write docs/api.md: public names, signatures and first sentences, as griffe reads them.
 
 `make api` runs it; tests/test_docs.py holds the page to what it makes. The source is read, not
 imported.
 """
 
+import argparse
 import inspect
 import re
 from collections.abc import Iterator
@@ -21,13 +21,8 @@ What other code may count on; the rest may move. `make api` writes this page fro
 PUBLIC = {  # by module; where no names are given, those of its `__all__`
     "td3_robot": None,
     "td3_robot.vec_env": ("VecEnv", "GoalVecEnv", "Step"),
-    "td3_robot.config.run": (
-        "Config",
-        "TD3Config",
-        "ExplorationConfig",
-        "ReplayConfig",
-        "EvaluationConfig",
-    ),
+    "td3_robot.config": None,
+    "td3_robot.evaluation": None,
     "td3_robot.training.trainer": ("Trainer",),
     "td3_robot.data.batch_source": ("BatchSource",),
     "td3_robot.data.collector": ("Collector",),
@@ -38,7 +33,7 @@ PUBLIC = {  # by module; where no names are given, those of its `__all__`
     "td3_robot.errors": ("Td3RobotError", "ConfigError", "CheckpointError", "EnvError"),
     "td3_robot.deploy": None,
     "envs": None,
-    "envs.arm_env.arm_env": ("ArmEnv",),
+    "envs.arm_env": None,
     "envs.config.env_options": ("EnvOptions",),
     "envs.robots": None,
     "envs.tasks.task": ("Task", "Outcome"),
@@ -57,7 +52,7 @@ PUBLIC = {  # by module; where no names are given, those of its `__all__`
 
 
 def page() -> str:
-    """The text of docs/api.md."""
+    """Return the text of docs/api.md."""
     loader = griffe.GriffeLoader(search_paths=[ROOT], allow_inspection=False)
     for package in ("td3_robot", "envs"):
         loader.load(package, submodules=True)
@@ -72,26 +67,28 @@ def page() -> str:
 
 
 def exports(module: griffe.Module) -> list[str]:
-    """The functions and classes of `__all__`."""
+    """Return the functions and classes of `__all__`."""
     return [
         str(name) for name in module.exports or () if not target(module[str(name)]).is_attribute
     ]
 
 
 def target(thing: griffe.Object | griffe.Alias) -> griffe.Object:
-    """What a name stands for in the end."""
-    return thing.final_target if isinstance(thing, griffe.Alias) else thing
+    """Return the object that a name stands for."""
+    found = thing.final_target if isinstance(thing, griffe.Alias) else thing
+    return found[found.name] if found.is_module else found  # a function in a file of its name
 
 
 def section(module: griffe.Module, things: list[griffe.Object], known: set[str]) -> str:
-    """What is public in a module."""
+    """Return the section of a module."""
     lines = [line for thing in things for line in entry(thing, known)]
     return f"\n## `{module.path}`\n{first_sentence(module)}\n\n" + "\n".join(lines) + "\n"
 
 
 def entry(thing: griffe.Object, known: set[str]) -> Iterator[str]:
-    """A line for a function; for a class one more for each method and property that no `known`
-    class gave it.
+    """Yield the lines of a function or class.
+
+    A class has one more for each method and property that no `known` class has.
     """
     yield f"- {'class ' * thing.is_class}**`{signature(thing)}`** {first_sentence(thing)}".rstrip()
     members = (
@@ -111,8 +108,9 @@ def entry(thing: griffe.Object, known: set[str]) -> Iterator[str]:
 
 
 def signature(thing: griffe.Object) -> str:
-    """A name with its arguments, their types and defaults. Options have a page of their own:
-    docs/configuration.md.
+    """Return a name with its arguments, types and defaults.
+
+    Those of options are in docs/configuration.md.
     """
     if isinstance(thing, griffe.Class) and any("NamedTuple" in str(base) for base in thing.bases):
         fields = [member for member in thing.attributes.values() if member.annotation is not None]
@@ -136,10 +134,11 @@ def signature(thing: griffe.Object) -> str:
 
 
 def first_sentence(thing: griffe.Object) -> str:
-    """What a docstring says first."""
+    """Return the first sentence of a docstring."""
     paragraph = inspect.cleandoc(thing.docstring.value).split("\n\n")[0] if thing.docstring else ""
     return re.split(r"(?<=\.)\s(?=[A-Z`(])", " ".join(paragraph.split()))[0]
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     PAGE.write_text(page())

@@ -1,11 +1,11 @@
-"""Write docs/gallery.md with its pictures, or the film that README.md opens with: `make gallery`,
-`make film`.
+"""Write docs/gallery.md with its pictures (`make gallery`), or the film of README.md.
 
 The pictures are drawn by a Chromium without a window, one after the other in a single page. What is
 named after `gallery`, robots and tasks, is drawn anew alone; robots whose model cannot be had keep
 the pictures that they have.
 """
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,20 +44,18 @@ What is not here cannot be had: a gripper that is a part of another arm's model 
 
 
 class Row(NamedTuple):
-    """A robot with one gripper, or "none"."""
+    """Row of the gallery: a robot with one gripper, or "none"."""
 
     robot: str
     gripper: str
 
     def picture(self, task: str) -> Path:
-        """Where its picture is."""
+        """Return the path of a picture."""
         return PICTURES / f"{self.robot}-{self.gripper}-{task}.jpg"
 
 
 def gallery(*named: str) -> None:
-    """Draw the robots and tasks that are named, or all, then write the page of whatever pictures
-    there are.
-    """
+    """Draw the named robots and tasks, or all, then write the page."""
     if wrong := sorted({*named} - {*robot_names(), *task_names()}):
         sys.exit(f"{wrong[0]} is neither a robot nor a task")
     robots, tasks = (
@@ -73,7 +71,7 @@ def gallery(*named: str) -> None:
 
 
 def rows(name: str) -> Iterator[tuple[Row, Robot]]:
-    """A robot with every gripper that fits it, and without any where it has none by itself."""
+    """Return a row for every gripper that fits a robot, or one without a gripper."""
     for gripper in (None, *(path.stem for path in sorted((CONFIGS / "grippers").glob("*.yaml")))):
         try:
             robot = make_robot(name, gripper)
@@ -88,7 +86,7 @@ def rows(name: str) -> Iterator[tuple[Row, Robot]]:
 
 
 def draw_row(page, row: Row, robot: Robot, tasks: Sequence[str]) -> None:
-    """Tasks by a robot."""
+    """Draw the tasks of a robot."""
     from PIL import Image
 
     ends = dict(ended(robot, tasks))
@@ -99,7 +97,7 @@ def draw_row(page, row: Row, robot: Robot, tasks: Sequence[str]) -> None:
 
 
 def ended(robot: Robot, tasks: Sequence[str]) -> Iterator[tuple[str, Frame]]:
-    """The end of an episode of each of these tasks that the robot can do, without the text."""
+    """Play an episode of each task that the robot can do; yield its end."""
     for task in tasks:
         kind = task_class(task)
         try:
@@ -113,7 +111,7 @@ def ended(robot: Robot, tasks: Sequence[str]) -> Iterator[tuple[str, Frame]]:
 
 
 def until_success(played: Iterator[list[Frame]]) -> Iterator[list[Frame]]:
-    """Episodes up to the first that ends well."""
+    """Play episodes up to the first success."""
     for frames in played:
         yield frames
         if frames[-1].text.endswith("success"):
@@ -121,7 +119,7 @@ def until_success(played: Iterator[list[Frame]]) -> Iterator[list[Frame]]:
 
 
 def table(robot: str) -> str:
-    """The pictures of a robot, a row for each gripper and a column for each task."""
+    """Return the table of a robot: a row a gripper, a column a task."""
     drawn = {tuple(path.stem.split("-")[:2]) for path in PICTURES.glob(f"{robot}-*.jpg")}
     tasks = [task for task in task_names() if list(PICTURES.glob(f"{robot}-*-{task}.jpg"))]
     lines = [
@@ -130,23 +128,20 @@ def table(robot: str) -> str:
     ]
     for row in (Row(*names) for names in sorted(drawn)):
         cells = [cell(row, task) for task in tasks]
-        lines.append(
-            f"| {'no gripper' if row.gripper == 'none' else f'`{row.gripper}`'} | {' | '.join(cells)} |"
-        )
+        gripper = "no gripper" if row.gripper == "none" else f"`{row.gripper}`"
+        lines.append(f"| {gripper} | {' | '.join(cells)} |")
     return "\n".join([f"## {robot}", *lines, ""]) if drawn else f"## {robot}\nNot drawn yet.\n"
 
 
 def cell(row: Row, task: str) -> str:
-    """Markdown for one picture."""
+    """Return the Markdown of a picture."""
     path = row.picture(task)
     shown = f"{row.robot} with {row.gripper.replace('none', 'no gripper')} at {task}"
     return f"![{shown}](../{path.relative_to(ROOT).as_posix()})" if path.exists() else ""
 
 
 def film() -> None:
-    """A Panda among obstacles, led by a shipped policy, then a UR5e that picks; ten pictures a
-    second.
-    """
+    """Record a Panda among obstacles, led by a shipped policy, then a UR5e that picks."""
     with open_headless_page(FILM_SIZE) as page:
         pictures: list[np.ndarray] = []
         for frames, robot in (avoids(), picks()):
@@ -157,7 +152,7 @@ def film() -> None:
 
 
 def avoids() -> tuple[list[Frame], Robot]:
-    """An episode of a shipped policy."""
+    """Play an episode of a shipped policy."""
     folder = ROOT / "checkpoints/reach_avoid"
     evaluation = Evaluation(load_run_config(folder, EnvOptions)[1], episodes=1, episode=0)
     agent = TD3.from_checkpoint(folder)
@@ -167,7 +162,7 @@ def avoids() -> tuple[list[Frame], Robot]:
 
 
 def picks() -> tuple[list[Frame], Robot]:
-    """The first episode of the scripted pick that ends well."""
+    """Play the first successful episode of the scripted pick."""
     env = make("ur5e", "pick_place", seed=SEED)
     *_, frames = until_success(
         play_episodes(make_baseline("pick", cast(Any, env)), env, SEED, name="scripted pick")
@@ -176,11 +171,15 @@ def picks() -> tuple[list[Frame], Robot]:
 
 
 def until_at_rest(frames: list[Frame]) -> list[Frame]:
-    """Up to half a second after the success that lasts."""
+    """Play up to half a second after a success that lasts."""
     met = max(i for i, frame in enumerate(frames) if not frame.text.endswith("success"))
     return frames[: met + round(0.5 / frames[0].dt)]
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # of single arms: more wait for each other
-    {"gallery": gallery, "film": film}[sys.argv[1]](*sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("gallery", "film"))
+    parser.add_argument("named", nargs="*", help="robots and tasks of the gallery; by default all")
+    words = parser.parse_args()
+    film() if words.what == "film" else gallery(*words.named)

@@ -1,10 +1,8 @@
-"""Write constraints-hashes.txt from constraints.txt and pip's report of what an index serves for
-it: `make hashes`.
-"""
+"""Write constraints-hashes.txt from constraints.txt and pip's report: `make hashes`."""
 
+import argparse
 import json
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,26 +13,29 @@ HEADING = """\
 
 
 def same(name: str) -> str:
-    """A package's name as indexes compare it,
-    https://packaging.python.org/en/latest/specifications/name-normalization.
+    """Return a package's name as indexes compare it.
+
+    https://packaging.python.org/en/latest/specifications/name-normalization
     """
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def lines(pins: str, report: dict) -> str:
-    """Each pin with the hash of its file."""
-    told = {
+    """Return each pin with the hash of its file, a line each."""
+    hashes = {
         same(item["metadata"]["name"]): item["download_info"]["archive_info"]["hashes"]
         for item in report["install"]
     }
     wanted = [line for line in pins.splitlines() if line and not line.startswith("#")]
     return "".join(
-        f"{pin} --hash=sha256:{told[same(re.split('[=[]', pin)[0])]['sha256']}\n" for pin in wanted
+        f"{pin} --hash=sha256:{hashes[same(re.split('[=[]', pin)[0])]['sha256']}\n"
+        for pin in wanted
     )
 
 
 if __name__ == "__main__":
-    report = json.loads(Path(sys.argv[1]).read_text())
-    (ROOT / "constraints-hashes.txt").write_text(
-        HEADING + lines((ROOT / "constraints.txt").read_text(), report)
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("report", type=Path, help="JSON file of pip's --report")
+    report = json.loads(parser.parse_args().report.read_text())
+    pins = (ROOT / "constraints.txt").read_text()
+    (ROOT / "constraints-hashes.txt").write_text(HEADING + lines(pins, report))

@@ -75,7 +75,8 @@ def _run() -> dict[str, bytes]:
         write_provenance(
             folder, "train.py", ["--run", "a"], {"task": {"tolerance": 0.1, "pair": [1.0, 2.0]}}
         )
-        text = "env: Pendulum-v1\nsteps: 1000\ntd3:\n  hidden: [8]\n  normalize_observations: true\nthreads: 1\n"
+        text = "env: Pendulum-v1\nsteps: 1000\nthreads: 1\n"
+        text += "td3:\n  hidden: [8]\n  normalize_observations: true\n"
         (folder / "config.yaml").write_text(text)
         paths = [path for path in folder.rglob("*") if path.is_file()]
         return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
@@ -101,7 +102,8 @@ def _xacro() -> dict[str, bytes]:
     text = _urdf()["arm.urdf"].decode()
     begin = text.index("<robot")
     end = text.index(">", begin) + 1
-    head = '<robot name="gantry" xmlns:xacro="http://www.ros.org/wiki/xacro"><xacro:property name="long" value="0.5"/>'
+    head = '<robot name="gantry" xmlns:xacro="http://www.ros.org/wiki/xacro">'
+    head += '<xacro:property name="long" value="0.5"/>'
     macro = '<xacro:macro name="nothing" params="a:=1"/><xacro:nothing a="${long*2}"/>'
     return {"arm.xacro": (text[:begin] + head + macro + text[end:]).encode()}
 

@@ -26,7 +26,8 @@ def line(kind: str, steps: int = 960) -> list[str]:
     Args:
         kind: native, gymnasium or ranks; the last is for several processes, and is of our own, too.
     """
-    often = f"--run r --steps {steps} --evaluation.every {steps // 3} --evaluation.episodes 2 --save_every 0.03"
+    often = f"--run r --steps {steps} --save_every 0.03"
+    often += f" --evaluation.every {steps // 3} --evaluation.episodes 2"
     small = (
         "--td3.hidden 16 --replay.batch_size 32 --exploration.start_steps 100 --schedule.lr linear"
     )

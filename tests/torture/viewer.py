@@ -97,7 +97,8 @@ class Requests:
         method = random.choice(
             ["GET"] * 8 + ["HEAD", "POST", "OPTIONS", "CONNECT", "get", "G\0T", ""]
         )
-        raw = f"{method} {path} HTTP/{random.choice(['1.1', '1.1', '1.1', '1.0', '9'])}\r\nHost: {host}\r\n"
+        version = random.choice(["1.1", "1.1", "1.1", "1.0", "9"])
+        raw = f"{method} {path} HTTP/{version}\r\nHost: {host}\r\n"
         if random.random() < 0.3:
             raw += "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
             raw += f"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nOrigin: {random.choice(['null', 'http://a.b'])}\r\n"
