@@ -136,7 +136,7 @@ def verify_checkpoint(checkpoint: Path, env: str | None) -> int:
 
     def describe_env():
         _, options = load_run_config(checkpoint, EnvOptions, {"env": env} if env else {})
-        made = envs.of_config(options)
+        made = envs.make_from_config(options)
         return made.o_dim, made.a_dim, env_fingerprint(made, options.randomize)
 
     findings = verify(checkpoint, describe_env)

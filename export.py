@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
     undisturbed = dataclasses.replace(
         options, randomize=NOTHING, **dict.fromkeys(DISTURBANCES)
     )  # as it is measured
-    env: Any = envs.of_config(undisturbed, VECTORS, seed=0)
+    env: Any = envs.make_from_config(undisturbed, VECTORS, seed=0)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     grip = (
         env.a_dim - env.robot.n

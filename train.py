@@ -74,7 +74,7 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     import torch  # after parsing, so that a mistyped flag is answered at once
 
     import envs
-    from envs.controllers.teachers import make_teacher
+    from envs.controllers.experts import make_expert
     from td3_robot.cli.progress import Display
     from td3_robot.data.collector import Collector
     from td3_robot.data.mixed import make_source
@@ -97,12 +97,14 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any) -> int:
         ("evaluation.episodes", part.evaluation.episodes),
     ):
         require_memory(f"{name} {count}", count * options.bytes_each, config.device)
-    make_envs = functools.partial(envs.of_config, options, device=config.device, seed=part.seed)
+    make_envs = functools.partial(
+        envs.make_from_config, options, device=config.device, seed=part.seed
+    )
     env: Any = make_envs(part.num_envs, training=True)
     evaluation_env = make_envs(part.evaluation.episodes) if part.evaluation.episodes else None
     for note in (*arguments.notes, *options.cost(part.num_envs)):
         print(note)
-    guide = make_teacher(part.exploration.expert, env) if part.exploration.expert else None
+    guide = make_expert(part.exploration.expert, env) if part.exploration.expert else None
     config = dataclasses.replace(config, td3=placed(config.td3, env))
     agent = team.agent(
         env.o_dim,

@@ -19,8 +19,8 @@ from torch import Tensor
 import envs
 from envs.arm_env import arm_env
 from envs.arm_env.arm_env import ArmEnv
-from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
-from envs.controllers.teachers import make_teacher
+from envs.controllers.experts import make_expert
+from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action
 from td3_robot import TD3
 from td3_robot.evaluation.rollout import Policy, compute_episode_statistics, rollout
 from td3_robot.utils.memory import keep_freed_memory
@@ -60,7 +60,7 @@ def controllers(checkpoint: Path) -> dict[str, Callable[[ArmEnv], Policy]]:
     def policy(env: ArmEnv) -> Policy:
         return TD3.from_checkpoint(checkpoint).select_action
 
-    named = {name: functools.partial(make_teacher, name) for name in ("rrmc", "neo", "solution")}
+    named = {name: functools.partial(make_expert, name) for name in ("rrmc", "neo", "solution")}
     return {"full speed one way": full_speed, **named, "policy": policy}
 
 
@@ -83,7 +83,7 @@ def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv)
     )
     print("| --- " * (len(names) + 3) + "|")
     for constants in CONSTANTS:
-        arm_env.guarded = functools.partial(guarded, constants=constants)
+        arm_env.guard_action = functools.partial(guard_action, constants=constants)
         figures = (
             outcome(makers["full speed one way"](safe), safe)[0],
             *outcome(makers["policy"](safe), safe),
@@ -93,7 +93,7 @@ def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv)
             *(f"{figure:.1f}" for figure in figures),
         )
         print(f"| {' | '.join(values)} |", flush=True)
-    arm_env.guarded = guarded
+    arm_env.guard_action = guard_action
 
 
 def print_cost(count: int = 256, steps: int = 50, rounds: int = 5) -> None:

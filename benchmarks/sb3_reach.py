@@ -113,8 +113,8 @@ def main(folder: Path, arguments) -> None:
     """Train and write the results."""
     config = arguments.config
     torch.set_num_threads(config.threads)
-    env = envs.of_config(arguments.environment, config.num_envs, seed=config.seed)
-    evaluation_env = envs.of_config(arguments.environment, config.evaluation.episodes)
+    env = envs.make_from_config(arguments.environment, config.num_envs, seed=config.seed)
+    evaluation_env = envs.make_from_config(arguments.environment, config.evaluation.episodes)
     td3, noise = config.td3, np.full(env.a_dim, config.exploration.noise)
     model = TD3(
         "MlpPolicy",

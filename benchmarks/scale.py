@@ -54,7 +54,7 @@ def parts(config: Config, options: EnvOptions) -> dict:
     for share in (8, 1):
         replay = dataclasses.replace(config.replay, batch_size=config.replay.batch_size // share)
         part = dataclasses.replace(config, num_envs=config.num_envs // share, replay=replay)
-        env = envs.of_config(options, part.num_envs, device="cpu", seed=0, training=True)
+        env = envs.make_from_config(options, part.num_envs, device="cpu", seed=0, training=True)
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(placed(config.td3, env)))
         source = Collector(agent, env, part)
         times["collect"].append(fastest(lambda source=source: source.collect(0.0)))

@@ -21,7 +21,7 @@ from pathlib import Path  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = (  # what it is, and whose functions do it
-    ("making robot and environments", "envs", None, ("of_config",)),
+    ("making robot and environments", "envs", None, ("make_from_config",)),
     ("making the agent", "td3_robot.td3.agent", "TD3", ("__init__",)),
     ("collecting: the simulator", "envs.arm_env.arm_env", "ArmEnv", ("reset", "step")),
     ("collecting: the rest", "td3_robot.data.collector", "Collector", ("collect",)),

@@ -37,7 +37,7 @@ PUBLIC = {  # by module; where no names are given, those of its `__all__`
     "envs.config.env_options": ("EnvOptions",),
     "envs.robots": None,
     "envs.tasks.task": ("Task", "Outcome"),
-    "envs.tasks.registry": ("register_task", "make_task", "task_names"),
+    "envs.tasks.registry": ("register_task", "make_task", "list_tasks"),
     "envs.tasks.layout": ("Column",),
     "envs.tasks.measures": ("Measure",),
     "envs.tasks.shapes": ("Shape",),

@@ -21,7 +21,7 @@ from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
 from envs.robots import make_robot, robot_names
 from envs.robots.robot import Robot
-from envs.tasks.registry import task_class, task_names
+from envs.tasks.registry import find_task_class, list_tasks
 from envs.view.files import write_pictures
 from envs.view.playback import play_episodes
 from envs.view.recording import draw, open_headless_page
@@ -56,10 +56,10 @@ class Row(NamedTuple):
 
 def gallery(*named: str) -> None:
     """Draw the named robots and tasks, or all, then write the page."""
-    if wrong := sorted({*named} - {*robot_names(), *task_names()}):
+    if wrong := sorted({*named} - {*robot_names(), *list_tasks()}):
         sys.exit(f"{wrong[0]} is neither a robot nor a task")
     robots, tasks = (
-        [one for one in all_ if one in named] or all_ for all_ in (robot_names(), task_names())
+        [one for one in all_ if one in named] or all_ for all_ in (robot_names(), list_tasks())
     )
     PICTURES.mkdir(exist_ok=True)
     with open_headless_page(SIZE) as page:
@@ -99,7 +99,7 @@ def draw_row(page, row: Row, robot: Robot, tasks: Sequence[str]) -> None:
 def ended(robot: Robot, tasks: Sequence[str]) -> Iterator[tuple[str, Frame]]:
     """Play an episode of each task that the robot can do; yield its end."""
     for task in tasks:
-        kind = task_class(task)
+        kind = find_task_class(task)
         try:
             env = make(robot, task, seed=SEED)
         except ConfigError:
@@ -121,7 +121,7 @@ def until_success(played: Iterator[list[Frame]]) -> Iterator[list[Frame]]:
 def table(robot: str) -> str:
     """Return the table of a robot: a row a gripper, a column a task."""
     drawn = {tuple(path.stem.split("-")[:2]) for path in PICTURES.glob(f"{robot}-*.jpg")}
-    tasks = [task for task in task_names() if list(PICTURES.glob(f"{robot}-*-{task}.jpg"))]
+    tasks = [task for task in list_tasks() if list(PICTURES.glob(f"{robot}-*-{task}.jpg"))]
     lines = [
         f"| | {' | '.join(f'`{task}`' for task in tasks)} |",
         "| --- |" + " --- |" * len(tasks),

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 import envs.legacy  # noqa: F401  # old import paths
 
 if TYPE_CHECKING:
-    from envs.registry import make, of_config
+    from envs.registry import make, make_from_config
     from envs.robots import make_robot
     from envs.robots.observation import o
 
-__all__ = ["make", "make_robot", "o", "of_config"]
+__all__ = ["make", "make_robot", "o", "make_from_config"]
 _HOMES = {
     "o": "robots.observation",
     "make": "registry",
     "make_robot": "robots",
-    "of_config": "registry",
+    "make_from_config": "registry",
 }
 
 

@@ -251,10 +251,10 @@ def import_plugins(names: Iterable[str]) -> None:
 
 def elsewhere(plugins: tuple[str, ...], options: EnvOptions, seed: int, num_envs: int = 1):
     """Environments in a process that has not imported the plugins yet."""
-    from envs.registry import of_config  # here: it takes over a second
+    from envs.registry import make_from_config  # here: it takes over a second
 
     import_plugins(plugins)
-    return of_config(options, num_envs, seed=seed)
+    return make_from_config(options, num_envs, seed=seed)
 
 
 def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
@@ -303,15 +303,15 @@ def listing(what: str) -> Iterator[str]:
             )
         return
     from envs.controllers import BASELINES  # here: these take seconds
-    from envs.tasks.registry import task_class, task_names
+    from envs.tasks.registry import find_task_class, list_tasks
 
     if what == "baselines":
         yield _line("random", "Uniformly random actions")
         yield from (_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items())
     else:
-        for name in task_names():
+        for name in list_tasks():
             yield _line(
-                name, (sys.modules[task_class(name).__module__].__doc__ or "").splitlines()[0]
+                name, (sys.modules[find_task_class(name).__module__].__doc__ or "").splitlines()[0]
             )
 
 

@@ -63,7 +63,7 @@ def make(
     )
 
 
-def of_config(
+def make_from_config(
     options: EnvOptions,
     num_envs: int = 1,
     device: str = "cpu",
@@ -96,7 +96,7 @@ def of_config(
     return make_gymnasium(options.env, num_envs, device, seed, **named)
 
 
-def beginning_with(
+def make_from_moment(
     moment: Moment,
     row: int,
     env: ArmEnv,

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 import envs
 from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
-from envs.controllers.teachers import make_teacher
+from envs.controllers.experts import make_expert
 from td3_robot import TD3, checkpoint
 from td3_robot.cli.arguments import parse_train
 from td3_robot.data.collector import Collector
@@ -27,12 +27,12 @@ def learner(line):
     arguments = parse_train(f"{line} {SMALL}".split(), EnvOptions, TrainFlags)
     config = arguments.config
     with mock.patch("envs.arm_env.arm_env.is_asynchronous", lambda device: True):
-        env = envs.of_config(
+        env = envs.make_from_config(
             arguments.environment, config.num_envs, device="cpu", seed=0, training=True
         )
         config = dataclasses.replace(config, td3=placed(config.td3, env))
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
-        expert = make_teacher(config.exploration.expert, env) if config.exploration.expert else None
+        expert = make_expert(config.exploration.expert, env) if config.exploration.expert else None
         source = Collector(agent, env, config, expert)
         for _ in range(4):
             step(agent, source)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from envs.config.env_options import EnvOptions
-from envs.tasks.registry import task_names
+from envs.tasks.registry import list_tasks
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.loggers.csv import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 UNTRAINED = {"stack"}  # no policy of these is shipped
 SHIPPED = {"reach": "run1"} | {
-    task: task for task in task_names() if task not in {"reach"} | UNTRAINED
+    task: task for task in list_tasks() if task not in {"reach"} | UNTRAINED
 }
 SMALL = (
     "--steps",
@@ -29,7 +29,7 @@ SMALL = (
 )
 
 
-@pytest.mark.parametrize("task", sorted(set(task_names()) - {"reach"}))
+@pytest.mark.parametrize("task", sorted(set(list_tasks()) - {"reach"}))
 def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_path, in_process):
     """An expert acts, where the preset has one, in the resumed part too."""
     assert in_process(tmp_path, "train", "--task", task, "--run", "mine", *SMALL)[::2] == (0, "")

@@ -9,9 +9,9 @@ from torch import Tensor
 from envs import kinematics
 from envs.arm_env import observed_state as foresight
 from envs.arm_env.reset_buffer import AsyncResetBuffer, ResetBatch, ResetBuffer
-from envs.arm_env.time_limits import TimeLimits, first_lengths
+from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
-from envs.controllers.guard import guarded
+from envs.controllers.guard import guard_action
 from envs.robots import Robot
 from envs.simulation.calibration import measured_scene, measured_tcp
 from envs.simulation.disturbances import Disturbances, DisturbedEngine
@@ -91,9 +91,9 @@ class ArmEnv:
             training,
         )
         self.num_envs, self.device = num_envs, torch.device(device)
-        self.world = task.world(robot, self.device, collision=guard)
+        self.world = task.make_world(robot, self.device, collision=guard)
         self.model = self.world.model
-        self.layout = Layout(task.columns(self.world))
+        self.layout = Layout(task.list_columns(self.world))
         self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
         self.engine = engine
         plant: Engine = engine or KinematicEngine(disturbances.servo_lag if disturbances else 0.0)
@@ -103,12 +103,12 @@ class ArmEnv:
         self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
         unasked = training and task.ends_early and is_asynchronous(self.device)
-        self._beginnings = (AsyncResetBuffer if unasked else ResetBuffer)(
+        self._resets = (AsyncResetBuffer if unasked else ResetBuffer)(
             self._begin, num_envs if training else 0
         )
         self.reset(seed)
-        known = contact.KEPT if self.world.collision is not None else ()
-        self._memory = Memory(self.world, self.moment, (*task.kept, *known))
+        known = contact.CONTACT_KEYS if self.world.collision is not None else ()
+        self._memory = Memory(self.world, self.moment, (*task.memory_keys, *known))
         self.memory_dim = self._memory.size
 
     @property
@@ -121,8 +121,8 @@ class ArmEnv:
         """Put the arms there."""
         there = replace(moment, scene={name: moment.scene[name] for name in self.now.scene})
         self.now = self.arrived = there
-        self._moment = self.seen = self._known(there)
-        self._endings = None
+        self._moment = self.arrived_moment = self._observe_state(there)
+        self._time_limits = None
 
     @property
     def state(self) -> SimState:
@@ -144,11 +144,11 @@ class ArmEnv:
         """(B, 3) TCP positions in the base frame [m]."""
         return self.now.tcp
 
-    def nearest(self) -> Nearest:
+    def find_nearest(self) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs
         `World.collision`.
         """
-        return self.task.nearest(self.world, self.moment)
+        return self.task.find_nearest(self.world, self.moment)
 
     def fkine(self, q: Tensor) -> Tensor:
         """TCP poses T_be (B, 4, 4) of joint positions q (B, n) [rad]."""
@@ -166,14 +166,14 @@ class ArmEnv:
             self._episodes.seed(seed)
             if self._disturbed is not None:
                 self._disturbed.generator.manual_seed(seed)
-        self._beginnings.clear()
+        self._resets.clear()
         begun = self._begin(self.num_envs)
         self.now = self.arrived = begun.true
-        self._moment = self.seen = begun.known
-        self._lengths = first_lengths(
+        self._moment = self.arrived_moment = begun.known
+        self._lengths = sample_first_lengths(
             self.num_envs, self.task.horizon, self.device, seed if self._training else None
         )
-        self._endings = None
+        self._time_limits = None
         return begun.observation
 
     def _begin(self, count: int) -> ResetBatch:
@@ -181,29 +181,31 @@ class ArmEnv:
         scene = self._plant.begin(self.model, state, scene)
         measured = measured_scene(scene)
         if measured is not scene or not scene.keys() >= set(
-            self.task.follows
+            self.task.plan_keys
         ):  # some draw it with their scenes
-            scene = {**scene, **self.task.begun(self.world, state, measured)}
+            scene = {**scene, **self.task.plan_episode(self.world, state, measured)}
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
-        true = contact.felt(self.task, self.world, make_moment(self.world, state, scene, steps))
-        known = self._known(true)
+        true = contact.sense_contact(
+            self.task, self.world, make_moment(self.world, state, scene, steps)
+        )
+        known = self._observe_state(true)
         return ResetBatch(true, known, self.task.observe(self.world, known))
 
     def _reset_where(self, done: Tensor, observation: Tensor, early: bool) -> Tensor:
         """Put a new episode in every row where `done`; the tensors handed out before stay as they
         were.
         """
-        if isinstance(self._beginnings, AsyncResetBuffer):
-            begun = self._beginnings.take(done)
+        if isinstance(self._resets, AsyncResetBuffer):
+            begun = self._resets.take(done)
 
             def put(old: Tensor, new: Tensor) -> Tensor:
                 return torch.where(done.view(-1, *[1] * (old.ndim - 1)), new, old)
 
         else:
-            rows = self._over(done, early)
+            rows = self._find_ended(done, early)
             if not len(rows):
                 return observation
-            begun = self._beginnings.take(len(rows))
+            begun = self._resets.take(len(rows))
 
             def put(old: Tensor, new: Tensor) -> Tensor:
                 return old.index_copy(0, rows, new)
@@ -212,16 +214,16 @@ class ArmEnv:
         self._lengths = put(self._lengths, torch.full_like(begun.true.steps, self.task.horizon))
         return put(observation, begun.observation)
 
-    def _over(self, done: Tensor, early: bool) -> Tensor:
+    def _find_ended(self, done: Tensor, early: bool) -> Tensor:
         """The rows where `done`; `early`: for other reasons, too, than that their time is up."""
         if early:
-            self._endings = None
+            self._time_limits = None
             return done.nonzero().squeeze(1)
-        if self._endings is None:
-            self._endings = TimeLimits(
+        if self._time_limits is None:
+            self._time_limits = TimeLimits(
                 self._lengths - self.arrived.steps + 1, self.task.horizon
             )  # before the latest step
-        return self._endings.step()
+        return self._time_limits.step()
 
     # Stepping
 
@@ -235,16 +237,16 @@ class ArmEnv:
             raise NotFiniteError("action has a value that is NaN or infinite")
         action, before = action.clamp(-1.0, 1.0), self.now
         self.now = self.arrived = self._advance(action)
-        self._moment = self.seen = self._known(self.arrived)
+        self._moment = self.arrived_moment = self._observe_state(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
-        outcome = self._outcome(before, self.arrived, action)
+        outcome = self._compute_outcome(before, self.arrived, action)
         paid = (
-            self.seen
+            self.arrived_moment
             if self._disturbed is None
-            else foresight.bound(self.task, self.world, self.arrived)
+            else foresight.predict_half_period(self.task, self.world, self.arrived)
         )
-        reward, terms = self._reward(
-            outcome if self.sparse else self._outcome(before, paid, action)
+        reward, terms = self._compute_reward(
+            outcome if self.sparse else self._compute_outcome(before, paid, action)
         )
         info = {
             "success": outcome.success,
@@ -261,37 +263,37 @@ class ArmEnv:
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
     def _advance(self, action: Tensor) -> Moment:
-        command = self.task.command(self.world, self.moment, action)
+        command = self.task.make_command(self.world, self.moment, action)
         if self.guard:
-            command = replace(command, joints=self._guarded(command.joints))
+            command = replace(command, joints=self._guard_command(command.joints))
         state, scene = self._plant.step(self.model, self.now.state, command, self.now.scene)
         moved = make_moment(self.world, state, scene, self.now.steps + 1)
         moved = self.task.advance(self.world, self.now, moved)
-        return contact.felt(self.task, self.world, moved, self.now.scene.get("touched"))
+        return contact.sense_contact(self.task, self.world, moved, self.now.scene.get("touched"))
 
-    def _known(self, true: Moment) -> Moment:
+    def _observe_state(self, true: Moment) -> Moment:
         """What the controller sees of a moment."""
         disturbed = self._disturbed
         foreseen = (
             true
             if disturbed is None
-            else foresight.foreseen(self.task, self.world, disturbed, true)
+            else foresight.predict_command_start(self.task, self.world, disturbed, true)
         )
-        known = foresight.bound(self.task, self.world, foreseen)
+        known = foresight.predict_half_period(self.task, self.world, foreseen)
         known = replace(known, T_be=measured_tcp(known.T_be, true.scene))
         return self.task.sense(self.world, known)
 
-    def _guarded(self, joints: Tensor) -> Tensor:
+    def _guard_command(self, joints: Tensor) -> Tensor:
         """The command (B, n) that the guard makes of one."""
-        at = functools.partial(self.task.nearest_at, self.world, self.moment)
-        return guarded(self.model, self.moment.state, joints, self.nearest(), at)
+        at = functools.partial(self.task.find_nearest_at, self.world, self.moment)
+        return guard_action(self.model, self.moment.state, joints, self.find_nearest(), at)
 
-    def _outcome(self, before: Moment, moment: Moment, action: Tensor) -> Outcome:
-        outcome = self.task.outcome(self.world, moment, action)
-        outcome = motion.priced(self.task, self.model, before.state, action, outcome)
-        return contact.judged(self.task, moment, outcome)
+    def _compute_outcome(self, before: Moment, moment: Moment, action: Tensor) -> Outcome:
+        outcome = self.task.compute_outcome(self.world, moment, action)
+        outcome = motion.add_change_cost(self.task, self.model, before.state, action, outcome)
+        return contact.apply_contact_rules(self.task, moment, outcome)
 
-    def _reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
+    def _compute_reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
         """The reward (B,) and its named terms."""
         terms = {"sparse": outcome.success.float() - 1.0} if self.sparse else outcome.terms
         return functools.reduce(torch.add, terms.values()), terms
@@ -300,7 +302,7 @@ class ArmEnv:
 
     def memory(self, arrived: bool = False) -> Tensor:
         """See `GoalVecEnv.memory`."""
-        return self._memory.keep(self.seen if arrived else self.moment)
+        return self._memory.keep(self.arrived_moment if arrived else self.moment)
 
     def observe(self, memory: Tensor) -> Tensor:
         """See `GoalVecEnv.observe`."""
@@ -319,10 +321,10 @@ class ArmEnv:
             torch.cat((memory, next_memory))
         )  # once for both: most of it is calls
         before, after = (both.each(lambda x, part=part: x.chunk(2)[part]) for part in (0, 1))
-        before = task.with_goal(world, before, task.goal_before(before, after, goal))
-        after = task.with_goal(world, after, goal)
-        outcome = self._outcome(before, after, action)
-        reward, _ = self._reward(outcome)
+        before = task.replace_goal(world, before, task.compute_previous_goal(before, after, goal))
+        after = task.replace_goal(world, after, goal)
+        outcome = self._compute_outcome(before, after, action)
+        reward, _ = self._compute_reward(outcome)
         observed = task.observe(world, before.each(lambda *parts: torch.cat(parts), after))
         state, next_state = observed.chunk(2)
         return state, next_state, reward, outcome.ended
@@ -340,7 +342,7 @@ class ArmEnv:
         return {
             **arms,
             "episodes": self._episodes.state_dict(),
-            "begun": self._beginnings.state_dict(),
+            "begun": self._resets.state_dict(),
             **drawn,
         }
 
@@ -349,14 +351,14 @@ class ArmEnv:
         any device.
         """
         self._episodes.load_state_dict(state["episodes"])
-        self._beginnings.load_state_dict(state["begun"], self.device)
+        self._resets.load_state_dict(state["begun"], self.device)
 
         def here(x):
             return x.to(self.device)
 
         self.now = self.arrived = Moment.of_tensors(state).each(here)
-        self._moment = self.seen = Moment.of_tensors(state["known"]).each(here)
-        self._lengths, self._endings = here(state["lengths"]), None
+        self._moment = self.arrived_moment = Moment.of_tensors(state["known"]).each(here)
+        self._lengths, self._time_limits = here(state["lengths"]), None
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)

@@ -34,22 +34,22 @@ def env_fingerprint(env: Any, randomize: str = NOTHING) -> dict[str, object]:
     found: dict[str, object] = {
         "task": dataclasses.asdict(task),  # type: ignore[arg-type]
         "robot": limits,
-        "files": _sums(robot),
+        "files": _hash_files(robot),
     }
     return (
         found
         if randomize == NOTHING
-        else {**found, f"randomization {randomize}": _ranges(randomize)}
+        else {**found, f"randomization {randomize}": _read_ranges(randomize)}
     )
 
 
-def _ranges(randomize: str) -> dict[str, object]:
+def _read_ranges(randomize: str) -> dict[str, object]:
     """What the file of a randomisation says, and what holds where it says nothing."""
     values = dataclasses.asdict(read_randomization(randomize))
     return {**values.pop("physics"), **values}
 
 
-def _sums(robot: Robot) -> dict[str, str]:
+def _hash_files(robot: Robot) -> dict[str, str]:
     """The SHA-256 of the files of capsules that there are, and of the robot's own where it is given
     by one.
     """
@@ -59,9 +59,9 @@ def _sums(robot: Robot) -> dict[str, str]:
         *([CAPSULES / f"{hand.name}.yaml"] if hand else []),
         *filter(None, (robot.file,)),
     ]
-    return {path.name: _sum(path) for path in paths if path.is_file()}
+    return {path.name: _hash_file(path) for path in paths if path.is_file()}
 
 
-def _sum(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

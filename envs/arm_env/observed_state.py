@@ -16,34 +16,36 @@ from envs.world import Moment, World, make_moment
 NOMINAL = KinematicEngine()  # what a controller takes the arms for
 
 
-def bound(task: Task, world: World, moment: Moment) -> Moment:
+def predict_half_period(task: Task, world: World, moment: Moment) -> Moment:
     """The moment with its arms where they are bound for, and what they hold or go after with
     them.
     """
     there = make_moment(world, bound_for(world.model, moment.state), moment.scene, moment.steps)
     there = replace(there, scene=correct_held_cube(moment.scene, there.tcp - moment.tcp))
-    return task.ahead(there, 0.5 * world.model.dt)
+    return task.predict(there, 0.5 * world.model.dt)
 
 
-def foreseen(task: Task, world: World, disturbed: DisturbedEngine, true: Moment) -> Moment:
+def predict_command_start(
+    task: Task, world: World, disturbed: DisturbedEngine, true: Moment
+) -> Moment:
     """What the controller takes a moment for by what it has measured, when its next command begins
     to act.
 
-    Its kinematics are worked out only where hands may carry something; for `bound` works them out
+    Its kinematics are worked out only where hands may carry something; for `predict_half_period` works them out
     in any case.
     """
     measured = disturbed.measured(world.model, true.state, true.scene)
-    known = _placed(world, true, measured, true.scene, true.steps)
+    known = _rebuild_moment(world, true, measured, true.scene, true.steps)
     known = replace(
         known, scene=measured_scene(correct_held_cube(true.scene, known.tcp - true.tcp))
     )
     for command, share in disturbed.on_their_way(true.scene):
-        after = _after(task, world, known, command)
-        known = after if share == 1.0 else _part_way(task, world, known, after, share)
+        after = _step_nominal(task, world, known, command)
+        known = after if share == 1.0 else _interpolate(task, world, known, after, share)
     return known
 
 
-def _placed(
+def _rebuild_moment(
     world: World, before: Moment, state: SimState, scene: Scene, steps: torch.Tensor
 ) -> Moment:
     if "object" in scene:
@@ -51,12 +53,14 @@ def _placed(
     return replace(before, state=state, scene=scene, steps=steps, frames=None)
 
 
-def _after(task: Task, world: World, before: Moment, command: Command) -> Moment:
+def _step_nominal(task: Task, world: World, before: Moment, command: Command) -> Moment:
     state, scene = NOMINAL.step(world.model, before.state, command, before.scene)
-    return task.advance(world, before, _placed(world, before, state, scene, before.steps + 1))
+    return task.advance(
+        world, before, _rebuild_moment(world, before, state, scene, before.steps + 1)
+    )
 
 
-def _part_way(task: Task, world: World, now: Moment, then: Moment, share: float) -> Moment:
+def _interpolate(task: Task, world: World, now: Moment, then: Moment, share: float) -> Moment:
     """What comes a share of a control step after `now`: that share of the way to where it is bound
     for `then`, with the speed that it has then, since what was told before ends sooner.
     """
@@ -70,5 +74,5 @@ def _part_way(task: Task, world: World, now: Moment, then: Moment, share: float)
         for name in (OBJECT, SUPPORT)
         if name in now.scene
     }
-    part = _placed(world, now, state, {**now.scene, **objects}, now.steps)
-    return task.ahead(part, share * model.dt)
+    part = _rebuild_moment(world, now, state, {**now.scene, **objects}, now.steps)
+    return task.predict(part, share * model.dt)

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 
-def first_lengths(count: int, horizon: int, device: torch.device, seed: int | None) -> Tensor:
+def sample_first_lengths(
+    count: int, horizon: int, device: torch.device, seed: int | None
+) -> Tensor:
     """(count,) control steps that first episodes may last: with a seed cut short at random, else
     the horizon.
     """

@@ -26,7 +26,7 @@ class Controlled(Protocol):
     moment: Moment
     task: Any
 
-    def nearest(self) -> Nearest:
+    def find_nearest(self) -> Nearest:
         """What the arms are near to. Needs `World.collision`."""
         ...
 
@@ -44,6 +44,6 @@ class Surroundings:
     def __call__(self) -> Nearest:
         """Now."""
         if self._env.world.collision is not None:
-            return self._env.nearest()
+            return self._env.find_nearest()
         q = self._env.moment.state.q
         return Nearest(q.new_full((len(q), 1), torch.inf), q.new_zeros(len(q), 1, q.shape[1]))

@@ -10,7 +10,7 @@ from envs.simulation.engine import Scene, SimModel
 from td3_robot.errors import ConfigError
 
 
-def joint_move(model: SimModel, q: Tensor, target: Tensor, gain: float) -> Tensor:
+def compute_joint_move(model: SimModel, q: Tensor, target: Tensor, gain: float) -> Tensor:
     """(B, n) in [-1, 1] that takes arms at q (B, n) to joint positions (B, n): every joint moves at
     gain times its distance, and all are scaled down together where one is over its limit, or over
     what it can brake from in time.
@@ -23,7 +23,7 @@ def joint_move(model: SimModel, q: Tensor, target: Tensor, gain: float) -> Tenso
     return action / over.amax(1, keepdim=True).clamp_min(1.0)
 
 
-def target(scene: Scene) -> Tensor:
+def select_waypoint(scene: Scene) -> Tensor:
     """(B, n) what comes next on the way to `solution`: `via`, where there is one that is not
     `passed`.
     """
@@ -36,7 +36,7 @@ class FollowSolution:
     """Straight in joint space to `solution` in the scene, over `via` if there is one.
 
     Both are joint positions (B, n); `passed` (B,) says whether the latter is behind. See
-    `joint_move`.
+    `compute_joint_move`.
 
     Args:
         env: the environment to act in.
@@ -57,5 +57,5 @@ class FollowSolution:
         """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
         values.
         """
-        following = target(self._env.moment.scene)
-        return joint_move(self._env.model, self._env.moment.state.q, following, self._gain)
+        following = select_waypoint(self._env.moment.scene)
+        return compute_joint_move(self._env.model, self._env.moment.state.q, following, self._gain)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from envs.collision import Nearest
-from envs.controllers.halfspaces import agmon, brakes, kept_ahead
+from envs.controllers.halfspaces import make_brakes, make_lookahead, project_agmon
 from envs.simulation.engine import SimModel, SimState
 from envs.simulation.kinematic import find_reachable_velocities
 
@@ -41,7 +41,7 @@ class GuardConstants:
 DEFAULTS = GuardConstants()
 
 
-def guarded(
+def guard_action(
     model: SimModel,
     bound: SimState,
     action: Tensor,
@@ -66,7 +66,7 @@ def guarded(
     within, k = find_reachable_velocities(model, bound), constants
     weight = torch.where(model.dqd.isinf(), model.qdlim, model.dqd).square()
     qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
-    spaces = brakes(model, near, k.stop, k.share)
-    qd = agmon(spaces, qd, weight, within, k.sweeps)
-    spaces &= kept_ahead(nearest_at(bound.q + qd * model.dt), qd, k.least, model.dt)
-    return agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim
+    spaces = make_brakes(model, near, k.stop, k.share)
+    qd = project_agmon(spaces, qd, weight, within, k.sweeps)
+    spaces &= make_lookahead(nearest_at(bound.q + qd * model.dt), qd, k.least, model.dt)
+    return project_agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim

@@ -48,13 +48,15 @@ class HalfSpaces:
         return HalfSpaces(torch.cat((self.G, other.G), 1), torch.cat((self.h, other.h), 1))
 
 
-def damped(distance: Tensor, stop: float, influence: float, gain: float) -> Tensor:
+def compute_damped_speed(distance: Tensor, stop: float, influence: float, gain: float) -> Tensor:
     """The speed at which a damper lets a distance fall; infinite beyond `influence`."""
     speed = gain * (distance - stop) / (influence - stop)
     return torch.where(distance < influence, speed, torch.inf)
 
 
-def joint_dampers(q: Tensor, qlim: Tensor, qdlim: Tensor, damper: Damper, chain: Chain) -> Bounds:
+def make_joint_dampers(
+    q: Tensor, qlim: Tensor, qdlim: Tensor, damper: Damper, chain: Chain
+) -> Bounds:
     """The speed limits, and dampers to the position limits, of a chain's joints at q (B, n).
 
     The damper is for joints that turn. One that slides is held back over a tenth of that, in
@@ -63,20 +65,23 @@ def joint_dampers(q: Tensor, qlim: Tensor, qdlim: Tensor, damper: Damper, chain:
     units = torch.where(chain.slides, _RAD_PER_METRE, 1.0) if any(chain.prismatic) else 1.0
 
     def towards(room):
-        return torch.minimum(damped(room * units, *damper), qdlim)
+        return torch.minimum(compute_damped_speed(room * units, *damper), qdlim)
 
     return -towards(q - qlim[0]), towards(qlim[1] - q)
 
 
-def distance_dampers(near: Nearest, around: Damper, own: Damper) -> HalfSpaces:
+def make_distance_dampers(near: Nearest, around: Damper, own: Damper) -> HalfSpaces:
     """Dampers of each link to obstacles and the ground, and of the arm to itself, the last row of a
     `Nearest`.
     """
-    allowed = damped(near.distance[:, :-1], *around), damped(near.distance[:, -1:], *own)
+    allowed = (
+        compute_damped_speed(near.distance[:, :-1], *around),
+        compute_damped_speed(near.distance[:, -1:], *own),
+    )
     return HalfSpaces(-near.gradient, torch.cat(allowed, 1))
 
 
-def brakes(model: SimModel, near: Nearest, stop: float, share: float) -> HalfSpaces:
+def make_brakes(model: SimModel, near: Nearest, stop: float, share: float) -> HalfSpaces:
     """No distance falls faster than it can be braked to `stop` [m] in whole periods; one below it
     grows back in one.
 
@@ -92,7 +97,7 @@ def brakes(model: SimModel, near: Nearest, stop: float, share: float) -> HalfSpa
     return HalfSpaces(-near.gradient, torch.where(room > 0, stopping, room / model.dt))
 
 
-def kept_ahead(ahead: Nearest, qd: Tensor, least: float, dt: float) -> HalfSpaces:
+def make_lookahead(ahead: Nearest, qd: Tensor, least: float, dt: float) -> HalfSpaces:
     """What would be near after a period dt with velocity qd (B, n) shall then be `least` [m]
     away.
     """
@@ -100,7 +105,7 @@ def kept_ahead(ahead: Nearest, qd: Tensor, least: float, dt: float) -> HalfSpace
     return HalfSpaces(G, (G @ qd[:, :, None])[:, :, 0] + (ahead.distance - least) / dt)
 
 
-def hildreth(spaces: HalfSpaces, qd: Tensor, metric: Tensor, sweeps: int) -> Tensor:
+def project_hildreth(spaces: HalfSpaces, qd: Tensor, metric: Tensor, sweeps: int) -> Tensor:
     """The nearest point of all half-spaces together; the more sweeps over them, the nearer.
 
     Hildreth, "A quadratic programming procedure", Naval Research Logistics Quarterly 4, 1957: how
@@ -115,8 +120,8 @@ def hildreth(spaces: HalfSpaces, qd: Tensor, metric: Tensor, sweeps: int) -> Ten
     Returns:
         (B, n).
     """
-    rows = _rows(spaces, spaces.G @ metric, _LEAST_EFFECT)
-    qd, so_far = _joint_first(qd), [torch.zeros_like(h) for _, _, h in rows]
+    rows = _split_rows(spaces, spaces.G @ metric, _LEAST_EFFECT)
+    qd, so_far = _copy_joint_first(qd), [torch.zeros_like(h) for _, _, h in rows]
     for _ in range(sweeps):
         for (g, step, h), moved in zip(rows, so_far):
             further = torch.maximum((g * qd).sum(0) - h, -moved)
@@ -125,7 +130,9 @@ def hildreth(spaces: HalfSpaces, qd: Tensor, metric: Tensor, sweeps: int) -> Ten
     return qd.T
 
 
-def agmon(spaces: HalfSpaces, qd: Tensor, weight: Tensor, within: Bounds, sweeps: int) -> Tensor:
+def project_agmon(
+    spaces: HalfSpaces, qd: Tensor, weight: Tensor, within: Bounds, sweeps: int
+) -> Tensor:
     """A point inside `within`, and in all half-spaces together as far as the sweeps lead; kept in
     part where they contradict each other.
 
@@ -139,8 +146,8 @@ def agmon(spaces: HalfSpaces, qd: Tensor, weight: Tensor, within: Bounds, sweeps
     Returns:
         (B, n).
     """
-    rows = _rows(spaces, spaces.G * weight, LEAST_RATE**2)
-    qd, lower, upper = map(_joint_first, (qd, *within))
+    rows = _split_rows(spaces, spaces.G * weight, LEAST_RATE**2)
+    qd, lower, upper = map(_copy_joint_first, (qd, *within))
     for _ in range(sweeps):
         for g, step, h in rows:
             qd.addcmul_(((g * qd).sum(0) - h).clamp_min_(0.0), step, value=-1.0)
@@ -148,7 +155,7 @@ def agmon(spaces: HalfSpaces, qd: Tensor, weight: Tensor, within: Bounds, sweeps
     return qd.T.contiguous()
 
 
-def _rows(
+def _split_rows(
     spaces: HalfSpaces, direction: Tensor, least: float
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """One half-space after the other: g (n, B); a step (n, B) along its direction that raises g .
@@ -162,6 +169,6 @@ def _rows(
     return list(zip(apart(spaces.G), apart(step), spaces.h.T.contiguous().unbind(0)))
 
 
-def _joint_first(x: Tensor) -> Tensor:
+def _copy_joint_first(x: Tensor) -> Tensor:
     """(B, n) -> (n, B), a copy."""
     return x.T.clone(memory_format=torch.contiguous_format)

@@ -7,10 +7,15 @@ from torch import Tensor
 
 from envs.collision import Nearest
 from envs.controllers.controlled import Controlled, Surroundings
-from envs.controllers.halfspaces import Bounds, HalfSpaces, distance_dampers, joint_dampers
+from envs.controllers.halfspaces import (
+    Bounds,
+    HalfSpaces,
+    make_distance_dampers,
+    make_joint_dampers,
+)
 from envs.controllers.quadratic import QuadraticSolver
 from envs.controllers.reactive import LEAST_ERROR, ReactiveConstants
-from envs.controllers.servo import pose_error, wanted_velocity
+from envs.controllers.servo import compute_pose_error, compute_tcp_velocity
 from envs.kinematics.manipulability import manipulability_gradient
 
 
@@ -75,14 +80,19 @@ class Neo:
         """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
         values.
         """
-        qd = self._solver.solve(*self._cost(), self._dampers(), self._bounds())
+        qd = self._solver.solve(
+            *self._compute_cost(), self._compute_dampers(), self._compute_bounds()
+        )
         qdlim = self._env.model.qdlim
         return (qd.to(qdlim) / qdlim).clamp(-1.0, 1.0)  # the clamp only removes rounding
 
-    def _cost(self) -> tuple[Tensor, Tensor]:
+    def _compute_cost(self) -> tuple[Tensor, Tensor]:
         """P (B, n, n) and c (B, n) of the cost qd^T P qd / 2 + c^T qd."""
         k, moment = self._constants, self._env.moment
-        error, v = _double(pose_error(moment)), _double(wanted_velocity(moment, k.gain))
+        error, v = (
+            _double(compute_pose_error(moment)),
+            _double(compute_tcp_velocity(moment, k.gain)),
+        )
         J = _double(moment.J)
         J_r = J[:, : error.shape[1]]
         slack = 1.0 / error.abs().sum(1).clamp_min(LEAST_ERROR)
@@ -90,17 +100,21 @@ class Neo:
         pull = slack[:, None] * (J_r.mT @ v[:, :, None])[:, :, 0]
         return P, -pull - k.manipulability * manipulability_gradient(J, error.shape[1])
 
-    def _bounds(self) -> Bounds:
+    def _compute_bounds(self) -> Bounds:
         """The speed limits, and dampers to the position limits."""
         model, q = self._env.model, self._env.moment.state.q
         damper, chain = self._constants.joint_damper, model.chain
-        return joint_dampers(_double(q), _double(model.qlim), _double(model.qdlim), damper, chain)
+        return make_joint_dampers(
+            _double(q), _double(model.qlim), _double(model.qdlim), damper, chain
+        )
 
-    def _dampers(self) -> HalfSpaces:
+    def _compute_dampers(self) -> HalfSpaces:
         """Dampers to what may be hit."""
         near = self._surroundings()
         near = Nearest(_double(near.distance), _double(near.gradient))
-        return distance_dampers(near, self._constants.obstacle_damper, self._constants.self_damper)
+        return make_distance_dampers(
+            near, self._constants.obstacle_damper, self._constants.self_damper
+        )
 
 
 def _double(x: Tensor) -> Tensor:

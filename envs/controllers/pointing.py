@@ -10,7 +10,7 @@ from envs.world import Moment, World
 from td3_robot.errors import not_none
 
 
-def pointing_down(
+def point_down(
     world: World, moment: Moment, way: Tensor, turn: Tensor | None, gain: float, damping: float
 ) -> Tensor:
     """Resolved-rate control of the TCP's velocities, see `ResolvedRate`. The turn about the

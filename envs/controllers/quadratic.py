@@ -44,10 +44,10 @@ class QuadraticSolver:
         left = (~met).nonzero().squeeze(1)
         if len(left):
             parts = (part[left].numpy() for part in (P, c, G, h, h.isfinite()))
-            x[left] = torch.from_numpy(np.stack([self._one(*row) for row in zip(*parts)]))
+            x[left] = torch.from_numpy(np.stack([self._solve_one(*row) for row in zip(*parts)]))
         return x
 
-    def _one(
+    def _solve_one(
         self, P: np.ndarray, c: np.ndarray, G: np.ndarray, h: np.ndarray, counts: np.ndarray
     ) -> np.ndarray:
         x = self._solve_qp(P, c, G[counts], h[counts], solver="quadprog")

@@ -16,11 +16,11 @@ from envs.controllers.controlled import Controlled, Surroundings
 from envs.controllers.halfspaces import (
     Damper,
     HalfSpaces,
-    distance_dampers,
-    hildreth,
-    joint_dampers,
+    make_distance_dampers,
+    make_joint_dampers,
+    project_hildreth,
 )
-from envs.controllers.servo import pose_error, wanted_velocity
+from envs.controllers.servo import compute_pose_error, compute_tcp_velocity
 from envs.kinematics.least_squares import damped_inverse
 from envs.simulation.engine import SimModel
 from envs.world import Moment
@@ -52,7 +52,7 @@ class ReactiveConstants:
 DEFAULTS = ReactiveConstants()
 
 
-def reactive(
+def compute_reactive_velocity(
     model: SimModel,
     moment: Moment,
     near: Nearest,
@@ -60,7 +60,7 @@ def reactive(
     sweeps: int = 4,
 ) -> Tensor:
     """Joint velocities that bring the TCP to its goal, as far as dampers let them; see
-    `behind_dampers`.
+    `solve_with_dampers`.
 
     Joint limits come last, by clamping.
 
@@ -70,17 +70,19 @@ def reactive(
     Returns:
         (B, n) [rad/s or m/s], inside the speed limits.
     """
-    error, velocity = pose_error(moment), wanted_velocity(moment, constants.gain)
-    dampers = distance_dampers(near, constants.obstacle_damper, constants.self_damper)
-    qd = behind_dampers(
+    error, velocity = compute_pose_error(moment), compute_tcp_velocity(moment, constants.gain)
+    dampers = make_distance_dampers(near, constants.obstacle_damper, constants.self_damper)
+    qd = solve_with_dampers(
         moment.J[:, : error.shape[1]], error, velocity, dampers, constants.effort, sweeps
     )
     return qd.clamp(
-        *joint_dampers(moment.state.q, model.qlim, model.qdlim, constants.joint_damper, model.chain)
+        *make_joint_dampers(
+            moment.state.q, model.qlim, model.qdlim, constants.joint_damper, model.chain
+        )
     )
 
 
-def behind_dampers(
+def solve_with_dampers(
     J: Tensor, error: Tensor, velocity: Tensor, dampers: HalfSpaces, effort: float, sweeps: int
 ) -> Tensor:
     """The joint velocities that move the TCP as wanted, inside half-spaces.
@@ -93,7 +95,7 @@ def behind_dampers(
 
     Without dampers that is damped least squares, J^T M velocity with M = (J J^T + effort e I)^-1. A
     damper moves it along F g with F = I - J^T M J, mostly such motion as leaves the TCP alone. How
-    far is found by `hildreth`.
+    far is found by `project_hildreth`.
 
     Args:
         J: (B, m, n) rows of the Jacobians that belong to the error.
@@ -108,11 +110,11 @@ def behind_dampers(
     inverse = damped_inverse(J, (effort * e)[:, None, None])  # (B, n, m)
     qd = (inverse @ velocity[:, :, None])[:, :, 0]
     F = torch.eye(J.shape[2], dtype=J.dtype, device=J.device) - inverse @ J
-    return hildreth(dampers, qd, F, sweeps)
+    return project_hildreth(dampers, qd, F, sweeps)
 
 
 class Reactive:
-    """Damped least squares behind dampers, see `reactive`: nearly NEO, for many arms at once and on
+    """Damped least squares behind dampers, see `compute_reactive_velocity`: nearly NEO, for many arms at once and on
     any device.
 
     Args:
@@ -128,4 +130,6 @@ class Reactive:
         values.
         """
         env = self._env
-        return reactive(env.model, env.moment, self._surroundings()) / env.model.qdlim
+        return (
+            compute_reactive_velocity(env.model, env.moment, self._surroundings()) / env.model.qdlim
+        )

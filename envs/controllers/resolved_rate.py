@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from envs.controllers.controlled import Controlled
-from envs.controllers.servo import has_orientation, wanted_velocity
+from envs.controllers.servo import compute_tcp_velocity, has_orientation
 from envs.kinematics.least_squares import damped_least_squares
 
 
@@ -59,7 +59,7 @@ class ResolvedRate:
         values.
         """
         moment = self._env.moment
-        velocity = wanted_velocity(moment, self._gain)
+        velocity = compute_tcp_velocity(moment, self._gain)
         J = moment.J[:, : velocity.shape[1]]
         action = damped_least_squares(J, velocity, self._damping) / self._env.model.qdlim
         return action / action.abs().amax(1, keepdim=True).clamp_min(1.0)

@@ -22,4 +22,4 @@ class ScriptedPush:
         """(B, o_dim) -> (B, n) in [-1, 1]; of the observation only the moment matters, not the
         values.
         """
-        return self._env.task.scripted(self._env.world, self._env.moment)
+        return self._env.task.compute_scripted_action(self._env.world, self._env.moment)

@@ -9,7 +9,7 @@ from envs.kinematics.rotations import rotation_error, to_matrix
 from envs.world import Moment
 
 
-def pose_error(moment: Moment) -> Tensor:
+def compute_pose_error(moment: Moment) -> Tensor:
     """What is left to the goal, in the base frame.
 
     Returns:
@@ -25,7 +25,7 @@ def pose_error(moment: Moment) -> Tensor:
     )
 
 
-def wanted_velocity(moment: Moment, gain: float) -> Tensor:
+def compute_tcp_velocity(moment: Moment, gain: float) -> Tensor:
     """The TCP's velocity that lets the error fall as exp(-gain t), (B, 3) [m/s] or (B, 6) [m/s,
     rad/s], base frame.
 
@@ -33,7 +33,7 @@ def wanted_velocity(moment: Moment, gain: float) -> Tensor:
     be followed at a distance of that velocity / gain (feed-forward; Siciliano et al., "Robotics:
     Modelling, Planning and Control" (2009), section 3.7.1).
     """
-    velocity = gain * pose_error(moment)
+    velocity = gain * compute_pose_error(moment)
     if "goal_velocity" in moment.scene:
         velocity[:, :3] += moment.scene["goal_velocity"]
     return velocity

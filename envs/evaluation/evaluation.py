@@ -12,7 +12,7 @@ from envs.evaluation.report import ArmRun, RecordingPolicy, Report, Trajectories
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import make_rows, print_rows
-from envs.registry import beginning_with, of_config
+from envs.registry import make_from_config, make_from_moment
 from envs.robots import Robot
 from envs.simulation.randomization import combine_disturbances
 from envs.tasks.measures import Measure
@@ -293,11 +293,11 @@ class Evaluation:
     def _make_env(self, guard: bool, num_envs: int, robot: Robot | None = None) -> Any:
         options = dataclasses.replace(self.options, guard=guard)
         if self.episode is None:
-            return of_config(options, num_envs, self.device, self.seed, robot=robot)
-        many: Any = of_config(options, self._num_envs, self.device, self.seed)
+            return make_from_config(options, num_envs, self.device, self.seed, robot=robot)
+        many: Any = make_from_config(options, self._num_envs, self.device, self.seed)
         number, row = divmod(self.episode, self._num_envs)
         many.reset(draw_round_seeds(many, self.episodes, self.seed)[number])
-        return beginning_with(many.arrived, row, many, guard, combine_disturbances(options))
+        return make_from_moment(many.arrived, row, many, guard, combine_disturbances(options))
 
     def _measure_common(self, controller: Controller) -> dict[str, Any]:
         """Measure the figures that every task has; faster than `_play`."""

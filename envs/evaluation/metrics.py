@@ -45,7 +45,8 @@ def compute_task_figures(task: Task, info: dict[str, Tensor], alive: Tensor) -> 
     count.
     """
     return {
-        one.name: one.in_results(_reduce(one, task, info[one.of], alive)) for one in task.measures
+        one.name: one.to_result_unit(_reduce(one, task, info[one.of], alive))
+        for one in task.measures
     }
 
 

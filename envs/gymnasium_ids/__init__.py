@@ -12,7 +12,7 @@ There are three kinds of each:
 - `PandaReachSparse-v0`: the same with a reward of 0 for a step that is a success, else -1;
 - `PandaReachGoal-v0`: goal dictionaries for hindsight, by the interface of
     gymnasium_robotics.core.GoalEnv. Its sparse reward depends on the goals alone, see
-    `Task.goal_met`: contacts do not count, though `is_success` in the info is the task's own. Dense
+    `Task.is_goal_met`: contacts do not count, though `is_success` in the info is the task's own. Dense
     rewards depend on actions and joints too, which `compute_reward` does not get.
 """
 
@@ -22,7 +22,7 @@ from envs.config.yaml_values import CONFIGS, read_values
 from envs.gymnasium_ids.single import ArmGoalGymnasiumEnv, ArmGymnasiumEnv
 from envs.gymnasium_ids.vector import ArmGoalVectorEnv, ArmVectorEnv
 from envs.robots import robot_names
-from envs.tasks.registry import task_class, task_names
+from envs.tasks.registry import find_task_class, list_tasks
 
 __all__ = [
     "ArmGoalGymnasiumEnv",
@@ -40,7 +40,7 @@ KINDS = ("", "sparse", "goal")  # suffixes of ids
 def register() -> None:
     """Register every robot with every task that it can do: "td3_robot/PandaReach-v0" and so on."""
     for robot in robot_names():
-        for task in task_names():
+        for task in list_tasks():
             for kind in KINDS if _is_feasible(robot, task) else ():
                 if (env_id := make_env_id(robot, task, kind)) not in gym.registry:
                     goal = "Goal" if kind == "goal" else ""
@@ -61,7 +61,7 @@ def make_env_id(robot: str, task: str, kind: str = "") -> str:
 
 def _is_feasible(robot: str, task: str) -> bool:
     """Return whether a robot has the gripper that a task needs, by its YAML files alone."""
-    if not task_class(task).needs_hand:
+    if not find_task_class(task).needs_hand:
         return True
     gripper = read_values(CONFIGS / "robots" / f"{robot}.yaml").get("gripper", "none")
     return gripper != "none" and "pads" in read_values(CONFIGS / "grippers" / f"{gripper}.yaml")

@@ -68,7 +68,7 @@ class GoalObservations:
             torch.as_tensor(np.asarray(goal, np.float32)).reshape(-1, goal.shape[-1])
             for goal in (achieved, desired)
         ]
-        met = self._arms.task.goal_met(*rows)
+        met = self._arms.task.is_goal_met(*rows)
         return (met.numpy().astype(np.float32) - 1.0).reshape(np.shape(achieved)[:-1])
 
 

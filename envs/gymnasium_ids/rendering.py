@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.tasks.registry import name_of
+from envs.tasks.registry import find_task_name
 from envs.view.playback import make_frame
 from envs.view.scene import Frame
 from envs.world import Moment
@@ -42,7 +42,7 @@ def make_renderer(mode: str | None) -> Renderer | None:
 
 
 def _make_frame(arm: ArmEnv, moment: Moment) -> Frame:
-    return make_frame(arm, moment, f"{arm.robot.name}, {name_of(arm.task)}")
+    return make_frame(arm, moment, f"{arm.robot.name}, {find_task_name(arm.task)}")
 
 
 class BrowserRenderer:

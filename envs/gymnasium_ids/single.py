@@ -96,7 +96,7 @@ class ArmGymnasiumEnv(gym.Env):
             name: value[0] if value.ndim > 1 else value[0].item()
             for name, value in convert_info(step).items()
         }
-        observation = self._observations.make(step.next_observation, self._arm.seen)
+        observation = self._observations.make(step.next_observation, self._arm.arrived_moment)
         return (
             select_row(observation, 0),
             float(self._observations.compute_reward(step, observation)[0]),

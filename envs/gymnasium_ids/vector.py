@@ -84,7 +84,7 @@ class ArmVectorEnv(VectorEnv):
         truncated = convert_to_array(step.truncated)
         done = terminated | truncated
         info = convert_info(step)
-        successor = self._observations.make(step.next_observation, self._arms.seen)
+        successor = self._observations.make(step.next_observation, self._arms.arrived_moment)
         infos = info | {f"_{name}": ~done for name in info}
         if done.any():
             finals = np.full(self.num_envs, None, object)

@@ -6,11 +6,11 @@ from torch import Tensor
 from envs.collision import clearance
 from envs.world import GROUND, World
 
-ROOM = 0.005  # [m] by which what solves a goal is free of contact
+MARGIN = 0.005  # [m] by which what solves a goal is free of contact
 _HALVINGS = 4
 
 
-def free(world: World, q: Tensor, room: float = ROOM, driver: float | None = None) -> Tensor:
+def is_free(world: World, q: Tensor, room: float = MARGIN, driver: float | None = None) -> Tensor:
     """Whether arms at q (..., n) are more than `room` [m] away from themselves and the ground.
 
     Args:
@@ -28,12 +28,12 @@ def free(world: World, q: Tensor, room: float = ROOM, driver: float | None = Non
     )
 
 
-def free_start(world: World, offset: Tensor) -> Tensor:
+def find_free_start(world: World, offset: Tensor) -> Tensor:
     """Joint positions (B, n) at offsets (B, n) from home, halved until nothing touches, at home in
     the end.
     """
     for _ in range(_HALVINGS):
         q = torch.clamp(world.home + offset, *world.model.qlim)
-        offset = torch.where(free(world, q, 0.0)[:, None], offset, 0.5 * offset)
+        offset = torch.where(is_free(world, q, 0.0)[:, None], offset, 0.5 * offset)
     q = torch.clamp(world.home + offset, *world.model.qlim)
-    return torch.where(free(world, q, 0.0)[:, None], q, world.home)
+    return torch.where(is_free(world, q, 0.0)[:, None], q, world.home)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.kinematics.rotations import to_matrix
-from envs.planning.contact_check import free
+from envs.planning.contact_check import is_free
 from envs.world import World
 
 STARTS = 15  # beside the arm's own positions
@@ -17,7 +17,7 @@ LOOKS = 6  # on the straight way to a solution
 UNSOLVED, TOUCHING, BARRED = 1e4, 1e3, 1e2  # [s] that the way counts longer by
 
 
-def solution(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> Tensor:
+def solve_goal(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> Tensor:
     """Joint positions for goal poses.
 
     Taken is the solution that the slowest joint reaches first at full speed, of those that touch
@@ -43,22 +43,22 @@ def solution(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> Ten
         to_matrix(wanted[:, 3:]),
     )
     found, there, left = found.view(-1, B, n), there.view(-1, B), left.view(-1, B)
-    found = unwound(world, q, found)
+    found = unwind(world, q, found)
     share = torch.arange(1, LOOKS + 1, dtype=q.dtype, device=q.device)[:, None, None, None] / (
         LOOKS + 1
     )
-    barred = ~free(world, torch.lerp(q.expand_as(found), found, share), 0.0).all(0)
+    barred = ~is_free(world, torch.lerp(q.expand_as(found), found, share), 0.0).all(0)
     time = ((found - q).abs() / world.model.qdlim).amax(2)
     time = (
         time
         + BARRED * barred
-        + TOUCHING * ~free(world, found)
+        + TOUCHING * ~is_free(world, found)
         + torch.where(there, 0.0, UNSOLVED * (1.0 + left))
     )
     return found.gather(0, time.argmin(0).expand(1, n, B).transpose(1, 2))[0]
 
 
-def unwound(world: World, q: Tensor, found: Tensor) -> Tensor:
+def unwind(world: World, q: Tensor, found: Tensor) -> Tensor:
     """The same poses, without whole turns on the way from q (..., n), where the limits allow it;
     (..., n).
     """

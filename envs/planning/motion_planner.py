@@ -14,7 +14,7 @@ from torch import Tensor
 
 from envs.collision import Obstacles, clearance
 from envs.kinematics.inverse import solve_pose, spread_joints
-from envs.planning.goal_solver import unwound
+from envs.planning.goal_solver import unwind
 from envs.world import GROUND, World
 
 
@@ -38,7 +38,7 @@ EFFORTS = (
     Effort(64, 128, 64),
 )  # each for what the one before found none for
 ASIDE = 1.0  # standard deviation of a corner about the straight line, each joint [rad or m]
-ROOM = 0.01  # to what is not to be touched, all along a way [m]
+MARGIN = 0.01  # to what is not to be touched, all along a way [m]
 COARSE, POINTS = (
     2,
     14,
@@ -50,7 +50,7 @@ TIGHTER = 8  # places between a corner and the straight line that it may move to
 BARRED = 1e3
 
 
-def way(world: World, q: Tensor, goal: Tensor, obstacles: Obstacles) -> tuple[Tensor, Tensor]:
+def plan_path(world: World, q: Tensor, goal: Tensor, obstacles: Obstacles) -> tuple[Tensor, Tensor]:
     """The corner and the end of ways from joint positions to goals, both in straight legs in joint
     space.
 
@@ -81,8 +81,8 @@ def _search(
     world: World, q: Tensor, goal: Tensor, obstacles: Obstacles, effort: Effort
 ) -> tuple[Tensor, Tensor, Tensor]:
     """via, solution (B, n), and whether the way is free (B,)."""
-    solution, fault = _solutions(world, q, goal, obstacles, effort.starts)  # (B, S, n), (B, S)
-    via = _corners(world, q, solution, effort.corners)  # (B, S, V, n)
+    solution, fault = _solve_goals(world, q, goal, obstacles, effort.starts)  # (B, S, n), (B, S)
+    via = _sample_corners(world, q, solution, effort.corners)  # (B, S, V, n)
     legs = (
         torch.stack((via - q[:, None, None], solution[:, :, None] - via)).abs() / world.model.qdlim
     )
@@ -91,19 +91,19 @@ def _search(
     for count, points in ((FIRST * effort.looks, COARSE), (effort.looks, POINTS)):
         quickest = time.topk(min(count, time.shape[1]), largest=False).indices
         ends, via = (each.take_along_dim(quickest[:, :, None], 1) for each in (ends, via))
-        lacks = ROOM - _room(world, q, via, ends, obstacles, points)
+        lacks = MARGIN - _compute_clearance(world, q, via, ends, obstacles, points)
         time = time.gather(1, quickest) + torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks))
     best = time.argmin(1)
     rows = torch.arange(len(q), device=q.device)
     via, solution, found = via[rows, best], ends[rows, best], time[rows, best] < BARRED
     return (
-        torch.where(found[:, None], _tightened(world, q, via, solution, obstacles), via),
+        torch.where(found[:, None], _tighten(world, q, via, solution, obstacles), via),
         solution,
         found,
     )
 
 
-def _tightened(
+def _tighten(
     world: World, q: Tensor, via: Tensor, solution: Tensor, obstacles: Obstacles
 ) -> Tensor:
     """(B, n) the corners of free ways, moved towards the straight lines as far as that leaves them
@@ -116,12 +116,17 @@ def _tightened(
     straight = torch.lerp(q, solution, there / (there + on).clamp_min(1e-9))
     share = torch.arange(TIGHTER, dtype=q.dtype, device=q.device)[:, None] / TIGHTER
     corners = torch.lerp(via[:, None], straight[:, None], share)
-    free = _room(world, q, corners, solution[:, None].expand_as(corners), obstacles, POINTS) > ROOM
+    free = (
+        _compute_clearance(
+            world, q, corners, solution[:, None].expand_as(corners), obstacles, POINTS
+        )
+        > MARGIN
+    )
     least = (free * torch.arange(TIGHTER, device=q.device)).amax(1)
     return corners[torch.arange(len(q), device=q.device), least]
 
 
-def _solutions(
+def _solve_goals(
     world: World, q: Tensor, goal: Tensor, obstacles: Obstacles, starts: int
 ) -> tuple[Tensor, Tensor]:
     """(B, S, n) joint positions for the goals, and (B, S) by how much longer their ways count
@@ -133,15 +138,17 @@ def _solutions(
     )
     wanted = goal.repeat_interleave(starts, 0)
     found, _, left = solve_pose(world.model.chain, world.model.qlim, begin.flatten(0, 1), wanted)
-    found = unwound(world, begin[:, :1], found.view(B, starts, n)).flatten(0, 1)
-    lacks = ROOM - clearance(world.capsules, found, obstacles.rows(_each(B, starts, q)), GROUND)
+    found = unwind(world, begin[:, :1], found.view(B, starts, n)).flatten(0, 1)
+    lacks = MARGIN - clearance(
+        world.capsules, found, obstacles.rows(_repeat_rows(B, starts, q)), GROUND
+    )
     fault = torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks)) + torch.where(
         left < NEAR, 0.0, BARRED * (1.0 + left)
     )
     return found.view(B, starts, n), fault.view(B, starts)
 
 
-def _corners(world: World, q: Tensor, solution: Tensor, count: int) -> Tensor:
+def _sample_corners(world: World, q: Tensor, solution: Tensor, count: int) -> Tensor:
     """(B, S, V, n) joint positions around the straight lines from q (B, n) to solutions (B, S,
     n).
     """
@@ -155,7 +162,7 @@ def _corners(world: World, q: Tensor, solution: Tensor, count: int) -> Tensor:
     return (on_the_line + aside).clamp(*world.model.qlim)
 
 
-def _room(
+def _compute_clearance(
     world: World, q: Tensor, via: Tensor, ends: Tensor, obstacles: Obstacles, points: int
 ) -> Tensor:
     """(B, K) the least clearance on ways from q (B, n) over via (B, K, n) to their ends (B, K, n)
@@ -166,10 +173,10 @@ def _room(
     legs = torch.cat(
         (torch.lerp(q[:, None].expand_as(via), via, share), torch.lerp(via, ends, share[:-1]))
     )
-    each = obstacles.rows(_each(B, K, q).repeat(len(legs)))
+    each = obstacles.rows(_repeat_rows(B, K, q).repeat(len(legs)))
     return clearance(world.capsules, legs.flatten(0, 2), each, GROUND).view(len(legs), B, K).amin(0)
 
 
-def _each(rows: int, times: int, like: Tensor) -> Tensor:
+def _repeat_rows(rows: int, times: int, like: Tensor) -> Tensor:
     """Every row so many times."""
     return torch.arange(rows, device=like.device).repeat_interleave(times)

@@ -63,7 +63,7 @@ class Detour:
         """Those in some rows."""
         return Detour(*(value[rows] for value in vars(self).values()))
 
-    def points(self, count: int = POINTS) -> Tensor:
+    def sample_points(self, count: int = POINTS) -> Tensor:
         """(2 count + 1, B, n) configurations, evenly spread over each leg."""
         share = torch.linspace(0, 1, count + 1, device=self.via.device)[:, None, None]
         return torch.cat(
@@ -73,7 +73,7 @@ class Detour:
             )
         )
 
-    def time(self, world: World) -> Tensor:
+    def compute_duration(self, world: World) -> Tensor:
         """(B,) duration with every joint at full speed [s]."""
         legs = (
             torch.stack((self.via - self.start, self.solution - self.via)).abs() / world.model.qdlim
@@ -81,7 +81,7 @@ class Detour:
         return legs.amax(2).sum(0)
 
 
-def uniform(
+def sample_uniform(
     bounds: tuple[float, float], *shape: int, like: Tensor, generator: torch.Generator
 ) -> Tensor:
     """Uniform numbers on the device of `like`."""
@@ -108,15 +108,15 @@ def draw_obstacles(
     Returns:
         The detours, and the obstacles of each, spare slots parked at `FAR`.
     """
-    proposed, line = propose(world, detour, spread, generator), _straight(world, detour)
-    chosen, fits = _choose(proposed, _seem_to_fit(world, detour, proposed, path_margin), line)
-    blocks = point_distances(line, chosen).amin(0).T < IN_THE_WAY
+    proposed, line = propose(world, detour, spread, generator), _sample_line(world, detour)
+    chosen, fits = _choose(proposed, _is_roughly_clear(world, detour, proposed, path_margin), line)
+    blocks = compute_point_distances(line, chosen).amin(0).T < IN_THE_WAY
     rows = (fits & blocks).any(1)
     detour, chosen, fits, blocks = detour[rows], chosen.rows(rows), fits[rows], blocks[rows]
 
     ends = torch.stack((detour.start, detour.solution))
-    fits &= (_apart(world, ends, chosen) > margin) & (
-        _apart(world, detour.points(), chosen) > path_margin
+    fits &= (_compute_clearances(world, ends, chosen) > margin) & (
+        _compute_clearances(world, detour.sample_points(), chosen) > path_margin
     )
     blocks &= fits
     here = {"device": fits.device, "generator": generator}
@@ -132,7 +132,7 @@ def draw_obstacles(
     return detour[rows], park(chosen, spheres, boxes, walls).rows(rows)
 
 
-def _straight(world: World, detour: Detour) -> Tensor:
+def _sample_line(world: World, detour: Detour) -> Tensor:
     """(3, P, B) points on the straight line from the TCP's start to its goal."""
     first, last = (
         kinematics.fkine(world.model.chain, q)[:, :3, 3].T[:, None]
@@ -141,13 +141,17 @@ def _straight(world: World, detour: Detour) -> Tensor:
     return torch.lerp(first, last, torch.linspace(0, 1, POINTS, device=first.device)[:, None])
 
 
-def _seem_to_fit(world: World, detour: Detour, proposed: Obstacles, path_margin: float) -> Tensor:
+def _is_roughly_clear(
+    world: World, detour: Detour, proposed: Obstacles, path_margin: float
+) -> Tensor:
     """(B, M) bool: whether a detour avoids the proposals, judged by the middle of each capsule."""
     radius = world.capsules.radius[:, None]  # (K, 1, 1)
     fits = torch.ones((), dtype=torch.bool, device=radius.device)
-    for q in detour.points(COARSE).unbind(0):
+    for q in detour.sample_points(COARSE).unbind(0):
         p, d = compute_segments(world.capsules, q)
-        fits = fits & ((point_distances(p + d / 2, proposed) - radius).amin(0).T > path_margin)
+        fits = fits & (
+            (compute_point_distances(p + d / 2, proposed) - radius).amin(0).T > path_margin
+        )
     return fits
 
 
@@ -155,7 +159,7 @@ def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles,
     """One of the proposals for each slot, and whether it fits (B, M): for the first slot of each
     kind the one that is most in the way of those that fit, for the others any.
     """
-    score = -point_distances(line, proposed).amin(0).T
+    score = -compute_point_distances(line, proposed).amin(0).T
     chosen, there = [], []
     counts = [PROPOSALS * slots for slots in (SPHERES, WALLS, BOXES)]
     spheres, boxes, walls = proposed.kinds
@@ -171,7 +175,7 @@ def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles,
     return Obstacles(chosen[0], chosen[2], chosen[1]), torch.cat(there, 1)
 
 
-def point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
+def compute_point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
     """Signed distances of points (3, N, B) to every obstacle, in the order of `obstacle_distances`,
     (N, M, B) [m].
     """
@@ -200,7 +204,7 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
 
     def places(count: int) -> Tensor:
         """(B, count, 3)."""
-        share = uniform((0.1, 0.9), B, count, 1, **here)
+        share = sample_uniform((0.1, 0.9), B, count, 1, **here)
         at_hand = torch.lerp(first[:, None], last[:, None], share)
         chosen = torch.randint(
             middles.shape[1], (B, count, 1), device=start.device, generator=generator
@@ -208,53 +212,56 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
         at_arm = middles.gather(1, chosen.expand(-1, -1, 3))
         offset = spread * torch.randn(B, count, 3, device=start.device, generator=generator)
         return (
-            torch.where(uniform((0, 1), B, count, 1, **here) < AT_THE_HAND, at_hand, at_arm)
+            torch.where(sample_uniform((0, 1), B, count, 1, **here) < AT_THE_HAND, at_hand, at_arm)
             + offset
         )
 
     S, N, W = (PROPOSALS * slots for slots in (SPHERES, BOXES, WALLS))
-    spheres = torch.cat((places(S), uniform(SPHERE_RADIUS, B, S, 1, **here)), 2)
-    boxes = torch.cat((places(N), _boxes(last - first, N, generator)), 2)
-    return Obstacles(spheres, boxes, _walls(first, last, W, generator))
+    spheres = torch.cat((places(S), sample_uniform(SPHERE_RADIUS, B, S, 1, **here)), 2)
+    boxes = torch.cat((places(N), _sample_boxes(last - first, N, generator)), 2)
+    return Obstacles(spheres, boxes, _sample_walls(first, last, W, generator))
 
 
-def _boxes(motion: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _sample_boxes(motion: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """(B, count, 7) sides and turn of boxes: some lumps at any angle, some slabs across a motion
     (B, 3) [m], which are upright or level after the way it goes.
     """
     shape, here = (len(motion), count), {"like": motion, "generator": generator}
-    slab, motion = uniform((0, 1), *shape, **here) < SLABS, motion[:, None]
+    slab, motion = sample_uniform((0, 1), *shape, **here) < SLABS, motion[:, None]
     level = motion[:, :, 2].abs() > torch.linalg.vector_norm(motion[:, :, :2], dim=2)
-    heading = torch.atan2(motion[:, :, 1], motion[:, :, 0]) + uniform(
+    heading = torch.atan2(motion[:, :, 1], motion[:, :, 0]) + sample_uniform(
         (-SLANT, SLANT), *shape, **here
     )
-    yaw = torch.where(slab & ~level, heading, uniform((0, torch.pi), *shape, **here)).remainder(
-        torch.pi
+    yaw = torch.where(
+        slab & ~level, heading, sample_uniform((0, torch.pi), *shape, **here)
+    ).remainder(torch.pi)
+    lump, thickness = (
+        sample_uniform(BOX_HALF, *shape, 3, **here),
+        sample_uniform(SLAB_THICKNESS, *shape, **here),
     )
-    lump, thickness = uniform(BOX_HALF, *shape, 3, **here), uniform(SLAB_THICKNESS, *shape, **here)
     thin = torch.stack((slab & ~level, torch.zeros_like(slab), slab & level), 2)
-    wide = uniform(SLAB_HALF, *shape, 3, **here)
+    wide = sample_uniform(SLAB_HALF, *shape, 3, **here)
     half = torch.where(thin, thickness[:, :, None], torch.where(slab[:, :, None], wide, lump))
     none = torch.zeros_like(yaw)
     return torch.cat((half, torch.stack(((yaw / 2).cos(), none, none, (yaw / 2).sin()), 2)), 2)
 
 
-def _walls(first: Tensor, last: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _sample_walls(first: Tensor, last: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """(B, count, 4): upright at any angle, or overhead, so far from the line between two points (B,
     3).
     """
     shape, here = (len(first), count, 1), {"like": first, "generator": generator}
     angle, overhead = (
-        uniform((-torch.pi, torch.pi), *shape, **here),
-        uniform((0, 1), *shape, **here) < OVERHEAD,
+        sample_uniform((-torch.pi, torch.pi), *shape, **here),
+        sample_uniform((0, 1), *shape, **here) < OVERHEAD,
     )
     upright = torch.cat((angle.cos(), angle.sin(), torch.zeros_like(angle)), 2)
     normal = torch.where(overhead, first.new_tensor([0.0, 0.0, -1.0]), upright)
     ends = torch.stack([(normal * end[:, None]).sum(2, keepdim=True) for end in (first, last)])
-    return torch.cat((normal, ends.amin(0) - uniform(WALL_GAP, *shape, **here)), 2)
+    return torch.cat((normal, ends.amin(0) - sample_uniform(WALL_GAP, *shape, **here)), 2)
 
 
-def _apart(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
+def _compute_clearances(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
     """(B, M) the least clearance between the arm and each obstacle at q (P, B, n), as
     `obstacle_distances` orders.
     """
@@ -286,7 +293,7 @@ def park(obstacles: Obstacles, spheres: Tensor, boxes: Tensor, walls: Tensor) ->
     )
 
 
-def present(obstacles: Obstacles) -> tuple[Tensor, Tensor, Tensor]:
+def is_present(obstacles: Obstacles) -> tuple[Tensor, Tensor, Tensor]:
     """Which spheres, boxes and walls are not parked, (B, count) bool each."""
     spheres, boxes, walls = obstacles.kinds
     return spheres[:, :, 0] < FAR / 2, boxes[:, :, 0] < FAR / 2, walls[:, :, 3] > -FAR / 2

@@ -15,10 +15,12 @@ from torch import Tensor
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, World
 
-KEPT = ("clearance", "touched")  # of the scene; what `judged` depends on
+CONTACT_KEYS = ("clearance", "touched")  # of the scene; what `apply_contact_rules` depends on
 
 
-def felt(task: Task, world: World, moment: Moment, touched: Tensor | None = None) -> Moment:
+def sense_contact(
+    task: Task, world: World, moment: Moment, touched: Tensor | None = None
+) -> Moment:
     """A moment that really is, with `clearance` and `touched` in its scene.
 
     Args:
@@ -26,7 +28,7 @@ def felt(task: Task, world: World, moment: Moment, touched: Tensor | None = None
     """
     if world.collision is None:
         return moment
-    distance = task.clearance(world, moment)
+    distance = task.compute_clearance(world, moment)
     if "contact_depth" in moment.scene:  # of an engine with contacts of its own
         depth = moment.scene["contact_depth"].to(distance.dtype)
         distance = torch.where(depth > 0, torch.minimum(distance, -depth), distance)
@@ -41,12 +43,12 @@ def felt(task: Task, world: World, moment: Moment, touched: Tensor | None = None
     )
 
 
-def judged(task: Task, moment: Moment, outcome: Outcome) -> Outcome:
+def apply_contact_rules(task: Task, moment: Moment, outcome: Outcome) -> Outcome:
     """What a step was worth, contact heeded: no success after one, and the terms of
-    `contact_terms`.
+    `compute_contact_terms`.
 
     Among its measures are `success_with_contact`, the success that it would be otherwise, and
-    `KEPT`.
+    `CONTACT_KEYS`.
     """
     success, scene = outcome.success, moment.scene
     measures = {**outcome.measures, "success_with_contact": success}
@@ -55,12 +57,12 @@ def judged(task: Task, moment: Moment, outcome: Outcome) -> Outcome:
     return replace(
         outcome,
         success=success & ~scene["touched"],
-        terms={**outcome.terms, **contact_terms(task, scene["clearance"])},
-        measures={**measures, **{name: scene[name] for name in KEPT}},
+        terms={**outcome.terms, **compute_contact_terms(task, scene["clearance"])},
+        measures={**measures, **{name: scene[name] for name in CONTACT_KEYS}},
     )
 
 
-def contact_terms(task: Task, clearance: Tensor) -> dict[str, Tensor]:
+def compute_contact_terms(task: Task, clearance: Tensor) -> dict[str, Tensor]:
     """What being near and being in contact cost, where it costs anything.
 
     Args:

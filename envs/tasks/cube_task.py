@@ -6,7 +6,7 @@ from torch import Tensor
 
 from envs.simulation import grasp
 from envs.tasks.measures import Measure
-from envs.tasks.shapes import Shape, cube_shape, goal_around
+from envs.tasks.shapes import Shape, make_cube_shape, make_goal_ball
 from envs.tasks.task import Task
 from envs.world import Moment, World
 from td3_robot.errors import not_none
@@ -67,7 +67,7 @@ class CubeTask(Task):
             "mm",
         ),
     )
-    kept = ("goal", "object", "held")
+    memory_keys = ("goal", "object", "held")
 
     @property
     def criterion(self) -> str:
@@ -79,12 +79,12 @@ class CubeTask(Task):
         """See `Task.cube_side`."""
         return self.cube
 
-    def height(self, world: World) -> float:
+    def compute_tcp_height(self, world: World) -> float:
         """Of the TCP over the table while it is at a cube that lies there [m]."""
         hand = not_none(world.model.hand)
         return max(hand.half, hand.tip + self.table_room)
 
-    def seen_of_hand(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def observe_hand(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What an observation has of the hand, B times.
 
         Returns:
@@ -102,10 +102,10 @@ class CubeTask(Task):
         joint_tilt = (J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2])[:, 1:]
         return approach, R_bg[:, :, 1], in_hand, joint_tilt
 
-    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+    def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """The goal and the cube."""
         scene = moment.scene
-        return [goal_around(scene["goal"][0], self.cube), cube_shape(scene, self.cube)]
+        return [make_goal_ball(scene["goal"][0], self.cube), make_cube_shape(scene, self.cube)]
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the cube is, (B, 3) [m]."""

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import torch
 
-from envs.planning.contact_check import free_start
+from envs.planning.contact_check import find_free_start
 from envs.simulation.engine import SimState, make_rest_state
 from envs.tasks.task import Task
 from envs.world import Moment, Scene, World
@@ -90,7 +90,7 @@ class RandomEpisodes:
         noise = torch.rand(count, len(model.qdlim), **like)
         scene = self.pool.draw(count)
         offset = (2.0 * noise - 1.0) * self._task.start_spread
-        q = scene.pop("start") if "start" in scene else free_start(self._world, offset)
+        q = scene.pop("start") if "start" in scene else find_free_start(self._world, offset)
         return make_rest_state(model, q.clamp(*model.qlim)), scene
 
     def state_dict(self) -> dict:
@@ -140,7 +140,7 @@ class ScenePool:
             ConfigError: block after block of candidates holds none.
         """
         while len(self) - self.next < count:
-            if self._fresh < 1.0 and self._enough(count):
+            if self._fresh < 1.0 and self._has_enough(count):
                 self._shuffle()
             else:
                 self._append_block()
@@ -149,7 +149,7 @@ class ScenePool:
         self.handed_out += count
         return {key: value[rows] for key, value in self.scenes.items()}
 
-    def _enough(self, count: int) -> bool:
+    def _has_enough(self, count: int) -> bool:
         """Whether the pool holds its share of fresh scenes, and as many as are asked for."""
         share = min(self.KEPT, self._fresh * self.handed_out)
         return len(self) >= max(count, share, self.FEWEST)
@@ -159,7 +159,7 @@ class ScenePool:
         self.scenes, self.next = {key: value[order] for key, value in self.scenes.items()}, 0
 
     def _append_block(self) -> None:
-        found = self._found()
+        found = self._find_block()
         if self._fresh == 1.0:  # what was handed out is not used again
             self.scenes, self.next = (
                 {key: value[self.next :] for key, value in self.scenes.items()},
@@ -171,9 +171,9 @@ class ScenePool:
             else found
         )
 
-    def _found(self) -> Scene:
+    def _find_block(self) -> Scene:
         for _ in range(self.PATIENCE):
-            found = self._task.candidates(self._world, self.BLOCK, self._generator)
+            found = self._task.sample_scenes(self._world, self.BLOCK, self._generator)
             if len(found["goal"]):
                 return found
         raise ConfigError(

@@ -52,7 +52,7 @@ def arm_columns(world: World) -> list[Column]:
     return [Column("q", n), Column("drivers", len(world.model.driver_mimic)), Column("qd", n)]
 
 
-def transposed(J: Tensor, x: Tensor) -> Tensor:
+def multiply_transpose(J: Tensor, x: Tensor) -> Tensor:
     """J^T x, (B, n), of J (B, m, n) and x (B, m): the joint motion along which x shrinks
     fastest.
     """

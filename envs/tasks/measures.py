@@ -30,13 +30,13 @@ class Measure(NamedTuple):
     unit: str
     within: str | None = None
 
-    def in_results(self, value):
+    def to_result_unit(self, value):
         """From SI into the unit that the name ends in."""
         return value * UNITS[self.unit][0]
 
-    def shown(self, value):
+    def to_table_unit(self, value):
         """From SI into `unit`."""
-        return self.in_results(value) * UNITS[self.unit][1]
+        return self.to_result_unit(value) * UNITS[self.unit][1]
 
 
 # Unit of tables -> factors from SI into results, and from there into tables.

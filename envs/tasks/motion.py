@@ -13,10 +13,10 @@ from envs.simulation.engine import SimModel, SimState
 if TYPE_CHECKING:
     from envs.tasks.task import Outcome, Task
 
-NEAR_LIMIT = 0.2  # distance from a position limit at which `room` has fallen to 1/e [rad or m]
+NEAR_LIMIT = 0.2  # distance from a position limit at which `compute_limit_proximity` has fallen to 1/e [rad or m]
 
 
-def room(model: SimModel, q: Tensor) -> Tensor:
+def compute_limit_proximity(model: SimModel, q: Tensor) -> Tensor:
     """(B, n) how near each joint is to a limit: -1 at the lower, 1 at the upper, 0 where both are
     far.
     """
@@ -24,7 +24,7 @@ def room(model: SimModel, q: Tensor) -> Tensor:
     return torch.exp((q - upper) / NEAR_LIMIT) - torch.exp((lower - q) / NEAR_LIMIT)
 
 
-def priced(
+def add_change_cost(
     task: "Task", model: SimModel, before: SimState, action: Tensor, outcome: "Outcome"
 ) -> "Outcome":
     """What a step was worth, with what it costs to ask for a change of velocity, where that costs

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.controllers.scripted_pick import scripted
+from envs.controllers.scripted_pick import compute_pick_action
 from envs.kinematics.pointing_down import solve_pointing_down
-from envs.planning.contact_check import free
+from envs.planning.contact_check import is_free
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
 from envs.tasks.cube_task import CANDIDATES, CubeTask
-from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.layout import Column, arm_columns, multiply_transpose
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome
@@ -53,7 +53,7 @@ class Picking(CubeTask):
         *CubeTask.measures,
     )
 
-    def columns(self, world: World) -> list[Column]:
+    def list_columns(self, world: World) -> list[Column]:
         """See `observe`."""
         k = world.model.position_joints
         told = {"goal", "error", "way", "joint_way", "scripted"}
@@ -75,7 +75,7 @@ class Picking(CubeTask):
 
     # Scenes
 
-    def places(
+    def sample_places(
         self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Where cubes lie and where they are to be, (B, 3) each [m].
@@ -87,7 +87,7 @@ class Picking(CubeTask):
         """
         raise NotImplementedError
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Cubes and goals in the workspace that the hand, pointing down, can be at without contact;
         found from home, within qlim.
         """
@@ -101,10 +101,10 @@ class Picking(CubeTask):
         def place(height):
             return torch.cat((lower + draw(2) * (upper - lower), height[:, None]), 1)
 
-        cube, goal = self.places(draw, place)
+        cube, goal = self.sample_places(draw, place)
         apart = torch.linalg.vector_norm(goal - cube, dim=1) >= self.least_way
         cube, goal = cube[apart], goal[apart]
-        over = self.height(world) - self.cube / 2.0  # the hand's height over the cube's
+        over = self.compute_tcp_height(world) - self.cube / 2.0  # the hand's height over the cube's
         lift = cube.new_tensor([0.0, 0.0, over])
         home = world.home.expand(len(cube), -1)
         arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])
@@ -120,7 +120,7 @@ class Picking(CubeTask):
         """
         hand = not_none(world.model.hand)
         openings = hand.stroke[1], grasp.find_driver(hand, self.cube)
-        return torch.stack([free(world, q, driver=driver) for driver in openings]).all(0)
+        return torch.stack([is_free(world, q, driver=driver) for driver in openings]).all(0)
 
     # What the policy sees
 
@@ -139,10 +139,10 @@ class Picking(CubeTask):
             world.model,
             not_none(world.model.hand),
         )
-        approach, closing, in_hand, joint_tilt = self.seen_of_hand(world, moment)
-        way = self.way(world, moment) / self.error_unit
+        approach, closing, in_hand, joint_tilt = self.observe_hand(world, moment)
+        way = self.compute_approach_vector(world, moment) / self.error_unit
         error = (scene["goal"] - scene["object"]) / self.error_unit
-        joint_way = transposed(moment.J[:, :3, : model.position_joints], way)
+        joint_way = multiply_transpose(moment.J[:, :3, : model.position_joints], way)
         room = (grasp.compute_gap(hand, state.gripper) - self.cube) / hand.room
         directions = (
             moment.tcp,
@@ -154,15 +154,15 @@ class Picking(CubeTask):
             error,
             way,
         )
-        told = scripted(self, world, moment)
+        told = compute_pick_action(self, world, moment)
         last = (joint_way, joint_tilt, room[:, None], scene["held"][:, None].to(way.dtype), told)
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
 
-    def placed(self, scene: Scene) -> Tensor:
+    def is_placed(self, scene: Scene) -> Tensor:
         """(B,) bool: whether the cube is where it is to be let go; by default nowhere."""
         return torch.zeros_like(scene["held"])
 
-    def way(self, world: World, moment: Moment) -> Tensor:
+    def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
         """(B, 3) from the TCP to where it is to go now [m]: to the grasp, from above; with the
         cube, to the goal.
         """
@@ -170,28 +170,28 @@ class Picking(CubeTask):
         from_cube = moment.tcp - scene["object"]
         aside = torch.linalg.vector_norm(from_cube[:, :2], dim=1)
         over = (self.descent * (aside - self.corridor)).clamp(0.0, self.hover)
-        over = over + self.height(world) - self.cube / 2.0
+        over = over + self.compute_tcp_height(world) - self.cube / 2.0
         to_grasp = torch.cat((-from_cube[:, :2], (over - from_cube[:, 2])[:, None]), 1)
         return torch.where(scene["held"][:, None], scene["goal"] - scene["object"], to_grasp)
 
     # What it is paid for
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `reward_terms`."""
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `compute_reward_terms`."""
         scene, hand, driver = moment.scene, not_none(world.model.hand), moment.state.gripper
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
         clearance = grasp.compute_tip_height(hand, moment.T_be, driver)
-        seen = Seen(
-            way=torch.linalg.vector_norm(self.way(world, moment), dim=1),
+        seen = RewardInputs(
+            way=torch.linalg.vector_norm(self.compute_approach_vector(world, moment), dim=1),
             distance=distance,
-            held=scene["held"] | self.placed(scene),
+            held=scene["held"] | self.is_placed(scene),
             down=-grasp.compute_hand_axes(hand, moment.T_be)[:, 2, 2],
             room=((grasp.compute_gap(hand, driver) - self.cube) / hand.room).clamp_min(0.0),
             clearance=clearance,
         )
         measures = {"object": scene["object"], "held": scene["held"], "table_clearance": clearance}
         return Outcome(
-            distance < self.tolerance, distance, reward_terms(self, seen, action), measures
+            distance < self.tolerance, distance, compute_reward_terms(self, seen, action), measures
         )
 
 
@@ -207,7 +207,7 @@ class PickPlace(Picking):
     air_lowest: float
     air_highest: float
 
-    def places(
+    def sample_places(
         self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """See `Picking.places`: half of the goals are on the table."""
@@ -217,7 +217,7 @@ class PickPlace(Picking):
 
 
 @dataclass(frozen=True)
-class Seen:
+class RewardInputs:
     """What the reward depends on beside the action, each (B,).
 
     Attributes:
@@ -237,7 +237,7 @@ class Seen:
     clearance: Tensor
 
 
-def reward_terms(task: Picking, seen: Seen, action: Tensor) -> dict[str, Tensor]:
+def compute_reward_terms(task: Picking, seen: RewardInputs, action: Tensor) -> dict[str, Tensor]:
     """The named terms whose sum is the reward, each (B,).
 
     Args:

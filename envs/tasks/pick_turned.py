@@ -21,8 +21,8 @@ class PickTurned(PickPlace):
     about the vertical [rad], and `contact_depth` (), how deep a finger is in its top [m].
     """
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """See `PickPlace.candidates`."""
-        scene = super().candidates(world, count, generator)
+        scene = super().sample_scenes(world, count, generator)
         turn = torch.rand(len(scene["goal"]), generator=generator, device=world.device)
         return {**scene, "yaw": 0.5 * math.pi * turn, "contact_depth": torch.zeros_like(turn)}

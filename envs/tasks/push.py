@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from envs.controllers.pointing import pointing_down
+from envs.controllers.pointing import point_down
 from envs.kinematics.pointing_down import solve_pointing_down
-from envs.planning.contact_check import free
+from envs.planning.contact_check import is_free
 from envs.robots import Robot
 from envs.simulation import grasp
 from envs.simulation.engine import Command, batched_o
 from envs.tasks.cube_task import CANDIDATES, CubeTask
-from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.layout import Column, arm_columns, multiply_transpose
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
@@ -40,7 +40,7 @@ class Push(CubeTask):
         stride: how far ahead of itself the TCP is led while it pushes, at most [m].
         near: the cube is pushed no more when it is this near to the goal [m].
         turn_weight: reward lost per radian of `turn`.
-        gain, damping: of the scripted push, see `pointing_down` [1/s, m/rad].
+        gain, damping: of the scripted push, see `point_down` [1/s, m/rad].
     """
 
     longest_way: float
@@ -53,15 +53,17 @@ class Push(CubeTask):
 
     controllers = ("push",)
 
-    def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:
-        """See `Task.world`: here a cube that is pushed off its middle slips, as one that turns is
+    def make_world(
+        self, robot: Robot, device: torch.device | str, collision: bool = False
+    ) -> World:
+        """See `Task.make_world`: here a cube that is pushed off its middle slips, as one that turns is
         lost.
         """
-        made = super().world(robot, device, collision)
+        made = super().make_world(robot, device, collision)
         hand = replace(not_none(made.model.hand), slips=True)
         return replace(made, model=replace(made.model, hand=hand))
 
-    def columns(self, world: World) -> list[Column]:
+    def list_columns(self, world: World) -> list[Column]:
         """See `observe`."""
         k, n = world.model.position_joints, len(world.model.qdlim)
         told = {"goal", "error", "way", "joint_way", "turn", "joint_turn", "scripted"}
@@ -75,7 +77,7 @@ class Push(CubeTask):
 
     # Scenes
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Cubes and goals on the table that the hand, pointing down, can come down behind and end
         behind, without contact; found from home, within qlim.
         """
@@ -88,17 +90,19 @@ class Push(CubeTask):
         way = torch.linalg.vector_norm(goal - cube, dim=1)
         chosen = (way >= self.least_way) & (way <= self.longest_way)
         cube, goal = cube[chosen], goal[chosen]
-        over = cube.new_tensor([0.0, 0.0, self.height(world) - self.cube / 2.0])
-        back = self.behind * _towards(cube, goal)
+        over = cube.new_tensor([0.0, 0.0, self.compute_tcp_height(world) - self.cube / 2.0])
+        back = self.behind * _compute_direction(cube, goal)
         arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])
         home = world.home.expand(len(cube), -1)
         q, reached = solve_pointing_down(*arm, home, cube - back + over)
         touching = (
-            self.cube / 2.0 * _towards(cube, goal)
+            self.cube / 2.0 * _compute_direction(cube, goal)
         )  # more than touching: fingers are not thin
         there, arrived = solve_pointing_down(*arm, q, goal - touching + over)
         shut = not_none(world.model.hand).stroke[0]
-        good = reached & arrived & free(world, q, driver=shut) & free(world, there, driver=shut)
+        good = (
+            reached & arrived & is_free(world, q, driver=shut) & is_free(world, there, driver=shut)
+        )
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
         scene = {
             "goal": goal,
@@ -108,7 +112,7 @@ class Push(CubeTask):
         }
         return {name: value[good] for name, value in scene.items()}
 
-    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+    def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The fingers stay shut."""
         return Command(action, torch.zeros_like(action[:, 0]))
 
@@ -124,38 +128,44 @@ class Push(CubeTask):
         joint_turn, which turns the hand so; and scripted, what the scripted push would do.
         """
         scene, state, model = moment.scene, moment.state, world.model
-        *hand, joint_tilt = self.seen_of_hand(world, moment)
-        way = self.way(world, moment) / self.error_unit
+        *hand, joint_tilt = self.observe_hand(world, moment)
+        way = self.compute_approach_vector(world, moment) / self.error_unit
         goal, cube = scene["goal"], scene["object"][:, :2]
         places = (moment.tcp, *hand, way, goal, cube, (goal[:, :2] - cube) / self.error_unit)
         turn = self.turn(world, moment)[:, None]
-        joint_way = transposed(moment.J[:, :3, : model.position_joints], way)
-        motions = (joint_way, joint_tilt, turn, moment.J[:, 5] * turn, self.scripted(world, moment))
+        joint_way = multiply_transpose(moment.J[:, :3, : model.position_joints], way)
+        motions = (
+            joint_way,
+            joint_tilt,
+            turn,
+            moment.J[:, 5] * turn,
+            self.compute_scripted_action(world, moment),
+        )
         return torch.cat((batched_o(model, state), state.qd, *places, *motions), 1)
 
-    def scripted(self, world: World, moment: Moment) -> Tensor:
+    def compute_scripted_action(self, world: World, moment: Moment) -> Tensor:
         """(B, n) in [-1, 1]: along `way` and by `turn` at resolved rates, pointing down."""
-        return pointing_down(
+        return point_down(
             world,
             moment,
-            self.way(world, moment),
+            self.compute_approach_vector(world, moment),
             self.turn(world, moment),
             self.gain,
             self.damping,
         )
 
-    def way(self, world: World, moment: Moment) -> Tensor:
+    def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
         """(B, 3) from the TCP to where it is to go now [m]: up from where it may be low beside the
         cube, over and down behind it, then against it, towards the goal; nowhere once the cube is
         there.
         """
         cube, goal, tcp = moment.scene["object"], moment.scene["goal"], moment.tcp
-        left, ahead = torch.linalg.vector_norm(goal - cube, dim=1), _towards(cube, goal)
+        left, ahead = torch.linalg.vector_norm(goal - cube, dim=1), _compute_direction(cube, goal)
         level, up = tcp.new_tensor([1.0, 1.0, 0.0]), tcp.new_tensor([0.0, 0.0, 1.0])
         beyond = (tcp - cube) * level
         along = (beyond * ahead).sum(1)  # negative behind the cube
         aside = beyond - along[:, None] * ahead
-        down = self.height(world) - tcp[:, 2]
+        down = self.compute_tcp_height(world) - tcp[:, 2]
         to_start = -beyond - self.behind * ahead
         over = self.descent * (torch.linalg.vector_norm(to_start, dim=1) - self.corridor)
         rise = down + over.clamp(0.0, self.hover)
@@ -176,20 +186,20 @@ class Push(CubeTask):
         """(B,) by how much the hand has to turn about the vertical for one of its faces to meet the
         cube squarely, up to an eighth of a turn [rad].
         """
-        ahead = _towards(moment.scene["object"], moment.scene["goal"])
+        ahead = _compute_direction(moment.scene["object"], moment.scene["goal"])
         across = grasp.compute_hand_axes(not_none(world.model.hand), moment.T_be)[:, :, 0]
         angle = torch.atan2(ahead[:, 1], ahead[:, 0]) - torch.atan2(across[:, 1], across[:, 0])
         return torch.atan2(torch.sin(4.0 * angle), torch.cos(4.0 * angle)) / 4.0
 
     # What it is paid for
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `reward_terms`."""
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `compute_reward_terms`."""
         scene, hand = moment.scene, not_none(world.model.hand)
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
         clearance = grasp.compute_tip_height(hand, moment.T_be, moment.state.gripper)
-        seen = Seen(
-            way=torch.linalg.vector_norm(self.way(world, moment), dim=1),
+        seen = RewardInputs(
+            way=torch.linalg.vector_norm(self.compute_approach_vector(world, moment), dim=1),
             turn=self.turn(world, moment).abs(),
             distance=distance,
             down=-grasp.compute_hand_axes(hand, moment.T_be)[:, 2, 2],
@@ -197,18 +207,18 @@ class Push(CubeTask):
         )
         measures = {"object": scene["object"], "table_clearance": clearance}
         return Outcome(
-            distance < self.tolerance, distance, reward_terms(self, seen, action), measures
+            distance < self.tolerance, distance, compute_reward_terms(self, seen, action), measures
         )
 
-    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.put_goal`; it stays on the table."""
-        return self.with_goal(
+    def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.move_goal`; it stays on the table."""
+        return self.replace_goal(
             world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
         )
 
 
 @dataclass(frozen=True)
-class Seen:
+class RewardInputs:
     """What the reward depends on beside the action, each (B,).
 
     Attributes:
@@ -226,7 +236,7 @@ class Seen:
     clearance: Tensor
 
 
-def reward_terms(task: Push, seen: Seen, action: Tensor) -> dict[str, Tensor]:
+def compute_reward_terms(task: Push, seen: RewardInputs, action: Tensor) -> dict[str, Tensor]:
     """The named terms whose sum is the reward, each (B,).
 
     Args:
@@ -246,6 +256,6 @@ def reward_terms(task: Push, seen: Seen, action: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _towards(start: Tensor, end: Tensor) -> Tensor:
+def _compute_direction(start: Tensor, end: Tensor) -> Tensor:
     """(B, 3) unit vectors; zero where the two are one."""
     return torch.nn.functional.normalize(end - start, dim=1)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.planning.contact_check import free
+from envs.planning.contact_check import is_free
 from envs.simulation.engine import Command, batched_o
-from envs.tasks.layout import Column, arm_columns, transposed
+from envs.tasks.layout import Column, arm_columns, multiply_transpose
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
@@ -49,7 +49,7 @@ class Reach(Task):
         """See `Task.criterion`."""
         return f"the TCP within {1000 * self.tolerance:g} mm of the goal at the end of the episode"
 
-    def columns(self, world: World) -> list[Column]:
+    def list_columns(self, world: World) -> list[Column]:
         """See `observe`."""
         goal = [Column("goal", 3, True), Column("error", 3, True)]
         return [
@@ -59,18 +59,18 @@ class Reach(Task):
             Column("joint_error", world.model.position_joints, True),
         ]
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Goals (k, 3) [m]: TCP positions of random joint positions without contact, if they lie in
         the workspace.
         """
         q = world.random_q(count, generator)
         tcp = kinematics.fkine(world.model.chain, q)[:, :3, 3]
         inside = world.in_workspace(tcp)
-        return {"goal": tcp[inside][free(world, q[inside])]}
+        return {"goal": tcp[inside][is_free(world, q[inside])]}
 
-    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+    def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is open on the way and shut at the goal, so that arrival can be seen."""
-        return Command(action, (distance(moment) > self.tolerance).to(action.dtype))
+        return Command(action, (compute_distance(moment) > self.tolerance).to(action.dtype))
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit];
@@ -86,26 +86,26 @@ class Reach(Task):
             tcp,
             goal,
             error,
-            transposed(J_v, error),
+            multiply_transpose(J_v, error),
         )
         return torch.cat(parts, 1)
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `reward_terms`."""
-        d = distance(moment)
-        return Outcome(d < self.tolerance, d, reward_terms(self, d, action))
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `compute_reward_terms`."""
+        d = compute_distance(moment)
+        return Outcome(d < self.tolerance, d, compute_reward_terms(self, d, action))
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the TCP is, (B, 3) [m]."""
         return moment.tcp
 
 
-def distance(moment: Moment) -> Tensor:
+def compute_distance(moment: Moment) -> Tensor:
     """(B,) between TCP and goal [m]."""
     return torch.linalg.vector_norm(moment.scene["goal"] - moment.tcp, dim=1)
 
 
-def reward_terms(task: Reach, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
+def compute_reward_terms(task: Reach, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
     """The named terms whose sum is the reward.
 
     Args:

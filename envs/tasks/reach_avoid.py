@@ -14,17 +14,17 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.collision import Nearest, Obstacles, clearance, nearest
-from envs.controllers.follow_solution import joint_move, target
-from envs.controllers.reactive import reactive
+from envs.controllers.follow_solution import compute_joint_move, select_waypoint
+from envs.controllers.reactive import compute_reactive_velocity
 from envs.kinematics.inverse import solve_pose
 from envs.planning import obstacle_scenes as scenes
-from envs.planning.contact_check import ROOM, free
-from envs.planning.motion_planner import way
+from envs.planning.contact_check import MARGIN, is_free
+from envs.planning.motion_planner import plan_path
 from envs.simulation.engine import SimState
 from envs.tasks.layout import Column
 from envs.tasks.reach import Reach
 from envs.tasks.registry import register_task
-from envs.tasks.shapes import Shape, obstacle_shapes, path_shape
+from envs.tasks.shapes import Shape, make_obstacle_shapes, make_path_shape
 from envs.tasks.task import Outcome
 from envs.world import GROUND, Moment, Scene, World, get_obstacles
 from td3_robot.errors import ConfigError
@@ -62,12 +62,12 @@ class ReachAvoid(Reach):
     fresh_scenes = 0.1  # a scene takes as long to draw as some ten steps of its arm
     controllers = (*Reach.controllers, "ik")
     move_gain = 6.0
-    follows = ("via", "solution", "passed")
-    kept = ("goal", "spheres", "boxes", "walls", "distance", "gradient", *follows)
+    plan_keys = ("via", "solution", "passed")
+    memory_keys = ("goal", "spheres", "boxes", "walls", "distance", "gradient", *plan_keys)
 
-    def columns(self, world: World) -> list[Column]:
+    def list_columns(self, world: World) -> list[Column]:
         """See `observe`."""
-        moving, pushed = len(moving_links(world)), len(pushed_joints(world))
+        moving, pushed = len(find_moving_links(world)), len(find_gradient_columns(world))
         sensed = [
             Column("nearness", len(world.capsules.links) + 1),
             Column("closing", moving),
@@ -80,11 +80,11 @@ class ReachAvoid(Reach):
         }
         shown, n = [Column(name, width) for name, width in slots.items()], len(world.model.qdlim)
         led = [Column("reactive", n, True), Column("way", n, True), Column("way_left", 1, True)]
-        return [*super().columns(world), *sensed, *led, *shown]
+        return [*super().list_columns(world), *sensed, *led, *shown]
 
     # Scenes
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Scenes that have a free way, and with each what `begun` finds for it.
 
         Raises:
@@ -93,12 +93,16 @@ class ReachAvoid(Reach):
         for _ in range(ROUNDS):
             detour, obstacles = self.draw(world, count, generator)
             if len(detour.start):
-                scene = {"goal": goals(world, detour), "start": detour.start, **vars(obstacles)}
-                return {**scene, **self._way(world, detour.start, scene)}
+                scene = {
+                    "goal": compute_goals(world, detour),
+                    "start": detour.start,
+                    **vars(obstacles),
+                }
+                return {**scene, **self._plan_path(world, detour.start, scene)}
         clear = float(clearance(world.capsules, world.home[None], ground=GROUND))
         raise ConfigError(
             f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; its clearance at home is "
-            f"{clear:.3f} m, that of starts must be more than {ROOM:g} m"
+            f"{clear:.3f} m, that of starts must be more than {MARGIN:g} m"
         )
 
     def draw(
@@ -116,14 +120,14 @@ class ReachAvoid(Reach):
             world, detour, self.margin, self.path_margin, self.spread, generator
         )
 
-    def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
+    def plan_episode(self, world: World, state: SimState, scene: Scene) -> Scene:
         """`via` and `solution` (B, n), the corner and the end of a way, see
         envs/planning/motion_planner.py; and `passed` (B,), whether the corner is behind.
         """
-        return self._way(world, state.q, scene)
+        return self._plan_path(world, state.q, scene)
 
-    def _way(self, world: World, q: Tensor, scene: Scene) -> Scene:
-        via, solution = way(world, q, scene["goal"], get_obstacles(scene))
+    def _plan_path(self, world: World, q: Tensor, scene: Scene) -> Scene:
+        via, solution = plan_path(world, q, scene["goal"], get_obstacles(scene))
         return {
             "via": via,
             "solution": solution,
@@ -142,9 +146,9 @@ class ReachAvoid(Reach):
         aside = self.detour * torch.randn(solution.shape, **like)
         via = torch.lerp(start, solution, torch.rand(len(solution), 1, **like)) + aside
         detour = scenes.Detour(*(q.clamp(*world.model.qlim) for q in (start, via, solution)))
-        detour = detour[detour.time(world) < self.path_time]
-        detour = detour[free(world, torch.stack((detour.start, detour.solution))).all(0)]
-        return detour[free(world, detour.points()).all(0)]
+        detour = detour[detour.compute_duration(world) < self.path_time]
+        detour = detour[is_free(world, torch.stack((detour.start, detour.solution))).all(0)]
+        return detour[is_free(world, detour.sample_points()).all(0)]
 
     def sense(self, world: World, moment: Moment) -> Moment:
         """Look for what is near: `distance` (B, L + 1) of each link and of the arm to itself [m],
@@ -157,7 +161,7 @@ class ReachAvoid(Reach):
             moment, scene={**moment.scene, "distance": found.distance, "gradient": found.gradient}
         )
 
-    def nearest(self, world: World, moment: Moment) -> Nearest:
+    def find_nearest(self, world: World, moment: Moment) -> Nearest:
         """What was found as the moment began."""
         return Nearest(moment.scene["distance"], moment.scene["gradient"])
 
@@ -170,40 +174,47 @@ class ReachAvoid(Reach):
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_near`; reactive,
-        the action of the `reactive` controller; way, the action that goes along the way, and
+        the action of the `compute_reactive_velocity` controller; way, the action that goes along the way, and
         way_left, how long that takes yet with every joint at full speed [s]; then the obstacles,
         zeros where there is none: spheres as centre - tcp and radius [sight], boxes as centre - tcp
         and half of each side [sight] and cosine and sine of twice the yaw, walls as normal and
         distance of the TCP [sight]; after each a 1, it is there.
         """
-        led = (self._reactive_action(world, moment), *self._along(world, moment))
-        shown = (*self._near(world, moment), *led, *self._show_obstacles(moment))
+        led = (self._observe_reactive(world, moment), *self._observe_path(world, moment))
+        shown = (*self._observe_proximity(world, moment), *led, *self._show_obstacles(moment))
         return torch.cat((super().observe(world, moment), *shown), 1)
 
-    def _near(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
-        """nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `moving_links`
+    def _observe_proximity(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
+        """nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `find_moving_links`
         closing (B, k), how fast that rises [1/s], and push (B, m), the joint motion by which it
         falls fastest, times `repulsion`, of the joints that move the link.
         """
-        near = self.nearest(world, moment)
+        near = self.find_nearest(world, moment)
         nearness = torch.exp(-near.distance.clamp(min=-self.repulsion) / self.repulsion)
         push = nearness[:, :, None] * near.gradient
-        moving, pushed = (world.index(*places(world)) for places in (moving_links, pushed_joints))
+        moving, pushed = (
+            world.index(*places(world)) for places in (find_moving_links, find_gradient_columns)
+        )
         closing = (
             -(push.index_select(1, moving) @ moment.state.qd[:, :, None])[:, :, 0] / self.repulsion
         )
         return nearness, closing, push.flatten(1).index_select(1, pushed)
 
-    def _reactive_action(self, world: World, moment: Moment) -> Tensor:
+    def _observe_reactive(self, world: World, moment: Moment) -> Tensor:
         """(B, n) in [-1, 1]."""
-        return reactive(world.model, moment, self.nearest(world, moment)) / world.model.qdlim
+        return (
+            compute_reactive_velocity(world.model, moment, self.find_nearest(world, moment))
+            / world.model.qdlim
+        )
 
-    def _along(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
+    def _observe_path(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
         """way (B, n) in [-1, 1] and way_left (B, 1) [s]."""
         q, scene, qdlim = moment.state.q, moment.scene, world.model.qdlim
-        following = target(scene)
+        following = select_waypoint(scene)
         legs = torch.stack((following - q, scene["solution"] - following)).abs() / qdlim
-        return joint_move(world.model, q, following, self.move_gain), legs.amax(2).sum(0)[:, None]
+        return compute_joint_move(world.model, q, following, self.move_gain), legs.amax(2).sum(0)[
+            :, None
+        ]
 
     def _show_obstacles(self, moment: Moment) -> list[Tensor]:
         obstacles, tcp = moment.obstacles, moment.tcp[:, None]
@@ -219,11 +230,11 @@ class ReachAvoid(Reach):
             ),
             torch.cat((walls[:, :, :3], height / self.sight), 2),
         )
-        there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.present(obstacles))
+        there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.is_present(obstacles))
         return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, there)]
 
-    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.with_goal`. To another goal the way is straight, to joint positions near to
+    def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.replace_goal`. To another goal the way is straight, to joint positions near to
         those of the arm.
         """
         old, q = moment.scene, moment.state.q
@@ -232,33 +243,37 @@ class ReachAvoid(Reach):
         scene = {"goal": goal, "solution": torch.where(same[:, None], old["solution"], there)}
         return replace(moment, scene={**old, **scene, "passed": (old["passed"] > 0) | ~same})
 
-    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+    def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """The goal, the obstacles, and where the TCP goes on what is left of the way."""
         q, scene = moment.state.q[:1], moment.scene
-        corner, end = target(scene)[:1], scene["solution"][:1]
+        corner, end = select_waypoint(scene)[:1], scene["solution"][:1]
         share = torch.linspace(0, 1, DRAWN, device=q.device)[:, None]
         T_be = kinematics.fkine(
             world.model.chain,
             torch.cat((torch.lerp(q, corner, share), torch.lerp(corner, end, share))),
         )
-        around = obstacle_shapes(moment.obstacles, world.workspace)
-        return [*super().shapes(world, moment), *around, path_shape(T_be[:, :3, 3].tolist())]
+        around = make_obstacle_shapes(moment.obstacles, world.workspace)
+        return [
+            *super().make_shapes(world, moment),
+            *around,
+            make_path_shape(T_be[:, :3, 3].tolist()),
+        ]
 
     # Reward
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """That of `Reach`; contact ends the episode."""
         return replace(
-            super().outcome(world, moment, action), terminated=moment.scene["clearance"] < 0
+            super().compute_outcome(world, moment, action), terminated=moment.scene["clearance"] < 0
         )
 
 
-def goals(world: World, detour: scenes.Detour) -> Tensor:
+def compute_goals(world: World, detour: scenes.Detour) -> Tensor:
     """(B, 3) where the TCP is at the end [m]."""
     return kinematics.fkine(world.model.chain, detour.solution)[:, :3, 3]
 
 
-def moving_links(world: World) -> list[int]:
+def find_moving_links(world: World) -> list[int]:
     """Which columns of a clearance (B, L + 1) change by the arm's motion: all but links that stand
     or turn in place.
 
@@ -272,10 +287,10 @@ def moving_links(world: World) -> list[int]:
     ]
 
 
-def pushed_joints(world: World) -> list[int]:
+def find_gradient_columns(world: World) -> list[int]:
     """Which of the (L + 1) n elements of a clearance's gradient, link by link, are not always
     zero.
     """
     n = len(world.model.qdlim)
     bodies = (*world.capsules.link_bodies, n)  # the last is the arm against itself
-    return [link * n + joint for link in moving_links(world) for joint in range(bodies[link])]
+    return [link * n + joint for link in find_moving_links(world) for joint in range(bodies[link])]

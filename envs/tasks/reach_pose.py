@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.controllers.follow_solution import joint_move
+from envs.controllers.follow_solution import compute_joint_move
 from envs.kinematics.least_squares import damped_least_squares
 from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
-from envs.planning.contact_check import free
-from envs.planning.goal_solver import solution
+from envs.planning.contact_check import is_free
+from envs.planning.goal_solver import solve_goal
 from envs.simulation.engine import Command, SimState, batched_o
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
-from envs.tasks.motion import room
+from envs.tasks.motion import compute_limit_proximity
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
@@ -64,8 +64,8 @@ class ReachPose(Task):
     damping: float
 
     controllers = (*Task.controllers, "ik")
-    follows = ("solution",)
-    kept = ("goal", *follows)
+    plan_keys = ("solution",)
+    memory_keys = ("goal", *plan_keys)
     measures = (
         Measure(
             "final_rotation_error_deg",
@@ -84,7 +84,7 @@ class ReachPose(Task):
         angle = math.degrees(self.rotation_tolerance)
         return f"the TCP within {1000 * self.tolerance:g} mm and {angle:.3g} degrees of the goal at the end"
 
-    def columns(self, world: World) -> list[Column]:
+    def list_columns(self, world: World) -> list[Column]:
         """See `observe`."""
         n = len(world.model.qdlim)
         goal = [("goal", 7), ("goal_axes", 6), ("error", 3), ("rotation_error", 3)]
@@ -98,23 +98,23 @@ class ReachPose(Task):
             Column("room", n),
         ]
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """TCP poses of random joint positions without contact, if they lie in the workspace."""
         q = world.random_q(count, generator)
         T_be = kinematics.fkine(world.model.chain, q)
         inside = world.in_workspace(T_be[:, :3, 3])
         T_be, q = T_be[inside], q[inside]
-        solved = free(world, q)
+        solved = is_free(world, q)
         T_be = T_be[solved]
         return {"goal": torch.cat((T_be[:, :3, 3], to_quaternion(T_be[:, :3, :3])), 1)}
 
-    def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
-        """`solution` (B, n), see envs/planning/goal_solver.py."""
-        return {"solution": solution(world, state.q, scene["goal"])}
+    def plan_episode(self, world: World, state: SimState, scene: Scene) -> Scene:
+        """`solve_goal` (B, n), see envs/planning/goal_solver.py."""
+        return {"solution": solve_goal(world, state.q, scene["goal"])}
 
-    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+    def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is open on the way and shut at the goal, so that arrival can be seen."""
-        return Command(action, 1.0 - self._met(*errors(moment)).to(action.dtype))
+        return Command(action, 1.0 - self._is_met(*compute_errors(moment)).to(action.dtype))
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m] and axes, the first two columns of its
@@ -130,7 +130,7 @@ class ReachPose(Task):
         axes = moment.T_be[:, :3, :2].transpose(1, 2).flatten(1)
         goal_axes = moment.R_goal[:, :, :2].transpose(1, 2).flatten(1)
         joint_error = damped_least_squares(moment.J, torch.cat((error, rotation), 1), self.damping)
-        within = self._within(world, moment, joint_error)
+        within = self._clip_motion(world, moment, joint_error)
         joint_error = joint_error.clamp(-math.pi, math.pi)
         there = moment.state.q + joint_error
         beyond = there - there.clamp(*world.model.qlim)
@@ -150,10 +150,14 @@ class ReachPose(Task):
             within,
         )
         left = moment.scene["solution"] - moment.state.q
-        ik = joint_move(world.model, moment.state.q, moment.scene["solution"], self.move_gain)
-        return torch.cat((*parts, *errors, left, ik, room(world.model, moment.state.q)), 1)
+        ik = compute_joint_move(
+            world.model, moment.state.q, moment.scene["solution"], self.move_gain
+        )
+        return torch.cat(
+            (*parts, *errors, left, ik, compute_limit_proximity(world.model, moment.state.q)), 1
+        )
 
-    def _within(self, world: World, moment: Moment, motion: Tensor) -> Tensor:
+    def _clip_motion(self, world: World, moment: Moment, motion: Tensor) -> Tensor:
         """(B, n) what `joint_error`, here not held to half a turn, becomes inside the limits:
         joints that it would take beyond one go up to it, and the others make up for them as far as
         they can. Two rounds of that.
@@ -171,43 +175,43 @@ class ReachPose(Task):
             )
         return (torch.clamp(q + motion, *limits) - q).clamp(-math.pi, math.pi)
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `reward_terms`."""
-        distance, angle = errors(moment)
-        terms = reward_terms(self, distance, angle, action)
-        return Outcome(self._met(distance, angle), distance, terms, {"rotation_error": angle})
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `compute_reward_terms`."""
+        distance, angle = compute_errors(moment)
+        terms = compute_reward_terms(self, distance, angle, action)
+        return Outcome(self._is_met(distance, angle), distance, terms, {"rotation_error": angle})
 
-    def _met(self, distance: Tensor, angle: Tensor) -> Tensor:
+    def _is_met(self, distance: Tensor, angle: Tensor) -> Tensor:
         return (distance < self.tolerance) & (angle < self.rotation_tolerance)
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """The TCP's pose, (B, 7)."""
         return torch.cat((moment.tcp, to_quaternion(moment.T_be[:, :3, :3])), 1)
 
-    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.with_goal`. The solution of a new goal is looked for from where the arm is and
+    def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.replace_goal`. The solution of a new goal is looked for from where the arm is and
         nowhere else.
         """
         old, q = moment.scene, moment.state.q
         there = torch.where(
-            (goal == old["goal"]).all(1)[:, None], old["solution"], solution(world, q, goal, 0)
+            (goal == old["goal"]).all(1)[:, None], old["solution"], solve_goal(world, q, goal, 0)
         )
         return replace(moment, scene={**old, "goal": goal, "solution": there})
 
-    def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
-        """See `Task.goal_met`."""
+    def is_goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        """See `Task.is_goal_met`."""
         angle = rotation_error(to_matrix(achieved[:, 3:]), to_matrix(desired[:, 3:]))
         distance = torch.linalg.vector_norm(desired[:, :3] - achieved[:, :3], dim=1)
-        return self._met(distance, torch.linalg.vector_norm(angle, dim=1))
+        return self._is_met(distance, torch.linalg.vector_norm(angle, dim=1))
 
 
-def errors(moment: Moment) -> tuple[Tensor, Tensor]:
+def compute_errors(moment: Moment) -> tuple[Tensor, Tensor]:
     """Distance (B,) [m] and angle (B,) [rad] between the TCP and the goal."""
     distance = torch.linalg.vector_norm(moment.scene["goal"][:, :3] - moment.tcp, dim=1)
     return distance, torch.linalg.vector_norm(moment.rotation_error, dim=1)
 
 
-def reward_terms(
+def compute_reward_terms(
     task: ReachPose, distance: Tensor, angle: Tensor, action: Tensor
 ) -> dict[str, Tensor]:
     """The named terms whose sum is the reward.

@@ -34,7 +34,7 @@ def register_task(name: str, constants: Path | None = None) -> Callable[[type[Ki
     return register
 
 
-def task_names() -> list[str]:
+def list_tasks() -> list[str]:
     """Every registered task."""
     _load_own()
     return sorted(_tasks)
@@ -49,18 +49,18 @@ def _load_own() -> None:
         importlib.import_module(f"envs.tasks.{module.name}")
 
 
-def task_class(name: str) -> type[Task]:
+def find_task_class(name: str) -> type[Task]:
     """The class of a task.
 
     Raises:
         ConfigError: no such task.
     """
-    if name not in task_names():
-        raise unknown("task", name, task_names())
+    if name not in list_tasks():
+        raise unknown("task", name, list_tasks())
     return _tasks[name][0]
 
 
-def name_of(task: Task) -> str:
+def find_task_name(task: Task) -> str:
     """The name under which a task's class is registered; of one that is not, the class's own."""
     return next(
         (name for name, (cls, _) in _tasks.items() if cls is type(task)), type(task).__name__
@@ -74,7 +74,7 @@ def make_task(name: str) -> Task:
     Raises:
         ConfigError: no such task, or a constant that is missing, unknown or not such a number.
     """
-    cls = task_class(name)
+    cls = find_task_class(name)
     values, known = read_values(_tasks[name][1]), dataclasses.fields(cls)
     kinds = get_type_hints(cls)  # also of a file whose annotations are text
     fields = {field.name: kinds[field.name] for field in known}
@@ -84,14 +84,16 @@ def make_task(name: str) -> Task:
     for key in values:
         if key not in fields:
             raise unknown(f"constant of task {name!r}", key, fields)
-    constants = {key: _number(name, key, kind, values.get(key)) for key, kind in fields.items()}
+    constants = {
+        key: _check_number(name, key, kind, values.get(key)) for key, kind in fields.items()
+    }
     for key in ("dt", "horizon", "tolerance"):
         if constants[key] == 0:
             raise ConfigError(f"task {name!r}: {key} must be positive, got 0")
     return cls(**constants)
 
 
-def _number(task: str, key: str, kind: Any, value: object) -> Any:
+def _check_number(task: str, key: str, kind: Any, value: object) -> Any:
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)

@@ -47,44 +47,44 @@ class Shape(NamedTuple):
         """Whether it is the ball at a goal."""
         return self.kind == "sphere" and self.colour[:3] == GOAL[:3]
 
-    def see_through(self, opacity: float) -> "Shape":
+    def scale_opacity(self, opacity: float) -> "Shape":
         """The same with less opacity, a share in [0, 1] of what it has."""
         return self._replace(colour=(*self.colour[:3], opacity * self.colour[3]))
 
-    def same(self, other: "Shape") -> bool:
+    def is_same(self, other: "Shape") -> bool:
         """Whether it looks like another and is where that is."""
         return self.look == other.look and np.array_equal(self.T_bs, other.T_bs)
 
 
-def goal_shapes(goal: Tensor) -> list[Shape]:
+def make_goal_shapes(goal: Tensor) -> list[Shape]:
     """A goal: a position (3,) [m], or a pose (7,) with a quaternion wxyz after it; in the base
     frame.
     """
-    return pose_shapes(pose(goal[:3], goal[3:]))[0 if len(goal) == 7 else 1 :]
+    return make_pose_shapes(make_pose(goal[:3], goal[3:]))[0 if len(goal) == 7 else 1 :]
 
 
-def pose_shapes(T_bt: np.ndarray) -> list[Shape]:
+def make_pose_shapes(T_bt: np.ndarray) -> list[Shape]:
     """A goal pose (4, 4) in the base frame: its axes, and a ball at their origin."""
     return [Shape("axes", (0.12,), GOAL, T_bt), Shape("sphere", (0.018,), GOAL, T_bt)]
 
 
-def goal_around(position: Tensor, side: float) -> Shape:
+def make_goal_ball(position: Tensor, side: float) -> Shape:
     """A goal position (3,) for a cube [m]: a see-through ball with room for it."""
-    return Shape("sphere", (0.9 * side,), (*GOAL[:3], 0.45), pose(position))
+    return Shape("sphere", (0.9 * side,), (*GOAL[:3], 0.45), make_pose(position))
 
 
-def obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
+def make_obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
     """The obstacles around the first arm, the spare ones that are parked at `FAR` left out."""
 
     def there(rows, place):
-        return [] if rows is None else [row for row in rows[0] if _near(row[place])]
+        return [] if rows is None else [row for row in rows[0] if _is_near(row[place])]
 
     spheres = [
-        Shape("sphere", (row[3].item(),), OBSTACLE, pose(row[:3]))
+        Shape("sphere", (row[3].item(),), OBSTACLE, make_pose(row[:3]))
         for row in there(obstacles.spheres, slice(3))
     ]
     boxes = [
-        Shape("box", tuple((2.0 * row[3:6]).tolist()), OBSTACLE, pose(row[:3], row[6:]))
+        Shape("box", tuple((2.0 * row[3:6]).tolist()), OBSTACLE, make_pose(row[:3], row[6:]))
         for row in there(obstacles.boxes, slice(3))
     ]
     corners = workspace.double().cpu().numpy()
@@ -92,11 +92,11 @@ def obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
     return (
         spheres
         + boxes
-        + [_wall(row[:3].double().cpu().numpy(), row[3].item(), corners) for row in walls]
+        + [_make_wall(row[:3].double().cpu().numpy(), row[3].item(), corners) for row in walls]
     )
 
 
-def cube_shape(
+def make_cube_shape(
     scene: dict[str, Tensor], side: float, name: str = OBJECT, colour: Colour = CUBE
 ) -> Shape:
     """The first arm's cube of a name, turned by `turned` of the scene where an engine knows that,
@@ -104,16 +104,16 @@ def cube_shape(
     """
     turned = scene.get(make_cube_key(name, "turned"))
     return Shape(
-        "box", (side,) * 3, colour, pose(scene[name][0], None if turned is None else turned[0])
+        "box", (side,) * 3, colour, make_pose(scene[name][0], None if turned is None else turned[0])
     )
 
 
-def path_shape(points: Iterable[Any]) -> Shape:
+def make_path_shape(points: Iterable[Any]) -> Shape:
     """A line through positions (K, 3) in the base frame [m]."""
     return Shape("line", (_PATH_RADIUS,), PATH, np.eye(4), tuple(map(tuple, points)))
 
 
-def pose(position: Tensor, quaternion: Tensor | None = None) -> np.ndarray:
+def make_pose(position: Tensor, quaternion: Tensor | None = None) -> np.ndarray:
     """(4, 4) of a position (3,) [m] and a unit quaternion (4,), wxyz, or none."""
     T = torch.eye(4, dtype=torch.float64)
     T[:3, 3] = position
@@ -122,11 +122,11 @@ def pose(position: Tensor, quaternion: Tensor | None = None) -> np.ndarray:
     return T.numpy()
 
 
-def _near(coordinates: Tensor) -> bool:
+def _is_near(coordinates: Tensor) -> bool:
     return coordinates.abs().max().item() < FAR / 2
 
 
-def _wall(normal: np.ndarray, offset: float, workspace: np.ndarray) -> Shape:
+def _make_wall(normal: np.ndarray, offset: float, workspace: np.ndarray) -> Shape:
     """A thin square sheet on the surface of a half space, as large as the workspace is wide, beside
     its middle.
     """

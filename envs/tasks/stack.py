@@ -20,7 +20,7 @@ from envs.simulation.engine import OBJECT, SUPPORT
 from envs.tasks.pick_place import Picking
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import SUPPORT as SUPPORT_COLOUR
-from envs.tasks.shapes import Shape, cube_shape
+from envs.tasks.shapes import Shape, make_cube_shape
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
 from td3_robot.errors import not_none
@@ -52,7 +52,7 @@ class Stack(Picking):
     stacked_weight: float
 
     cubes = (OBJECT, SUPPORT)
-    kept = (*Picking.kept, SUPPORT, "settled")
+    memory_keys = (*Picking.memory_keys, SUPPORT, "settled")
 
     @property
     def criterion(self) -> str:
@@ -61,19 +61,23 @@ class Stack(Picking):
 
     # Scenes
 
-    def places(
+    def sample_places(
         self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """See `Picking.places`: all goals are over a cube on the table."""
         table = torch.full_like(draw(), self.cube / 2.0)
         return place(table), place(table + self.cube)
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """See `Picking.candidates`."""
-        scene = super().candidates(world, count, generator)
+        scene = super().sample_scenes(world, count, generator)
         turns = torch.rand(2, len(scene["goal"]), generator=generator, device=world.device)
         yaw, support_yaw = 0.5 * math.pi * turns
-        scene |= {"yaw": yaw, "support_yaw": support_yaw, SUPPORT: scene["goal"] - self._up(scene)}
+        scene |= {
+            "yaw": yaw,
+            "support_yaw": support_yaw,
+            SUPPORT: scene["goal"] - self._compute_lift(scene),
+        }
         return {
             **scene,
             "contact_depth": torch.zeros_like(yaw),
@@ -95,9 +99,9 @@ class Stack(Picking):
     def sense(self, world: World, moment: Moment) -> Moment:
         """See `Task.sense`: the goal is on the other cube wherever that is seen."""
         scene = moment.scene
-        return replace(moment, scene={**scene, "goal": scene[SUPPORT] + self._up(scene)})
+        return replace(moment, scene={**scene, "goal": scene[SUPPORT] + self._compute_lift(scene)})
 
-    def _up(self, scene: Scene) -> Tensor:
+    def _compute_lift(self, scene: Scene) -> Tensor:
         """(3,) from a cube on the table to one that is on it [m]."""
         return scene["goal"].new_tensor([0.0, 0.0, self.cube])
 
@@ -112,42 +116,45 @@ class Stack(Picking):
             off[:, 2].abs() < self.level
         )
 
-    def placed(self, scene: Scene) -> Tensor:
+    def is_placed(self, scene: Scene) -> Tensor:
         """See `Picking.placed`: one that is held has to be nearer to the middle than one that lies
         there.
         """
         within = torch.where(scene["held"], self.placing, self.tolerance)
         return self._is_on(scene, within)
 
-    def way(self, world: World, moment: Moment) -> Tensor:
+    def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
         """(B, 3) see `Picking.way`; nowhere while the placed cube is let go, and then up [m]."""
         scene, hand = moment.scene, not_none(world.model.hand)
         apart = grasp.compute_gap(hand, moment.state.gripper) > self.cube + self.clear
-        over = scene[OBJECT][:, 2] + self.height(world) - self.cube / 2.0 + self.hover
+        over = scene[OBJECT][:, 2] + self.compute_tcp_height(world) - self.cube / 2.0 + self.hover
         rise = torch.where(apart & ~scene["held"], over - moment.tcp[:, 2], 0.0)
         up = torch.nn.functional.pad(rise[:, None], (2, 0))
-        return torch.where(self.placed(scene)[:, None], up, super().way(world, moment))
+        return torch.where(
+            self.is_placed(scene)[:, None], up, super().compute_approach_vector(world, moment)
+        )
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """See `Picking.outcome`, and a bonus for success."""
-        outcome, scene = super().outcome(world, moment, action), moment.scene
+        outcome, scene = super().compute_outcome(world, moment, action), moment.scene
         success = self._is_on(scene, self.tolerance) & scene["settled"]
         stacked = self.stacked_weight * success.to(action.dtype)
         return replace(outcome, success=success, terms={**outcome.terms, "stacked": stacked})
 
-    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+    def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """The goal and both cubes."""
-        other = cube_shape(moment.scene, self.cube, SUPPORT, SUPPORT_COLOUR)
-        return [*super().shapes(world, moment), other]
+        other = make_cube_shape(moment.scene, self.cube, SUPPORT, SUPPORT_COLOUR)
+        return [*super().make_shapes(world, moment), other]
 
-    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.with_goal`; the other cube is below it."""
+    def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.replace_goal`; the other cube is below it."""
         return replace(
-            moment, scene={**moment.scene, "goal": goal, SUPPORT: goal - self._up(moment.scene)}
+            moment,
+            scene={**moment.scene, "goal": goal, SUPPORT: goal - self._compute_lift(moment.scene)},
         )
 
-    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.put_goal`; the other cube stays on the table."""
-        return self.with_goal(
+    def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.move_goal`; the other cube stays on the table."""
+        return self.replace_goal(
             world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
         )

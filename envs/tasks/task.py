@@ -4,6 +4,7 @@ A task holds constants and no state; its methods are pure functions of B arms at
 `ArmEnv` joins a task to an engine. Adding one: docs/add_your_own_task.md.
 """
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -15,8 +16,29 @@ from envs.robots import Robot
 from envs.simulation.engine import OBJECT, Command, SimState, compile_robot
 from envs.tasks.layout import Column
 from envs.tasks.measures import Measure
-from envs.tasks.shapes import Shape, goal_shapes
+from envs.tasks.shapes import Shape, make_goal_shapes
 from envs.world import GROUND, Moment, Scene, World
+
+# Hooks and constants under the names that tasks written for older versions define.
+RENAMED = {
+    "ahead": "predict",
+    "begun": "plan_episode",
+    "candidates": "sample_scenes",
+    "clearance": "compute_clearance",
+    "columns": "list_columns",
+    "command": "make_command",
+    "follows": "plan_keys",
+    "goal_before": "compute_previous_goal",
+    "goal_met": "is_goal_met",
+    "kept": "memory_keys",
+    "nearest": "find_nearest",
+    "nearest_at": "find_nearest_at",
+    "outcome": "compute_outcome",
+    "put_goal": "move_goal",
+    "shapes": "make_shapes",
+    "with_goal": "replace_goal",
+    "world": "make_world",
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +99,7 @@ class Task:
         "reactive",
     )  # those of envs/controllers that can do it
     measures: ClassVar[tuple[Measure, ...]] = ()  # figures of its own
-    kept: ClassVar[tuple[str, ...]] = (
+    memory_keys: ClassVar[tuple[str, ...]] = (
         "goal",
     )  # of the scene: what `observe` and `outcome` depend on
     moves_gripper: ClassVar[bool] = (
@@ -98,10 +120,20 @@ class Task:
     move_gain: ClassVar[float] = (
         4.0  # of a motion to joint positions that solve it: speed per distance [1/s]
     )
-    follows: ClassVar[tuple[str, ...]] = ()  # of the scene: what `begun` gives
+    plan_keys: ClassVar[tuple[str, ...]] = ()  # of the scene: what `begun` gives
     fresh_scenes: ClassVar[float] = (
         1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
     )
+
+    def __init_subclass__(cls, **options: object):
+        """Accept the older names of hooks, and answer to them."""
+        super().__init_subclass__(**options)
+        for old, new in RENAMED.items():
+            if old in vars(cls):
+                setattr(cls, new, vars(cls)[old])
+                print(f"note: task {cls.__name__}: {old} is now {new}", file=sys.stderr)
+            elif new in vars(cls):
+                setattr(cls, old, vars(cls)[new])
 
     @property
     def criterion(self) -> str:
@@ -118,7 +150,9 @@ class Task:
         """Side of the cubes that are around [m]; None where there are none."""
         return None
 
-    def world(self, robot: Robot, device: torch.device | str, collision: bool = False) -> World:
+    def make_world(
+        self, robot: Robot, device: torch.device | str, collision: bool = False
+    ) -> World:
         """The robot made ready for this task, with its capsules where they are known.
 
         Args:
@@ -134,11 +168,11 @@ class Task:
             robot, compile_robot(robot, self.dt, device, self.cube_side), workspace, capsules
         )
 
-    def columns(self, world: World) -> list[Column]:
+    def list_columns(self, world: World) -> list[Column]:
         """Those of `observe`: `o` first (`q`, `drivers`), then `qd`, and among the rest `goal`."""
         raise NotImplementedError
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Draw scenes and keep those that can be solved without contact: any number of rows up to
         `count`, often far fewer.
 
@@ -147,7 +181,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def begun(self, world: World, state: SimState, scene: Scene) -> Scene:
+    def plan_episode(self, world: World, state: SimState, scene: Scene) -> Scene:
         """What follows from the scene of B episodes, as it is measured, and from where their arms
         begin: beside it.
         """
@@ -155,7 +189,7 @@ class Task:
 
     # A control step
 
-    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+    def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """What the arms are told by actions (B, a_dim) in [-1, 1]; by default the gripper's comes
         last, if any.
         """
@@ -174,7 +208,7 @@ class Task:
         """
         return after
 
-    def ahead(self, moment: Moment, seconds: float) -> Moment:
+    def predict(self, moment: Moment, seconds: float) -> Moment:
         """The moment with what moves by itself where it will be a little later; by default nothing
         does.
         """
@@ -186,20 +220,20 @@ class Task:
         """
         return moment
 
-    def clearance(self, world: World, moment: Moment) -> Tensor:
+    def compute_clearance(self, world: World, moment: Moment) -> Tensor:
         """(B,) how far the arms are from touching anything, their fingers at their true shape
         [m].
         """
         at = moment.state
         return clearance(world.capsules, at.q, moment.obstacles, GROUND, at.gripper, moment.frames)
 
-    def nearest(self, world: World, moment: Moment) -> Nearest:
+    def find_nearest(self, world: World, moment: Moment) -> Nearest:
         """What the arms are near to: obstacles, the ground and themselves. Needs
         `World.collision`.
         """
-        return self.nearest_at(world, moment, moment.state.q, moment.frames)
+        return self.find_nearest_at(world, moment, moment.state.q, moment.frames)
 
-    def nearest_at(
+    def find_nearest_at(
         self, world: World, moment: Moment, q: Tensor, frames: list[Tensor] | None = None
     ) -> Nearest:
         """What they would be near to at q (B, n). Of a task that moves the gripper the fingers are
@@ -213,7 +247,7 @@ class Task:
         """What the policy sees, (B, o_dim); see `columns`."""
         raise NotImplementedError
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """What the control step that led to a moment was worth.
 
         Args:
@@ -221,9 +255,9 @@ class Task:
         """
         raise NotImplementedError
 
-    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+    def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """What to draw around the first arm of a moment."""
-        return goal_shapes(moment.scene["goal"][0])
+        return make_goal_shapes(moment.scene["goal"][0])
 
     # Other goals
 
@@ -231,22 +265,26 @@ class Task:
         """The goal (B, g) that a moment would have met."""
         raise NotImplementedError
 
-    def goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
+    def is_goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
         """Whether goals (B, g) count as reached by what was achieved (B, g), so far as goals alone
         tell; (B,) bool.
         """
         return torch.linalg.vector_norm(desired - achieved, dim=1) < self.tolerance
 
-    def goal_before(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
+    def compute_previous_goal(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
         """The goal (B, g) one step before it was `goal` (B, g), for goals that move; by default
         they stand still.
         """
         return goal
 
-    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+    def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """The moment as it would have been with another goal (B, g)."""
         return replace(moment, scene={**moment.scene, "goal": goal})
 
-    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+    def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """The moment in which somebody puts the goal elsewhere, (B, g), and the episode goes on."""
-        return self.with_goal(world, moment, goal)
+        return self.replace_goal(world, moment, goal)
+
+
+for _old, _new in RENAMED.items():
+    setattr(Task, _old, getattr(Task, _new))  # what a task calls with super()

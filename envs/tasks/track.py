@@ -14,14 +14,14 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.kinematics.least_squares import damped_inverse
-from envs.planning.contact_check import free
+from envs.planning.contact_check import is_free
 from envs.simulation.engine import Command, batched_o
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
-from envs.tasks.motion import room
-from envs.tasks.reach import distance
+from envs.tasks.motion import compute_limit_proximity
+from envs.tasks.reach import compute_distance
 from envs.tasks.registry import register_task
-from envs.tasks.shapes import Shape, path_shape
+from envs.tasks.shapes import Shape, make_path_shape
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
@@ -81,7 +81,7 @@ class Track(Task):
             "tolerance",
         ),
     )
-    kept = ("goal", "goal_velocity", "error_sum")
+    memory_keys = ("goal", "goal_velocity", "error_sum")
 
     def __post_init__(self):
         if self.settle_steps >= self.horizon:
@@ -100,7 +100,7 @@ class Track(Task):
         """See `Task.criterion`."""
         return f"a mean error of at most {1000 * self.tolerance:g} mm after the first {self.settle:g} s"
 
-    def columns(self, world: World) -> list[Column]:
+    def list_columns(self, world: World) -> list[Column]:
         """See `observe`."""
         k = world.model.position_joints
         goal = [Column("goal", 3, True), Column("error", 3, True), Column("goal_velocity", 3)]
@@ -112,14 +112,14 @@ class Track(Task):
         ]
         return [*arm_columns(world), Column("tcp", 3), *goal, *along]
 
-    def candidates(self, world: World, count: int, generator: torch.Generator) -> Scene:
+    def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Loops that the arm can follow.
 
         `path` (k, horizon + 2, 3) is the goal at every control step and one step on [m], `goal` (k,
         3) where it is now, `goal_velocity` (k, 3) its mean velocity until the next step [m/s], and
         `error_sum` (k,) the sum of the errors that count, without that of the present step [m].
         """
-        path = trajectories(self, world, count, generator)[1]
+        path = sample_trajectories(self, world, count, generator)[1]
         goal, goal_velocity = path[:, 0], (path[:, 1] - path[:, 0]) / self.dt
         return {
             "path": path,
@@ -128,13 +128,13 @@ class Track(Task):
             "error_sum": path.new_zeros(len(path)),
         }
 
-    def command(self, world: World, moment: Moment, action: Tensor) -> Command:
+    def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """The gripper is shut on the goal and open elsewhere, so that it can be seen."""
-        return Command(action, (distance(moment) > self.tolerance).to(action.dtype))
+        return Command(action, (compute_distance(moment) > self.tolerance).to(action.dtype))
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
         """The goal moves on, and the error before it did is added to the sum."""
-        counted = torch.where(before.steps > self.settle_steps, distance(before), 0.0)
+        counted = torch.where(before.steps > self.settle_steps, compute_distance(before), 0.0)
         path = after.scene["path"]
         rows = torch.arange(len(path), device=path.device)
         now = after.steps.clamp_max(self.horizon)  # foresight looks beyond the end
@@ -146,8 +146,8 @@ class Track(Task):
         }
         return replace(after, scene={**after.scene, **moved})
 
-    def ahead(self, moment: Moment, seconds: float) -> Moment:
-        """See `Task.ahead`."""
+    def predict(self, moment: Moment, seconds: float) -> Moment:
+        """See `Task.predict`."""
         goal = moment.scene["goal"] + seconds * moment.scene["goal_velocity"]
         return replace(moment, scene={**moment.scene, "goal": goal})
 
@@ -163,10 +163,15 @@ class Track(Task):
         velocity = moment.scene["goal_velocity"] / self.error_unit
         parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, velocity)
         return torch.cat(
-            (*parts, *self._to_follow(world, moment), room(world.model, moment.state.q)), 1
+            (
+                *parts,
+                *self._observe_tracking(world, moment),
+                compute_limit_proximity(world.model, moment.state.q),
+            ),
+            1,
         )
 
-    def _to_follow(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
+    def _observe_tracking(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
         """resolved_rate (B, n) and joint_error (B, k)."""
         k, n = world.model.position_joints, len(world.model.qdlim)
         wanted = torch.stack((moment.scene["goal"] - moment.tcp, moment.scene["goal_velocity"]), 2)
@@ -176,30 +181,35 @@ class Track(Task):
             error / self.joint_unit
         )
 
-    def outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0
+    def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
+        """See `compute_reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0
         before [m].
         """
-        d = distance(moment)
+        d = compute_distance(moment)
         counted = (moment.steps - self.settle_steps).clamp_min(0)
         mean = torch.where(counted > 0, (moment.scene["error_sum"] + d) / counted.clamp_min(1), 0.0)
         success = (counted > 0) & (mean <= self.tolerance)
-        return Outcome(success, d, reward_terms(self, d, action), {"tracking_error_mean": mean})
+        return Outcome(
+            success, d, compute_reward_terms(self, d, action), {"tracking_error_mean": mean}
+        )
 
-    def shapes(self, world: World, moment: Moment) -> list[Shape]:
+    def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """The goal and its loop."""
-        return [*super().shapes(world, moment), path_shape(moment.scene["path"][0].tolist())]
+        return [
+            *super().make_shapes(world, moment),
+            make_path_shape(moment.scene["path"][0].tolist()),
+        ]
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Where the TCP is, (B, 3) [m]."""
         return moment.tcp
 
-    def goal_before(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
-        """See `Task.goal_before`."""
+    def compute_previous_goal(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
+        """See `Task.compute_previous_goal`."""
         return goal + (before.scene["goal"] - after.scene["goal"])
 
-    def with_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.with_goal`. The velocity stays, so the goal is one of a shifted loop; and as
+    def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.replace_goal`. The velocity stays, so the goal is one of a shifted loop; and as
         earlier errors are those of another goal, this is as if the present step were the first that
         counts.
         """
@@ -208,13 +218,13 @@ class Track(Task):
             moment, scene=scene, steps=torch.full_like(moment.steps, self.settle_steps + 1)
         )
 
-    def put_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.put_goal`; the loop goes along."""
+    def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """See `Task.move_goal`; the loop goes along."""
         path = moment.scene["path"] + (goal - moment.scene["goal"])[:, None]
         return replace(moment, scene={**moment.scene, "path": path, "goal": goal})
 
 
-def reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
+def compute_reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
     """The named terms whose sum is the reward.
 
     Args:
@@ -234,13 +244,13 @@ def reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Ten
 # Loops
 
 
-def trajectories(
+def sample_trajectories(
     task: Track, world: World, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Joint motions that follow a loop of the TCP at constant speed, within the limits, and where
     the TCP is.
 
-    A loop is q(s) = q_c + f(s) A with f of `harmonics`, s in [0, 1]. About a random q_c, the joint
+    A loop is q(s) = q_c + f(s) A with f of `compute_harmonics`, s in [0, 1]. About a random q_c, the joint
     amplitudes A are the least that would draw a random ellipse with a second harmonic, were the arm
     linear; what the arm draws instead is the loop. So it is round, where random joint amplitudes
     give mostly slivers with sharp ends.
@@ -255,30 +265,33 @@ def trajectories(
     T_be, J = kinematics.fkine_jacob0(chain, q_c)
     inside = world.in_workspace(T_be[:, :3, 3])
     q_c, J_v = q_c[inside], J[inside, :3]
-    A = ellipses(task, len(q_c), generator) @ torch.linalg.pinv(J_v).mT  # (k, 4, n)
+    A = sample_ellipses(task, len(q_c), generator) @ torch.linalg.pinv(J_v).mT  # (k, 4, n)
 
     s = torch.arange(COARSE, device=world.device) / COARSE
-    q = _q_of(q_c, A, s)
-    hopeful = _within(world.model.qlim, q) & world.in_workspace(_tcp(chain, q)).all(1)
+    q = _compute_q(q_c, A, s)
+    hopeful = _is_within(world.model.qlim, q) & world.in_workspace(_compute_tcp(chain, q)).all(1)
     q_c, A = q_c[hopeful], A[hopeful]
 
-    s = _at_constant_speed(
-        _tcp(chain, _q_of(q_c, A, torch.arange(DENSE + 1, device=world.device) / DENSE)), task
+    s = _space_evenly(
+        _compute_tcp(
+            chain, _compute_q(q_c, A, torch.arange(DENSE + 1, device=world.device) / DENSE)
+        ),
+        task,
     )
-    q = _q_of(q_c, A, s)
-    q = q[_followable(task, world, q)]
-    path = _tcp(chain, q)
+    q = _compute_q(q_c, A, s)
+    q = q[_is_followable(task, world, q)]
+    path = _compute_tcp(chain, q)
     seen = world.in_workspace(path).all(1)
     q, path = q[seen], path[seen]
-    untouched = free(world, q).all(1)
+    untouched = is_free(world, q).all(1)
     return q[untouched], path[untouched]
 
 
-def ellipses(task: Track, count: int, generator: torch.Generator) -> Tensor:
+def sample_ellipses(task: Track, count: int, generator: torch.Generator) -> Tensor:
     """Random ellipses in random planes, with a second harmonic that bends them out of it.
 
     Returns:
-        (count, 4, 3) the vectors that `harmonics` are multiplied with [m].
+        (count, 4, 3) the vectors that `compute_harmonics` are multiplied with [m].
     """
 
     def uniform(*size):
@@ -293,23 +306,23 @@ def ellipses(task: Track, count: int, generator: torch.Generator) -> Tensor:
     return radius * torch.cat((torch.stack((first, flat * second), 1), bent), 1)
 
 
-def harmonics(s: Tensor) -> Tensor:
+def compute_harmonics(s: Tensor) -> Tensor:
     """(..., 4): cosine and sine of one and of two turns, at places s (...) of a loop in turns."""
     turn = 2.0 * math.pi * s
     return torch.stack((turn.cos(), turn.sin(), (2.0 * turn).cos(), (2.0 * turn).sin()), -1)
 
 
-def _q_of(q_c: Tensor, A: Tensor, s: Tensor) -> Tensor:
+def _compute_q(q_c: Tensor, A: Tensor, s: Tensor) -> Tensor:
     """(k, S, n) joint positions at places s, (S,) or (k, S)."""
-    return q_c[:, None] + harmonics(s) @ A
+    return q_c[:, None] + compute_harmonics(s) @ A
 
 
-def _tcp(chain: kinematics.Chain, q: Tensor) -> Tensor:
+def _compute_tcp(chain: kinematics.Chain, q: Tensor) -> Tensor:
     """(k, S, 3) TCP positions of q (k, S, n)."""
     return kinematics.fkine(chain, q.flatten(0, 1))[:, :3, 3].reshape(*q.shape[:2], 3)
 
 
-def _at_constant_speed(loop: Tensor, task: Track) -> Tensor:
+def _space_evenly(loop: Tensor, task: Track) -> Tensor:
     """Where on its loop the goal is at every control step and one step on.
 
     Args:
@@ -328,15 +341,15 @@ def _at_constant_speed(loop: Tensor, task: Track) -> Tensor:
     return (side + (wanted - gone.gather(1, side)) / sides.gather(1, side)) / sides.shape[1]
 
 
-def _followable(task: Track, world: World, q: Tensor) -> Tensor:
+def _is_followable(task: Track, world: World, q: Tensor) -> Tensor:
     """(k,) whether joint motions q (k, S, n) at steps of dt keep to `effort` and inside qlim."""
     model = world.model
     qd = q.diff(dim=1) / model.dt
     speed = (qd.abs() <= task.effort * model.qdlim).all(2).all(1)
     change = (qd.diff(dim=1).abs() <= task.effort * model.dqd).all(2).all(1)
-    return speed & change & _within(model.qlim, q)
+    return speed & change & _is_within(model.qlim, q)
 
 
-def _within(qlim: Tensor, q: Tensor) -> Tensor:
+def _is_within(qlim: Tensor, q: Tensor) -> Tensor:
     """(k,) whether q (k, S, n) stays inside the limits (2, n)."""
     return ((q >= qlim[0]) & (q <= qlim[1])).all(2).all(1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from envs.evaluation import Evaluation
-from envs.registry import of_config
+from envs.registry import make_from_config
 from envs.view.camera import CORNER, Camera
 from envs.view.files import check_pictures, write_pictures
 from envs.view.grid import compute_width, play_grid, show_grid
@@ -77,7 +77,9 @@ def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
     check_pictures(path)
     controller = next(iter(evaluation.controllers.values()))
     options = replace(evaluation.options, vector="sync")
-    env: Any = of_config(options, 1, evaluation.device, evaluation.seed, render_mode="rgb_array")
+    env: Any = make_from_config(
+        options, 1, evaluation.device, evaluation.seed, render_mode="rgb_array"
+    )
     try:
         pictures = _play_pictures(
             controller.make(env), env, evaluation.seed, 1 if path.suffix.lower() == ".png" else 3

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.tasks.registry import name_of
+from envs.tasks.registry import find_task_name
 from envs.tasks.shapes import Shape
 from envs.view.playback import Policy
 from envs.view.scene import Arm, Frame
@@ -52,7 +52,7 @@ def play_grid(policy: Policy, env: ArmEnv, seed: int, name: str = "policy") -> I
     observation = env.reset(seed)
     places = _compute_base_positions(env)
     done = met = succeeding = 0
-    title = f"{env.robot.name}, {name_of(env.task)}, {env.num_envs} arms"
+    title = f"{env.robot.name}, {find_task_name(env.task)}, {env.num_envs} arms"
     for steps in count():
         ends = f"; {met} of {done} episodes" if done else ""
         state = f"{name}: {succeeding} at a success{ends}"
@@ -82,7 +82,7 @@ def _make_frame(env: ArmEnv, places: np.ndarray, text: str) -> Frame:
     arms = []
     for row, place in enumerate(places):
         one = env.now.each(lambda x, row=row: x[row : row + 1])
-        shapes += [_move_shape(shape, place) for shape in env.task.shapes(env.world, one)]
+        shapes += [_move_shape(shape, place) for shape in env.task.make_shapes(env.world, one)]
         arms.append(Arm(q[row], gripper[row], tuple(place.tolist()), solid=True))
     return Frame(q[0], gripper[0], text, env.task.dt, tuple(shapes), tuple(arms[1:]))
 

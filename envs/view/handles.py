@@ -8,7 +8,7 @@ import torch
 
 from envs.collision.obstacles import FAR
 from envs.kinematics.rotations import to_quaternion
-from envs.tasks.shapes import pose
+from envs.tasks.shapes import make_pose
 from envs.tasks.task import Task
 from envs.world import Moment, World
 from td3_robot.errors import not_none
@@ -35,18 +35,18 @@ def list_handles(task: Task, moment: Moment) -> tuple[Handle, ...]:
     """List what can be moved around the first arm; a grasped cube cannot."""
     scene = moment.scene
     goal = scene["goal"][0]
-    found = [Handle(GOAL, pose(goal[:3], goal[3:]), _GOAL_SIZE, turns=len(goal) == 7)]
+    found = [Handle(GOAL, make_pose(goal[:3], goal[3:]), _GOAL_SIZE, turns=len(goal) == 7)]
     for kind, name in _OBSTACLES.items():
         rows = scene[name][0] if name in scene else ()
         present = [
             (number, row) for number, row in enumerate(rows) if row[:3].abs().max() < FAR / 2
         ]
         found += [
-            Handle(f"{kind} {number}", pose(row[:3]), row[3:6].min().item())
+            Handle(f"{kind} {number}", make_pose(row[:3]), row[3:6].min().item())
             for number, row in present
         ]
     if task.cube_side and not scene["held"][0]:
-        found.append(Handle(CUBE, pose(scene["object"][0]), task.cube_side / 2.0))
+        found.append(Handle(CUBE, make_pose(scene["object"][0]), task.cube_side / 2.0))
     return tuple(found)
 
 
@@ -75,7 +75,7 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
     scene = moment.scene
     if name == GOAL:
         turned = to_quaternion(T[None, :3, :3])[0] if scene["goal"].shape[1] == 7 else place[:0]
-        moment = task.put_goal(world, moment, torch.cat((place, turned))[None])
+        moment = task.move_goal(world, moment, torch.cat((place, turned))[None])
         changed = moment.scene
     elif name == CUBE:
         place[2] = not_none(task.cube_side) / 2.0
@@ -87,5 +87,5 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
         changed = {_OBSTACLES[kind]: rows}
     scene = {**scene, **changed}
     return task.sense(
-        world, replace(moment, scene={**scene, **task.begun(world, moment.state, scene)})
+        world, replace(moment, scene={**scene, **task.plan_episode(world, moment.state, scene)})
     )

@@ -17,7 +17,7 @@ from envs.controllers import make_baseline
 from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
 from envs.evaluation.evaluation import PolicyFactory
-from envs.registry import beginning_with
+from envs.registry import make_from_moment
 from envs.simulation.kinematic import KinematicEngine
 from envs.simulation.manual_gripper import GripperOverride
 from envs.simulation.randomization import combine_disturbances
@@ -237,10 +237,10 @@ class InteractiveControl:
     def frame(self) -> Frame:
         """Frame of the current state."""
         env = self._arm.env
-        shapes = tuple(self.task.shapes(env.world, env.arrived))
+        shapes = tuple(self.task.make_shapes(env.world, env.arrived))
         ghosts = ()
         if self._ghost is not None:
-            others = self.task.shapes(env.world, self._ghost.env.arrived)
+            others = self.task.make_shapes(env.world, self._ghost.env.arrived)
             shapes += find_differing_shapes(others, shapes)
             ghosts = (self._ghost.pose,)
         arm = self._arm.pose
@@ -289,7 +289,7 @@ class InteractiveControl:
         disturbances = combine_disturbances(self.options)
         gripper = GripperOverride(self._template.engine or KinematicEngine(disturbances.servo_lag))
         gripper.opening = self._opening
-        env = beginning_with(
+        env = make_from_moment(
             replace(moment, scene=scene),
             0,
             self._template,

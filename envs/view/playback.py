@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import find_contact_points
-from envs.tasks.registry import name_of
+from envs.tasks.registry import find_task_name
 from envs.tasks.task import Task
 from envs.view.camera import CORNER, Camera
 from envs.view.live import SharedWeights
@@ -116,7 +116,7 @@ def play_episodes(
         The frames of an episode: its start, then one a control step.
     """
     observation = env.reset(seed)
-    title = f"{env.robot.name}, {name_of(env.task)}"
+    title = f"{env.robot.name}, {find_task_name(env.task)}"
     for shown in count(1) if number is None else repeat(number):
         frames, observation = _play_episode(
             policy, env, observation, f"{title}, episode {shown}", name
@@ -129,7 +129,9 @@ def _play_episode(
     policy: Policy, env: ArmEnv, observation: Tensor, title: str, name: str
 ) -> tuple[list[Frame], Tensor]:
     """Play one episode; return its frames and the first observation of the next."""
-    start = env.task.outcome(env.world, env.now, torch.zeros(1, env.a_dim, device=env.device))
+    start = env.task.compute_outcome(
+        env.world, env.now, torch.zeros(1, env.a_dim, device=env.device)
+    )
     errors = describe_errors(env.task, start.position_error, start.measures)
     frames = [make_frame(env, env.now, title, f"{name}: {errors}, on the way")]
     path = [get_tcp_position(env.now)]
@@ -157,7 +159,9 @@ def get_tcp_position(moment: Moment) -> tuple[float, ...]:
 def describe_errors(task: Task, error: Tensor, measures: dict[str, Tensor]) -> str:
     """Describe the errors (1,) of one arm that its task drives to zero."""
     also = [one for one in task.measures if one.reduction == "last" and one.of in measures]
-    ands = "".join(f" and {one.shown(measures[one.of].item()):.1f} {one.unit}" for one in also)
+    ands = "".join(
+        f" and {one.to_table_unit(measures[one.of].item()):.1f} {one.unit}" for one in also
+    )
     return f"error {1000 * error.item():.1f} mm{ands}"
 
 
@@ -181,7 +185,7 @@ def make_frame(env: ArmEnv, moment: Moment, title: str, text: str = "") -> Frame
     state = moment.state
     dt = env.task.dt
     label = f"{title}, {moment.steps.item() * dt:.2f} s{text and chr(10)}{text}"
-    shapes = tuple(env.task.shapes(env.world, moment))
+    shapes = tuple(env.task.make_shapes(env.world, moment))
     return Frame(
         state.q[0].cpu().numpy(),
         state.gripper.item(),

@@ -46,7 +46,7 @@ class Frame(NamedTuple):
 def find_differing_shapes(shapes: Sequence[Shape], own: Sequence[Shape]) -> tuple[Shape, ...]:
     """Return the shapes that differ from the arm's own in place or look, made see-through."""
     return tuple(
-        shape.see_through(GHOST) for shape, mine in zip(shapes, own) if not shape.same(mine)
+        shape.scale_opacity(GHOST) for shape, mine in zip(shapes, own) if not shape.is_same(mine)
     )
 
 

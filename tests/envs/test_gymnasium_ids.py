@@ -21,16 +21,16 @@ from envs.from_gymnasium.adapter import GOAL_KEYS
 from envs.gymnasium_ids import KINDS, NAMESPACE, make_env_id, register
 from envs.robots import make_robot, robot_names, shipped_robots
 from envs.tasks.episodes import ScenePool
-from envs.tasks.registry import task_class, task_names
+from envs.tasks.registry import find_task_class, list_tasks
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import GoalVecEnv
 
 REACH = "td3_robot/PandaReach-v0"
 EVERY = [
     "td3_robot/PandaReachSparse-v0",
-    *(make_env_id("panda", task, kind) for task in task_names() for kind in ("", "goal")),
+    *(make_env_id("panda", task, kind) for task in list_tasks() for kind in ("", "goal")),
 ]
-GOALS = [make_env_id("panda", task, "goal") for task in task_names()]
+GOALS = [make_env_id("panda", task, "goal") for task in list_tasks()]
 every_id = pytest.mark.parametrize("env_id", EVERY)
 every_goal = pytest.mark.parametrize("env_id", GOALS)
 
@@ -48,7 +48,7 @@ def actions(steps: int, num_envs: int = 1) -> torch.Tensor:
 
 def test_every_robot_and_task_has_an_make_env_id_each_kind():
     ours = {env_id for env_id in gym.registry if env_id.startswith(f"{NAMESPACE}/")}
-    easy = [task for task in task_names() if not task_class(task).needs_hand]
+    easy = [task for task in list_tasks() if not find_task_class(task).needs_hand]
     assert {
         make_env_id(robot, task, kind) for robot in robot_names() for task in easy for kind in KINDS
     } <= ours
@@ -65,7 +65,7 @@ def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
     for robot in shipped_robots():
         hand = make_robot(robot).gripper
         can = hand is not None and hand.pads is not None
-        for task in (task for task in task_names() if task_class(task).needs_hand):
+        for task in (task for task in list_tasks() if find_task_class(task).needs_hand):
             assert [make_env_id(robot, task, kind) in gym.registry for kind in KINDS] == [
                 can
             ] * 3, robot
@@ -151,7 +151,7 @@ def side_by_side(env, arms, steps: int):
         yield env.step(action.numpy()), arms.step(action)
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", list_tasks())
 def test_goal_environments_show_the_arms_of_envs_make(task):
     env, arms = (
         gym.make_vec(make_env_id("panda", task, "goal"), num_envs=3),
@@ -199,7 +199,7 @@ def test_the_reward_is_that_of_the_goals_alone_however_many_at_once(env_id):
     assert (env.compute_reward(achieved, achieved + 0.1, None) == -1).all()
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", list_tasks())
 def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_nothing_else(task):
     """Or else hindsight would leave the old goal to be seen. Along episodes in which things are
     grasped.
@@ -210,7 +210,7 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
     columns, moved = set(range(arms.o_dim)), set()
     for _ in range(arms.task.horizon - 1):
         observation = arms.step(policy(observation)).observation
-        moved_on = arms.task.with_goal(arms.world, arms.moment, arms.goal.roll(1, 0))
+        moved_on = arms.task.replace_goal(arms.world, arms.moment, arms.goal.roll(1, 0))
         other = arms.task.observe(arms.world, moved_on)
         shown = [
             view.make(seen, moment)["observation"]

@@ -8,17 +8,17 @@ import torch
 import envs
 from envs.robots import make_robot, shipped_robots
 from envs.tasks import registry
-from envs.tasks.registry import task_class, task_names
+from envs.tasks.registry import find_task_class, list_tasks
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
 
 
 @pytest.mark.parametrize("robot", shipped_robots())
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", list_tasks())
 def test_every_robot_can_do_every_task(robot, task):
     """But a task that grasps is for those with a gripper whose pads are known."""
     hand = make_robot(robot).gripper
-    if task_class(task).needs_hand and (hand is None or hand.pads is None):
+    if find_task_class(task).needs_hand and (hand is None or hand.pads is None):
         with pytest.raises(
             ConfigError,
             match=f"robot {robot!r} has none" if hand is None else "needs the pads of gripper",

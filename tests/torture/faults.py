@@ -30,7 +30,7 @@ STEPS, SIGNALS = 960, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 RUN = Path("checkpoints", "r")
 ANSWER = 2.0  # [s] of CPU from a signal to the end, so that the machine's other work does not count
 PHASES = {  # of a training, and the function that each begins with
-    "the making of environments": (envs, "of_config"),
+    "the making of environments": (envs, "make_from_config"),
     "the making of the agent": (TD3, "__init__"),
     "a step": (Trainer, "_step"),
     "an evaluation": (Trainer, "_evaluate"),

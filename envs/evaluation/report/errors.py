@@ -47,11 +47,11 @@ class Error:
     def tolerance(self) -> float | None:
         """Largest final error of a success, in the unit shown; None where there is none."""
         name = self.measure.within
-        return None if name is None else self.measure.shown(getattr(self.task, name))
+        return None if name is None else self.measure.to_table_unit(getattr(self.task, name))
 
     def compute_series(self, played: Trajectories) -> Tensor:
         """Compute the error (T, E) after every step, in the unit shown."""
-        return self.measure.shown(played.series[self.measure.of].double())
+        return self.measure.to_table_unit(played.series[self.measure.of].double())
 
     def compute_finals(self, played: Trajectories) -> Tensor:
         """Compute the error (E,) that decides success, in the unit shown.
@@ -59,7 +59,7 @@ class Error:
         It is that after the last step or, where every step counts, the mean of all steps.
         """
         if self.measure.reduction != "steps":
-            return self.measure.shown(played.select_last(self.measure.of).double())
+            return self.measure.to_table_unit(played.select_last(self.measure.of).double())
         counts = find_counted_steps(self.task, played.alive)
         return torch.where(counts, self.compute_series(played), 0.0).sum(0) / counts.sum(0)
 

@@ -182,7 +182,7 @@ def test_relabelled_with_another_goal_it_is_what_that_goal_would_have_given(robo
     goal = env.achieved_goal(arrived) + 0.004  # within the tolerance of 1 cm
 
     other.reset(1)
-    other.moment = other.task.with_goal(other.world, other.moment, goal)
+    other.moment = other.task.replace_goal(other.world, other.moment, goal)
     for action in past[:4]:
         before = other.step(action).observation
     step = other.step(past[4])

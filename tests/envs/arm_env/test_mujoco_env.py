@@ -10,7 +10,7 @@ import torch
 
 from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
-from envs.registry import make, of_config
+from envs.registry import make, make_from_config
 from envs.simulation.disturbances import Disturbances
 from td3_robot.errors import ConfigError
 from td3_robot.evaluation.rollout import evaluate
@@ -61,7 +61,7 @@ def test_a_delay_that_is_known_costs_no_grasp():
 
 
 def test_one_flag_makes_it_physics():
-    env = of_config(EnvOptions(task="reach", engine="mujoco"), 2)
+    env = make_from_config(EnvOptions(task="reach", engine="mujoco"), 2)
     env.step(torch.zeros(2, env.a_dim))
     assert env.moment.scene["physics"].dtype == torch.float64
 

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 import envs
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Nearest, Obstacles, nearest
-from envs.controllers.guard import DEFAULTS, GuardConstants, guarded
-from envs.controllers.halfspaces import brakes
+from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action
+from envs.controllers.halfspaces import make_brakes
 from envs.robots import make_robot
 from envs.simulation.engine import SimState, make_rest_state
 from envs.simulation.kinematic import bound_for, find_reachable_velocities, step
@@ -28,7 +28,7 @@ TASK = make_task("reach_avoid")
 
 @pytest.fixture(scope="module")
 def world():
-    return TASK.world(PANDA, "cpu")
+    return TASK.make_world(PANDA, "cpu")
 
 
 def random_actions(count, seed):
@@ -56,7 +56,7 @@ def test_far_from_everything_an_arm_moves_as_it_is_told(world):
     told = step(world.model, state, action)
     bound = bound_for(world.model, state)
     told_safely = step(
-        world.model, state, guarded(world.model, bound, action, nothing(bound.q), nothing)
+        world.model, state, guard_action(world.model, bound, action, nothing(bound.q), nothing)
     )
     assert_close(told_safely.qd, told.qd, rtol=1e-6, atol=1e-6)
 
@@ -73,13 +73,13 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     gradient = torch.randn(40, 1, 7, generator=generator)
     near = Nearest(torch.full((40, 1), 0.011), gradient)
     action = 0.1 * random_actions(40, 3)
-    rate = brakes(model, near, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
+    rate = make_brakes(model, near, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
 
     x, g, W = (action * model.qdlim).double(), gradient[:, 0].double(), model.dqd.double() ** 2
     beyond = (-rate.double() - (g * x).sum(1)).clamp(min=0)
     expected = x + (beyond / (g * W * g).sum(1))[:, None] * W * g
     assert 5 < (beyond > 0).sum() < 35
-    changed = (guarded(model, state, action, near, nothing) * model.qdlim).double()
+    changed = (guard_action(model, state, action, near, nothing) * model.qdlim).double()
     assert_close(changed, expected, rtol=0, atol=1e-5)
     assert ((g * changed).sum(1) >= -rate.double() - 1e-5).all()
 
@@ -94,7 +94,7 @@ def test_what_it_gives_is_within_reach_whatever_is_near(world):
         for _ in range(2)
     )
     qd = (
-        guarded(world.model, bound, random_actions(200, 5), near, lambda q: ahead)
+        guard_action(world.model, bound, random_actions(200, 5), near, lambda q: ahead)
         * world.model.qdlim
     )
     lower, upper = find_reachable_velocities(world.model, bound)
@@ -117,7 +117,7 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
         state = step(
             model,
             state,
-            guarded(model, bound, action, near, lambda q: nearest(world.collision, q, wall)),
+            guard_action(model, bound, action, near, lambda q: nearest(world.collision, q, wall)),
         )
         least.append(float(nearest(world.collision, state.q, wall).distance.min()))
     assert 0.0 < min(least) < 0.02
@@ -130,9 +130,9 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
 def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
     near = Nearest(torch.tensor([[-0.01]]), torch.tensor([[[1.0, 0, 0, 0, 0, 0, 0]]]))
     constants = GuardConstants(stop=0.005)
-    rate = brakes(world.model, near, constants.stop, constants.share).h
+    rate = make_brakes(world.model, near, constants.stop, constants.share).h
     assert_close(rate, torch.tensor([[-0.3]]))  # 15 mm in 50 ms
-    action = guarded(
+    action = guard_action(
         world.model,
         make_rest_state(world.model, world.home[None]),
         torch.zeros(1, 7),
@@ -152,7 +152,7 @@ def test_the_end_of_the_period_counts_too(world):
     model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
     action = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]])
     state = make_rest_state(model, world.home[None])
-    safe = guarded(
+    safe = guard_action(
         model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005)
     )
     assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.3))

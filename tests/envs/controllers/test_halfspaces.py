@@ -5,7 +5,7 @@ import qpsolvers
 import torch
 from torch.testing import assert_close
 
-from envs.controllers.halfspaces import HalfSpaces, agmon, hildreth
+from envs.controllers.halfspaces import HalfSpaces, project_agmon, project_hildreth
 
 
 def draw(*shape, seed=0):
@@ -23,7 +23,7 @@ def spaces():
 def test_hildreth_finds_the_nearest_point_in_the_measure_that_it_is_given(spaces):
     qd, root = 3.0 * draw(20, 7, seed=2), draw(20, 7, 7, seed=3)
     M = root @ root.mT + torch.eye(7)
-    found = hildreth(spaces, qd, torch.linalg.inv(M), sweeps=3000)
+    found = project_hildreth(spaces, qd, torch.linalg.inv(M), sweeps=3000)
     for G, h, wanted, measure, x in zip(spaces.G[:, :4], spaces.h[:, :4], qd, M, found):
         arrays = (value.numpy() for value in (measure, -measure @ wanted, G, h))
         best = torch.from_numpy(qpsolvers.solve_qp(*arrays, solver="quadprog"))
@@ -35,12 +35,12 @@ def test_agmon_ends_inside_whatever_can_be_met_and_never_leaves_the_bounds(space
         3.0 * draw(20, 7, seed=2),
         (torch.full((20, 7), -2.0).double(), torch.full((20, 7), 2.0).double()),
     )
-    inside = agmon(spaces, qd, torch.ones(7), bounds, sweeps=2000)
+    inside = project_agmon(spaces, qd, torch.ones(7), bounds, sweeps=2000)
     assert ((spaces.G @ inside[:, :, None])[:, :, 0] <= spaces.h + 1e-4).all() and (
         inside.abs() <= 2.0
     ).all()
     wall = HalfSpaces(spaces.G, spaces.h - 100.0)  # not to be met within the bounds
-    assert (agmon(wall, qd, torch.ones(7), bounds, sweeps=3).abs() <= 2.0).all()
+    assert (project_agmon(wall, qd, torch.ones(7), bounds, sweeps=3).abs() <= 2.0).all()
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -50,8 +50,8 @@ def test_a_velocity_inside_stays_and_one_outside_is_copied_not_changed(spaces, c
         (draw(count, 7) * 0 - 9.0, draw(count, 7) * 0 + 9.0),
     )
     methods = (
-        lambda qd: hildreth(spaces, qd, torch.eye(7).double(), sweeps=3),
-        lambda qd: agmon(spaces, qd, torch.ones(7), far, sweeps=3),
+        lambda qd: project_hildreth(spaces, qd, torch.eye(7).double(), sweeps=3),
+        lambda qd: project_agmon(spaces, qd, torch.ones(7), far, sweeps=3),
     )
     for moved in methods:
         still, qd = torch.zeros(count, 7).double(), 10.0 * spaces.G[:, 0]

@@ -13,7 +13,7 @@ from spatialmath import SE3
 import envs
 from envs.collision import compile_collision, nearest
 from envs.controllers import Neo, make_baseline
-from envs.controllers.halfspaces import HalfSpaces, damped
+from envs.controllers.halfspaces import HalfSpaces, compute_damped_speed
 from envs.controllers.neo import NeoConstants
 from envs.controllers.quadratic import QuadraticSolver
 from envs.kinematics import jacob0
@@ -224,8 +224,8 @@ def test_links_approach_no_faster_than_the_dampers_let_them(task):
         qd = policy(None) * env.model.qdlim
         approach = -(near.gradient @ qd[:, :, None])[:, :, 0]
         around, own = (
-            damped(near.distance, *k.obstacle_damper),
-            damped(near.distance, *k.self_damper),
+            compute_damped_speed(near.distance, *k.obstacle_damper),
+            compute_damped_speed(near.distance, *k.self_damper),
         )
         allowed = torch.cat((around[:, :-1], own[:, -1:]), 1)
         moving = (qd != 0).any(1)  # a programme without solution stops the arm

@@ -71,7 +71,12 @@ def test_success_is_paid_more_than_any_part_of_it(env):
 
     def hover(observation):
         action = pick(observation)
-        near = torch.linalg.vector_norm(env.task.way(env.world, env.moment)[:, :2], dim=1) < 0.02
+        near = (
+            torch.linalg.vector_norm(
+                env.task.compute_approach_vector(env.world, env.moment)[:, :2], dim=1
+            )
+            < 0.02
+        )
         action[:, :-1] *= (~near)[:, None]
         action[:, -1] = 1.0
         return action

@@ -14,8 +14,8 @@ from envs.collision import clearance
 from envs.planning import contact_check as contact
 from envs.robots import make_robot
 from envs.simulation.engine import make_rest_state
-from envs.tasks.contact import contact_terms
-from envs.tasks.registry import make_task, task_names
+from envs.tasks.contact import compute_contact_terms
+from envs.tasks.registry import list_tasks, make_task
 from envs.world import GROUND, make_moment
 
 WHERE_POSES_ARE = (
@@ -85,14 +85,17 @@ def test_hindsight_pays_for_contact_as_the_step_did(sparse):
 
 def test_what_nearness_and_contact_cost():
     task = replace(make_task("reach"), near_weight=0.5, near_distance=0.04, contact_weight=2.0)
-    terms = contact_terms(task, torch.tensor([0.1, 0.04, 0.03, 0.01, 0.0, -0.01, -1.0]))
+    terms = compute_contact_terms(task, torch.tensor([0.1, 0.04, 0.03, 0.01, 0.0, -0.01, -1.0]))
     assert_close(terms["near"], torch.tensor([0.0, 0.0, -0.125, -0.375, -0.5, -0.5, -0.5]))
     assert_close(terms["contact"], torch.tensor([0.0, 0, 0, 0, 0, -2, -2]))
-    assert contact_terms(replace(task, near_weight=0.0, contact_weight=0.0), torch.zeros(3)) == {}
+    assert (
+        compute_contact_terms(replace(task, near_weight=0.0, contact_weight=0.0), torch.zeros(3))
+        == {}
+    )
 
 
 @pytest.mark.parametrize("robot", ["panda", "ur5e"])
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", list_tasks())
 def test_every_episode_begins_free_of_contact(robot, task):
     env = envs.make(robot, task, num_envs=300, seed=4)
     env.moment = replace(env.moment, state=replace(env.state, qd=0.0 * env.state.qd))
@@ -103,7 +106,7 @@ def test_every_episode_begins_free_of_contact(robot, task):
 def test_goals_have_a_solution_without_contact(task):
     env = envs.make("panda", task, num_envs=300, seed=5)
     q, goal = env.moment.scene["solution"], env.goal
-    assert contact.free(env.world, q).all()
+    assert contact.is_free(env.world, q).all()
     assert_close(
         env.fkine(q)[:, :3, 3], goal[:, :3], rtol=0, atol=5e-3
     )  # found by a search that ends there
@@ -111,12 +114,12 @@ def test_goals_have_a_solution_without_contact(task):
 
 def test_starts_go_home_where_nothing_else_is_free(env, monkeypatch):
     offset = 0.3 * torch.ones(32, 7)
-    at = contact.free_start(env.world, offset)
+    at = contact.find_free_start(env.world, offset)
     assert_close(at, (env.world.home + offset).clamp(*env.model.qlim), rtol=0, atol=1e-6)
     monkeypatch.setattr(
-        contact, "free", lambda world, q, room: torch.zeros(q.shape[:-1], dtype=torch.bool)
+        contact, "is_free", lambda world, q, room: torch.zeros(q.shape[:-1], dtype=torch.bool)
     )
-    assert torch.equal(contact.free_start(env.world, offset), env.world.home.expand(32, -1))
+    assert torch.equal(contact.find_free_start(env.world, offset), env.world.home.expand(32, -1))
 
 
 def test_of_an_arm_without_capsules_nothing_is_known(monkeypatch, tmp_path):

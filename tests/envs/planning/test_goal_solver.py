@@ -9,8 +9,8 @@ import envs
 from envs.kinematics import fkine
 from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.kinematics.rotations import rotation_error, to_quaternion
-from envs.planning.contact_check import free
-from envs.planning.goal_solver import solution
+from envs.planning.contact_check import is_free
+from envs.planning.goal_solver import solve_goal
 
 
 def drawn(name: str):
@@ -47,15 +47,15 @@ def test_of_what_is_found_the_nearest_is_taken(arm):
     way that is known.
     """
     env, q, _, goal = arm
-    there = free(env.world, q)
-    found = solution(env.world, q, goal)
+    there = is_free(env.world, q)
+    found = solve_goal(env.world, q, goal)
     assert (found - q)[there].abs().max() < 0.05
     start = env.moment.state.q
 
     def time(to):
         return ((to - start).abs() / env.model.qdlim).amax(1)
 
-    found = solution(env.world, start, goal)
+    found = solve_goal(env.world, start, goal)
     assert (
         time(found)[there] <= time(q)[there] + 0.05
     ).float().mean() > 0.85  # that way may touch something
@@ -63,17 +63,17 @@ def test_of_what_is_found_the_nearest_is_taken(arm):
 
 def test_nothing_is_touched_where_a_way_around_is_found(arm):
     env, q, _, goal = arm
-    there, start = free(env.world, q), env.moment.state.q
-    found = solution(env.world, start, goal)[there]
-    assert free(env.world, found).float().mean() > 0.95
+    there, start = is_free(env.world, q), env.moment.state.q
+    found = solve_goal(env.world, start, goal)[there]
+    assert is_free(env.world, found).float().mean() > 0.95
     halfway = torch.lerp(start[there], found, 0.5)
-    assert free(env.world, halfway, 0.0).float().mean() > 0.9
+    assert is_free(env.world, halfway, 0.0).float().mean() > 0.9
 
 
 def test_joints_that_turn_more_than_once_go_no_whole_turn_too_far():
     env, q, _, goal = drawn("ur5e")
     start = env.moment.state.q
-    found = solution(env.world, start, goal)
+    found = solve_goal(env.world, start, goal)
     turned = found - 2 * math.pi * torch.sign(found - start)
     lower, upper = env.model.qlim
     shorter = (

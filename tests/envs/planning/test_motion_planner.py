@@ -6,7 +6,7 @@ import torch
 import envs
 from envs.collision import Obstacles, clearance
 from envs.kinematics.inverse import solve_pose, spread_joints
-from envs.planning.motion_planner import ROOM, way
+from envs.planning.motion_planner import MARGIN, plan_path
 from envs.world import get_obstacles
 
 
@@ -17,7 +17,7 @@ def env():
 
 @pytest.fixture(scope="module")
 def found(env):
-    return way(env.world, env.state.q, env.goal, get_obstacles(env.scene))
+    return plan_path(env.world, env.state.q, env.goal, get_obstacles(env.scene))
 
 
 def room(env, q, via, solution, obstacles, points=100):
@@ -42,7 +42,7 @@ def test_it_is_free_and_ends_at_the_goal(env, found):
     assert ((env.fkine(solution)[:, :3, 3] - env.goal).norm(dim=1) < 5e-3).float().mean() > 0.99
     least = room(env, env.state.q, via, solution, get_obstacles(env.scene))
     assert (
-        least > 0.8 * ROOM
+        least > 0.8 * MARGIN
     ).float().mean() > 0.97  # the scenes leave a way free; of those that are looked at
     assert (least > 0).float().mean() > 0.99
 
@@ -59,7 +59,7 @@ def test_it_is_straight_where_that_is_free(env, found):
     tried = 0
     for end in ends:
         there = (env.fkine(end)[:, :3, 3] - env.goal).norm(dim=1) < 4e-3
-        free = there & (room(env, q, (q + end) / 2, end, around) > ROOM + 1e-3)
+        free = there & (room(env, q, (q + end) / 2, end, around) > MARGIN + 1e-3)
         assert (taken <= time(env, q, q, end) + 1e-3)[free].all()
         tried += int(free.sum())
     assert tried > 100
@@ -68,7 +68,9 @@ def test_it_is_straight_where_that_is_free(env, found):
 def test_each_scene_has_the_way_that_it_would_have_alone(env, found):
     for row in (0, 7, 250):
         one = slice(row, row + 1)
-        alone = way(env.world, env.state.q[one], env.goal[one], get_obstacles(env.scene).rows(one))
+        alone = plan_path(
+            env.world, env.state.q[one], env.goal[one], get_obstacles(env.scene).rows(one)
+        )
         torch.testing.assert_close(alone[0], found[0][one], atol=1e-4, rtol=0)
         torch.testing.assert_close(alone[1], found[1][one], atol=1e-4, rtol=0)
 
@@ -77,7 +79,7 @@ def test_where_nothing_is_free_there_is_a_way_all_the_same(env):
     """A goal inside a ball, and one out of reach."""
     goal = torch.tensor([[0.5, 0.0, 0.4], [2.0, 0.0, 0.4]])
     balls = Obstacles(torch.tensor([[[0.5, 0.0, 0.4, 0.1]], [[0.5, 0.0, 0.9, 0.05]]]), None, None)
-    via, solution = way(env.world, env.world.home.expand(2, -1), goal, balls)
+    via, solution = plan_path(env.world, env.world.home.expand(2, -1), goal, balls)
     assert (
         via.isfinite().all()
         and ((solution >= env.model.qlim[0]) & (solution <= env.model.qlim[1])).all()

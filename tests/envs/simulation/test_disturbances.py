@@ -10,7 +10,7 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.disturbances import SPEED_NOISE, Disturbances
 from envs.simulation.kinematic import bound_for
-from envs.tasks.registry import make_task, task_names
+from envs.tasks.registry import list_tasks, make_task
 from td3_robot import TD3
 from td3_robot.errors import ConfigError
 from td3_robot.evaluation.rollout import evaluate
@@ -69,7 +69,7 @@ def test_at_constant_speed_an_arm_is_behind_by_delay_and_lag_together(make, late
     assert_close(behind, (speed * (latency + lag)).expand(6, 7), rtol=2e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", list_tasks())
 def test_what_is_foreseen_is_what_will_be(make, task):
     """Whatever is chosen from now on: arms, grippers and goals two steps ahead."""
     env = make(task, latency=2 * DT)
@@ -85,7 +85,7 @@ def test_what_is_foreseen_is_what_will_be(make, task):
             bound = bound_for(env.model, env.arrived.state)
             for name in ("q", "qd", "gripper"):
                 assert_close(getattr(then.state, name), getattr(bound, name), rtol=0, atol=1e-5)
-            assert_close(then.scene["goal"], env.task.ahead(env.arrived, 0.5 * DT).scene["goal"])
+            assert_close(then.scene["goal"], env.task.predict(env.arrived, 0.5 * DT).scene["goal"])
             assert_close(then.tcp, env.fkine(bound.q)[:, :3, 3], rtol=0, atol=1e-5)
     assert len(foreseen) > 4
 

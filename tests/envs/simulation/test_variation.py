@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from envs.config.env_options import EnvOptions
-from envs.registry import make, of_config
+from envs.registry import make, make_from_config
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Command, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
@@ -141,7 +141,7 @@ def test_what_is_given_by_itself_counts_in_place_of_the_file_s():
 
 def test_every_shipped_file_can_be_simulated_without_physics_too():
     for name in list_randomizations():
-        env = of_config(EnvOptions(task="pick_place", randomize=name), 2)
+        env = make_from_config(EnvOptions(task="pick_place", randomize=name), 2)
         assert torch.isfinite(env.step(torch.zeros(2, env.a_dim)).observation).all()
 
 

@@ -14,18 +14,18 @@ import pytest
 import torch
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.controllers.teachers import make_teacher
+from envs.controllers.experts import make_expert
 from envs.robots import make_robot, shipped_robots
 from envs.robots.observation import o
 from envs.simulation.kinematic import bound_for
 from envs.tasks.episodes import ScenePool
-from envs.tasks.registry import make_task, task_names
+from envs.tasks.registry import list_tasks, make_task
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import GoalVecEnv
 from tests.envs.playing import actions, leaves, play, same, tensors, to_goal
 
 CASES = [*((robot, "reach") for robot in shipped_robots())]
-CASES += [("panda", task) for task in task_names() if task != "reach"]
+CASES += [("panda", task) for task in list_tasks() if task != "reach"]
 everywhere = pytest.mark.parametrize(("robot", "task"), CASES)
 three_robots = pytest.mark.parametrize(
     ("robot", "task"), [case for case in CASES if case[0] in ("panda", "ur5e", "wx250s")]
@@ -39,7 +39,7 @@ RARELY_CHANGING = {
     "push": {"goal", "joint_turn"},
     "stack": {"goal"},
 }
-every_task = pytest.mark.parametrize("task", task_names())
+every_task = pytest.mark.parametrize("task", list_tasks())
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +59,11 @@ def make(robot="panda", task="reach", num_envs=4, seed=0, sparse=False):
 
 
 def demonstrated(env) -> list[torch.Tensor]:
-    """Observations of episodes that get somewhere: of a teacher told the way, or of the task's
+    """Observations of episodes that get somewhere: of a expert told the way, or of the task's
     first controller.
     """
     told = "solution" if "solution" in env.moment.scene else env.task.controllers[0]
-    policy, seen = make_teacher(told, env), [env.reset(0)]
+    policy, seen = make_expert(told, env), [env.reset(0)]
     for _ in range(env.task.horizon):
         seen.append(env.step(policy(seen[-1])).next_observation)
     return seen
@@ -190,7 +190,7 @@ def test_what_the_observation_says_is_so(task):
         seen = {name: step.next_observation[:, env.layout[name]] for name in env.layout}
         bound = bound_for(env.model, env.arrived.state)
         assert torch.equal(seen["q"], bound.q) and torch.equal(seen["qd"], step.info["qd"])
-        goal = env.task.ahead(env.arrived, 0.5 * env.task.dt).scene["goal"]
+        goal = env.task.predict(env.arrived, 0.5 * env.task.dt).scene["goal"]
         assert torch.equal(seen["goal"], goal)
         torch.testing.assert_close(step.info["tcp"], env.fkine(step.info["q"])[:, :3, 3])
 
@@ -337,12 +337,12 @@ def test_what_was_achieved_meets_itself_and_nothing_far_away(task):
     *_, after, _, _ = transitions(env)
     achieved = env.achieved_goal(after)
     assert achieved.shape == env.goal.shape
-    assert env.task.goal_met(achieved, achieved).all()
+    assert env.task.is_goal_met(achieved, achieved).all()
     away = achieved.clone()
     away[:, 0] += 1.5 * env.task.tolerance
-    assert not env.task.goal_met(achieved, away).any()
+    assert not env.task.is_goal_met(achieved, away).any()
     away[:, 0] -= 0.7 * env.task.tolerance
-    assert env.task.goal_met(achieved, away).all()
+    assert env.task.is_goal_met(achieved, away).all()
 
 
 @every_task
@@ -355,7 +355,7 @@ def test_relabelled_with_what_it_achieved_a_transition_sees_that_goal(task):
     after = env.memory(arrived=True)
     goal = env.achieved_goal(after)
     seen_before, seen_after, reward, _ = env.relabel(before, action, after, goal)
-    goal_before = env.task.goal_before(earlier, env.moment, goal)
+    goal_before = env.task.compute_previous_goal(earlier, env.moment, goal)
     for seen, original, wanted in (
         (seen_before, state, goal_before),
         (seen_after, next_state, goal),

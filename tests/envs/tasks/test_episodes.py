@@ -7,7 +7,7 @@ import envs
 from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.tasks.episodes import OneEpisode, ScenePool
-from envs.tasks.registry import make_task, task_names
+from envs.tasks.registry import list_tasks, make_task
 
 
 def some_policy(env):
@@ -46,7 +46,7 @@ def replay(env, row):
     )
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize("task", list_tasks())
 def test_a_replayed_episode_ends_as_it_did(task):
     many = envs.make("panda", task, num_envs=5)
     errors, positions, _ = play(many, many.reset(7), row=3)

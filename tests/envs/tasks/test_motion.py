@@ -25,11 +25,15 @@ def test_a_change_of_velocity_costs_what_a_hand_gets():
     action = torch.tensor([[0.6] * 7, [0.5] * 7, [0.0] * 7])
     state = SimState(torch.zeros(3, 7), qd, torch.zeros(3))
     none = Outcome(torch.zeros(3, dtype=torch.bool), torch.zeros(3), {"distance": torch.ones(3)})
-    terms = motion.priced(replace(TASK, change_weight=2.0), model, state, action, none).terms
+    terms = motion.add_change_cost(
+        replace(TASK, change_weight=2.0), model, state, action, none
+    ).terms
     # rms over the joints: 0.6 for all, nothing asked, and 1 for one of seven
     assert_close(terms["change"], torch.tensor([-1.2, 0.0, -2.0 / math.sqrt(7)]))
     assert_close(terms["distance"], torch.ones(3))
-    assert motion.priced(replace(TASK, change_weight=0.0), model, state, action, none) is none
+    assert (
+        motion.add_change_cost(replace(TASK, change_weight=0.0), model, state, action, none) is none
+    )
 
 
 def test_the_price_is_of_the_velocity_as_the_step_began():
@@ -44,7 +48,7 @@ def test_room_is_one_at_a_limit_and_nothing_amid():
     model = envs.make("panda", "reach", num_envs=1).model
     lower, upper = model.qlim
     q = torch.stack((lower, upper, upper - motion.NEAR_LIMIT, 0.5 * (lower + upper)))
-    room = motion.room(model, q)
+    room = motion.compute_limit_proximity(model, q)
     assert_close(room[0], -torch.ones(7), atol=1e-5, rtol=0)
     assert_close(room[1], torch.ones(7), atol=1e-5, rtol=0)
     assert_close(room[2], torch.full((7,), 1 / math.e), atol=1e-3, rtol=0)

@@ -16,7 +16,7 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.robots.gripper import make_gripper
 from envs.simulation import grasp
-from envs.tasks.pick_place import Seen, reward_terms
+from envs.tasks.pick_place import RewardInputs, compute_reward_terms
 from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
 
@@ -205,7 +205,9 @@ def test_the_way_leads_over_the_cube_and_then_straight_down(make):
     def target(x: float, z: float) -> list[float]:
         put(env, env.tcp - torch.tensor([x, 0.0, z]))
         cube = env.moment.scene["object"]
-        return (env.moment.tcp + TASK.way(env.world, env.moment) - cube)[0].tolist()
+        return (env.moment.tcp + TASK.compute_approach_vector(env.world, env.moment) - cube)[
+            0
+        ].tolist()
 
     assert target(0.3, 0.2) == pytest.approx([0, 0, 0.07], abs=1e-6)  # hover
     assert target(0.03, 0.1) == pytest.approx([0, 0, 0.04], abs=1e-6)  # twice what is beyond 1 cm
@@ -217,7 +219,7 @@ def test_with_the_cube_the_way_leads_to_the_goal(make):
     grasped(env)
     assert env.moment.scene["held"].all()
     torch.testing.assert_close(
-        TASK.way(env.world, env.moment), env.goal - env.moment.scene["object"]
+        TASK.compute_approach_vector(env.world, env.moment), env.goal - env.moment.scene["object"]
     )
 
 
@@ -250,7 +252,7 @@ def test_the_cube_keeps_the_gripper_open_and_goes_with_the_hand(make, robot):
 # What it is paid for
 
 
-def seen(**changes) -> Seen:
+def seen(**changes) -> RewardInputs:
     values = {
         "way": 0.0,
         "distance": 0.0,
@@ -259,13 +261,15 @@ def seen(**changes) -> Seen:
         "room": 1.0,
         "clearance": 0.01,
     } | changes
-    return Seen(**{name: torch.tensor([value]) for name, value in values.items()})
+    return RewardInputs(**{name: torch.tensor([value]) for name, value in values.items()})
 
 
 def pay(action=(0.0, 0.0, 1.0), **changes) -> dict[str, float]:
     return {
         name: term.item()
-        for name, term in reward_terms(TASK, seen(**changes), torch.tensor([action])).items()
+        for name, term in compute_reward_terms(
+            TASK, seen(**changes), torch.tensor([action])
+        ).items()
     }
 
 
@@ -352,7 +356,7 @@ def test_relabelled_with_where_the_cube_came_to_lie_it_is_a_success(make):
     assert (after[:, env.layout["error"]] == 0).all() and torch.equal(
         before[:, env.layout["goal"]], goal
     )
-    assert env.task.goal_met(after[:, env.layout["object"]], goal).all()
+    assert env.task.is_goal_met(after[:, env.layout["object"]], goal).all()
 
 
 # Refused

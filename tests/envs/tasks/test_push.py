@@ -10,8 +10,8 @@ import torch
 
 import envs
 from envs.controllers import ScriptedPush
-from envs.controllers.pointing import pointing_down
-from envs.tasks.push import Seen, reward_terms
+from envs.controllers.pointing import point_down
+from envs.tasks.push import RewardInputs, compute_reward_terms
 from envs.tasks.registry import make_task
 
 TASK = make_task("push")
@@ -35,7 +35,7 @@ def led():
         T[0, :3, 3] = torch.tensor((*tcp[:2], height + tcp[2]))
         places = {"object": torch.tensor([[*cube, 0.02]]), "goal": torch.tensor([[*goal, 0.02]])}
         moment = dataclasses.replace(moment, T_be=T, scene={**moment.scene, **places})
-        return TASK.way(env.world, moment)[0].tolist()
+        return TASK.compute_approach_vector(env.world, moment)[0].tolist()
 
     return led
 
@@ -90,8 +90,8 @@ def test_faces_are_square_four_times_a_turn(env):
 
 
 def test_the_reward_is_what_is_written_down():
-    seen = Seen(*(torch.tensor([value]) for value in (0.1, 0.2, 0.05, 0.9, -0.01)))
-    terms = reward_terms(TASK, seen, torch.tensor([[0.6, -0.8]]))
+    seen = RewardInputs(*(torch.tensor([value]) for value in (0.1, 0.2, 0.05, 0.9, -0.01)))
+    terms = compute_reward_terms(TASK, seen, torch.tensor([[0.6, -0.8]]))
     effort = (0.36 + 0.64) / 2
     expected = {
         "approach": -0.1 * TASK.approach_weight,
@@ -146,7 +146,7 @@ def test_a_hand_that_comes_down_on_the_cube_stops_there_and_has_failed(env):
     for step in range(90):
         there = over if step < 50 else cube
         way = there - env.moment.tcp
-        result = env.step(pointing_down(env.world, env.moment, way, None, gain=3.0, damping=0.1))
+        result = env.step(point_down(env.world, env.moment, way, None, gain=3.0, damping=0.1))
         if step == 49:
             before = env.scene["touched"].clone()
             led = torch.linalg.vector_norm(over - env.now.tcp, dim=1) < 0.005

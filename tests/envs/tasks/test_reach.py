@@ -34,7 +34,7 @@ TASK = dataclasses.replace(
 @pytest.fixture(scope="module")
 def scene():
     """Five Pandas somewhere, with goals."""
-    world = TASK.world(make_robot("panda"), "cpu")
+    world = TASK.make_world(make_robot("panda"), "cpu")
     generator = torch.Generator().manual_seed(0)
 
     def draw():
@@ -51,7 +51,7 @@ def test_reward_terms_are_what_a_hand_gets():
     action = torch.tensor(
         [[1.0, -1.0], [0.6, 0.0]]
     )  # mean squares 1 and 0.18, roots 1 and 0.424264
-    terms = reach.reward_terms(TASK, torch.tensor([0.0, 0.1]), action)
+    terms = reach.compute_reward_terms(TASK, torch.tensor([0.0, 0.1]), action)
     assert terms.keys() == {"distance", "precision", "action", "stillness"}
     torch.testing.assert_close(terms["distance"], torch.tensor([0.0, -0.2]))
     torch.testing.assert_close(terms["precision"], torch.tensor([3.0, 3.0 / math.e]))
@@ -63,7 +63,7 @@ def test_reward_terms_are_what_a_hand_gets():
 
 def test_at_rest_nearer_is_always_better():
     distance = torch.linspace(0, 2, 500)
-    reward = sum(reach.reward_terms(TASK, distance, torch.zeros(500, 2)).values())
+    reward = sum(reach.compute_reward_terms(TASK, distance, torch.zeros(500, 2)).values())
     assert (reward.diff() < 0).all()
 
 
@@ -71,14 +71,17 @@ def test_at_any_distance_less_effort_is_better():
     for distance in (0.0, 0.02, 1.0):
         effort = torch.linspace(0, 1, 50)[:, None].expand(50, 7)
         assert (
-            sum(reach.reward_terms(TASK, torch.full((50,), distance), effort).values()).diff() < 0
+            sum(
+                reach.compute_reward_terms(TASK, torch.full((50,), distance), effort).values()
+            ).diff()
+            < 0
         ).all()
 
 
 def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
     world, moment = scene
     state, tcp, goal = moment.state, moment.tcp, moment.scene["goal"]
-    seen, layout = TASK.observe(world, moment), Layout(TASK.columns(world))
+    seen, layout = TASK.observe(world, moment), Layout(TASK.list_columns(world))
     assert seen.shape == (5, layout.size)
     assert torch.equal(seen[:, layout["q"]], state.q)
     torch.testing.assert_close(seen[:, layout["drivers"]], state.gripper[:, None].expand(5, 2))
@@ -98,7 +101,7 @@ def test_joint_error_is_the_steepest_way_to_the_goal(scene):
     world, moment = scene
     goal, joint_error = (
         moment.scene["goal"],
-        TASK.observe(world, moment)[:, Layout(TASK.columns(world))["joint_error"]],
+        TASK.observe(world, moment)[:, Layout(TASK.list_columns(world))["joint_error"]],
     )
     chain, q, h = world.model.chain.to(dtype=torch.float64), moment.state.q.double(), 1e-6
 
@@ -116,11 +119,17 @@ def test_joint_error_is_the_steepest_way_to_the_goal(scene):
 def test_the_gripper_shuts_at_the_goal_and_only_there(scene):
     world, moment = scene
     away = torch.tensor([0.0, 0.0099, 0.0101, 0.5, 1.0])[:, None] * torch.tensor([0.0, 0.6, 0.8])
-    moment = TASK.with_goal(world, moment, moment.tcp + away)
-    assert TASK.command(world, moment, torch.zeros(5, 7)).grip.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
+    moment = TASK.replace_goal(world, moment, moment.tcp + away)
+    assert TASK.make_command(world, moment, torch.zeros(5, 7)).grip.tolist() == [
+        0.0,
+        0.0,
+        1.0,
+        1.0,
+        1.0,
+    ]
 
 
 def test_without_a_gripper_the_observation_has_no_drivers():
-    world = TASK.world(dataclasses.replace(make_robot("panda"), gripper=None), "cpu")
-    layout = Layout(TASK.columns(world))
+    world = TASK.make_world(dataclasses.replace(make_robot("panda"), gripper=None), "cpu")
+    layout = Layout(TASK.list_columns(world))
     assert layout["drivers"] == slice(7, 7) and layout.size == 7 + 7 + 9 + 6

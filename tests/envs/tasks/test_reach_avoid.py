@@ -11,10 +11,10 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Obstacles, clearance, nearest, obstacle_distance
 from envs.collision.obstacles import FAR
 from envs.collision.queries import compute_segments, obstacle_distances
-from envs.controllers.teachers import make_teacher
+from envs.controllers.experts import make_expert
 from envs.planning import contact_check as contact
 from envs.planning import obstacle_scenes as scenes
-from envs.planning.motion_planner import way
+from envs.planning.motion_planner import plan_path
 from envs.robots import make_robot
 from envs.simulation.calibration import measured_scene
 from envs.simulation.disturbances import Disturbances
@@ -36,7 +36,7 @@ def env():
 def drawn(env):
     """Some hundred scenes."""
     generator = torch.Generator().manual_seed(3)
-    blocks = [TASK.candidates(env.world, 8192, generator) for _ in range(3)]
+    blocks = [TASK.sample_scenes(env.world, 8192, generator) for _ in range(3)]
     return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
 
@@ -51,7 +51,7 @@ def detour(env):
 
 
 def number(scene) -> torch.Tensor:
-    return sum(there.sum(1) for there in scenes.present(get_obstacles(scene)))
+    return sum(there.sum(1) for there in scenes.is_present(get_obstacles(scene)))
 
 
 # Scenes
@@ -67,16 +67,16 @@ def test_starts_and_solutions_are_what_they_are_said_to_be(env, drawn, detour):
         assert (
             obstacle_distance(world.collision, q, get_obstacles(drawn)) > TASK.margin - 2.5e-4
         ).all()
-        assert (clearance(world.collision, q, ground=0.0) > contact.ROOM - 1e-6).all()
+        assert (clearance(world.collision, q, ground=0.0) > contact.MARGIN - 1e-6).all()
     lower, upper = world.model.qlim
     assert ((detour.via >= lower) & (detour.via <= upper)).all()
     assert not drawn["passed"].any()
 
 
 def test_the_known_way_is_free_however_finely_it_is_walked(env, drawn, detour):
-    assert (detour.time(env.world) < TASK.path_time).all()
+    assert (detour.compute_duration(env.world) < TASK.path_time).all()
     apart = touching = torch.full((len(detour.via),), torch.inf)
-    for q in detour.points(100):
+    for q in detour.sample_points(100):
         apart = torch.minimum(
             apart, obstacle_distance(env.world.collision, q, get_obstacles(drawn))
         )
@@ -88,17 +88,18 @@ def test_the_known_way_is_free_however_finely_it_is_walked(env, drawn, detour):
 def test_one_to_five_obstacles_of_all_kinds_stand_in_the_way(env, drawn):
     count = number(drawn)
     assert set(count.tolist()) == {1, 2, 3, 4, 5}
-    assert all(there.any(0).all() for there in scenes.present(get_obstacles(drawn)))
+    assert all(there.any(0).all() for there in scenes.is_present(get_obstacles(drawn)))
     first, last = env.fkine(drawn["start"])[:, :3, 3], drawn["goal"]
     share = torch.linspace(0, 1, 200)[:, None, None]
     line = torch.lerp(first, last, share).permute(2, 0, 1)
     assert (
-        scenes.point_distances(line, get_obstacles(drawn)).amin((0, 1)) < scenes.IN_THE_WAY + 1e-6
+        scenes.compute_point_distances(line, get_obstacles(drawn)).amin((0, 1))
+        < scenes.IN_THE_WAY + 1e-6
     ).all()
 
 
 def test_boxes_stand_upright_and_normals_have_unit_length(drawn):
-    spheres, boxes, walls = scenes.present(get_obstacles(drawn))
+    spheres, boxes, walls = scenes.is_present(get_obstacles(drawn))
     boxes, walls = drawn["boxes"][boxes], drawn["walls"][walls]
     assert_close(boxes[:, 6:].norm(dim=1), torch.ones(len(boxes)))
     assert not boxes[:, 7:9].any() and (boxes[:, 3:6] > 0).all()
@@ -111,7 +112,7 @@ def test_points_are_as_far_from_obstacles_as_capsules_of_no_size(env, drawn):
     p, d = compute_segments(model, drawn["start"])
     tiny = replace(model, length_squared=0 * model.length_squared, radius=0 * model.radius)
     assert_close(
-        scenes.point_distances(p, obstacles), obstacle_distances(tiny, p, 0 * d, obstacles)
+        scenes.compute_point_distances(p, obstacles), obstacle_distances(tiny, p, 0 * d, obstacles)
     )
 
 
@@ -119,10 +120,10 @@ def test_a_teacher_who_knows_the_way_gets_there_untouched(env):
     """So the ways are feasible for the simulator too, with its limits of speed and acceleration and
     4 s.
     """
-    teacher, observation = make_teacher("solution", env), env.reset(11)
+    expert, observation = make_expert("solution", env), env.reset(11)
     going, arrived = torch.ones(64, dtype=torch.bool), torch.zeros(64, dtype=torch.bool)
     for _ in range(TASK.horizon):
-        step = env.step(teacher(observation))
+        step = env.step(expert(observation))
         observation = step.observation
         arrived |= going & step.truncated & step.info["success"]
         going &= ~(step.terminated | step.truncated)
@@ -135,8 +136,10 @@ def test_the_way_is_looked_for_in_the_scene_as_it_is_measured():
     env = ArmEnv(make_robot("panda"), TASK, 64, "cpu", 0, disturbances=off)
     scene, q = env.arrived.scene, env.arrived.state.q
     measured = measured_scene(scene)
-    assert_close(scene["via"], way(env.world, q, measured["goal"], get_obstacles(measured))[0])
-    true = way(env.world, q, scene["goal"], get_obstacles(scene))[0]
+    assert_close(
+        scene["via"], plan_path(env.world, q, measured["goal"], get_obstacles(measured))[0]
+    )
+    true = plan_path(env.world, q, scene["goal"], get_obstacles(scene))[0]
     assert ((scene["via"] - true).abs().amax(1) > 0.01).float().mean() > 0.5
 
 
@@ -159,7 +162,10 @@ def test_the_way_is_shown_as_an_action_and_the_time_that_is_left(env):
 
 def test_what_is_drawn_of_the_way_leads_from_the_tcp_over_the_corner_to_the_goal(env):
     env.reset(14)
-    scene, drawn = env.moment.scene, torch.tensor(TASK.shapes(env.world, env.moment)[-1].points)
+    scene, drawn = (
+        env.moment.scene,
+        torch.tensor(TASK.make_shapes(env.world, env.moment)[-1].points),
+    )
     assert_close(drawn[0], env.moment.tcp[0])
     assert_close(drawn[-1], env.fkine(scene["solution"])[0, :3, 3])
     assert (drawn - env.fkine(scene["via"])[0, :3, 3]).norm(dim=1).min() < 1e-5
@@ -179,12 +185,12 @@ def test_a_corner_is_passed_for_good_when_every_joint_is_near(env):
 
 def test_an_arm_that_is_never_clear_of_itself_is_refused(env, monkeypatch):
     monkeypatch.setattr(
-        reach_avoid, "free", lambda world, q: torch.zeros(q.shape[:-1], dtype=torch.bool)
+        reach_avoid, "is_free", lambda world, q: torch.zeros(q.shape[:-1], dtype=torch.bool)
     )
     with pytest.raises(
         ConfigError, match=r"'panda'.*clearance at home is 0\.05. m.* more than 0\.005 m"
     ):
-        TASK.candidates(env.world, 64, torch.Generator())
+        TASK.sample_scenes(env.world, 64, torch.Generator())
 
 
 # Contact
@@ -238,7 +244,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
     """By differences in its own direction, times repulsion."""
     shown = env.reset(4)
     world, scene = env.world, env.moment.scene
-    moving = reach_avoid.moving_links(world)
+    moving = reach_avoid.find_moving_links(world)
 
     def nearness(q):
         return torch.exp(
@@ -246,7 +252,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
         )[:, moving]
 
     full, h = torch.zeros(64, scene["distance"].shape[1] * 7), 2e-3
-    full[:, reach_avoid.pushed_joints(world)] = shown[:, env.layout["push"]]
+    full[:, reach_avoid.find_gradient_columns(world)] = shown[:, env.layout["push"]]
     for link, push in enumerate(full.view(64, -1, 7)[:, moving].unbind(1)):
         fall = (nearness(env.state.q - h * push) - nearness(env.state.q + h * push))[:, link] / (
             2 * h
@@ -262,7 +268,7 @@ def test_what_is_left_out_of_push_is_zero(env):
     gradient = nearest(
         env.world.collision, env.state.q, get_obstacles(env.moment.scene), 0.0
     ).gradient.flatten(1)
-    gradient[:, reach_avoid.pushed_joints(env.world)] = 0.0
+    gradient[:, reach_avoid.find_gradient_columns(env.world)] = 0.0
     assert gradient.abs().max() < 0.06  # [m/rad] a link that turns in place is not quite round
 
 
@@ -278,7 +284,7 @@ def test_closing_is_how_fast_nearness_rises(env):
 
     h = 1e-3
     rise = (nearness(state.q + h * state.qd) - nearness(state.q - h * state.qd)) / (2 * h)
-    moving = reach_avoid.moving_links(world)
+    moving = reach_avoid.find_moving_links(world)
     assert rise[:, [link for link in range(rise.shape[1]) if link not in moving]].abs().max() < 0.3
     rise = rise[:, moving]
     close = (rise - closing).abs() < 0.02 + 0.05 * rise.abs()
@@ -292,7 +298,7 @@ def test_the_observation_shows_what_is_near(env):
     observation, scene = play(env, 15)[-1].observation, env.moment.scene
     observed = {name: observation[:, env.layout[name]] for name in env.layout}
     assert_close(observed["nearness"], torch.exp(-scene["distance"] / TASK.repulsion))
-    spheres, there = observed["spheres"].view(64, -1, 5), scenes.present(get_obstacles(scene))
+    spheres, there = observed["spheres"].view(64, -1, 5), scenes.is_present(get_obstacles(scene))
     assert torch.equal(spheres[:, :, 4] > 0.5, there[0])
     for slot in range(scenes.SPHERES):
         stands = there[0][:, slot]
@@ -326,6 +332,6 @@ def test_parked_obstacles_are_out_of_reach(env):
         for count in (scenes.SPHERES, scenes.BOXES, scenes.WALLS)
     ]
     parked = scenes.park(get_obstacles(env.moment.scene), *none)
-    assert not any(there.any() for there in scenes.present(parked))
+    assert not any(there.any() for there in scenes.is_present(parked))
     found = nearest(env.world.collision, env.state.q, parked)
     assert (found.distance[:, :-1] == 10.0).all() and isinstance(parked, Obstacles) and FAR > 100

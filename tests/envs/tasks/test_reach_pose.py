@@ -9,8 +9,8 @@ import torch
 from scipy.spatial.transform import Rotation
 
 import envs
-from envs.controllers.teachers import FollowSolution, make_teacher
-from envs.planning.goal_solver import solution
+from envs.controllers.experts import FollowSolution, make_expert
+from envs.planning.goal_solver import solve_goal
 from envs.simulation.engine import SimState
 from envs.tasks import reach_pose
 from envs.tasks.registry import make_task
@@ -55,7 +55,7 @@ def test_reward_terms_are_what_a_hand_gets():
     action = torch.tensor(
         [[1.0, -1.0], [0.6, 0.0]]
     )  # mean squares 1 and 0.18, roots 1 and 0.424264
-    terms = reach_pose.reward_terms(
+    terms = reach_pose.compute_reward_terms(
         TASK, torch.tensor([0.0, 0.06]), torch.tensor([0.0, 0.16]), action
     )
     torch.testing.assert_close(terms["distance"], torch.tensor([0.0, -0.12]))
@@ -87,14 +87,16 @@ def test_the_solution_of_another_goal_is_of_that_goal(env):
     """
     env.reset(7)
     moment, goal = env.moment, env.goal.roll(1, 0)
-    put = env.task.put_goal(env.world, moment, goal)
+    put = env.task.move_goal(env.world, moment, goal)
     assert torch.equal(put.scene["goal"], goal)
-    found = env.task.begun(env.world, moment.state, put.scene)
-    assert torch.equal(found["solution"], solution(env.world, moment.state.q, goal))
+    found = env.task.plan_episode(env.world, moment.state, put.scene)
+    assert torch.equal(found["solution"], solve_goal(env.world, moment.state.q, goal))
     mixed = torch.where(torch.arange(len(goal))[:, None] < 100, env.goal, goal)
-    other = env.task.with_goal(env.world, moment, mixed).scene["solution"]
+    other = env.task.replace_goal(env.world, moment, mixed).scene["solution"]
     assert torch.equal(other[:100], moment.scene["solution"][:100])
-    same = env.task.with_goal(env.world, moment, pose(env, moment.state.q + 0.05)).scene["solution"]
+    same = env.task.replace_goal(env.world, moment, pose(env, moment.state.q + 0.05)).scene[
+        "solution"
+    ]
     assert (same - moment.state.q).abs().amax(1).median() < 0.1
 
 
@@ -109,14 +111,14 @@ def test_success_is_a_centimetre_and_five_degrees(env, distance, degrees, met):
     turned = (turn * Rotation.from_quat(goal[:, [4, 5, 6, 3]].numpy())).as_quat()
     shift = distance * torch.tensor([0.0, 1.0, 0.0])
     goal = torch.cat((goal[:, :3] + shift, torch.tensor(turned[:, [3, 0, 1, 2]])), 1).float()
-    outcome = env.task.outcome(env.world, at(env, q, goal), torch.zeros(len(q), 7))
+    outcome = env.task.compute_outcome(env.world, at(env, q, goal), torch.zeros(len(q), 7))
     assert (outcome.success == met).all()
     torch.testing.assert_close(
         outcome.position_error, torch.full((200,), distance), atol=1e-5, rtol=0
     )
     angle = torch.full((200,), math.radians(degrees))
     torch.testing.assert_close(outcome.measures["rotation_error"], angle, atol=2e-3, rtol=0)
-    assert (env.task.goal_met(pose(env, q), goal) == met).all()
+    assert (env.task.is_goal_met(pose(env, q), goal) == met).all()
 
 
 def test_the_observation_holds_each_quantity_where_the_layout_says(env):
@@ -150,7 +152,9 @@ def test_near_the_goal_the_joint_error_leads_there(env):
     seen = env.task.observe(env.world, at(env, q, goal))
     after = at(env, q + seen[:, env.layout["joint_error"]], goal)
     before = at(env, q, goal)
-    for error_before, error_after in zip(reach_pose.errors(before), reach_pose.errors(after)):
+    for error_before, error_after in zip(
+        reach_pose.compute_errors(before), reach_pose.compute_errors(after)
+    ):
         assert error_after.median() < 0.1 * error_before.median()
 
 
@@ -200,10 +204,10 @@ def test_room_says_which_limit_is_near(env):
 def test_whoever_is_told_the_solution_gets_there(env):
     """So every goal can be reached within the limits and in time."""
     env.reset(5)
-    teacher = make_teacher("solution", env)
-    assert isinstance(teacher, FollowSolution)
+    expert = make_expert("solution", env)
+    assert isinstance(expert, FollowSolution)
     for _ in range(env.task.horizon):
-        step = env.step(teacher(None))
+        step = env.step(expert(None))
     assert (
         step.info["success_with_contact"].float().mean() > 0.99
     )  # a straight way may touch something
@@ -213,13 +217,13 @@ def test_a_teacher_that_is_unknown_or_has_nothing_to_tell_is_refused(env):
     with pytest.raises(
         ConfigError, match="unknown exploration.expert 'solutoin'; did you mean 'solution'"
     ):
-        make_teacher("solutoin", env)
+        make_expert("solutoin", env)
     with pytest.raises(ConfigError, match="solution needs a task whose scenes hold one"):
-        make_teacher("solution", envs.make("panda", "reach"))
+        make_expert("solution", envs.make("panda", "reach"))
 
 
 def test_what_was_achieved_is_the_pose_of_the_tcp(env):
     env.reset(6)
     achieved = env.achieved_goal(env.memory())
     torch.testing.assert_close(achieved, pose(env, env.state.q), atol=2e-4, rtol=0)
-    assert env.task.goal_met(achieved, achieved).all()
+    assert env.task.is_goal_met(achieved, achieved).all()

@@ -8,7 +8,7 @@ from spatialmath import UnitQuaternion
 import envs
 from envs.collision import Obstacles
 from envs.collision.obstacles import FAR
-from envs.tasks.shapes import obstacle_shapes
+from envs.tasks.shapes import make_obstacle_shapes
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def env():
 
 def shapes(env, **obstacles) -> list:
     """Those of the first arm's obstacles."""
-    return obstacle_shapes(Obstacles(**obstacles), env.world.workspace)
+    return make_obstacle_shapes(Obstacles(**obstacles), env.world.workspace)
 
 
 def two(*first) -> torch.Tensor:
@@ -27,14 +27,14 @@ def two(*first) -> torch.Tensor:
 
 
 def test_a_position_goal_is_a_sphere(env):
-    (goal,) = env.task.shapes(env.world, env.moment)
+    (goal,) = env.task.make_shapes(env.world, env.moment)
     assert goal.kind == "sphere"
     np.testing.assert_allclose(goal.T_bs[:3, 3], env.goal[0])
 
 
 def test_a_pose_goal_has_axes_along_its_orientation():
     env = envs.make("panda", "reach_pose", num_envs=2)
-    axes, sphere = env.task.shapes(env.world, env.moment)
+    axes, sphere = env.task.make_shapes(env.world, env.moment)
     assert (axes.kind, sphere.kind) == ("axes", "sphere")
     goal = env.goal[0].double().numpy()
     np.testing.assert_allclose(axes.T_bs[:3, :3], UnitQuaternion(goal[3:]).R, atol=1e-6)
@@ -91,10 +91,10 @@ def test_only_what_looks_another_way_is_another_shape(env):
 
 def test_a_moving_goal_has_its_path_and_a_cube_is_where_it_is():
     env = envs.make("panda", "track", num_envs=2)
-    goal, line = env.task.shapes(env.world, env.moment)
+    goal, line = env.task.make_shapes(env.world, env.moment)
     assert (goal.kind, line.kind) == ("sphere", "line")
     np.testing.assert_allclose(line.points, env.moment.scene["path"][0])
     env = envs.make("panda", "pick_place", num_envs=2)
-    goal, cube = env.task.shapes(env.world, env.moment)
+    goal, cube = env.task.make_shapes(env.world, env.moment)
     assert (goal.kind, cube.kind, cube.size) == ("sphere", "box", (0.04,) * 3)
     np.testing.assert_allclose(cube.T_bs[:3, 3], env.moment.scene["object"][0])

@@ -14,7 +14,7 @@ from envs.robots import make_robot
 from envs.simulation.engine import SimState
 from envs.simulation.kinematic import bound_for
 from envs.tasks import track
-from envs.tasks.registry import make_task, task_class
+from envs.tasks.registry import find_task_class, make_task
 from td3_robot.errors import ConfigError
 
 TASK = make_task("track")
@@ -29,8 +29,8 @@ def panda():
 @pytest.fixture(scope="module")
 def loops(panda):
     """Joint motions and TCP positions of some hundred loops, and their world."""
-    world = TASK.world(panda, "cpu")
-    return *track.trajectories(TASK, world, 4096, torch.Generator().manual_seed(0)), world
+    world = TASK.make_world(panda, "cpu")
+    return *track.sample_trajectories(TASK, world, 4096, torch.Generator().manual_seed(0)), world
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def test_the_goal_moves_at_the_speed_of_the_file(loops):
 def test_half_the_speed_is_the_same_loop_at_half_the_speed(panda):
     """Of the loops drawn for 0.2 m/s; slower, nothing that can be followed is lost."""
     world, slow = (
-        TASK.world(panda, "cpu"),
+        TASK.make_world(panda, "cpu"),
         dataclasses.replace(TASK, speed=0.1, horizon=2 * HORIZON),
     )
     fast_path, slow_path = (
-        track.trajectories(task, world, 4096, torch.Generator().manual_seed(3))[1]
+        track.sample_trajectories(task, world, 4096, torch.Generator().manual_seed(3))[1]
         for task in (TASK, slow)
     )
     assert len(slow_path) >= len(fast_path) > 50
@@ -136,7 +136,7 @@ def test_the_arm_can_follow_every_loop(loops, panda):
 
 def test_ellipses_have_the_half_axes_of_the_file():
     task = dataclasses.replace(TASK, radius_min=0.1, radius_max=0.3, bend=0.2)
-    drawn = track.ellipses(task, 2000, torch.Generator().manual_seed(0))
+    drawn = track.sample_ellipses(task, 2000, torch.Generator().manual_seed(0))
     long, short = torch.linalg.vector_norm(drawn[:, :2], dim=2).unbind(1)
     assert drawn.shape == (2000, 4, 3)
     assert 0.1 <= long.min() < 0.102 and 0.298 < long.max() <= 0.3
@@ -214,7 +214,10 @@ def test_success_is_a_mean_of_a_centimetre(env, steps, error_sum, error, success
     goal = env.tcp + error * torch.tensor([0.6, 0.0, -0.8])
     scene = {**env.moment.scene, "goal": goal, "error_sum": torch.full((6,), error_sum)}
     moment = dataclasses.replace(env.moment, scene=scene, steps=torch.full((6,), steps))
-    assert env.task.outcome(env.world, moment, torch.zeros(6, 7)).success.tolist() == [success] * 6
+    assert (
+        env.task.compute_outcome(env.world, moment, torch.zeros(6, 7)).success.tolist()
+        == [success] * 6
+    )
 
 
 def test_arms_at_different_times_of_their_episodes_have_their_own_goals(env):
@@ -269,7 +272,7 @@ def test_reward_terms_are_what_a_hand_gets():
         TASK, distance_weight=2.0, precision_weight=3.0, precision_scale=0.1, action_weight=0.5
     )
     action = torch.tensor([[1.0, -1.0], [0.6, 0.0]])  # mean squares 1 and 0.18
-    terms = track.reward_terms(task, torch.tensor([0.0, 0.1]), action)
+    terms = track.compute_reward_terms(task, torch.tensor([0.0, 0.1]), action)
     assert terms.keys() == {"distance", "precision", "action"}
     torch.testing.assert_close(terms["distance"], torch.tensor([0.0, -0.2]))
     torch.testing.assert_close(terms["precision"], torch.tensor([3.0, 3.0 / math.e]))
@@ -279,8 +282,10 @@ def test_reward_terms_are_what_a_hand_gets():
 def test_the_gripper_shuts_on_the_goal_and_only_there(env):
     for away, grip in ((0.0099, 0.0), (0.0101, 1.0)):
         goal = env.tcp + away * torch.tensor([0.0, 1.0, 0.0])
-        moment = env.task.with_goal(env.world, env.moment, goal)
-        assert env.task.command(env.world, moment, torch.zeros(6, 7)).grip.tolist() == [grip] * 6
+        moment = env.task.replace_goal(env.world, env.moment, goal)
+        assert (
+            env.task.make_command(env.world, moment, torch.zeros(6, 7)).grip.tolist() == [grip] * 6
+        )
 
 
 # Hindsight
@@ -318,4 +323,4 @@ def test_a_relabelled_goal_keeps_its_velocity_and_is_judged_by_this_step_alone(p
 
 
 def test_it_is_registered():
-    assert task_class("track") is track.Track
+    assert find_task_class("track") is track.Track

@@ -9,7 +9,7 @@ import torch
 from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.evaluation import Evaluation
-from envs.planning.motion_planner import way
+from envs.planning.motion_planner import plan_path
 from envs.view.handles import list_handles, put
 from envs.view.interactive_control import InteractiveControl
 from envs.view.scene import GHOST
@@ -210,7 +210,7 @@ def test_another_way_is_looked_for_where_something_is_put_into_it():
     q, after = env.arrived.state.q, env.arrived.scene
     assert not torch.equal(after["via"], scene["via"]) and not after["passed"].any()
     for name, found in zip(
-        ("via", "solution"), way(env.world, q, after["goal"], get_obstacles(after))
+        ("via", "solution"), plan_path(env.world, q, after["goal"], get_obstacles(after))
     ):
         torch.testing.assert_close(after[name], found)
 

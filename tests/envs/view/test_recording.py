@@ -12,7 +12,7 @@ from PIL import Image
 
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.robots import robot_names
-from envs.tasks.shapes import pose_shapes
+from envs.tasks.shapes import make_pose_shapes
 from envs.view.camera import VIEWS, compute_camera_pose
 from envs.view.files import write_pictures
 from envs.view.recording import record
@@ -26,7 +26,7 @@ def frames(robot, count: int) -> list[Frame]:
     T_bt = np.eye(4)
     T_bt[:3, 3] = [0.5, 0.2, 0.4]
     turn = np.eye(robot.n)[0]
-    goal = tuple(pose_shapes(T_bt))
+    goal = tuple(make_pose_shapes(T_bt))
     return [
         Frame(robot.home + 0.3 * k * turn, 0.04, f"step {k}", shapes=goal) for k in range(count)
     ]

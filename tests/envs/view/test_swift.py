@@ -20,7 +20,7 @@ from spatialmath import SE3
 import envs
 import envs.view
 from envs.robots import make_robot
-from envs.tasks.shapes import Shape, pose_shapes
+from envs.tasks.shapes import Shape, make_pose_shapes
 from envs.view.recording import find_chromium
 from envs.view.scene import GHOST, Arm
 from envs.view.swift import SwiftViewer, open_viewer
@@ -138,7 +138,7 @@ def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
     assert axes_in(page) == []
     for shift in (0.0, 0.1):
         T_bt[1, 3] += shift
-        viewer.show(robot.home, OPEN, shapes=pose_shapes(T_bt))
+        viewer.show(robot.home, OPEN, shapes=make_pose_shapes(T_bt))
         (shown,) = axes_in(page)
         np.testing.assert_allclose(shown, T_bt, atol=1e-6)
     assert (np.abs(picture(page) - without).max(-1) > 60).sum() > 30

@@ -8,7 +8,7 @@ import torch
 
 import envs
 from envs.export.robot_description import describe
-from envs.planning.goal_solver import solution as simulated
+from envs.planning.goal_solver import solve_goal as simulated
 from td3_robot.deploy import Robot
 from td3_robot.deploy.observation.inverse_kinematics import Solved, solution
 from tests.td3_robot.deploy.observation.test_observation import double, exact_shape

@@ -9,7 +9,7 @@ import torch
 import envs
 from envs.collision import Obstacles as Around
 from envs.export.robot_description import describe
-from envs.planning.motion_planner import way as simulated
+from envs.planning.motion_planner import plan_path as simulated
 from envs.world import get_obstacles
 from td3_robot.deploy import Obstacles as Parked
 from td3_robot.deploy import Robot

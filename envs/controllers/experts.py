@@ -14,11 +14,11 @@ from envs.controllers.follow_solution import FollowSolution
 from td3_robot.errors import ConfigError, unknown
 
 
-def make_teacher(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
+def make_expert(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
     """A policy, (B, o_dim) -> (B, a_dim), that controls `env` and no other.
 
     Raises:
-        ConfigError: no such teacher, or none for this task.
+        ConfigError: no such expert, or none for this task.
     """
     if not hasattr(env, "moment"):
         raise ConfigError("exploration.expert has no effect without a robot and its task")
