@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from envs.command_line import import_plugins
-from envs.config.env_options import DISTURBANCES, NOTHING, EnvOptions
+from envs.config.disturbance_options import DISTURBANCES
+from envs.config.env_options import NOTHING, EnvOptions
 from td3_robot.checkpoint import find
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.config.schema import build, make_schema

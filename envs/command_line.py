@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from envs.config.env_options import CONDITIONS, DISTURBANCES, ENGINES, EnvOptions
+from envs.config.disturbance_options import DISTURBANCES, declare_disturbance
+from envs.config.env_options import CONDITIONS, ENGINES, EnvOptions
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
 
+_TRAINED = "null for that of the training"
 _PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
 # What an environment of others has nothing for.
@@ -65,25 +67,9 @@ class EvaluateFlags:
             only.
         engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained
             with; robots only.
-        latency: Seconds from the choice of a command to its effect, sensing included; robots only,
-            as the next ten.
-        latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
-        servo_lag: Time constant with which joints follow their commands, in seconds.
-        noise: Standard deviation of measured joint positions, in rad or m.
-        joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
-        tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in
-            metres.
-        object_offset: Standard deviation over episodes of where a cube is seen, each axis, in
-            metres.
-        base_offset: Standard deviation over episodes of where the base is taken to be, each axis,
-            in metres.
-        base_turn: Standard deviation over episodes of how the base is taken to be turned, about
-            each axis, in rad.
-        assumed_latency: Latency that the controllers are prepared for, in seconds, in place of what
-            it was trained with; 0 is none.
         randomize: What differs from episode to episode, in place of what it was trained with: a
-            name in configs/randomization, the path of such a file, or none; options above that are
-            given, zeros too, count in place of its own.
+            name in configs/randomization, the path of such a file, or none; latency, noise and the
+            like that are given, zeros too, replace its own; robots only.
         episodes: Episodes to roll out, by default 1,000; with robustness also behind each
             disturbance, by default 200.
         seed: Seed of the starts and goals.
@@ -130,16 +116,16 @@ class EvaluateFlags:
     sparse: bool | None = None
     guard: bool | None = None
     engine: str | None = field(default=None, metadata={"choices": ENGINES})
-    latency: float | None = None
-    latency_spread: float | None = None
-    servo_lag: float | None = None
-    noise: float | None = None
-    joint_offset: float | None = None
-    tcp_offset: float | None = None
-    object_offset: float | None = None
-    base_offset: float | None = None
-    base_turn: float | None = None
-    assumed_latency: float | None = None
+    latency: float | None = declare_disturbance("latency", _TRAINED)
+    latency_spread: float | None = declare_disturbance("latency_spread", _TRAINED)
+    servo_lag: float | None = declare_disturbance("servo_lag", _TRAINED)
+    noise: float | None = declare_disturbance("noise", _TRAINED)
+    joint_offset: float | None = declare_disturbance("joint_offset", _TRAINED)
+    tcp_offset: float | None = declare_disturbance("tcp_offset", _TRAINED)
+    object_offset: float | None = declare_disturbance("object_offset", _TRAINED)
+    base_offset: float | None = declare_disturbance("base_offset", _TRAINED)
+    base_turn: float | None = declare_disturbance("base_turn", _TRAINED)
+    assumed_latency: float | None = declare_disturbance("assumed_latency", _TRAINED)
     randomize: str | None = None
     episodes: int | None = field(
         default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")}

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from envs.command_line import TrainFlags, listing
-from envs.config.env_options import DISTURBANCES, EnvOptions
+from envs.config.disturbance_options import DISTURBANCES
+from envs.config.env_options import EnvOptions
 from td3_robot.cli.arguments import load_run_config, parse_train
 from td3_robot.config.run import TD3Config
 from td3_robot.errors import ConfigError

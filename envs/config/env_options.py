@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from envs.config.disturbance_options import DISTURBANCES, declare_disturbance
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
 
@@ -19,26 +20,10 @@ KINEMATIC, MUJOCO = ENGINES = ("kinematic", "mujoco")
 NOTHING = "none"  # is randomised
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
-_LATENCY = {**_STAYS, "range": (0, 0.5, "a loop with more is not closed")}
 _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
 _DEAR = 0.5  # [s] a step, from which on it is said
-DISTURBANCES = (  # fields of `Disturbances`
-    *(
-        "latency",
-        "latency_spread",
-        "servo_lag",
-        "noise",
-        "joint_offset",
-        "tcp_offset",
-        "object_offset",
-    ),
-    *("base_offset", "base_turn", "assumed_latency"),
-)
-CONDITIONS = (
-    "engine",
-    "randomize",
-    *DISTURBANCES,
-)  # of an evaluation, in place of those of the training
+# Options of an evaluation that replace those of the training.
+CONDITIONS = ("engine", "randomize", *DISTURBANCES)
 _GOALS = (
     "AntMaze",
     "Fetch",
@@ -49,8 +34,8 @@ _GOALS = (
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
 
 
-def _without_module(env: str | None) -> str | None:
-    """An environment's id without the module that registers it."""
+def _strip_module(env: str | None) -> str | None:
+    """Return an environment's id without the module that registers it."""
     return env and env.rpartition(":")[2]
 
 
@@ -67,24 +52,8 @@ class EnvOptions:
             dense reward.
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
         engine: What moves arms and cubes: kinematic, without forces, or mujoco, contact physics.
-        latency: Seconds from the choice of a command to its effect, sensing included; of this and
-            the next eight, null is what randomize says, or none.
-        latency_spread: Seconds by which the latency of an episode is up to longer or shorter.
-        servo_lag: Time constant with which joints follow their commands, in seconds.
-        noise: Standard deviation of measured joint positions, in rad or m.
-        joint_offset: Standard deviation over episodes of what each encoder is off by, in rad or m.
-        tcp_offset: Standard deviation over episodes of where the TCP is in the hand, each axis, in
-            metres.
-        object_offset: Standard deviation over episodes of where a cube is seen, each axis, in
-            metres.
-        base_offset: Standard deviation over episodes of where the base is taken to be, each axis,
-            in metres.
-        base_turn: Standard deviation over episodes of how the base is taken to be turned, about
-            each axis, in rad.
-        assumed_latency: Latency that controllers are prepared for, in seconds; null is the truth,
-            the servos' lag included.
         randomize: What differs from episode to episode: a name in configs/randomization or the path
-            of such a file; options above that are given, zeros too, count in place of its own.
+            of such a file; latency, noise and the like that are given, zeros too, replace its own.
         env: Gymnasium id to train on in place of a robot and its task; module:id imports the module
             first, which registers it and is looked for on PYTHONPATH.
         vector: Gymnasium environments step one after the other (sync) or each in a process of its
@@ -103,33 +72,21 @@ class EnvOptions:
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_STAYS)
     engine: str = field(default=KINEMATIC, metadata={**_STAYS, "choices": ENGINES})
-    latency: float | None = field(default=None, metadata=_LATENCY)
-    latency_spread: float | None = field(default=None, metadata=_LATENCY)
-    servo_lag: float | None = field(
-        default=None, metadata={**_STAYS, "range": (0, 10, "no servo is slower")}
+    latency: float | None = declare_disturbance("latency")
+    latency_spread: float | None = declare_disturbance("latency_spread")
+    servo_lag: float | None = declare_disturbance("servo_lag")
+    noise: float | None = declare_disturbance("noise")
+    joint_offset: float | None = declare_disturbance("joint_offset")
+    tcp_offset: float | None = declare_disturbance("tcp_offset")
+    object_offset: float | None = declare_disturbance("object_offset")
+    base_offset: float | None = declare_disturbance("base_offset")
+    base_turn: float | None = declare_disturbance("base_turn")
+    assumed_latency: float | None = declare_disturbance(
+        "assumed_latency", "null for the true one, the lag of the servos included"
     )
-    noise: float | None = field(
-        default=None, metadata={**_STAYS, "range": (0, 1, "all would be noise")}
-    )
-    joint_offset: float | None = field(
-        default=None, metadata={**_STAYS, "range": (0, 1, "no encoder is that far off")}
-    )
-    tcp_offset: float | None = field(
-        default=None, metadata={**_STAYS, "range": (0, 1, "no tool is that far off")}
-    )
-    object_offset: float | None = field(
-        default=None, metadata={**_STAYS, "range": (0, 1, "no camera is that far off")}
-    )
-    base_offset: float | None = field(
-        default=None, metadata={**_STAYS, "range": (0, 1, "no base is that far off")}
-    )
-    base_turn: float | None = field(
-        default=None, metadata={**_STAYS, "range": (0, 1, "no base is turned that far")}
-    )
-    assumed_latency: float | None = field(default=None, metadata=_LATENCY)
     randomize: str = field(default=NOTHING, metadata=_STAYS)
     env: str | None = field(
-        default=None, metadata={"fixed": _without_module, "in_file": (_PLAIN_ID, "plain id")}
+        default=None, metadata={"fixed": _strip_module, "in_file": (_PLAIN_ID, "plain id")}
     )
     vector: str = field(default="sync", metadata={"choices": VECTORS})
     time_limit: int | None = field(

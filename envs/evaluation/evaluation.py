@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from envs.config.env_options import DISTURBANCES, KINEMATIC, NOTHING, EnvOptions
+from envs.config.disturbance_options import DISTURBANCES
+from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation.metrics import join as join_figures
 from envs.evaluation.metrics import measure

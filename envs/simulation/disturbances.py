@@ -15,44 +15,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from envs.config.disturbance_options import DISTURBANCES, LONGEST
 from envs.simulation.calibration import make_pose_error
 from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
 
-LONGEST = 0.5  # [s] of latency: ten control steps of 20 Hz
 SPEED_NOISE = 10.0  # [1/s] deviation of the noise of measured speeds, over that of positions
 _ROUNDING = 1e-9  # of a control step
-_MOST = {
-    "latency": LONGEST,
-    "latency_spread": LONGEST,
-    "assumed_latency": LONGEST,
-    "servo_lag": 10.0,
-}  # others: 1
 
 
 @dataclass(frozen=True)
 class Disturbances:
-    """How far an arm is from doing at once, and exactly, what it is told.
+    """Actuation latency, servo lag, sensor noise and calibration errors of a simulated arm.
+
+    `envs.config.disturbance_options` declares each with its unit and range. The noise of measured
+    speeds is `SPEED_NOISE` times that of positions. An `assumed_latency` of None is the true
+    latency without its spread; a controller that assumes another takes the servos for ideal.
 
     Attributes:
-        latency: from the choice of a command to its effect, sensing included [s].
-        latency_spread: each episode has a latency of its own, uniform up to this below and above, 0
-            or more [s].
-        servo_lag: time constant with which joints follow what the limits make of their commands, of
-            first order [s].
-        noise: standard deviation of measured joint positions [rad or m], and `SPEED_NOISE` times
-            that of speeds.
-        joint_offset: standard deviation over episodes of what each encoder is off by [rad or m].
-        tcp_offset: the same of where the TCP is in the hand, each axis [m].
-        object_offset: the same of where a cube is seen, each axis [m].
-        base_offset, base_turn: the same of where the base is taken to be, each axis [m], and of how
-            it is taken to be turned about each [rad]: what is measured in the world is elsewhere
-            for the arm.
-        assumed_latency: what the controller takes for the latency [s], in seeing the arm as it will
-            be; it then takes the servos for ideal. None is the truth, the lag of the servos
-            included, but for `latency_spread`; and 0 shows the arm as it is measured.
-        physics: in what the physics of episodes differ, where the engine has any.
+        physics: how the physics of episodes differ, where the engine has any.
 
     Raises:
         ConfigError: one of them is negative, not finite or beyond what an arm has.
@@ -72,7 +54,7 @@ class Disturbances:
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            most = _MOST.get(name, 1.0)
+            most = DISTURBANCES[name].most if name in DISTURBANCES else 1.0
             if isinstance(value, float | int) and not 0 <= value <= most:
                 raise ConfigError(f"{name} must be from 0 to {most:g}, got {value!r}")
 

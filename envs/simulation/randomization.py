@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from envs.config.env_options import DISTURBANCES, KINEMATIC, NOTHING, EnvOptions
+from envs.config.disturbance_options import DISTURBANCES
+from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.variation import Variation

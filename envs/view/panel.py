@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from spatialmath.base import q2r, rpy2r, tr2rpy
 
+from envs.config.disturbance_options import LONGEST
 from envs.evaluation import Evaluation
-from envs.simulation.disturbances import LONGEST
 from envs.view.controls import ROUNDING, Controls, is_number
 from envs.view.handles import GOAL
 from envs.view.interactive_control import InteractiveControl

@@ -9,6 +9,7 @@ Keys of a field's metadata:
              result cannot change
     needs    conditions without which the option has no effect, each a `Requires`
     aliases  older spellings, which files and flags may still use
+    help     the sentence of --help, where the docstring of the dataclass does not have it
     in_file  a compiled pattern and its name: the values that a file may hold; others are accepted
              from the command line only
 

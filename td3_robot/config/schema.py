@@ -69,7 +69,7 @@ class Schema:
                 f"--{option}",
                 type={Path: str, Path | None: str | None}.get(item.type, item.type),
                 default=item.default,
-                help=texts[item.name],
+                help=item.metadata.get("help") or texts[item.name],
                 **shown,
             )
 

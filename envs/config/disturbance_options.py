@@ -1,0 +1,73 @@
+"""Disturbances of an arm as options: range and sentence of each, declared once.
+
+Options of training and of evaluation and `envs.simulation.disturbances` read them from here.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+LONGEST = 0.5  # [s] of latency: ten control steps of 20 Hz
+
+
+class Disturbance(NamedTuple):
+    """A disturbance between 0 and `most`, with the sentence that --help shows."""
+
+    text: str
+    most: float
+    why: str  # there is none above
+
+
+_OPEN_LOOP = "a loop with more is not closed"
+DISTURBANCES = {  # the fields of `Disturbances`
+    "latency": Disturbance(
+        "Seconds from the choice of a command to its effect, sensing included", LONGEST, _OPEN_LOOP
+    ),
+    "latency_spread": Disturbance(
+        "Seconds by which the latency of an episode is up to longer or shorter", LONGEST, _OPEN_LOOP
+    ),
+    "servo_lag": Disturbance(
+        "Time constant with which joints follow their commands, in seconds",
+        10.0,
+        "no servo is slower",
+    ),
+    "noise": Disturbance(
+        "Standard deviation of the noise of measured joint positions, in rad or m",
+        1.0,
+        "all would be noise",
+    ),
+    "joint_offset": Disturbance(
+        "Standard deviation over episodes of the error of each encoder, in rad or m",
+        1.0,
+        "no encoder is that far off",
+    ),
+    "tcp_offset": Disturbance(
+        "Standard deviation over episodes of the error of the TCP in the hand, each axis, in metres",
+        1.0,
+        "no tool is that far off",
+    ),
+    "object_offset": Disturbance(
+        "Standard deviation over episodes of the error of a cube's position, each axis, in metres",
+        1.0,
+        "no camera is that far off",
+    ),
+    "base_offset": Disturbance(
+        "Standard deviation over episodes of the error of the base's position, each axis, in metres",
+        1.0,
+        "no base is that far off",
+    ),
+    "base_turn": Disturbance(
+        "Standard deviation over episodes of the error of the base's rotation, each axis, in rad",
+        1.0,
+        "no base is turned that far",
+    ),
+    "assumed_latency": Disturbance(
+        "Latency that controllers compensate, in seconds; 0 for none", LONGEST, _OPEN_LOOP
+    ),
+}
+
+
+def declare_disturbance(name: str, null: str = "null for that of randomize, or none") -> Any:
+    """Declare an option for a disturbance; `null` says in --help what its default stands for."""
+    text, most, why = DISTURBANCES[name]
+    metadata = {"fixed": True, "range": (0, most, why), "help": f"{text}; {null}; robots only."}
+    return dataclasses.field(default=None, metadata=metadata)
