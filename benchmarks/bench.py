@@ -32,7 +32,7 @@ import probes
 from benchmark_pages import ROOT
 from training import run_script
 
-SLOWER = 0.9  # than the older commit: told, and the command ends with 1
+SLOWER = 0.9  # of the older commit's rate: reported, and the exit code is 1
 TURN_S = 0.25
 SB3 = "Stable-Baselines3"
 RESULT = benchmark_pages.RESULTS / "bench.csv"

@@ -47,8 +47,8 @@ window.WebSocket = class extends Socket {
   constructor(...address) {
     super(...address);
     this.addEventListener("message", ({ data }) => {
-      const [name, told] = JSON.parse(data);
-      const arm = name === "shape_poses" && told.find(([index]) => index === 0);
+      const [name, poses] = JSON.parse(data);
+      const arm = name === "shape_poses" && poses.find(([index]) => index === 0);
       if (!arm) return;
       const before = watch.hand, hand = arm[1].at(-1).t;
       watch.hand = hand;
@@ -202,7 +202,7 @@ def main() -> None:
     load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"{load}, {pictures}, {arguments.drags} drags")
     print("| from the drag to | median | 90% | longest |\n|---|---|---|---|")
-    for name, values in zip(("motion told to the page", "motion in the picture"), zip(*times)):
+    for name, values in zip(("motion sent to the page", "motion in the picture"), zip(*times)):
         ninth = (
             statistics.quantiles(values, n=10, method="inclusive")[-1]
             if len(values) > 1

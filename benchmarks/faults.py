@@ -77,7 +77,7 @@ def robot_process(robot, sock: socket.socket, faults: Faults, seed: int, count, 
     serve(SimulatedArm(robot, PERIOD), sock, faults, seed, watched)
 
 
-def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path, told) -> None:
+def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path, results) -> None:
     """Run the loop of run_policy.py; report the policy's process, and why the loop ended."""
     arm = UdpArm(address, policy.robot.limits.n)
     arm.send(np.zeros(policy.robot.limits.n))
@@ -86,12 +86,12 @@ def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path
     try:
         start = calm_start(arm, watch, policy.robot.home, 0.4, calm=CALM)
     except DeployError as error:  # on a busy machine silence may come before the fault does
-        return told.send(str(error))
+        return results.send(str(error))
     watch.reset(start.q, start.stamp)
-    told.send(mind.process.pid)
+    results.send(mind.process.pid)
     lines = Log(log, policy.robot.joints)
     how = {"policy_rate": policy.rate, "speed": SPEED, "seconds": SECONDS}
-    told.send(drive(arm, mind, watch, {"goal": goal}, **how, log=lines))
+    results.send(drive(arm, mind, watch, {"goal": goal}, **how, log=lines))
     lines.close()
     mind.close()
 

@@ -115,11 +115,8 @@ class MLflowLog:
         except Exception as error:
             if not self.failed:
                 self.failed = True
-                name = self._folder.name
-                print(
-                    f"warning: MLflow does not accept the metrics of {name}: {get_first_line(error)}",
-                    file=sys.stderr,
-                )
+                reason = f"the metrics of {self._folder.name}: {get_first_line(error)}"
+                print(f"warning: MLflow does not accept {reason}", file=sys.stderr)
 
 
 def open_store():
