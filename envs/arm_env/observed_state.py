@@ -34,12 +34,12 @@ def predict_command_start(
     Its kinematics are worked out only where hands may carry something; for `predict_half_period` works them out
     in any case.
     """
-    measured = disturbed.measured(world.model, true.state, true.scene)
+    measured = disturbed.measure(world.model, true.state, true.scene)
     known = _rebuild_moment(world, true, measured, true.scene, true.steps)
     known = replace(
         known, scene=measured_scene(correct_held_cube(true.scene, known.tcp - true.tcp))
     )
-    for command, share in disturbed.on_their_way(true.scene):
+    for command, share in disturbed.iter_pending(true.scene):
         after = _step_nominal(task, world, known, command)
         known = after if share == 1.0 else _interpolate(task, world, known, after, share)
     return known

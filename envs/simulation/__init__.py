@@ -1,1 +1,1 @@
-"""How arms and what they touch move: one file an engine."""
+"""Simulation of arms and of what they touch: one file for each engine."""

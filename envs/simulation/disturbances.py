@@ -1,10 +1,9 @@
-"""What an arm in a laboratory does to its controller: delay, lag of the servos, noise. And what can
-be done: foresight.
+"""Disturbances of a simulated arm: latency, servo lag, sensor noise and calibration errors.
 
-A command that is chosen at one control step acts `latency` later. Between the two the arm moves by
-the commands that are still on their way, which are known; so a controller can be shown the arm as
-it will be when its command begins to act, by rolling the engine over them (a Smith predictor's
-idea: Smith, "Closer control of loops with dead time", Chemical Engineering Progress 53(5), 1957).
+A command that is chosen at one control step acts `latency` later. Until then the arm follows the
+pending commands, which are known; so a controller can observe the arm as it will be when its
+command begins to act, by rolling the engine over them (a Smith predictor: Smith, "Closer control of
+loops with dead time", Chemical Engineering Progress 53(5), 1957).
 """
 
 import dataclasses
@@ -60,12 +59,12 @@ class Disturbances:
 
     @property
     def foresight(self) -> float:
-        """How far ahead of its measurement the controller sees the arm [s]."""
+        """The latency that the controller compensates [s]."""
         return self.latency if self.assumed_latency is None else self.assumed_latency
 
     @property
     def known_lag(self) -> float:
-        """What the controller takes for the servos' lag [s]."""
+        """The servo lag that the controller compensates [s]."""
         return self.servo_lag if self.assumed_latency is None else 0.0
 
     def __bool__(self) -> bool:
@@ -73,27 +72,28 @@ class Disturbances:
 
 
 class DisturbedEngine:
-    """An engine behind a delay, and what is measured of it; an `Engine`.
+    """An `Engine` with latency, and noisy measurements of its arms.
 
     In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the
-    gripper's opening; `late` (B,), by how many control steps they act later; `joint_offset` (B, n),
-    what encoders are off by [rad or m]; what else is off, see `calibration`; and, for an engine
-    with physics, `varied` (B, k), see `Variation.draw`.
+    gripper's opening; `late` (B,), their delay in control steps; `joint_offset` (B, n), errors of
+    the encoders [rad or m]; those of `calibration`; and, for an engine with physics, `varied`
+    (B, k), see `Variation.draw`.
 
     Args:
-        engine: what moves the arms.
-        disturbances: what is between them and their controller.
+        engine: moves the arms.
+        disturbances: applied between the arms and their controller.
         dt: control period [s].
-        device: where the arms are.
+        device: of the arms.
 
     Attributes:
-        generator: of all that is drawn.
+        generator: draws all disturbances.
     """
 
     def __init__(
         self, engine: Engine, disturbances: Disturbances, dt: float, device: torch.device | str
     ):
-        self._engine, self._given = engine, disturbances
+        self._engine = engine
+        self._given = disturbances
         self.generator = torch.Generator(device)
         late = (
             disturbances.latency - disturbances.latency_spread,
@@ -106,8 +106,10 @@ class DisturbedEngine:
         self._kept = 1 + math.floor(max(self._late[1], self._ahead))
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """See `Engine.begin`. Nothing was sent yet: grippers stay open."""
-        (B, n), (least, most), given = state.q.shape, self._late, self._given
+        """Draw the disturbances of episodes that begin; no command is pending yet."""
+        B, n = state.q.shape
+        least, most = self._late
+        given = self._given
         none = torch.zeros_like(state.q)
         sent = torch.cat((none, torch.ones_like(none[:, :1])), 1)
         share = (
@@ -120,16 +122,21 @@ class DisturbedEngine:
             "late": least + (most - least) * share,
         }
         disturbed |= (
-            {"joint_offset": self._normal(given.joint_offset, B, n)} if given.joint_offset else {}
+            {"joint_offset": self._sample_normal(given.joint_offset, B, n)}
+            if given.joint_offset
+            else {}
         )
         disturbed |= (
-            {"tcp_offset": self._normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
+            {"tcp_offset": self._sample_normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
         )
         seen_off = given.object_offset and "object" in scene
-        disturbed |= {"object_offset": self._normal(given.object_offset, B, 3)} if seen_off else {}
+        disturbed |= (
+            {"object_offset": self._sample_normal(given.object_offset, B, 3)} if seen_off else {}
+        )
         if given.base_offset or given.base_turn:
             offset, turn = (
-                self._normal(deviation, B, 3) for deviation in (given.base_offset, given.base_turn)
+                self._sample_normal(deviation, B, 3)
+                for deviation in (given.base_offset, given.base_turn)
             )
             disturbed["base_error"] = make_pose_error(offset, turn)
         disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
@@ -140,41 +147,42 @@ class DisturbedEngine:
     def step(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
     ) -> tuple[SimState, Scene]:
-        """See `Engine.step`."""
+        """Queue the command, and step the engine with the one that acts now."""
         grip = torch.ones_like(state.gripper) if command.grip is None else command.grip
         sent = torch.cat((scene["sent"], torch.cat((command.joints, grip[:, None]), 1)[:, None]), 1)
         acting = _mix_commands(sent, scene["late"])
         scene = {**scene, "sent": sent[:, 1:]}
         return self._engine.step(model, state, Command(acting[:, :-1], acting[:, -1]), scene)
 
-    def measured(self, model: SimModel, state: SimState, scene: Scene) -> SimState:
-        """The arms as their controller takes them to be now: measured, and led to where their
-        servos are bound for.
+    def measure(self, model: SimModel, state: SimState, scene: Scene) -> SimState:
+        """Measure the arms as their controller does: with noise, and with the servos' lag removed.
 
-        What is beyond a position limit is known to be at it; and a controller knows the speed that
-        it has told.
+        Positions beyond a limit are clamped to it; speeds are those last commanded, if servos lag.
         """
-        q, qd, noise, lag = state.q, state.qd, self._given.noise, self._given.known_lag
+        q = state.q
+        qd = state.qd
+        noise = self._given.noise
+        lag = self._given.known_lag
         if noise:
-            q, qd = (
-                q + self._normal(noise, *q.shape),
-                qd + self._normal(SPEED_NOISE * noise, *q.shape),
-            )
+            q = q + self._sample_normal(noise, *q.shape)
+            qd = qd + self._sample_normal(SPEED_NOISE * noise, *q.shape)
         q = q + scene["joint_offset"] if "joint_offset" in scene else q
         if lag:
-            q, qd = q + lag * qd, scene["reference"][:, 1]
+            q = q + lag * qd
+            qd = scene["reference"][:, 1]
         return (
             state
             if q is state.q
             else dataclasses.replace(state, q=torch.clamp(q, *model.qlim), qd=qd)
         )
 
-    def on_their_way(self, scene: Scene) -> Iterator[tuple[Command, float]]:
-        """The commands that act until one that is chosen now begins to: for one control step each,
-        with 1, and the last for that share of one, where what the controller takes for the latency
-        is no whole number of them.
+    def iter_pending(self, scene: Scene) -> Iterator[tuple[Command, float]]:
+        """Yield the commands that act before one chosen now, each with its share of a control step.
+
+        The share is 1 but for the last one, if the compensated latency is no whole number of steps.
         """
-        whole, part = int(self._ahead), self._ahead - int(self._ahead)
+        whole = int(self._ahead)
+        part = self._ahead - whole
         sent = scene["sent"]
         for left in range(whole, 0, -1):
             acting = torch.lerp(sent[:, -left], sent[:, -left - 1], part)
@@ -182,16 +190,14 @@ class DisturbedEngine:
         if part > _ROUNDING:
             yield Command(sent[:, -1, :-1], sent[:, -1, -1]), part
 
-    def _normal(self, deviation: float, *shape: int) -> Tensor:
+    def _sample_normal(self, deviation: float, *shape: int) -> Tensor:
         return deviation * torch.randn(
             shape, generator=self.generator, device=self.generator.device
         )
 
 
 def correct_held_cube(scene: Scene, shift: Tensor) -> Scene:
-    """The scene of hands that are measured off by `shift` (B, 3) [m]: what they hold is known to be
-    in them.
-    """
+    """Return the scene with held cubes moved by the error `shift` (B, 3) of their hands [m]."""
     if "held" not in scene:
         return scene
     return {
@@ -201,12 +207,12 @@ def correct_held_cube(scene: Scene, shift: Tensor) -> Scene:
 
 
 def _mix_commands(sent: Tensor, late: Tensor) -> Tensor:
-    """The command (B, a) that acts on average over the period that begins as the last of `sent` (B,
-    K, a) is sent.
+    """Return the mean command (B, a) that acts in the period after the last of `sent` (B, K, a).
 
     Args:
         late: (B,) control steps, at most K - 2.
     """
-    rows, whole = torch.arange(len(sent), device=sent.device), late.long()
+    rows = torch.arange(len(sent), device=sent.device)
+    whole = late.long()
     newer, older = (sent[rows, sent.shape[1] - 1 - back] for back in (whole, whole + 1))
     return torch.lerp(newer, older, (late - whole)[:, None])

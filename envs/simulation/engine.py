@@ -1,5 +1,4 @@
-"""What moves arms and what they touch: the Protocol of an engine, and the robot and its state as
-every engine has them.
+"""The Protocol of a simulation engine, and the robot and its state as every engine has them.
 
 State in, state out: nothing here keeps or draws anything.
 """
@@ -16,19 +15,17 @@ from envs.robots import Robot
 from envs.simulation.grasp import Hand, compile_hand
 from td3_robot.errors import ConfigError, not_none
 
-# What is in an episode beside the arm, by name, one row an arm: at least `goal` (B, g). All that a
-# step depends on.
+# The configuration of an episode by name, one row an arm: at least `goal` (B, g). All that a step
+# depends on besides the arm.
 Scene = dict[str, Tensor]
 
-OBJECT, SUPPORT = (
-    "object",
-    "support",
-)  # cubes in a scene: what a hand grasps, and what that can be put on
+OBJECT = "object"  # the cube in a scene that a hand grasps
+SUPPORT = "support"  # the cube that the other can be put on
 
 
 @dataclass(frozen=True)
 class SimModel:
-    """What stays the same over time: the robot as tensors on one device.
+    """The robot as tensors on one device: all that stays the same over time.
 
     Attributes:
         chain: kinematics from base to TCP.
@@ -44,7 +41,7 @@ class SimModel:
             axis passes through the TCP, and it only turns the gripper.
         qdddlim: (n,) [rad/s3 or m/s3], or None where none is known; never reached, see
             `compile_robot`.
-        hand: what of the gripper can touch a cube; None where there is no cube.
+        hand: the parts of the gripper that can touch a cube; None without a cube.
     """
 
     chain: Chain
@@ -62,7 +59,7 @@ class SimModel:
 
 @dataclass(frozen=True)
 class SimState:
-    """What changes: one row an arm."""
+    """The state of B arms."""
 
     q: Tensor  # (B, n) [rad or m]
     qd: Tensor  # (B, n) now [rad/s or m/s]
@@ -71,7 +68,7 @@ class SimState:
 
 @dataclass(frozen=True)
 class Command:
-    """What B arms are told to do during one control period.
+    """The commands of B arms for one control period.
 
     Attributes:
         joints: (B, n), clipped to [-1, 1]: the fraction of each joint's velocity limit.
@@ -86,9 +83,7 @@ class Engine(Protocol):
     """Advances the world by one control period; tasks do not know which engine it is."""
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """The scene of arms at rest, and in it what the engine keeps of an episode, one row an
-        arm.
-        """
+        """Return the scene of arms at rest, with the engine's own values of an episode added."""
         ...
 
     def step(
@@ -124,9 +119,9 @@ def compile_robot(
     if robot.qdddlim is not None and dt < (
         shortest := float((2 * not_none(robot.qddlim) / robot.qdddlim).max())
     ):
-        limits = "the simulator holds speed and acceleration, not jerk, which they bound only over longer periods"
         raise ConfigError(
-            f"dt must be at least {shortest:g} s for robot {robot.name!r}, got {dt:g}: {limits}"
+            f"dt must be at least {shortest:g} s for robot {robot.name!r}, got {dt:g}: the "
+            "simulator holds speed and acceleration, not jerk, which they bound only over longer periods"
         )
 
     def tensor(x):
@@ -153,9 +148,7 @@ def compile_robot(
 
 
 def _count_position_joints(robot: Robot) -> int:
-    """Joints up to the last one that moves the TCP, judged at poses spread over the position
-    limits.
-    """
+    """Count the joints up to the last one that moves the TCP, at poses spread over the limits."""
     lower, upper = torch.as_tensor(robot.qlim)
     q = lower + torch.linspace(0.1, 0.9, 9, dtype=torch.float64)[:, None] * (upper - lower)
     J_v = kinematics.jacob0(robot.chain.to(dtype=torch.float64), q)[:, :3]
@@ -164,15 +157,15 @@ def _count_position_joints(robot: Robot) -> int:
 
 
 def make_rest_state(model: SimModel, q: Tensor) -> SimState:
-    """Arms at rest at q (B, n) with the gripper open."""
+    """Return arms at rest at q (B, n) with the gripper open."""
     return SimState(q, torch.zeros_like(q), q.new_full((q.shape[0],), model.gripper_stroke[1]))
 
 
 def batched_o(model: SimModel, state: SimState) -> Tensor:
-    """`envs.o` for every simulated arm: (B, n + 2), or (B, n) without a gripper."""
+    """Return `envs.o` of every simulated arm: (B, n + 2), or (B, n) without a gripper."""
     return torch.cat((state.q, state.gripper[:, None] * model.driver_mimic), 1)
 
 
 def make_cube_key(name: str, what: str) -> str:
-    """The name in a scene of something about one of its cubes, by the cube's name."""
+    """Return the scene's key for a property of one of its cubes."""
     return what if name == OBJECT else f"{name}_{what}"

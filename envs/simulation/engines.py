@@ -1,4 +1,4 @@
-"""Engines by name."""
+"""Simulation engines by name."""
 
 from envs.config.env_options import MUJOCO
 from envs.robots import Robot
@@ -6,10 +6,8 @@ from envs.simulation.engine import OBJECT, Engine
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError, missing_package
 
-_VERSIONS = (
-    (3, 8),
-    (4, 0),
-)  # from the first to below the second: 4.x breaks gymnasium-robotics' Fetch
+_OLDEST = (3, 8)
+_BEYOND = (4, 0)  # breaks gymnasium-robotics' Fetch
 
 
 def make_engine(
@@ -20,13 +18,13 @@ def make_engine(
     variation: Variation | None = None,
     cubes: tuple[str, ...] = (OBJECT,),
 ) -> Engine | None:
-    """The engine of a name, for one robot; None for the kinematic one, which needs no robot.
+    """Make the engine of a name, for one robot; None for the kinematic one, which needs no robot.
 
     Args:
         name: one of `envs.config.env_options.ENGINES`.
         dt: control period [s].
         cube: side of the cubes that are around [m]; None for none.
-        variation: in what the physics of episodes differ, where there is any.
+        variation: how the physics of episodes vary.
         cubes: names of those that are around in scenes.
 
     Raises:
@@ -42,10 +40,10 @@ def make_engine(
 
 
 def need_mujoco() -> None:
-    """Check that MuJoCo is there.
+    """Check that MuJoCo is installed.
 
     Raises:
-        ConfigError: it is not, or in a version that is known not to work.
+        ConfigError: it is not, or its version is known not to work.
     """
     install = "pip install 'td3-robot[mujoco]'"
     try:
@@ -53,9 +51,8 @@ def need_mujoco() -> None:
     except ImportError:
         raise missing_package("engine mujoco", "mujoco") from None
     version = tuple(int(part) for part in mujoco.__version__.split(".")[:2])
-    oldest, beyond = _VERSIONS
-    if not oldest <= version < beyond:
-        wanted = f"{oldest[0]}.{oldest[1]} or newer, below {beyond[0]}"
+    if not _OLDEST <= version < _BEYOND:
+        wanted = f"{_OLDEST[0]}.{_OLDEST[1]} or newer, below {_BEYOND[0]}"
         raise ConfigError(
             f"engine mujoco needs MuJoCo {wanted}, and {mujoco.__version__} is installed: {install}"
         )

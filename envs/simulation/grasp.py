@@ -1,9 +1,8 @@
-"""A cube, a table, and the two pads of a gripper: what touches what, without forces, for B hands at
-once.
+"""Grasping without forces: contact of a cube with a table and the two pads of B grippers.
 
-All of it is worked out in the frame g of the hand: at the TCP, x across, y along the direction in
-which the pads close, z along the approach. The cube lies level on the table, and whatever touches
-it takes it for turned as the hand is. The model and its limits are described in docs/pick_place.md.
+All is computed in the frame g of the hand: at the TCP, x across, y along the direction in which the
+pads close, z along the approach. The cube lies level on the table and is assumed to be turned as
+the hand is. The model and its limits are described in docs/pick_place.md.
 """
 
 from dataclasses import dataclass
@@ -60,7 +59,7 @@ class Hand:
 
 
 def compile_hand(gripper: Gripper, cube: float, device: torch.device | str = "cpu") -> Hand:
-    """A gripper made ready for a cube of a side [m].
+    """Compile a gripper for a cube of a given side [m].
 
     Raises:
         ConfigError: its pads are unknown or too near together for the cube.
@@ -88,8 +87,9 @@ def compile_hand(gripper: Gripper, cube: float, device: torch.device | str = "cp
 
 
 def compute_gap(hand: Hand, driver: Tensor) -> Tensor:
-    """Distance between the pads (B,) [m] at driver coordinates (B,): the parabola through the three
-    known ones.
+    """Compute the distance between the pads (B,) [m] at driver coordinates (B,).
+
+    It is the parabola through the three known distances.
     """
     closed, opened = hand.stroke
     slope, bend = _fit_parabola(hand)
@@ -98,7 +98,7 @@ def compute_gap(hand: Hand, driver: Tensor) -> Tensor:
 
 
 def find_driver(hand: Hand, gap: float) -> float:
-    """The driver coordinate [rad or m] at which the pads are `gap` [m] apart."""
+    """Return the driver coordinate [rad or m] at which the pads are `gap` [m] apart."""
     closed, opened = hand.stroke
     slope, bend = _fit_parabola(hand)
     rise = gap - hand.gap[0]
@@ -112,26 +112,28 @@ def _fit_parabola(hand: Hand) -> tuple[float, float]:
 
 
 def compute_hand_axes(hand: Hand, T_be: Tensor) -> Tensor:
-    """(B, 3, 3) R_bg of TCP poses (..., 4, 4): columns across, closing, approach."""
+    """Return R_bg (..., 3, 3) of TCP poses (..., 4, 4): columns across, closing, approach."""
     return T_be[..., :3, :3] @ hand.axes
 
 
 def transform_to_hand(R_bg: Tensor, tcp: Tensor, cube: Tensor) -> Tensor:
-    """(B, 3) the cube's centre in g [m], from its and the TCP's position in the base frame."""
+    """Return the cube centre in g (B, 3), from it and the TCP in the base frame [m]."""
     return ((cube - tcp)[:, :, None] * R_bg).sum(1)
 
 
 def compute_overlap(hand: Hand, p: Tensor) -> Tensor:
-    """(B,) how far the pads overlap a cube at p (B, 3) in g, across or along the fingers, whichever
-    is less [m].
+    """Compute the pads' overlap (B,) with a cube at p (B, 3) in g [m].
+
+    It is the lesser of those across and along the fingers.
     """
     x, _, z = p.unbind(1)
-    across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
+    across = hand.half + hand.pad - x.abs()
+    below = hand.tip + hand.half - z
     return torch.minimum(torch.minimum(across, below), z + hand.half - (hand.tip - hand.pad_height))
 
 
 def compute_tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
-    """(B,) height of the lowest corner of the finger tips over the table [m]; negative below it."""
+    """Compute the height (B,) of the finger tips' lowest corner over the table [m]."""
     across, closing, approach = compute_hand_axes(hand, T_be)[:, 2].unbind(1)
     reach = compute_gap(hand, driver) / 2.0 + hand.finger
     return T_be[:, 2, 3] + hand.tip * approach - hand.pad * across.abs() - reach * closing.abs()
@@ -140,26 +142,30 @@ def compute_tip_height(hand: Hand, T_be: Tensor, driver: Tensor) -> Tensor:
 def compute_press_depth(
     hand: Hand, T_before: Tensor, T_after: Tensor, scene: dict[str, Tensor], gap: Tensor
 ) -> Tensor:
-    """How deep a finger that came from above is in the top of a free cube, whichever way that is
-    turned; 0 without one.
+    """Compute the depth of a finger that came from above in the top of a free cube; 0 without one.
+
+    The cube may be turned anyhow.
 
     Args:
         T_before, T_after: (B, 4, 4) TCP poses in the base frame.
-        scene: `object` (B, 3), the cube's centre in the base frame [m], `held` (B,), and what this
-            was a control step ago, `contact_depth` (B,) [m].
+        scene: `object` (B, 3), the cube's centre in the base frame [m], `held` (B,), and the result
+            of the last control step, `contact_depth` (B,) [m].
         gap: (B,) distance between the pads [m].
 
     Returns:
         (B,) [m].
     """
 
-    def at(T):
+    def locate_cube(T):
         return transform_to_hand(compute_hand_axes(hand, T), T[:, :3, 3], scene["object"])
 
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=gap.device)[:, None, None]
-    x, y, z = torch.lerp(at(T_before), at(T_after), share).unbind(2)  # (SUBSTEPS + 1, B)
+    x, y, z = torch.lerp(locate_cube(T_before), locate_cube(T_after), share).unbind(
+        2
+    )  # (SUBSTEPS + 1, B)
     around = TURNED * hand.half
-    inner, outer = gap / 2.0 - around, gap / 2.0 + hand.finger + around
+    inner = gap / 2.0 - around
+    outer = gap / 2.0 + hand.finger + around
     over = (x.abs() < hand.pad + around) & (y.abs() > inner) & (y.abs() < outer)
     depth = hand.tip + hand.half - z
     pressed = scene["contact_depth"] > 0.0
@@ -178,23 +184,23 @@ def move_cube(
     gap_after: Tensor,
     support: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What a control step does to the cube: the hand moves with its old gap, then the pads open or
-    close.
+    """Move the cube by a control step: first the hand moves with its old gap, then the pads do.
 
     Args:
         T_before, T_after: (B, 4, 4) TCP poses in the base frame.
         cube: (B, 3) centre in the base frame [m].
         held: (B,) bool.
-        gap_before, gap_after: (B,) distance between the pads, and what it would be without the cube
-            [m].
+        gap_before, gap_after: (B,) distance between the pads, the latter as without the cube [m].
         support: (B, 3) centre of a cube that this one can lie on, in the base frame [m]; None:
             there is none.
 
     Returns:
         cube (B, 3), held (B,) and gap (B,) after the step.
     """
-    before, after = compute_hand_axes(hand, T_before), compute_hand_axes(hand, T_after)
-    tcp, lowest = T_after[:, :3, 3], partial(_find_lowest, hand, cube, support)
+    before = compute_hand_axes(hand, T_before)
+    after = compute_hand_axes(hand, T_after)
+    tcp = T_after[:, :3, 3]
+    lowest = partial(_find_lowest, hand, cube, support)
     offset = transform_to_hand(before, T_before[:, :3, 3], cube)
     carried = tcp + (after * offset[:, None]).sum(2)
     carried[:, 2] = torch.maximum(
@@ -203,7 +209,8 @@ def move_cube(
     cube = torch.where(held[:, None], carried, push_cube(hand, T_before, T_after, cube, gap_before))
     p = transform_to_hand(after, tcp, cube)
     x, y, z = p.unbind(1)
-    across, below = hand.half + hand.pad - x.abs(), hand.tip + hand.half - z
+    across = hand.half + hand.pad - x.abs()
+    below = hand.tip + hand.half - z
     between = (
         (across > 0) & (below > 0) & (held | (y.abs() <= gap_before / 2.0 - hand.half + SOFTNESS))
     )
@@ -223,8 +230,7 @@ def move_cube(
 def _find_lowest(
     hand: Hand, before: Tensor, support: Tensor | None, cube: Tensor, within: float
 ) -> Tensor:
-    """(B,) how low the centre of a cube can be [m]: on the table, or on the support where it is
-    over that.
+    """Find the lowest possible centre (B,) of a cube [m]: on the table, or on a support below it.
 
     Args:
         before, cube: (B, 3) where it comes from, and where it is; one that was beside the support
@@ -242,19 +248,17 @@ def _find_lowest(
 
 
 def _measure_width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
-    """(B,) how wide the cube is between pads that are `gap` apart [m].
+    """Return the cube's width (B,) between pads that are `gap` apart [m].
 
-    Here it always lies between them with its faces. One that is held elsewhere, by forces, may be
-    turned in them, or be larger or smaller than the task says: it is as wide as they are apart.
+    Here its faces always lie against the pads. Where forces hold it, it may be turned, or be larger
+    or smaller than the task's: then it is as wide as the pads are apart.
     """
     side = torch.full_like(gap, 2.0 * hand.half)
     return torch.where(held & ((gap - side).abs() > SOFTNESS), gap, side)
 
 
 def push_cube(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
-    """The free cube (B, 3), moved along the table out of the way of fingers and palm by the least
-    displacement.
-    """
+    """Move the free cube (B, 3) along the table out of fingers and palm, by the least distance."""
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=cube.device)[1:, None, None, None]
     T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close
     sides = compute_hand_axes(hand, T)
@@ -283,17 +287,17 @@ def push_cube(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: 
 def _move_round_edges(
     hand: Hand, depth: Tensor, ways: Tensor, distance: Tensor, out: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """How far (B, 3) and whereto (B, 3, 3) a disc is moved out of the way of each box.
+    """Compute the distance (B, 3) and direction (B, 3, 3) to move a disc out of each box.
 
-    Beside an edge, with its middle off both faces that meet there, it is pushed straight away from
+    Near an edge, with its middle off both faces that meet there, it is pushed straight away from
     the edge; elsewhere as a cube is. A real cube that is pushed beside a finger turns, and is lost
-    in much the same way.
+    similarly.
 
     Args:
         depth: (B, 3, 6), of the middle in each box that is wider by half a cube, from each side
             [m].
         ways: (B, 6, 3) out of each side, along the table.
-        distance, out: what is done with a cube.
+        distance, out: the same of a cube.
     """
     nearest, side = torch.stack((depth[:, :, [0, 3]], depth[:, :, [1, 4]]), 2).min(
         3
@@ -314,17 +318,21 @@ def _move_round_edges(
 
 
 def _make_boxes(hand: Hand, gap: Tensor) -> Tensor:
-    """Where the cube's centre may not be, (B, 3, 6) [m]: both fingers and the palm, each as a box
-    in g.
+    """Return the boxes (B, 3, 6) in g that the cube's centre may not enter: both fingers and the
+    palm [m].
 
     The first three of six are the upper corner, the others the lower one, negated. A corner at
     infinity closes the way out on that side. Pads that are closer together than the cube is wide
     have no inside: then the first finger stands for both, and the second is nowhere.
     """
     behind, palm_x, palm_y = hand.palm
-    one, inf = torch.ones_like(gap), torch.full_like(gap, torch.inf)
+    one = torch.ones_like(gap)
+    inf = torch.full_like(gap, torch.inf)
     apart = gap >= 2.0 * hand.half - SOFTNESS
-    inner, outer, pad, tip = -gap / 2.0, gap / 2.0 + hand.finger, hand.pad * one, hand.tip * one
+    inner = -gap / 2.0
+    outer = gap / 2.0 + hand.finger
+    pad = hand.pad * one
+    tip = hand.tip * one
     right = torch.stack((pad, outer, tip, pad, torch.where(apart, inner, outer), inf), 1)
     left = torch.stack((pad, torch.where(apart, inner, -inf), tip, pad, outer, inf), 1)
     palm = torch.stack(

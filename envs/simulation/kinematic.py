@@ -1,5 +1,4 @@
-"""The kinematic engine: joints do what they are told within their limits; what the hand touches
-moves without forces.
+"""The kinematic engine: joints follow their commands within limits; cubes move without forces.
 
 State in, state out: nothing here keeps or draws anything.
 """
@@ -18,40 +17,38 @@ from td3_robot.errors import not_none
 
 
 class KinematicEngine:
-    """See `step` and `grasp.move_cube`; an `Engine`.
+    """The kinematic `Engine`: `step` moves the arms, `grasp.move_cube` the cubes.
 
     Args:
-        servo_lag: time constant with which joints follow what `step` makes of the commands, of
-            first order [s]. What they follow is kept in the scene: `reference` (B, 2, n), its q and
-            qd.
+        servo_lag: time constant with which joints follow the result of `step`, of first order [s].
+            That reference is kept in the scene: `reference` (B, 2, n), its q and qd.
     """
 
     def __init__(self, servo_lag: float = 0.0):
         self._lag = servo_lag
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """See `Engine.begin`."""
+        """Return the scene, with the servos' reference if they lag."""
         return {**scene, "reference": torch.stack((state.q, state.qd), 1)} if self._lag else scene
 
     def step(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
     ) -> tuple[SimState, Scene]:
-        """See `Engine.step`."""
+        """Move the arms and the cubes by one control period."""
         if self._lag:
-            after, scene = self._following(model, state, command, scene)
+            after, scene = self._follow_reference(model, state, command, scene)
         else:
             after = step(model, state, command.joints, command.grip)
         return (after, scene) if "object" not in scene else _move_cubes(model, state, after, scene)
 
-    def _following(
+    def _follow_reference(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
     ) -> tuple[SimState, Scene]:
-        """What T dqd/dt + qd = qd_ref comes to over a period in which qd_ref rises evenly; q_ref -
-        q = T qd always.
-        """
+        """Solve T dqd/dt + qd = qd_ref over a period with linear qd_ref; q_ref - q = T qd."""
         q_ref, qd_ref = scene["reference"].unbind(1)
         ahead = step(model, SimState(q_ref, qd_ref, state.gripper), command.joints, command.grip)
-        lag, rise = self._lag, (ahead.qd - qd_ref) / model.dt
+        lag = self._lag
+        rise = (ahead.qd - qd_ref) / model.dt
         start = state.qd - qd_ref + lag * rise  # what decays
         qd = ahead.qd - lag * rise + math.exp(-model.dt / lag) * start
         q = torch.clamp(ahead.q - lag * qd, *model.qlim)  # the clamp only removes rounding
@@ -64,15 +61,13 @@ class KinematicEngine:
 def _move_cubes(
     model: SimModel, before: SimState, after: SimState, scene: Scene
 ) -> tuple[SimState, Scene]:
-    """The cube is pushed, held, carried or let go; between the pads it keeps the gripper from
-    shutting.
-    """
-    hand, (T_0, T_1) = (
-        not_none(model.hand),
-        (kinematics.fkine(model.chain, state.q) for state in (before, after)),
-    )
+    """Push, hold, carry or release the cubes; one between the pads keeps the gripper open."""
+    hand = not_none(model.hand)
+    T_0, T_1 = (kinematics.fkine(model.chain, state.q) for state in (before, after))
     gap_0, gap_1 = (grasp.compute_gap(hand, state.gripper) for state in (before, after))
-    cube, held, support = scene[OBJECT], scene["held"], scene.get(SUPPORT)
+    cube = scene[OBJECT]
+    held = scene["held"]
+    support = scene.get(SUPPORT)
     moved, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
     gripper = torch.where(gap > gap_1, grasp.find_driver(hand, 2.0 * hand.half), after.gripper)
     depth = partial(grasp.compute_press_depth, hand, T_0, T_1, gap=gap_0)
@@ -91,13 +86,13 @@ def _move_cubes(
 
 
 def _hold_pressed_cube(name: str, scene: Scene, there: Scene, depth: Tensor) -> Scene:
-    """A cube under a finger stays where it is."""
+    """Keep a cube under a finger where it is, and record the finger's depth."""
     place = torch.where((depth > 0.0)[:, None], scene[name], there[name])
     return {name: place, "contact_depth": torch.maximum(depth, there.get("contact_depth", depth))}
 
 
 def _push_support(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
-    """The support (B, 3), pushed away by a cube that comes from beside, as if both were round."""
+    """Push the support (B, 3) away from a cube that comes from the side, as if both were round."""
     apart = support - cube
     distance = torch.linalg.vector_norm(apart[:, :2], dim=1)
     beside = apart[:, 2].abs() < 2.0 * hand.half - grasp.SOFTNESS
@@ -131,12 +126,11 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
 
 
 def bound_for(model: SimModel, state: SimState) -> SimState:
-    """Arms half a period on at the velocities that they have: all of it that is no longer to be
-    chosen.
+    """Return the arms with the half-period-ahead joint position, q + qd dt / 2 inside the limits.
 
-    Told a velocity qd, an arm in a state (q, qd_0) comes to q + (qd_0 + qd) dt / 2, so where it is
-    bound for changes by qd dt, as if velocities jumped. So this, and not q, is what a controller
-    goes by, and what bounds its choice.
+    Commanded a velocity qd, an arm in a state (q, qd_0) comes to q + (qd_0 + qd) dt / 2, so its
+    half-period-ahead position changes by qd dt, as if velocities jumped. Controllers and limits
+    therefore use this position instead of q.
     """
     return dataclasses.replace(
         state, q=torch.clamp(state.q + (0.5 * model.dt) * state.qd, *model.qlim)
@@ -144,11 +138,13 @@ def bound_for(model: SimModel, state: SimState) -> SimState:
 
 
 def find_reachable_velocities(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest velocity (B, n) [rad/s or m/s] that each joint can reach by the
-    end of a period.
+    """Find the lowest and the highest velocity (B, n) that each joint can have after a period.
 
     Args:
-        bound: what `bound_for` gives.
+        bound: from `bound_for`.
+
+    Returns:
+        Both [rad/s or m/s].
     """
     lower, upper = model.qlim
     room = torch.stack(
@@ -162,15 +158,15 @@ def find_reachable_velocities(model: SimModel, bound: SimState) -> tuple[Tensor,
 
 
 def compute_stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
-    """The greatest speed from which a joint, or what else moves, can still stop within `distance`.
+    """Compute the greatest speed from which a joint can still stop within a distance.
 
-    Told once and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) takes where an
-    arm is bound for u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times dqd * dt on before
-    it is zero. Set equal to the distance and solved for u; m is the smallest count whose full sum m
-    (m + 1) / 2 reaches it.
+    Commanded once and then lowered by dqd every period, a speed u * dqd (m - 1 < u <= m) moves the
+    half-period-ahead position by u + (u - 1) + ... + (u - m + 1) = m u - m (m - 1) / 2 times
+    dqd * dt before it is zero. Set equal to the distance and solved for u; m is the smallest count
+    whose full sum m (m + 1) / 2 reaches it.
 
     Args:
-        distance: (B, n) room up to the limit, from where it is bound for, not negative [rad or m].
+        distance: (B, n) room to the limit from `bound_for`, not negative [rad or m].
         dqd: (n,) or (B, n) by how much the speed can fall in one period [rad/s or m/s].
         dt: the period [s].
 

@@ -1,4 +1,4 @@
-"""Grippers that are opened and shut by hand, whatever their controller says."""
+"""Manual control of grippers: an override of their controller."""
 
 from dataclasses import replace
 
@@ -8,13 +8,13 @@ from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
 
 
 class GripperOverride:
-    """An engine like another one, but for its grippers; an `Engine`.
+    """An `Engine` that overrides the gripper commands of another one.
 
     Args:
-        engine: the other one.
+        engine: moves the arms.
 
     Attributes:
-        opening: wanted of all grippers, in [0, 1], 1 is open; None leaves them to their controller.
+        opening: of all grippers, in [0, 1], 1 is open; None leaves them to their controller.
     """
 
     def __init__(self, engine: Engine):
@@ -22,13 +22,13 @@ class GripperOverride:
         self.opening: float | None = None
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """See `Engine.begin`."""
+        """Begin episodes in the other engine."""
         return self._engine.begin(model, state, scene)
 
     def step(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
     ) -> tuple[SimState, Scene]:
-        """See `Engine.step`."""
+        """Step the other engine with the gripper's command replaced."""
         if self.opening is not None:
             command = replace(command, grip=torch.full_like(state.gripper, self.opening))
         return self._engine.step(model, state, command, scene)

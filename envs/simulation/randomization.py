@@ -1,6 +1,4 @@
-"""Randomisation by name: a file of configs/randomization, or a path, says what differs from episode
-to episode.
-"""
+"""Domain randomisation by name: ranges from a file of configs/randomization, or from a path."""
 
 import dataclasses
 from pathlib import Path
@@ -18,12 +16,12 @@ _PHYSICS = tuple(item.name for item in dataclasses.fields(Variation))
 
 
 def list_randomizations() -> list[str]:
-    """Of those that ship."""
+    """List the names of those that ship."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def read_randomization(name: str) -> Disturbances:
-    """What a file says.
+    """Read the disturbances of a randomisation file.
 
     Args:
         name: one of `list_randomizations`, or the path of a file that ends in .yaml.
@@ -36,7 +34,8 @@ def read_randomization(name: str) -> Disturbances:
         raise unknown(
             "randomization", name, (NOTHING, *list_randomizations(), "a path of a .yaml file")
         )
-    values, owner = read_values(path), f"randomization {name!r}"
+    values = read_values(path)
+    owner = f"randomization {name!r}"
     check_keys(owner, values, path.name, needed=(), optional=(*DISTURBANCES, *_PHYSICS))
     read: dict[str, Any] = {
         key: numbers(owner, key, value, (2,) if key in _PHYSICS else ()).tolist()
@@ -47,8 +46,9 @@ def read_randomization(name: str) -> Disturbances:
 
 
 def combine_disturbances(options: EnvOptions) -> Disturbances:
-    """Those of options: of the file that `randomize` names, and those that are given by themselves
-    in place of its own.
+    """Combine the disturbances of the file that `randomize` names with those given as options.
+
+    Options take precedence over the file.
 
     Raises:
         ConfigError: see `read_randomization`, and a file whose values make no sense with those of

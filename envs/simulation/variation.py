@@ -1,4 +1,4 @@
-"""In what the physics of one episode may differ from that of the next."""
+"""Variation of the physics between episodes."""
 
 from dataclasses import dataclass, fields
 
@@ -13,8 +13,7 @@ _AS_IT_IS = (1.0, 1.0)
 
 @dataclass(frozen=True)
 class Variation:
-    """Ranges that each episode draws from, uniformly: factors of what its file says, but for those
-    with a unit.
+    """Ranges that each episode draws from uniformly: factors of the files' values, or with a unit.
 
     Attributes:
         stiffness, damping: of the servos' gains; whoever commands them knows what they are.
@@ -41,12 +40,13 @@ class Variation:
             low, high = given
             if not (low <= high and (low > 0 or (name == "payload" and low == 0))):
                 raise ConfigError(
-                    f"{name} must be a range of positive numbers, the lower first, got {list(given)}"
+                    f"{name} must be a range of positive numbers, the lower first, "
+                    f"got {list(given)}"
                 )
 
     @property
     def ranges(self) -> dict[str, Range]:
-        """Those that there are."""
+        """The ranges that are set, by name."""
         return {
             item.name: given
             for item in fields(self)
@@ -57,7 +57,7 @@ class Variation:
         return self != Variation()
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """(count, k) values, a column for each of `ranges`."""
+        """Draw (count, k) values, a column for each of `ranges`."""
         low, high = torch.tensor(list(self.ranges.values()), device=generator.device).T
         return low + (high - low) * torch.rand(
             count, len(low), generator=generator, device=generator.device

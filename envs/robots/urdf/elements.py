@@ -25,7 +25,8 @@ class _Builder(DefusedExpatBuilder):
     depth = elements = 0
 
     def start_element_handler(self, name, attributes):
-        self.depth, self.elements = self.depth + 1, self.elements + 1
+        self.depth += 1
+        self.elements += 1
         if self.depth > _MAX_DEPTH:
             raise _TooMuch(f"has elements more than {_MAX_DEPTH} deep in each other")
         if self.elements > _MAX_ELEMENTS:

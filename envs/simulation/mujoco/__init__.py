@@ -1,6 +1,4 @@
-"""Contact physics: the registered robots, their grippers and a cube in MuJoCo, behind the `Engine`
-of every task.
-"""
+"""Contact dynamics by MuJoCo: robots, their grippers and cubes as an `Engine`."""
 
 from envs.simulation.mujoco.contacts import Contacts, read_contacts
 from envs.simulation.mujoco.engine import MujocoEngine

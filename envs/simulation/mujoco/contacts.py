@@ -1,4 +1,4 @@
-"""How things touch: the constants of configs/physics/contacts.yaml."""
+"""Constants of contacts, from configs/physics/contacts.yaml."""
 
 import functools
 from dataclasses import dataclass, fields
@@ -8,14 +8,17 @@ from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
 from td3_robot.errors import ConfigError, unknown
 
 FILE = "configs/physics/contacts.yaml"
-ARM_SHAPES = CAPSULES, MESHES = "capsules", "meshes"
+CAPSULES = "capsules"
+MESHES = "meshes"
+ARM_SHAPES = (CAPSULES, MESHES)
 _SHAPES = {"solref": (2,), "solimp": (5,)}
 
 
 @dataclass(frozen=True)
 class Contacts:
-    """Names as in MuJoCo's XML reference,
-    https://mujoco.readthedocs.io/en/stable/XMLreference.html.
+    """Constants of contacts, named as in MuJoCo's XML reference.
+
+    https://mujoco.readthedocs.io/en/stable/XMLreference.html
 
     Attributes:
         timestep: the longest step of the physics [s].
@@ -24,7 +27,7 @@ class Contacts:
         pad_friction, cube_friction, table_friction, arm_friction: sliding; of two that touch the
             greater counts.
         cube_mass: [kg].
-        arm_shapes: what of the arm touches: its capsules, or what is drawn of it (`hulls`).
+        arm_shapes: the shapes of the arm that touch: its capsules, or its drawn meshes (`hulls`).
 
     Raises:
         ConfigError: a value that cannot be right.
@@ -54,12 +57,13 @@ NUMBERS = tuple(item.name for item in fields(Contacts) if item.name != "arm_shap
 
 @functools.cache
 def read_contacts() -> Contacts:
-    """Those of the file.
+    """Read the constants from their file.
 
     Raises:
         ConfigError: it is not as it should be.
     """
-    values, owner = read_values(CONFIGS.parent / FILE), "contacts"
+    values = read_values(CONFIGS.parent / FILE)
+    owner = "contacts"
     check_keys(owner, values, FILE, needed=(*NUMBERS, "arm_shapes"), optional=())
     read: dict[str, Any] = {
         name: numbers(owner, name, values[name], _SHAPES.get(name, ())).tolist() for name in NUMBERS

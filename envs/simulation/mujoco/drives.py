@@ -1,8 +1,7 @@
-"""What drives joints and fingers: position servos with a velocity reference, and what ties a
-gripper's joints together.
+"""Actuators of joints and fingers: position servos with a velocity reference, and mimic joints.
 
-One affine actuator does what a position and a velocity actuator do beside each other, with the
-torque limit on both: told u = q_ref + kv/kp qd_ref, it gives kp (u - q) - kv qd = kp (q_ref - q) +
+One affine actuator acts as a position and a velocity actuator together, with the torque limit on
+both: commanded u = q_ref + kv/kp qd_ref, it gives kp (u - q) - kv qd = kp (q_ref - q) +
 kv (qd_ref - qd).
 """
 
@@ -44,7 +43,7 @@ class Drives:
 
 
 def add_drives(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
-    """An actuator for each joint and one for both fingers; their gains are set later, by `tune`."""
+    """Add an actuator for each joint and one for both fingers; `tune` sets their gains."""
     for name in bodies.joints:
         spec.add_actuator(name=name, trntype=mjtTrn.mjTRN_JOINT, target=name)
     if bodies.drivers:
@@ -53,9 +52,7 @@ def add_drives(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
 
 
 def _tie_fingers(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
-    """All joints follow the first driver, by their multiples; a tendon as long as the drivers' mean
-    moves both.
-    """
+    """Tie all joints of a gripper to its first driver; a tendon of the drivers' mean moves both."""
     hand = not_none(robot.gripper)
     multiple = dict(zip(hand.joints, hand.mimic))
     leader = bodies.drivers[0]
@@ -68,18 +65,20 @@ def _tie_fingers(spec: MjSpec, robot: Robot, bodies: Bodies) -> None:
             equality = spec.add_equality(
                 type=mujoco.mjtEq.mjEQ_JOINT, objtype=mujoco.mjtObj.mjOBJ_JOINT, **_STIFF
             )
-            equality.name1, equality.name2 = name, leader
-            equality.data[:2] = 0.0, multiple[name] / multiple[leader]
+            equality.name1 = name
+            equality.name2 = leader
+            equality.data[:2] = (0.0, multiple[name] / multiple[leader])
 
 
 def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray) -> Drives:
-    """Set the gains of the actuators, and tell them.
+    """Set the gains of the actuators, and return them.
 
     Args:
-        dofs: (n,) where the arm's joints are in qvel.
-        home: (nq,) where the inertia is that unknown gains are made for.
+        dofs: (n,) indices of the arm's joints in qvel.
+        home: (nq,) positions at which the inertia is taken for unknown gains.
     """
-    hand, n = robot.gripper, robot.n
+    hand = robot.gripper
+    n = robot.n
     inertia = _compute_inertia(model, dofs, home)
     servo = robot.physics
     stiffness = inertia * BANDWIDTH**2 if servo.stiffness is None else servo.stiffness
@@ -97,7 +96,8 @@ def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray) -> Dr
     model.actuator_gaintype[:] = mujoco.mjtGain.mjGAIN_FIXED
     model.actuator_biastype[:] = mujoco.mjtBias.mjBIAS_AFFINE
     model.actuator_gainprm[:, 0] = stiffness
-    model.actuator_biasprm[:, 1], model.actuator_biasprm[:, 2] = -stiffness, -damping
+    model.actuator_biasprm[:, 1] = -stiffness
+    model.actuator_biasprm[:, 2] = -damping
     known = np.isfinite(torque)
     model.actuator_forcelimited[:] = known
     model.actuator_forcerange[known] = np.stack((-torque, torque), 1)[known]
@@ -105,11 +105,13 @@ def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray) -> Dr
 
 
 def _compute_inertia(model: MjModel, dofs: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """(n,) that each joint feels with the others held [kg m2 or kg]."""
+    """Compute the inertia (n,) that each joint feels with the others held [kg m2 or kg]."""
     data = mujoco.MjData(model)
     data.qpos[:] = q
     mujoco.mj_forward(model, data)
-    one, product, inertia = np.eye(model.nv), np.zeros(model.nv), np.zeros(len(dofs))
+    one = np.eye(model.nv)
+    product = np.zeros(model.nv)
+    inertia = np.zeros(len(dofs))
     for i, dof in enumerate(dofs):
         mujoco.mj_mulM(model, data, product, one[dof])
         inertia[i] = product[dof]

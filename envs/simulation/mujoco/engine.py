@@ -1,21 +1,19 @@
-"""Contact physics as an engine: what the kinematic engine would do is what the joints' servos are
-told to follow.
+"""Contact dynamics by MuJoCo as an engine: servos follow the motion of the kinematic engine.
 
-What an episode is made of lives in the scene, one row an arm, so that resets, resuming and
-foresight need nothing more:
+The state of an episode is in the scene, one row an arm, so that resets, resuming and latency
+compensation need nothing more:
 
-- `physics` (B, s): MuJoCo's state (mjSTATE_FULLPHYSICS), in float64, as a period begins; its clock
-    starts anew in each;
-- `told` (B, 2 n + 1): where the servos are to be then: q, qd, and the gripper's driver coordinate;
-- `contact_depth` (B,) [m], `contact_force` (B,) [N]: how deep the arm is, at the deepest of the
-  period, in the table or in itself, and the greatest force that it got from them; what it grasps
-  does not count;
-- `unstable` (B,): how often in this episode the physics failed, and the arm was stopped where the
-    period began;
-- `turned` (B, 4), where there is a cube: the quaternion, wxyz, of its axes in the base frame, and
+- `physics` (B, s): MuJoCo's state (mjSTATE_FULLPHYSICS), in float64, at the start of a period; its
+    clock starts at zero in each;
+- `told` (B, 2 n + 1): the servos' reference then: q, qd, and the gripper's driver coordinate;
+- `contact_depth` (B,) [m], `contact_force` (B,) [N]: the deepest penetration of the arm in the
+  table or itself during the period, and the greatest force; grasped cubes do not count;
+- `unstable` (B,): failures of the physics in this episode; each stops the arm where the period
+    began;
+- `turned` (B, 4), with a cube: the quaternion, wxyz, of its axes in the base frame, and
     `support_turned`;
-- `pressed` (B,), where there is a cube: whether a pad presses on it;
-- `varied` (B, k), where episodes differ: what was drawn for them, see `Variation`.
+- `pressed` (B,), with a cube: true if a pad presses on it;
+- `varied` (B, k), if episodes vary: the values drawn for them, see `Variation`.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -43,25 +41,25 @@ from td3_robot.errors import not_none
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS
 _TOO_FAST = 10.0  # times its velocity limit: no servo moves a joint like that
+_REFERENCE = "told"  # of the servos, in scenes; checkpoints hold this key
 
 
 class MujocoEngine:
-    """See the module and `step`; an `Engine`.
+    """An `Engine` with contact dynamics by MuJoCo.
 
     Args:
-        robot: which arm.
+        robot: the arm.
         dt: control period [s].
         cube: side of the cubes that are around [m]; None for none.
-        contacts: how things touch; None: as in their file.
-        feed_forward: servos are given the torque that the motion takes by the arm's model, see
-            `FeedForward`.
-        threads: that step worlds beside each other; None: as many as torch's.
-        variation: in what episodes differ.
+        contacts: constants of contacts; None for those of their file.
+        feed_forward: add the torque of the motion by the arm's model, see `FeedForward`.
+        threads: that step worlds in parallel; None for as many as torch's.
+        variation: of the physics between episodes.
         cubes: names in scenes of those that are around; the first is what is grasped.
 
     Attributes:
         physics: the model, see `model.CompiledModel`.
-        unstable: how often the physics failed, in all worlds together.
+        unstable: count of failures of the physics, in all worlds.
 
     Raises:
         ConfigError: the robot has something that physics cannot work with.
@@ -78,41 +76,48 @@ class MujocoEngine:
         variation: Variation | None = None,
         cubes: tuple[str, ...] = (OBJECT,),
     ):
-        self.physics, self.unstable = build(robot, contacts or read_contacts(), dt, cube, cubes), 0
-        self._n, nq, p = robot.n, self.physics.model.nq, self.physics
+        self.physics = p = build(robot, contacts or read_contacts(), dt, cube, cubes)
+        self.unstable = 0
+        self._n = robot.n
+        nq = p.model.nq
         self._feed_forward = FeedForward(p.model, p.q, p.qd) if feed_forward else None
         threads = torch.get_num_threads() if threads is None else threads
         self._pool: Any = Rollout(nthread=threads if threads > 1 else 0)  # 0 is this thread
-        self._data = [MjData(self.physics.model) for _ in range(threads)]
-        self._varied = VariedModels(self.physics, variation) if variation else None
-        self._qpos, self._qvel = slice(1, 1 + nq), slice(1 + nq, 1 + nq + self.physics.model.nv)
-        self._shares = torch.linspace(0.0, 1.0, self.physics.substeps + 1, dtype=torch.float64)
+        self._data = [MjData(p.model) for _ in range(threads)]
+        self._varied = VariedModels(p, variation) if variation else None
+        self._qpos = slice(1, 1 + nq)
+        self._qvel = slice(1 + nq, 1 + nq + p.model.nv)
+        self._shares = torch.linspace(0.0, 1.0, p.substeps + 1, dtype=torch.float64)
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """See `Engine.begin`. A cube is turned by `yaw` (B,) [rad] of the scene, if that is there,
-        see `make_cube_key`.
+        """Set up the physics of episodes that begin.
+
+        Cubes are turned by `yaw` (B,) [rad] if the scene has it, see `make_cube_key`.
         """
-        p, count = self.physics, len(state.q)
+        p = self.physics
+        count = len(state.q)
         start = np.zeros((count, mujoco.mj_stateSize(p.model, _FULL)))
-        qpos, qvel = start[:, self._qpos], start[:, self._qvel]
+        qpos = start[:, self._qpos]
         qpos[:] = p.model.qpos0
-        qpos[:, p.q], qvel[:, p.qd] = _convert_array(state.q), _convert_array(state.qd)
+        qpos[:, p.q] = _convert_array(state.q)
+        start[:, self._qvel][:, p.qd] = _convert_array(state.qd)
         qpos[:, p.gripper] = _convert_array(state.gripper)[:, None] * p.multiple
         for name, first in p.cubes.items():
             qpos[:, first : first + 3] = _convert_array(scene[name])
             if self._varied is not None and "varied" in scene:
-                qpos[:, first + 2] += self._varied.lifted(_convert_array(scene["varied"]))
+                qpos[:, first + 2] += self._varied.compute_lift(_convert_array(scene["varied"]))
             yaw = scene.get(make_cube_key(name, "yaw"))
             half = np.zeros(count) if yaw is None else _convert_array(yaw) / 2.0
-            qpos[:, first + 3], qpos[:, first + 6] = np.cos(half), np.sin(half)
+            qpos[:, first + 3] = np.cos(half)
+            qpos[:, first + 6] = np.sin(half)
         none = torch.zeros_like(state.gripper)
         kept = {
             "physics": torch.as_tensor(start, device=state.q.device),
-            "told": _flatten_state(state),
+            _REFERENCE: _flatten_state(state),
         }
         kept |= {
             make_cube_key(name, "turned"): turned
-            for name, (_, turned) in self._cubes(start, state.q).items()
+            for name, (_, turned) in self._read_cube_poses(start, state.q).items()
         }
         kept |= {"pressed": none.bool()} if p.cubes else {}
         return {
@@ -126,55 +131,54 @@ class MujocoEngine:
     def step(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
     ) -> tuple[SimState, Scene]:
-        """See `Engine.step`."""
+        """Roll the physics out over a control period, the servos following the kinematic engine."""
         n = self._n
-        told = SimState(scene["told"][:, :n], scene["told"][:, n : 2 * n], scene["told"][:, 2 * n])
-        target = kinematic.step(model, told, command.joints, command.grip)
+        values = scene[_REFERENCE]
+        reference = SimState(values[:, :n], values[:, n : 2 * n], values[:, 2 * n])
+        target = kinematic.step(model, reference, command.joints, command.grip)
         start = _convert_array(scene["physics"]).copy()
-        worlds = self._worlds(scene)
-        controls = self._controls(worlds, told, target, model.dt)
+        worlds = self._prepare_worlds(scene)
+        controls = self._compute_controls(worlds, reference, target, model.dt)
         if self._feed_forward is not None:
-            controls[:, :, :n] += self._ahead(worlds, start, told, target, model.dt)[:, None]
+            lead = self._compute_lead(worlds, start, reference, target, model.dt)
+            controls[:, :, :n] += lead[:, None]
         states, sensed = self._pool.rollout(worlds.models, self._data, start, controls)
-        failed, physics = self._failed(model, states[:, -1]), states[:, -1]
+        physics = states[:, -1]
+        failed = self._find_failed(model, physics)
         physics[failed] = start[failed]
         physics[failed, self._qvel] = 0.0
         physics[:, 0] = 0.0
         sensed[failed] = 0.0
         self.unstable += int(failed.sum())
         bad = torch.as_tensor(failed, device=state.q.device)
-        after = self._state(physics, state)
+        after = self._read_state(physics, state)
         scene = {
             **scene,
-            **self._touching(sensed, state.q),
+            **self._read_contacts(sensed, state.q),
             "physics": torch.as_tensor(physics, device=state.q.device),
-        }
-        scene |= {
-            "told": self._reachable(model, target, after, bad),
+            _REFERENCE: self._limit_reference(model, target, after, bad),
             "unstable": scene["unstable"] + bad,
         }
-        return after, scene | self._grasped(model, after, physics, sensed)
+        return after, scene | self._read_cubes(model, after, physics, sensed)
 
-    def _worlds(self, scene: Scene) -> Worlds:
+    def _prepare_worlds(self, scene: Scene) -> Worlds:
         if self._varied is not None and "varied" in scene:
-            return self._varied.worlds(_convert_array(scene["varied"]))
+            return self._varied.prepare_worlds(_convert_array(scene["varied"]))
         drives = self.physics.drives
         return Worlds(self.physics.model, drives.stiffness[None], drives.damping[None])
 
-    def _controls(self, worlds: Worlds, told: SimState, target: SimState, dt: float) -> np.ndarray:
-        """(B, substeps, a) what the servos are told: velocity rises evenly, and what it comes to is
-        where to be.
-        """
+    def _compute_controls(
+        self, worlds: Worlds, reference: SimState, target: SimState, dt: float
+    ) -> np.ndarray:
+        """Compute the servos' commands (B, substeps, a): linear velocity, and its integral."""
         n = self._n
         share = self._shares[:, None, None]  # (S + 1, 1, 1)
         (q, v, g), (_, v_end, g_end) = (
-            [x.double().cpu() for x in (s.q, s.qd, s.gripper[:, None])] for s in (told, target)
+            [x.double().cpu() for x in (s.q, s.qd, s.gripper[:, None])] for s in (reference, target)
         )
-        speed, along = v + share * (v_end - v), q + dt * share * (v + 0.5 * share * (v_end - v))
-        places, speeds = (
-            along[:-1],
-            speed[1:],
-        )  # the integrator takes positions as they were and speeds as they will be
+        # The integrator takes positions at the start and speeds at the end of a substep.
+        places = (q + dt * share * (v + 0.5 * share * (v_end - v)))[:-1]
+        speeds = (v + share * (v_end - v))[1:]
         if worlds.stiffness.shape[1] > n:
             rate = ((g_end - g) / dt).expand(len(places), -1, -1)
             places = torch.cat((places, g + dt * share[:-1] * rate), 2)
@@ -182,22 +186,19 @@ class MujocoEngine:
         lead = torch.as_tensor(worlds.damping / worlds.stiffness)
         return (places + lead * speeds).transpose(0, 1).contiguous().numpy()
 
-    def _ahead(
-        self, worlds: Worlds, start: np.ndarray, told: SimState, target: SimState, dt: float
+    def _compute_lead(
+        self, worlds: Worlds, start: np.ndarray, reference: SimState, target: SimState, dt: float
     ) -> np.ndarray:
-        """(B, n) by how much farther the servos are told to be, for the torque that the motion
-        takes.
-        """
-        before, after = _convert_array(told.qd), _convert_array(target.qd)
-        torque = not_none(self._feed_forward).torque(
+        """Compute the lead (B, n) of the servos' commands that gives the torque of the motion."""
+        before = _convert_array(reference.qd)
+        after = _convert_array(target.qd)
+        torque = not_none(self._feed_forward).compute_torque(
             start[:, self._qpos], (before + after) / 2.0, (after - before) / dt
         )
         return torque / worlds.stiffness[:, : self._n]
 
-    def _failed(self, model: SimModel, physics: np.ndarray) -> np.ndarray:
-        """(B,) whose numbers are not finite or beyond reason, or whose clock shows that MuJoCo
-        began anew.
-        """
+    def _find_failed(self, model: SimModel, physics: np.ndarray) -> np.ndarray:
+        """Find the worlds (B,) with absurd or infinite numbers, or a clock reset by MuJoCo."""
         late = np.abs(physics[:, 0] - model.dt) > 1e-6
         fast = (
             np.abs(physics[:, self._qvel][:, self.physics.qd])
@@ -205,29 +206,27 @@ class MujocoEngine:
         )
         return late | fast.any(1) | ~np.isfinite(physics).all(1)
 
-    def _state(self, physics: np.ndarray, like: SimState) -> SimState:
-        """The arms as they are."""
-        p, qpos, qvel = self.physics, physics[:, self._qpos], physics[:, self._qvel]
-
-        def tensor(x):
-            return torch.as_tensor(x, dtype=like.q.dtype, device=like.q.device)
-
-        gripper = (
-            tensor((qpos[:, p.drivers] / p.driver_multiple).mean(1))
-            if len(p.drivers)
-            else like.gripper
+    def _read_state(self, physics: np.ndarray, like: SimState) -> SimState:
+        """Read the state of the arms."""
+        p = self.physics
+        qpos = physics[:, self._qpos]
+        qvel = physics[:, self._qvel]
+        gripper = like.gripper
+        if len(p.drivers):
+            gripper = _convert_tensor((qpos[:, p.drivers] / p.driver_multiple).mean(1), like.q)
+        return SimState(
+            _convert_tensor(qpos[:, p.q], like.q), _convert_tensor(qvel[:, p.qd], like.q), gripper
         )
-        return SimState(tensor(qpos[:, p.q]), tensor(qvel[:, p.qd]), gripper)
 
-    def _reachable(
+    def _limit_reference(
         self, model: SimModel, target: SimState, after: SimState, failed: Tensor
     ) -> Tensor:
-        """What the servos go on from (B, 2 n + 1): no farther from the arm than where they give all
-        their torque.
+        """Limit the servos' reference (B, 2 n + 1) to where they give all their torque.
 
-        An arm that is held up does not store how far it would have gone.
+        A blocked arm therefore does not wind up.
         """
-        drives, n = self.physics.drives, self._n
+        drives = self.physics.drives
+        n = self._n
         room = torch.as_tensor(
             drives.torque / drives.stiffness, dtype=after.q.dtype, device=after.q.device
         )
@@ -239,36 +238,35 @@ class MujocoEngine:
             failed[:, None], _flatten_state(after), _flatten_state(SimState(q, target.qd, gripper))
         )
 
-    def _touching(self, sensed: np.ndarray, like: Tensor) -> Scene:
-        """What the robot touched in the period; sensed (B, S, ...)."""
+    def _read_contacts(self, sensed: np.ndarray, like: Tensor) -> Scene:
+        """Read the robot's contacts in the period from its sensors (B, S, ...)."""
         p = self.physics
         depth = np.maximum(-sensed[..., p.table[3]], -sensed[..., p.itself[3]]).max(1).clip(0.0)
         force = [
             np.linalg.norm(sensed[..., columns], axis=2).max(1)
             for columns in (p.table_force, p.itself[:3])
         ]
+        return {
+            "contact_depth": _convert_tensor(depth, like),
+            "contact_force": _convert_tensor(np.maximum(*force), like),
+        }
 
-        def tensor(x):
-            return torch.as_tensor(x, dtype=like.dtype, device=like.device)
-
-        return {"contact_depth": tensor(depth), "contact_force": tensor(np.maximum(*force))}
-
-    def _grasped(
+    def _read_cubes(
         self, model: SimModel, after: SimState, physics: np.ndarray, sensed: np.ndarray
     ) -> Scene:
-        """Where cubes are; and of the first whether a pad presses on it, and both with enough of it
-        between them.
-        """
-        p, like = self.physics, after.q
+        """Read the poses of cubes; of the first, whether a pad presses on it and both hold it."""
+        p = self.physics
+        like = after.q
         if not p.cubes:
             return {}
         scene: Scene = {}
-        for name, (place, turned) in self._cubes(physics, like).items():
+        for name, (place, turned) in self._read_cube_poses(physics, like).items():
             scene |= {name: place, make_cube_key(name, "turned"): turned}
         pressed = torch.as_tensor(
             np.linalg.norm(sensed[:, -1][:, not_none(p.pads)], axis=2) > 0.0, device=like.device
         )
-        hand, T = not_none(model.hand), kinematics.fkine(model.chain, after.q)
+        hand = not_none(model.hand)
+        T = kinematics.fkine(model.chain, after.q)
         overlap = grasp.compute_overlap(
             hand,
             grasp.transform_to_hand(grasp.compute_hand_axes(hand, T), T[:, :3, 3], scene[OBJECT]),
@@ -278,8 +276,10 @@ class MujocoEngine:
             "held": pressed.all(1) & (overlap >= grasp.OVERLAP),
         }
 
-    def _cubes(self, physics: np.ndarray, like: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-        """By name, where each cube is (B, 3) [m], and how it stands (B, 4)."""
+    def _read_cube_poses(
+        self, physics: np.ndarray, like: Tensor
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Read each cube's position (B, 3) [m] and quaternion (B, 4), by its name."""
         qpos = torch.as_tensor(physics[:, self._qpos], dtype=like.dtype, device=like.device)
         return {
             name: (qpos[:, i : i + 3], qpos[:, i + 3 : i + 7])
@@ -291,6 +291,10 @@ def _convert_array(x: Tensor) -> np.ndarray:
     return x.detach().double().cpu().numpy()
 
 
+def _convert_tensor(x: np.ndarray, like: Tensor) -> Tensor:
+    return torch.as_tensor(x, dtype=like.dtype, device=like.device)
+
+
 def _flatten_state(state: SimState) -> Tensor:
-    """(B, 2 n + 1)."""
+    """Return q, qd and gripper as one tensor (B, 2 n + 1)."""
     return torch.cat((state.q, state.qd, state.gripper[:, None]), 1)

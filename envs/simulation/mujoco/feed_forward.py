@@ -1,5 +1,4 @@
-"""What a motion takes, by the arm's own model: the torque that its controller gives before there is
-any error.
+"""Feed-forward torques by inverse dynamics, from the arm's own model.
 
 Controllers of arms know their dynamics (Siciliano et al., "Robotics", 8.5.2, inverse dynamics
 control; Franka's and Universal Robots' compensate inertia and friction inside), and a servo alone
@@ -17,31 +16,35 @@ from mujoco import MjData, MjModel
 
 
 class FeedForward:
-    """Inverse dynamics of many arms, one after the other; a thirtieth of what a control period of
-    physics takes.
+    """Inverse dynamics of many arms, one after the other: 1/30 of the time of a control period.
 
     Args:
-        model: the robot's, with whatever else there is.
-        q, qd: (n,) where the arm's joints are in qpos and qvel.
+        model: of the robot and its scene.
+        q, qd: (n,) indices of the arm's joints in qpos and qvel.
     """
 
     def __init__(self, model: MjModel, q: np.ndarray, qd: np.ndarray):
         self._model = copy.copy(model)
         self._model.opt.gravity[:] = 0.0
-        self._data, self._q, self._qd = MjData(self._model), q, qd
-        self._armature, self._friction = model.dof_armature[qd], model.dof_damping[qd]
+        self._data = MjData(self._model)
+        self._qd = qd
+        self._armature = model.dof_armature[qd]
+        self._friction = model.dof_damping[qd]
 
-    def torque(self, qpos: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
-        """Of arms at qpos (B, nq), where the fingers are too, with velocities qd and accelerations
-        qdd (B, n).
+    def compute_torque(self, qpos: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
+        """Compute torques at qpos (B, nq), fingers included, with qd and accelerations qdd (B, n).
 
         Returns:
             (B, n) [Nm or N].
         """
-        model, data, all_dofs = self._model, self._data, np.zeros(self._model.nv)
+        model = self._model
+        data = self._data
+        all_dofs = np.zeros(model.nv)
         torque = np.empty_like(qd)
         for row in range(len(qd)):
-            data.qpos[:], data.qvel[self._qd], data.qacc[self._qd] = qpos[row], qd[row], qdd[row]
+            data.qpos[:] = qpos[row]
+            data.qvel[self._qd] = qd[row]
+            data.qacc[self._qd] = qdd[row]
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)
             mujoco.mj_comVel(model, data)

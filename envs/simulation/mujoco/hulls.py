@@ -1,8 +1,7 @@
-"""The arm's drawn meshes as what touches: of each capsule the convex hull of what is drawn inside
-it.
+"""Contact by the arm's drawn meshes: in each capsule the convex hull of the surface inside it.
 
-A hull never leaves its capsule, so the pairs of capsules that are held against each other are those
-of the hulls, and where hulls touch capsules do.
+A hull never leaves its capsule, so the checked pairs are those of the capsules, and where hulls
+touch, capsules do.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -20,10 +19,10 @@ _CORNERS = 64  # of a hull at most
 
 
 class Hulls:
-    """Of one robot; reads the meshes of a link when it is first asked for.
+    """Hulls of one robot; the meshes of a link are read when first needed.
 
     Raises:
-        ConfigError: what reads meshes is not installed.
+        ConfigError: the readers of meshes are not installed.
     """
 
     def __init__(self, robot: Robot):
@@ -31,7 +30,9 @@ class Hulls:
             from envs.collision.fitting import capsule, shapes
         except ImportError as error:
             raise missing_package("arm_shapes: meshes", error.name) from None
-        self._robot, self._capsule, self._shapes = robot, capsule, shapes
+        self._robot = robot
+        self._capsule = capsule
+        self._shapes = shapes
         self._links = {link.name: link for link in robot.rtb.links}
         self._points: dict[str, np.ndarray] = {}
 
@@ -43,7 +44,7 @@ class Hulls:
             link: that carries the capsule, around an axis (2, 3) in the link's frame [m].
 
         Returns:
-            Whether anything that has a volume is drawn inside.
+            True if a surface with a volume is drawn inside.
 
         Raises:
             ConfigError: a mesh cannot be read.
@@ -51,7 +52,7 @@ class Hulls:
         import trimesh  # here: it is an extra
 
         if link not in self._points:
-            self._points[link] = self._surface(link)
+            self._points[link] = self._sample_surface(link)
         points = self._points[link]
         inside = points[self._capsule.compute_distances(axis, points) <= radius]
         if len(inside) < 4 or np.linalg.matrix_rank(inside - inside[0], tol=1e-4) < 3:
@@ -62,8 +63,8 @@ class Hulls:
         spec.add_mesh(name=name, uservert=hull.vertices.ravel(), maxhullvert=_CORNERS)
         return True
 
-    def _surface(self, name: str) -> np.ndarray:
-        """(P, 3) points of what is drawn of a link, in its frame [m]."""
+    def _sample_surface(self, name: str) -> np.ndarray:
+        """Sample points (P, 3) on the drawn surface of a link, in its frame [m]."""
         import trimesh
 
         shapes = self._shapes.select_shapes(self._links[name]) if name in self._links else []

@@ -1,6 +1,4 @@
-"""A robot, a table and perhaps cubes as one MuJoCo model, and where in its arrays each of them
-is.
-"""
+"""A robot, a table and perhaps cubes as one MuJoCo model, with their indices in its arrays."""
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
 # MuJoCo's Python package has no type stubs.
@@ -23,22 +21,23 @@ from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, a
 from td3_robot.errors import ConfigError, not_none
 
 _FOUND, _FORCE, _DIST = (1 << int(bit) for bit in (0, 1, 3))  # of mjtConDataField
-_DEEPEST, _SUM = 1, 3  # how a sensor chooses among contacts: mindist, netforce
+_DEEPEST = 1  # a sensor's choice among contacts: mindist
+_SUM = 3  # netforce
 
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """MuJoCo's model of a robot and its scene, and where in it is what.
+    """MuJoCo's model of a robot and its scene, and the indices of its parts.
 
     Attributes:
         model: MuJoCo's.
         substeps: steps of the physics in a control period.
         drives: the servos.
-        q: (n,) where the arm's joints are in qpos, and qd: in qvel.
-        gripper: (m,) where the gripper's moving joints are in qpos, multiple: (m,) of the driver
-            coordinate that each is, and drivers, driver_multiple: (2,) the same of the drivers.
+        q: (n,) indices of the arm's joints in qpos, and qd: in qvel.
+        gripper: (m,) indices of the gripper's moving joints in qpos, multiple: (m,) their multiples
+            of the driver coordinate, and drivers, driver_multiple: (2,) the same of the drivers.
         hand: the body that carries the fingers, or the last link of an arm without.
-        cubes: by the names of cubes in scenes, where the position of each begins in qpos.
+        cubes: index in qpos of the position of each cube, by its name in scenes.
         table, itself: columns of the sensors for contact of the robot with the table and with
             itself: the deepest one's force (3) and distance. table_force: the whole force on the
             table (3). pads: (2, 3) the force on each pad that the first cube gives; None where
@@ -69,7 +68,7 @@ def build(
     cube: float | None = None,
     cubes: tuple[str, ...] = (OBJECT,),
 ) -> CompiledModel:
-    """Make the model of a robot on its table.
+    """Build the model of a robot on its table.
 
     Args:
         dt: control period [s].
@@ -82,7 +81,8 @@ def build(
     hand = robot.gripper
     if hand is not None and hand.physics.torque is None:
         raise ConfigError(
-            f"engine mujoco needs to drive the fingers, and gripper {hand.name!r} has no torque in its file"
+            f"engine mujoco needs to drive the fingers, and gripper {hand.name!r} has no torque "
+            "in its file"
         )
     substeps = math.ceil(dt / contacts.timestep - 1e-9)
     spec = _make_spec(contacts, dt / substeps)
@@ -90,9 +90,9 @@ def build(
     add_table(spec, contacts)
     capsules = find_collision_model(robot)
     if capsules is not None:
-        add_capsules(spec, bodies.of, robot, capsules, contacts)
+        add_capsules(spec, bodies.by_link, robot, capsules, contacts)
     if hand is not None and hand.pads is not None:
-        add_hand(bodies.of, robot, contacts)
+        add_hand(bodies.by_link, robot, contacts)
     cubes = cubes if cube is not None else ()
     for name in cubes:
         add_cube(spec, contacts, not_none(cube), name)
@@ -120,7 +120,8 @@ def _make_spec(contacts: Contacts, timestep: float) -> MjSpec:
 def _add_sensors(spec: MjSpec, root: str, grasped: tuple[str, ...]) -> None:
     robot = {"objtype": mjtObj.mjOBJ_XBODY, "objname": root}
     table = {"reftype": mjtObj.mjOBJ_GEOM, "refname": TABLE}
-    deepest, total = [_FORCE | _DIST, _DEEPEST, 1], [_FORCE, _SUM, 1]
+    deepest = [_FORCE | _DIST, _DEEPEST, 1]
+    total = [_FORCE, _SUM, 1]
 
     def add(name, prm, **what):
         return spec.add_sensor(name=name, type=mujoco.mjtSensor.mjSENS_CONTACT, intprm=prm, **what)
@@ -145,7 +146,7 @@ def _index_model(
 ) -> CompiledModel:
     hand = robot.gripper
 
-    def place(names):
+    def find_positions(names):
         return np.array([model.joint(name).qposadr[0] for name in names], int)
 
     moving = {model.joint(i).name for i in range(model.njnt)}
@@ -155,10 +156,12 @@ def _index_model(
         else {}
     )
 
-    def sensor(name):
+    def find_columns(name):
         return model.sensor(name).adr[0] + np.arange(model.sensor(name).dim[0])
 
-    q, gripper, multiple = place(bodies.joints), place(named), np.array(list(named.values()))
+    q = find_positions(bodies.joints)
+    gripper = find_positions(named)
+    multiple = np.array(list(named.values()))
     qd = np.array([model.joint(name).dofadr[0] for name in bodies.joints], int)
     home = np.array(model.qpos0)
     home[q] = robot.home
@@ -171,40 +174,33 @@ def _index_model(
         qd=qd,
         gripper=gripper,
         multiple=multiple,
-        drivers=place(bodies.drivers),
+        drivers=find_positions(bodies.drivers),
         driver_multiple=np.array([named[name] for name in bodies.drivers]),
         hand=_find_hand(model, bodies),
         cubes={name: int(model.joint(name).qposadr[0]) for name in cubes},
-        table=sensor("table"),
-        table_force=sensor("table_force"),
-        itself=sensor("itself"),
-        pads=np.stack([sensor(pad) for pad in PADS]) if cubes else None,
+        table=find_columns("table"),
+        table_force=find_columns("table_force"),
+        itself=find_columns("itself"),
+        pads=np.stack([find_columns(pad) for pad in PADS]) if cubes else None,
     )
 
 
 def _find_hand(model: MjModel, bodies: Bodies) -> int:
-    def carried(joint):
-        return model.jnt_bodyid[model.joint(joint).id]
-
-    return int(
-        model.body_parentid[carried(bodies.drivers[0])]
-        if bodies.drivers
-        else carried(bodies.joints[-1])
-    )
+    joint = bodies.drivers[0] if bodies.drivers else bodies.joints[-1]
+    body = model.jnt_bodyid[model.joint(joint).id]
+    return int(model.body_parentid[body] if bodies.drivers else body)
 
 
 def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
-    """What of the physics is no knowledge, in one line."""
+    """Warn in one line of estimated or missing parameters."""
     guessed = []
     if bodies.estimated:
-        guessed += [
-            f"no inertia of {', '.join(bodies.estimated)} is known: each is taken for a cylinder of 12 kg/m"
-        ]
+        names = ", ".join(bodies.estimated)
+        guessed += [f"no inertia of {names} is known: each is taken for a cylinder of 12 kg/m"]
     if robot.physics.torque is None:
         guessed += ["no torque limits are known: there are none"]
     if not capsules:
-        guessed += [
-            "it has no collision geometry (python -m envs.collision.fitting): the arm touches nothing"
-        ]
+        hint = "python -m envs.collision.fitting"
+        guessed += [f"it has no collision geometry ({hint}): the arm touches nothing"]
     if guessed:
         print(f"warning: engine mujoco: {robot.owner}: {'; '.join(guessed)}", file=sys.stderr)

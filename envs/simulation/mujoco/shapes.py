@@ -1,8 +1,8 @@
-"""What can touch: the arm's capsules, the fingers and palm of its hand as boxes, the table, cubes.
+"""Geoms that can touch: the arm's capsules, fingers and palm as boxes, the table, cubes.
 
-MuJoCo lets two geoms touch where the type of one is among the affinities of the other. Capsules of
-the arm are held against each other in pairs instead, those of `CollisionModel`, and of its capsules
-those over the ground.
+In MuJoCo two geoms touch if the type of one is among the affinities of the other. The arm's
+capsules are checked in pairs instead, those of `CollisionModel`; against the ground, those of its
+`over_ground`.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -21,12 +21,13 @@ from td3_robot.errors import not_none
 
 TABLE = "table"
 PADS = ("pad0", "pad1")
-_TABLE, _CUBE = 1, 2  # bits
+_TABLE = 1  # bits of types
+_CUBE = 2
 _PALM = 0.04  # [m] how thick the palm's box is
 
 
 def add_table(spec: MjSpec, contacts: Contacts) -> None:
-    """The ground of the base frame."""
+    """Add the table: the plane z = 0 of the base frame."""
     spec.worldbody.add_geom(
         **_get_contact_values(contacts, contacts.table_friction),
         name=TABLE,
@@ -38,10 +39,12 @@ def add_table(spec: MjSpec, contacts: Contacts) -> None:
 
 
 def add_cube(spec: MjSpec, contacts: Contacts, side: float, name: str) -> None:
-    """A cube that is free to move; body, joint and geom have its name."""
+    """Add a cube that is free to move; body, joint and geom have its name."""
     body = spec.worldbody.add_body(name=name)
     body.add_freejoint(name=name)
-    body.mass, body.ipos, body.explicitinertial = contacts.cube_mass, [0.0, 0.0, 0.0], True
+    body.mass = contacts.cube_mass
+    body.ipos = [0.0, 0.0, 0.0]
+    body.explicitinertial = True
     body.inertia = [contacts.cube_mass * side**2 / 6.0] * 3
     touch = _get_contact_values(contacts, contacts.cube_friction)
     body.add_geom(
@@ -61,14 +64,15 @@ def add_capsules(
     model: CollisionModel,
     contacts: Contacts,
 ) -> None:
-    """The arm's capsules, or the meshes inside them, and, of a hand that has no boxes, the hand's;
-    a hand's boxes stand for its capsules where it touches the table or a cube, since these are
-    larger.
+    """Add the arm's capsules, or the meshes inside them, and those of a hand without boxes.
+
+    A hand's boxes replace its capsules, which are larger, against the table and cubes.
     """
     hulls = Hulls(robot) if contacts.arm_shapes == MESHES else None
     hand = robot.gripper
     boxed = hand is not None and hand.pads is not None
-    over_ground, offsets = set(model.over_ground.tolist()), model.link_offsets.double().numpy()
+    over_ground = set(model.over_ground.tolist())
+    offsets = model.link_offsets.double().numpy()
     ends = np.concatenate([local.double().numpy().reshape(-1, 2, 4) for _, local in model.points])
     radius = model.radius[:, 0].tolist()
     for index, link in enumerate(model.capsule_links):
@@ -100,11 +104,11 @@ def add_capsules(
 
 
 def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> None:
-    """Fingers, each from the palm to its tip with the pad on the inside, and the palm; see
-    `Pads`.
-    """
-    hand, tool = not_none(robot.gripper), robot.rtb.grippers[0]
-    pads, root = not_none(hand.pads), tool.links[0]
+    """Add the palm, and the fingers from it to their tips with the pads inside; see `Pads`."""
+    hand = not_none(robot.gripper)
+    tool = robot.rtb.grippers[0]
+    pads = not_none(hand.pads)
+    root = tool.links[0]
     T_bg = (
         hand.tcp.copy()
     )  # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
@@ -131,7 +135,7 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
 
 
 def _add_box(body: MjsBody, T: np.ndarray, name: str, center, half, touch: dict) -> None:
-    """A box in the frame T (4, 4) of a body."""
+    """Add a box in the frame T (4, 4) of a body."""
     place = {"pos": T[:3, :3] @ center + T[:3, 3], "quat": convert_quaternion(T[:3, :3])}
     body.add_geom(
         **touch,
@@ -154,7 +158,7 @@ def _get_contact_values(contacts: Contacts, friction: float) -> dict:
 
 
 def _align_z(way: np.ndarray) -> np.ndarray:
-    """(4,) a rotation that turns z along a vector."""
+    """Return a quaternion (4,) that turns z along a vector."""
     z = way / np.linalg.norm(way)
     x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [1.0, 0.0, 0.0], z)
     x /= np.linalg.norm(x)

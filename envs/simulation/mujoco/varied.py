@@ -1,6 +1,4 @@
-"""Worlds whose physics differ: a model for each, written anew where an episode with other values
-begins.
-"""
+"""Worlds with varied physics: a model for each, rewritten when an episode has other values."""
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
 # MuJoCo's Python package has no type stubs.
@@ -18,7 +16,7 @@ from envs.simulation.variation import Variation
 
 @dataclass(frozen=True)
 class Worlds:
-    """What B worlds are stepped with.
+    """The models and gains that B worlds are stepped with.
 
     Attributes:
         models: one for all, or one for each.
@@ -31,23 +29,22 @@ class Worlds:
 
 
 class VariedModels:
-    """The models of worlds by what was drawn for them.
+    """The models of worlds, by the values drawn for them.
 
     Args:
-        physics: what they would be without.
-        variation: what the columns of what is drawn mean.
+        physics: the model without variation.
+        variation: names the columns of the drawn values.
     """
 
     def __init__(self, physics: CompiledModel, variation: Variation):
-        self._physics, self._columns = physics, tuple(variation.ranges)
+        self._physics = physics
+        self._columns = tuple(variation.ranges)
         self._models: list[MjModel] = []
         self._written = np.empty((0, len(self._columns)))
         self._data = MjData(physics.model)
 
-    def lifted(self, drawn: np.ndarray) -> np.ndarray | float:
-        """(B,) by how much higher the middles of cubes lie on the table than without, by what was
-        drawn (B, k) [m].
-        """
+    def compute_lift(self, drawn: np.ndarray) -> np.ndarray | float:
+        """Compute how much higher (B,) the centres of drawn cubes (B, k) lie on the table [m]."""
         if "cube_side" not in self._columns:
             return 0.0
         name = next(iter(self._physics.cubes))
@@ -56,8 +53,8 @@ class VariedModels:
             - self._physics.model.geom(name).size[2]
         )
 
-    def worlds(self, drawn: np.ndarray) -> Worlds:
-        """Those for which was drawn what is given, (B, k)."""
+    def prepare_worlds(self, drawn: np.ndarray) -> Worlds:
+        """Prepare the worlds with drawn values (B, k)."""
         while len(self._models) < len(drawn):
             self._models.append(copy.copy(self._physics.model))
             self._written = np.concatenate(
@@ -69,11 +66,13 @@ class VariedModels:
         stiffer, damper = (
             drawn[:, [self._columns.index(name)]] for name in ("stiffness", "damping")
         )
-        drives, models = self._physics.drives, self._models[: len(drawn)]
+        drives = self._physics.drives
+        models = self._models[: len(drawn)]
         return Worlds(models, stiffer * drives.stiffness, damper * drives.damping)
 
     def _write(self, model: MjModel, drawn: dict[str, float]) -> None:
-        physics, plain = self._physics, self._physics.model
+        physics = self._physics
+        plain = physics.model
         model.actuator_gainprm[:, 0] = plain.actuator_gainprm[:, 0] * drawn["stiffness"]
         model.actuator_biasprm[:, 1] = plain.actuator_biasprm[:, 1] * drawn["stiffness"]
         model.actuator_biasprm[:, 2] = plain.actuator_biasprm[:, 2] * drawn["damping"]
@@ -89,11 +88,13 @@ class VariedModels:
         mujoco.mj_setConst(model, self._data)  # what MuJoCo works out of masses
 
     def _write_cube(self, model: MjModel, name: str, drawn: dict[str, float]) -> None:
-        geom, body = model.geom(name).id, model.body(name).id
+        geom = model.geom(name).id
+        body = model.body(name).id
         plain = self._physics.model
         side = drawn["cube_side"] if "cube_side" in drawn else 2.0 * plain.geom_size[geom, 0]
         mass = drawn["cube_mass"] if "cube_mass" in drawn else plain.body_mass[body]
         model.geom_size[geom] = side / 2.0
         model.geom_rbound[geom] = np.sqrt(3.0) * side / 2.0
         model.geom_aabb[geom, 3:] = side / 2.0
-        model.body_mass[body], model.body_inertia[body] = mass, mass * side**2 / 6.0
+        model.body_mass[body] = mass
+        model.body_inertia[body] = mass * side**2 / 6.0
