@@ -131,19 +131,19 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
         (
             "td3.tau: [0.1]\nswift: true",
             "--plan p.yaml",
-            "swift, list, stop_at and the like are for one training",
+            "a sweep cannot have swift, list, stop_at and the like",
         ),
         ("td3.tau: [0.1", "--plan p.yaml", "'p.yaml': line"),
         ("td3.tau: [0.1]", "--plan q.yaml", "'q.yaml': cannot be read: No such file"),
         ("td3.tau: [0.1]", "--plan p.yaml --run ../x", "run must be letters"),
-        ("td3.tau: [0.1]", "--plan p.yaml --resume x", "sweep.py needs --plan FILE"),
-        ("td3.tau: [0.1]", "", "sweep.py needs --plan FILE"),
+        ("td3.tau: [0.1]", "--plan p.yaml --resume x", "give --plan FILE, and maybe --run NAME"),
+        ("td3.tau: [0.1]", "", "give --plan FILE, and maybe --run NAME"),
         (
             "td3.tau: [0.1]",
             "--resume x",
             "there is no sweep 'x': checkpoints/x/sweep.yaml does not exist",
         ),
-        ("td3.tau: [0.1]", "--resume x --run y", "sweep.py needs --plan FILE"),
+        ("td3.tau: [0.1]", "--resume x --run y", "give --plan FILE, and maybe --run NAME"),
     ],
 )
 def test_mistakes_are_said_in_one_line_before_anything_begins(
