@@ -81,7 +81,7 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     from td3_robot.distributed.launch import team_of
     from td3_robot.loggers.learning_curve import plot_learning_curve
     from td3_robot.loggers.mlflow import open_store
-    from td3_robot.networks.residual import placed
+    from td3_robot.networks.residual import resolve_residual_column
     from td3_robot.training.callbacks import StopAt, make_callbacks
     from td3_robot.utils.memory import keep_freed_memory, require_memory
 
@@ -105,13 +105,9 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     for note in (*arguments.notes, *options.cost(part.num_envs)):
         print(note)
     guide = make_expert(part.exploration.expert, env) if part.exploration.expert else None
-    config = dataclasses.replace(config, td3=placed(config.td3, env))
+    config = dataclasses.replace(config, td3=resolve_residual_column(config.td3, env))
     agent = team.agent(
-        env.o_dim,
-        env.a_dim,
-        device=config.device,
-        seed=config.seed,
-        **dataclasses.asdict(config.td3),
+        env.o_dim, env.a_dim, device=config.device, seed=config.seed, config=config.td3
     )
     if config.start_from is not None and arguments.resume is None:
         agent.load(config.start_from)

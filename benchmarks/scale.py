@@ -23,7 +23,7 @@ from td3_robot import TD3
 from td3_robot.cli.arguments import parse_train
 from td3_robot.config.run import Config
 from td3_robot.data.collector import Collector
-from td3_robot.networks.residual import placed
+from td3_robot.networks.residual import resolve_residual_column
 
 RANKS = (1, 2, 4, 8, 64, 1000)
 LINKS = {
@@ -55,7 +55,7 @@ def parts(config: Config, options: EnvOptions) -> dict:
         replay = dataclasses.replace(config.replay, batch_size=config.replay.batch_size // share)
         part = dataclasses.replace(config, num_envs=config.num_envs // share, replay=replay)
         env = envs.make_from_config(options, part.num_envs, device="cpu", seed=0, training=True)
-        agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(placed(config.td3, env)))
+        agent = TD3(env.o_dim, env.a_dim, config=resolve_residual_column(config.td3, env))
         source = Collector(agent, env, part)
         times["collect"].append(fastest(lambda source=source: source.collect(0.0)))
         times["update"].append(

@@ -69,7 +69,7 @@ def _results(made, given):
 
 
 class Tapes:
-    """A `Recorder` of tapes.
+    """A `GraphCapture` of tapes.
 
     Attributes:
         warmed, recorded, replayed: how many steps.
@@ -82,7 +82,7 @@ class Tapes:
         self.warmed += 1
         return step()
 
-    def record(self, step, generator):
+    def capture(self, step, generator):
         self.recorded += 1
         tape = Tape()
         with tape:

@@ -81,7 +81,7 @@ def test_an_averaged_policy_is_the_average(tmp_path):
     np.testing.assert_allclose(averaged(*asked), policy(*asked), atol=1e-6)
     o = torch.zeros(agent.o_dim)
     assert (
-        agent.select_action(o) - agent.explored(o)
+        agent.select_action(o) - agent.select_exploratory_action(o)
     ).abs().max() > 0.01  # so that it would be seen
     told = hashlib.sha256((tmp_path / "averaged" / "actor_target").read_bytes()).hexdigest()
     assert averaged.metadata["checkpoint"]["actor_target_sha256"] == told

@@ -14,7 +14,7 @@ from envs.controllers.experts import make_expert
 from td3_robot import TD3, checkpoint
 from td3_robot.cli.arguments import parse_train
 from td3_robot.data.collector import Collector
-from td3_robot.networks.residual import placed
+from td3_robot.networks.residual import resolve_residual_column
 from tests.no_device import Waits, Watched, moved
 
 SMALL = "--num_envs 8 --replay.batch_size 16 --replay.capacity 4000 --exploration.start_steps 16 --td3.burn_in 0"
@@ -30,7 +30,7 @@ def learner(line):
         env = envs.make_from_config(
             arguments.environment, config.num_envs, device="cpu", seed=0, training=True
         )
-        config = dataclasses.replace(config, td3=placed(config.td3, env))
+        config = dataclasses.replace(config, td3=resolve_residual_column(config.td3, env))
         agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
         expert = make_expert(config.exploration.expert, env) if config.exploration.expert else None
         source = Collector(agent, env, config, expert)

@@ -14,7 +14,7 @@ from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation.rollout import Policy
 from td3_robot.networks.normalization import RewardScaler
 from td3_robot.replay import Batch
-from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, shaped
+from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, scale_and_clip
 from td3_robot.td3.agent import TD3
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, is_asynchronous, restore_generator
@@ -101,7 +101,7 @@ class Collector:
         step = self._env.step(action)
         if not is_asynchronous(self._env.device):
             self._require_finite(step, action)
-        reward = shaped(step.reward, self._config.reward)
+        reward = scale_and_clip(step.reward, self._config.reward)
         done = step.terminated | step.truncated
         after = self._get_stored(step.next_observation, arrived=True)
         self.replay.add(before, action, reward, after, step.terminated, step.truncated, step.valid)
@@ -149,12 +149,14 @@ class Collector:
             return self._draw_actions()
         schedule = self._config.schedule
         factor = compute_schedule_factor(schedule.noise, progress, schedule.noise_floor)
-        action = self._agent.explored(self.observation)
+        action = self._agent.select_exploratory_action(self.observation)
         if self._expert is not None:
             action = self._expert.override(self.observation, action)
         noise = factor * self.noise.sample()
         if self._uncertainty is not None:
-            noise = noise * self._uncertainty(self._agent.disagreement(self.observation, action))
+            noise = noise * self._uncertainty(
+                self._agent.compute_disagreement(self.observation, action)
+            )
         action = (action + noise).clamp(-1.0, 1.0)
         if share := self._config.exploration.random_share:
             shape = (self._env.num_envs, 1)
@@ -196,7 +198,7 @@ class Collector:
 
     def metadata(self) -> dict[str, object]:
         """Return `rewards`, the statistics that divide the critics' rewards, or None."""
-        return {"rewards": None if self.scaler is None else self.scaler.statistics()}
+        return {"rewards": None if self.scaler is None else self.scaler.get_statistics()}
 
     def take_reward_statistics(self, statistics: dict[str, float] | None) -> None:
         """Continue the reward statistics of another run, if both normalise rewards.
@@ -205,7 +207,7 @@ class Collector:
             CheckpointError: these are no such statistics.
         """
         if self.scaler is not None and statistics is not None:
-            self.scaler.take(statistics)
+            self.scaler.load_statistics(statistics)
 
     def state_dict(self, with_replay: bool) -> dict:
         """Return all that the next step depends on, for an exact resume."""

@@ -9,7 +9,7 @@ from td3_robot.config.run import Config
 from td3_robot.data.dataset_file import load_dataset
 from td3_robot.errors import ConfigError
 from td3_robot.replay import Batch
-from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, shaped
+from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, scale_and_clip
 from td3_robot.td3.agent import TD3
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import restore_generator
@@ -63,7 +63,7 @@ class Dataset:
             shape, dataclasses.replace(config, replay=whole, num_envs=1), self.generator, None
         )
         require_gamma(self.replay, agent.config.gamma)
-        reward = shaped(data.reward, config.reward)
+        reward = scale_and_clip(data.reward, config.reward)
         self.replay.fill(*(x[:, None] for x in data._replace(reward=reward)))  # one environment
 
     def collect(self, progress: float) -> None:
@@ -88,11 +88,11 @@ class Dataset:
 
     def state_dict(self, with_replay: bool) -> dict:
         """Return the generator's state and the priorities; the dataset stays in its file."""
-        sampler = self.replay.sampler.state_dict(self.replay.oldest_first())
+        sampler = self.replay.sampler.state_dict(self.replay.index_by_time())
         return {"generator": self.generator.get_state(), "replay": None, "sampler": sampler}
 
     def load_state_dict(self, state: dict) -> list[str]:
         """Restore a `state_dict`. Return [], as nothing is lost."""
         restore_generator(self.generator, state["generator"])
-        self.replay.sampler.load_state_dict(state["sampler"], self.replay.oldest_first())
+        self.replay.sampler.load_state_dict(state["sampler"], self.replay.index_by_time())
         return []

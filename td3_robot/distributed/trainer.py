@@ -21,7 +21,7 @@ from td3_robot.distributed.communicator import Ranks
 from td3_robot.errors import RanksError
 from td3_robot.evaluation.periodic import PeriodicEvaluation
 from td3_robot.loggers.base import Trackers
-from td3_robot.networks.mlp import trainable
+from td3_robot.networks.mlp import get_trainable
 from td3_robot.networks.normalization import RunningMoments
 from td3_robot.replay import Batch
 from td3_robot.td3.agent import TD3
@@ -48,7 +48,9 @@ class SharedTD3(TD3):
         share_moments(self.normalizer, ranks)
 
     def _limit_gradients(self, nets: Sequence[nn.Module], norm: float | None) -> None:
-        self._ranks.average([weight.grad for weight in trainable(*nets) if weight.grad is not None])
+        self._ranks.average(
+            [weight.grad for weight in get_trainable(*nets) if weight.grad is not None]
+        )
         super()._limit_gradients(nets, norm)
 
 
@@ -56,7 +58,7 @@ def share_moments(part: nn.Module, ranks: Ranks) -> None:
     """Have running statistics count in what all processes see, the same in each."""
     for module in part.modules():
         if isinstance(module, RunningMoments):
-            module.of_all = ranks.rows
+            module.all_gather = ranks.rows
 
 
 class SharedSource:

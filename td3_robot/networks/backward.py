@@ -1,6 +1,4 @@
-"""The gradients of a network: by hand (by_hand.py) for what `networks.MLP` mostly is, by autograd
-for every other.
-"""
+"""Gradients of networks: written out for a plain `MLP` (manual_backward.py), else by autograd."""
 
 from collections.abc import Sequence
 
@@ -10,88 +8,79 @@ from torch import Tensor, nn
 from td3_robot.networks.manual_backward import (
     ManualMLPPass,
     ManualRenormPass,
+    frozen_mlp_forward,
     frozen_renorm_forward,
-    still,
 )
-from td3_robot.networks.mlp import frozen, is_renormed, learning, plain_weights, trainable
+from td3_robot.networks.mlp import freeze, get_plain_weights, get_trainable, is_renormed, train_mode
 
 
-def forward(net: nn.Module, x: Tensor) -> "ManualMLPPass | ByAutograd":
-    """The pass of a batch x (B, in_dim) through a network that is to learn from it."""
-    weights = plain_weights(net)
+def forward(net: nn.Module, x: Tensor) -> "ManualMLPPass | AutogradPass":
+    """Run a batch x (B, in_dim) through a network, ready for a backward pass."""
+    weights = get_plain_weights(net)
     if weights is not None and all(weight.requires_grad for weight in weights):
         return ManualMLPPass(net, weights, x)
     if is_renormed(net) and all(weight.requires_grad for weight in net.parameters()):
         return ManualRenormPass(net, x)
-    return ByAutograd(net, x)
+    return AutogradPass(net, x)
 
 
 def frozen_forward(net: nn.Module, x: Tensor) -> Tensor:
-    """What `net` makes of x (B, in_dim); gradients pass through it to x, none of its own weights is
-    computed.
-    """
-    weights = plain_weights(net)
+    """Compute `net(x)` of x (B, in_dim) with gradients for x, but none for the weights."""
+    weights = get_plain_weights(net)
     if weights is not None:
-        return still(net, weights, x)
+        return frozen_mlp_forward(net, weights, x)
     if is_renormed(net):
         return frozen_renorm_forward(net, x)
-    with frozen(net):
+    with freeze(net):
         return net(x)
 
 
 def clip_gradients(nets: Sequence[nn.Module], limit: float | None) -> None:
-    """Shorten the gradient of each network alone to at most the norm `limit`, where there is
-    one.
-    """
+    """Clip the gradient of each network to the norm `limit`; None clips nothing."""
     if limit is not None:
         for net in nets:
             torch.nn.utils.clip_grad_norm_(net.parameters(), limit)
 
 
-class ByAutograd:
-    """Any network.
+class AutogradPass:
+    """A pass through any network, with gradients by autograd.
 
     Attributes:
         output: (B, out_dim).
     """
 
     def __init__(self, net: nn.Module, x: Tensor):
-        self._weights = trainable(net)
-        with learning(net):
+        self._weights = get_trainable(net)
+        with train_mode(net):
             self.output = net(x)
 
-    def backward(self, slope: Tensor) -> None:
-        """Leave in `grad` of every weight its gradient of a loss; `slope` (B, out_dim) is the
-        output's.
-        """
-        self._keep(torch.autograd.grad(self.output, self._weights, slope, materialize_grads=True))
+    def backward(self, grad_output: Tensor) -> None:
+        """Set `grad` of every weight, given the loss's gradient grad_output (B, out_dim)."""
+        self._set_gradients(
+            torch.autograd.grad(self.output, self._weights, grad_output, materialize_grads=True)
+        )
 
     def backward_from(self, loss: Tensor) -> None:
-        """Leave in `grad` of every weight its gradient of `loss`, a 0-d tensor made of the
-        output.
-        """
-        self._keep(torch.autograd.grad(loss, self._weights, materialize_grads=True))
+        """Set `grad` of every weight, given the loss, a 0-d tensor made of the output."""
+        self._set_gradients(torch.autograd.grad(loss, self._weights, materialize_grads=True))
 
-    def _keep(self, gradients: Sequence[Tensor]) -> None:
+    def _set_gradients(self, gradients: Sequence[Tensor]) -> None:
         for weight, gradient in zip(self._weights, gradients):
             weight.grad = gradient
 
 
 class JointPass:
-    """Two batches as one through a network that normalises by batch, as CrossQ's critics get (s, a)
-    and (s', a').
+    """A pass of (s, a) and (s', a') in one batch through a batch-normalised critic, as in CrossQ.
 
     Attributes:
         output: (B, out_dim) of the first.
-        following: (B, out_dim) of the second, without gradient.
+        next_output: (B, out_dim) of the second, without gradient.
     """
 
-    def __init__(self, net: nn.Module, x: Tensor, following: Tensor):
-        self._pass = forward(net, torch.cat((x, following)))
-        self.output, self.following = self._pass.output.detach().chunk(2)
+    def __init__(self, net: nn.Module, x: Tensor, next_x: Tensor):
+        self._pass = forward(net, torch.cat((x, next_x)))
+        self.output, self.next_output = self._pass.output.detach().chunk(2)
 
-    def backward(self, slope: Tensor) -> None:
-        """As `ByAutograd.backward`; `slope` (B, out_dim) is the first batch's, the second is taken
-        as it is.
-        """
-        self._pass.backward(torch.cat((slope, torch.zeros_like(slope))))
+    def backward(self, grad_output: Tensor) -> None:
+        """Set `grad` of every weight, given the gradient (B, out_dim) of the first output alone."""
+        self._pass.backward(torch.cat((grad_output, torch.zeros_like(grad_output))))

@@ -8,86 +8,67 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-_SMALL = (
-    1 << 19
-)  # multiplications; below, the cost of the call itself makes torch's own product the faster one
+from td3_robot.networks.torch_internals import load_onednn_linear
+
+# multiplications; with fewer the cost of the call itself makes torch's own product the faster one
+_SMALL = 1 << 19
 _LARGE = 1 << 23  # from here on products in bfloat16 are worth two casts
 
 
 @functools.cache
-def onednn() -> Any:
-    """PyTorch's undocumented entry to oneDNN's `act(x W^T + b)`; None where it is not what it
-    was.
-    """
-    x, weight, bias = torch.tensor([[3.0]]), torch.tensor([[2.0], [-2.0]]), torch.tensor([1.0, 1.0])
-    try:
-        entry = torch.ops.mkldnn._linear_pointwise.default
-        return entry if entry(x, weight, bias, "relu", [], "").tolist() == [[7.0, 0.0]] else None
-    except (AttributeError, TypeError, RuntimeError):
-        return None
-
-
-@functools.cache
-def faster() -> Any:
-    """oneDNN's entry, where the processor is one on which it is the faster one."""
-    return onednn() if torch.backends.cpu.get_cpu_capability() == "AVX512" else None
+def find_faster_linear() -> Any:
+    """Return oneDNN's entry on processors on which it beats torch's own product, else None."""
+    is_faster = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return load_onednn_linear() if is_faster else None
 
 
 def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
-    """What `layer` makes of x, and a ReLU of that where asked for: (B, in) -> (B, out).
+    """Apply `layer`, and a ReLU if asked, to x: (B, in) -> (B, out).
 
-    nn.Linear calls MKL, which on AMD processors does not use AVX-512 and stays at half the speed of
+    nn.Linear calls MKL, which on AMD processors does not use AVX-512 and has half the speed of
     oneDNN (Zen 5); with AVX2 MKL is the faster one (Zen 3: a whole update takes 0.77 of the time).
-    Both sum in another order, so results differ by rounding. All that oneDNN is not for takes
-    nn.Linear's way: other devices and types, layers and batches that are small, layers with hooks,
-    such as those of torch.nn.utils.spectral_norm, and networks that are compiled or exported, whose
-    file is for any machine.
+    Both sum in another order, so results differ by rounding. nn.Linear is used for all else: other
+    devices and types, small layers and batches, layers with hooks, such as those of
+    torch.nn.utils.spectral_norm, and networks that are compiled or exported to a file for any
+    machine.
     """
-    if is_hooked(layer) or exporting() or layer.bias is None or not _suits(x, layer.weight):
+    if is_hooked(layer) or is_exporting() or layer.bias is None or not _is_suited(x, layer.weight):
         y = layer(x) if is_hooked(layer) else F.linear(x, layer.weight, layer.bias)
         return F.relu(y) if relu else y
     return (_Linear.apply if torch.is_grad_enabled() else affine)(x, layer.weight, layer.bias, relu)
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether somebody has hung something on a module that its call has to run."""
+    """Tell whether a module has hooks, which only calling it runs."""
     hooks = module._forward_hooks or module._forward_pre_hooks
     return bool(hooks or module._backward_hooks or module._backward_pre_hooks)
 
 
-def exporting() -> bool:
-    """Whether a graph is made of what is called, where a size is a symbol that no branch may
-    ask.
-    """
+def is_exporting() -> bool:
+    """Tell whether a graph is being traced, in which sizes are symbols and must not be compared."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
-    """x W^T + b, rectified or not, of x (B, in): what `linear` does, for those who take gradients
-    by hand.
-    """
-    if _suits(x, weight):
-        return _product(x.contiguous(), weight, bias, "relu" if relu else "none")
+    """Compute x W^T + b of x (B, in), rectified if asked: `linear` without autograd."""
+    if _is_suited(x, weight):
+        return _multiply(x.contiguous(), weight, bias, "relu" if relu else "none")
     y = F.linear(x, weight, bias)
     return y.relu_() if relu else y
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """a b, likewise: (M, K), (K, N) -> (M, N). Others than contiguous ones and their transposes are
-    slow.
-    """
-    return _product(a, b.t(), None, "none") if _suits(a, b.t()) else a @ b
+    """Compute a b, (M, K) times (K, N); slow unless both are contiguous or transposes of such."""
+    return _multiply(a, b.t(), None, "none") if _is_suited(a, b.t()) else a @ b
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-    """oneDNN's act(x W^T + b), in bfloat16 where torch.set_float32_matmul_precision("medium") asks
-    for it.
-    """
-    entry, count = faster(), x.numel() * weight.shape[0]
+def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    """Compute act(x W^T + b) by oneDNN, in bfloat16 if allowed by torch's "medium" precision."""
+    entry = find_faster_linear()
     if (
-        count < _LARGE
+        x.numel() * weight.shape[0] < _LARGE
         or torch.get_float32_matmul_precision() != "medium"
-        or not multiplies_in_bfloat16()
+        or not has_fast_bfloat16()
     ):
         return entry(x, weight, bias, activation, [], "")
     operands = (each if each is None else each.bfloat16() for each in (x, weight, bias))
@@ -95,18 +76,17 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) ->
 
 
 @functools.cache
-def multiplies_in_bfloat16() -> bool:
-    """Whether the processor has AVX-512's products of bfloat16 but no AMX, whose oneDNN goes to by
-    itself.
-    """
-    told = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(told.get("avx512_bf16")) and not told.get("amx_bf16")
+def has_fast_bfloat16() -> bool:
+    """Tell whether the CPU has AVX-512's bfloat16 products but no AMX, which oneDNN uses itself."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(capabilities.get("avx512_bf16")) and not capabilities.get("amx_bf16")
 
 
-def _suits(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN's entry can do x W^T, and does it faster."""
+def _is_suited(x: Tensor, weight: Tensor) -> bool:
+    """Tell whether oneDNN's entry can compute x W^T, and faster."""
     large = x.numel() * weight.shape[0] >= _SMALL and x.ndim == 2 and x.is_cpu
-    return large and x.dtype == weight.dtype == torch.float32 and faster() is not None
+    is_float = x.dtype == weight.dtype == torch.float32
+    return large and is_float and find_faster_linear() is not None
 
 
 class _Linear(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Passes of a multilayer perceptron whose gradients are written out.
+"""Passes through a multilayer perceptron with gradients that are written out.
 
 For layers y_i = relu(W_i y_(i-1) + b_i), and g_i the gradient of the loss with respect to what the
 ReLU gets,
@@ -6,8 +6,8 @@ ReLU gets,
     dL/dW_i = g_i^T y_(i-1),    dL/db_i = the sum of g_i over the batch,    g_(i-1) = (g_i W_i)
     where y_(i-1) > 0.
 
-Autograd does the same, but keeps books of every operation, which for small networks takes as long
-as the operations.
+Autograd computes the same, but records every operation, which for small networks takes as long as
+the operations.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from td3_robot.networks.linear import affine, matmul
 
 
 class ManualMLPPass:
-    """The pass of a batch x (B, in_dim) through a plain MLP (`plain_weights`).
+    """A pass of a batch x (B, in_dim) through a plain MLP (`get_plain_weights`).
 
     Attributes:
         output: (B, out_dim).
@@ -31,42 +31,44 @@ class ManualMLPPass:
     def __init__(self, net: Any, weights: Sequence[nn.Parameter], x: Tensor):
         self._net, self._weights = net, weights
         with torch.no_grad():
-            self.output = net.scaled(self._forward(x))
+            self.output = net.scale_output(self._forward(x))
         self.output.requires_grad = True
 
     def _forward(self, x: Tensor) -> Tensor:
-        """What the last layer gives."""
-        *self._inputs, last = _layers(x, self._weights)
+        """Compute the output of the last layer and keep the inputs of all layers."""
+        *self._inputs, last = _run_layers(x, self._weights)
         return last
 
     @torch.no_grad()
-    def backward(self, slope: Tensor) -> None:
-        """Leave in `grad` of every weight its gradient of a loss; `slope` (B, out_dim) is the
-        output's.
-        """
-        self._backward(self._net.unscaled(slope, self.output).contiguous())
+    def backward(self, grad_output: Tensor) -> None:
+        """Set `grad` of every weight, given the loss's gradient grad_output (B, out_dim)."""
+        self._backward(self._net.backward_output(grad_output, self.output).contiguous())
 
     def _backward(self, g: Tensor) -> None:
-        """The same; `g` is the slope of what the last layer gives."""
-        inputs, weights = self._inputs, self._weights
+        """Set `grad` of every weight, given the gradient g of the last layer's output."""
+        inputs = self._inputs
+        weights = self._weights
         for i in reversed(range(len(inputs))):
-            weights[2 * i].grad, weights[2 * i + 1].grad = matmul(g.t(), inputs[i]), g.sum(0)
+            weights[2 * i].grad = matmul(g.t(), inputs[i])
+            weights[2 * i + 1].grad = g.sum(0)
             if i:
-                g = _rectified(matmul(g, weights[2 * i]), inputs[i])
+                g = _backward_relu(matmul(g, weights[2 * i]), inputs[i])
 
     def backward_from(self, loss: Tensor) -> None:
-        """As `backward`, of `loss`, a 0-d tensor made of the output; it may use the network in
-        other ways, too.
+        """Set `grad` of every weight, given the loss, a 0-d tensor made of the output.
+
+        The loss may use the weights in other ways, too.
         """
-        slope, *others = torch.autograd.grad(loss, (self.output, *self._weights), allow_unused=True)
-        self.backward(torch.zeros_like(self.output) if slope is None else slope)
+        sources = (self.output, *self._weights)
+        grad, *others = torch.autograd.grad(loss, sources, allow_unused=True)
+        self.backward(torch.zeros_like(self.output) if grad is None else grad)
         for weight, other in zip(self._weights, others):
             if other is not None and weight.grad is not None:
                 weight.grad += other
 
 
 class _Layer(NamedTuple):
-    """What the backward pass needs of a layer's forward pass: see `ManualRenormPass`."""
+    """The results of a layer's forward pass that its backward pass needs (`ManualRenormPass`)."""
 
     y: Tensor
     moments: Moments
@@ -76,24 +78,23 @@ class _Layer(NamedTuple):
 
 
 class ManualRenormPass(ManualMLPPass):
-    """The same of an MLP that is renormalised (batch_renorm.py) and trains: the batch counts into
-    its statistics.
+    """A training pass through a renormalised MLP, which updates the running statistics.
 
-    With m and s the mean and deviation of y, what a layer gets is x = gamma (y - m) / s + beta,
-    where gamma = weight r and beta = weight d + bias of its renormalisation. The layer takes that
-    over,
+    With m and s the mean and deviation of y, a layer gets x = gamma (y - m) / s + beta, where
+    gamma = weight r and beta = weight d + bias of its renormalisation. This is folded into the
+    layer,
 
         W x + b = (W a) y + (b + W c),    a = gamma / s,    c = beta - a m,
 
-    so that nothing of the size of the batch is made for it. Nor is it for gradients. With G the sum
-    of g over the batch and P = g^T y,
+    so that no temporary has the size of the batch. The same holds for gradients. With G the sum of
+    g over the batch and P = g^T y,
 
         dL/dW = P a + G c^T,    dL/dbeta = W^T G,    dL/dgamma = (column sums of W * P - m dL/dbeta)
         / s, dL/dy = g (W a) - a dL/dbeta / B - (y - m) a dL/dgamma / (B s),
 
-    the last two terms of which are that m and s are of y (Ioffe & Szegedy, "Batch Normalization",
-    ICML 2015). The input itself may be far from zero for its deviation, and is narrow: it is
-    brought to (x - m) / s first.
+    where the last two terms are the derivatives of m and s (Ioffe & Szegedy, "Batch Normalization",
+    ICML 2015). The input may lie many deviations from zero and is narrow: it is standardised to
+    (x - m) / s first.
     """
 
     def __init__(self, net: Any, x: Tensor):
@@ -104,87 +105,85 @@ class ManualRenormPass(ManualMLPPass):
         for layer, norm in zip(self._net.layers, self._net.norms):
             moments = norm.count(x)
             if not self._passed:
-                x, moments = moments.standardized(x)
-            a, c = moments.affine(norm)
+                x, moments = moments.standardize(x)
+            a, c = moments.fold(norm)
             folded = layer.weight * a
             self._passed.append(_Layer(x, moments, a, c, folded))
-            x = affine(
-                x, folded, layer.bias + layer.weight @ c, relu=layer is not self._net.layers[-1]
-            )
+            is_hidden = layer is not self._net.layers[-1]
+            x = affine(x, folded, layer.bias + layer.weight @ c, relu=is_hidden)
         return x
 
     def _backward(self, g: Tensor) -> None:
         net = self._net
-        for layer, norm, passed in zip(
-            reversed(net.layers), reversed(net.norms), reversed(self._passed)
-        ):
-            y, moments, a, c, folded = passed
-            total, product = g.sum(0), matmul(g.t(), y)
-            of_beta = layer.weight.t() @ total
-            of_gamma = (
-                (layer.weight * product).sum(0) - moments.mean * of_beta
-            ) / moments.deviation
-            norm.weight.grad, norm.bias.grad = moments.r * of_gamma + moments.d * of_beta, of_beta
-            layer.weight.grad, layer.bias.grad = product.mul_(a).addr_(total, c), total
+        layers = zip(reversed(net.layers), reversed(net.norms), reversed(self._passed))
+        for layer, norm, (y, moments, a, c, folded) in layers:
+            total = g.sum(0)
+            product = matmul(g.t(), y)
+            grad_beta = layer.weight.t() @ total
+            grad_gamma = (layer.weight * product).sum(0) - moments.mean * grad_beta
+            grad_gamma = grad_gamma / moments.deviation
+            norm.weight.grad = moments.r * grad_gamma + moments.d * grad_beta
+            norm.bias.grad = grad_beta
+            layer.weight.grad = product.mul_(a).addr_(total, c)
+            layer.bias.grad = total
             if layer is not net.layers[0]:
-                slant = a * of_gamma / (len(y) * moments.deviation)
-                level = a * of_beta / len(y) - moments.mean * slant
-                g = _rectified(matmul(g, folded).addcmul_(y, slant, value=-1.0).sub_(level), y)
+                slant = a * grad_gamma / (len(y) * moments.deviation)
+                level = a * grad_beta / len(y) - moments.mean * slant
+                g = matmul(g, folded).addcmul_(y, slant, value=-1.0).sub_(level)
+                g = _backward_relu(g, y)
 
 
-class _HeldStill(torch.autograd.Function):
-    """What `still` gives."""
+class _FrozenMLP(torch.autograd.Function):
+    """A plain MLP as a function of its input alone."""
 
     @staticmethod
     def forward(ctx, x: Tensor, net: Any, weights: Sequence[Tensor]) -> Tensor:
-        *inputs, last = _layers(x, weights)
-        output = net.scaled(last)
-        ctx.net, ctx.weights = net, weights
+        *inputs, last = _run_layers(x, weights)
+        output = net.scale_output(last)
+        ctx.net = net
+        ctx.weights = weights
         ctx.save_for_backward(*inputs, output)
         return output
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, slope: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None, None]:
         *inputs, output = ctx.saved_tensors
-        g = ctx.net.unscaled(slope, output).contiguous()
+        g = ctx.net.backward_output(grad_output, output).contiguous()
         for i in reversed(range(1, len(inputs))):
-            g = _rectified(matmul(g, ctx.weights[2 * i]), inputs[i])
+            g = _backward_relu(matmul(g, ctx.weights[2 * i]), inputs[i])
         return matmul(g, ctx.weights[0]), None, None
 
 
-def still(net: Any, weights: Sequence[Tensor], x: Tensor) -> Tensor:
-    """What a plain MLP gives, whose matrices and biases are `weights` by turns, as a function of
-    its input alone.
-    """
-    return _HeldStill.apply(x, net, weights)
+def frozen_mlp_forward(net: Any, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Compute a plain MLP, given its matrices and biases by turns, with gradients for x alone."""
+    return _FrozenMLP.apply(x, net, weights)
 
 
 def frozen_renorm_forward(net: Any, x: Tensor) -> Tensor:
-    """What a renormalised MLP gives in evaluation, as a function of its input alone.
+    """Compute a renormalised MLP in evaluation mode, with gradients for x alone.
 
-    There it is a plain one, whose layers after the first take over what they are renormalised by;
-    the first does not, for the same reason as in `ManualRenormPass`.
+    In evaluation it is a plain MLP: layers after the first absorb their renormalisation. The first
+    does not, for the same reason as in `ManualRenormPass`.
     """
     with torch.no_grad():
         weights = []
         for layer, norm in zip(net.layers, net.norms):
-            a, c = norm.running().affine(norm) if weights else (norm.weight, norm.bias)
+            a, c = norm.get_running_moments().fold(norm) if weights else (norm.weight, norm.bias)
             weights += [layer.weight * a, layer.bias + layer.weight @ c]
-    x, _ = net.norms[0].running().standardized(x)
-    return still(net, weights, x)
+    x, _ = net.norms[0].get_running_moments().standardize(x)
+    return frozen_mlp_forward(net, weights, x)
 
 
-def _layers(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """What each layer gets, and at the end what the last one gives."""
-    found = [
-        x.contiguous()
-    ]  # columns of a wider tensor, as batches are, take oneDNN a hundred times as long
+def _run_layers(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
+    """Return the input of each layer, then the output of the last one."""
+    # columns of a wider tensor, as batches are, take oneDNN a hundred times as long
+    found = [x.contiguous()]
     for i in range(0, len(weights), 2):
         found.append(affine(found[-1], weights[i], weights[i + 1], relu=i + 2 < len(weights)))
     return found
 
 
-def _rectified(slope: Tensor, y: Tensor) -> Tensor:
-    """The slope of what a ReLU gets, of that of what it gives, y."""
-    return torch.ops.aten.threshold_backward(slope, y, 0)
+def _backward_relu(grad: Tensor, y: Tensor) -> Tensor:
+    """Return the gradient of a ReLU's input, given that of its output y."""
+    return torch.ops.aten.threshold_backward(grad, y, 0)

@@ -1,4 +1,4 @@
-"""What the six networks are: multilayer perceptrons, unless `TD3(networks=...)` is given others."""
+"""Multilayer perceptrons, the default networks of `TD3`, and the modes of any network."""
 
 import math
 import reprlib
@@ -22,18 +22,14 @@ from td3_robot.utils.memory import require_memory
 _NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d, BatchRenorm)))
 
 Networks = tuple[nn.Module, nn.Module, nn.Module]  # the actor, Q1 and Q2
-MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `mlps`
+MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `make_mlps`
 
-
-_BYTES_PER_WEIGHT = (
-    60  # of three networks, their targets, gradients and Adam's two moments in float32
-)
+# of three networks, their targets, gradients and Adam's two moments in float32
+_BYTES_PER_WEIGHT = 60
 
 
 def require_room(widths: Sequence[int]) -> None:
-    """Raise a ConfigError where layers of these widths, and all that learns with them, go into no
-    memory.
-    """
+    """Raise a ConfigError if layers of these widths, with targets and optimizers, do not fit."""
     weights = sum(a * b for a, b in zip(widths, widths[1:]))
     require_memory(f"hidden {reprlib.repr(list(widths[1:-1]))}", _BYTES_PER_WEIGHT * weights, "cpu")
 
@@ -51,22 +47,22 @@ class MLP(nn.Module):
         output_activation: applied before scaling; None for none.
         hidden: width of each hidden layer.
         norm: one of NORMS: "layer" and "batch" between each hidden layer and its ReLU, "renorm" of
-            the input and after each ReLU, as CrossQ has it (batch_renorm.py). With "batch" and
-            "renorm" see `learning`.
+            the input and after each ReLU, as in CrossQ (batch_renorm.py). "batch" and "renorm"
+            have two modes, see `train_mode`.
         init: one of INITS. "default" is what nn.Linear draws. "orthogonal" (Saxe, McClelland &
             Ganguli, ICLR 2014) has gain sqrt(2) in hidden layers, for ReLU, 1 in the last one and
-            zero biases, as the value networks of
+            zero biases, as in the value networks of
             https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/, detail 2.
-        final_bound: where positive, weights and biases of the last layer are drawn uniformly from
-            plus and minus this, so that first outputs lie near zero: 3e-3 in DDPG (Lillicrap et
-            al., ICLR 2016, section 7).
+        final_bound: if positive, weights and biases of the last layer are drawn uniformly from
+            [-final_bound, final_bound], so that first outputs lie near zero: 3e-3 in DDPG
+            (Lillicrap et al., ICLR 2016, section 7).
 
     Raises:
         ConfigError: no such norm or init, or final_bound is negative or beyond float32.
     """
 
     out_max: Tensor
-    layers: Any  # an nn.ModuleList of nn.Linear, which does not say of what it is
+    layers: Any  # an nn.ModuleList of nn.Linear
 
     def __init__(
         self,
@@ -105,50 +101,48 @@ class MLP(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in_dim) -> (B, out_dim), or (in_dim,) -> (out_dim,)."""
+        """Map (B, in_dim) to (B, out_dim), or (in_dim,) to (out_dim,)."""
         if self.norm in BATCHED and x.ndim == 1:
             return self.forward(x[None])[0]
         *hidden, last = self.layers
         if self.norm == "renorm":
-            return self.scaled(linear(self._renormed(x), last))
+            return self.scale_output(linear(self._forward_renormed(x), last))
         for layer, norm in zip_longest(hidden, self.norms):
             x = linear(x, layer, relu=True) if norm is None else F.relu(norm(linear(x, layer)))
-        return self.scaled(linear(x, last))
+        return self.scale_output(linear(x, last))
 
-    def _renormed(self, x: Tensor) -> Tensor:
-        """What the last layer gets, of a network whose input and layers are renormalised."""
+    def _forward_renormed(self, x: Tensor) -> Tensor:
+        """Compute the last layer's input in a network with batch renormalisation."""
         first, *norms = self.norms
         x = first(x)
         for layer, norm in zip(self.layers, norms):
             x = norm(linear(x, layer, relu=True))
         return x
 
-    def scaled(self, x: Tensor) -> Tensor:
-        """What the network gives, where its last layer gives x."""
+    def scale_output(self, x: Tensor) -> Tensor:
+        """Apply output activation and scale to the last layer's output x."""
         return x if self.output_activation is None else self.out_max * self.output_activation(x)
 
-    def unscaled(self, slope: Tensor, output: Tensor) -> Tensor:
-        """The gradient with respect to what the last layer gives, where `slope` is that with
-        respect to the output.
-        """
+    def backward_output(self, grad_output: Tensor, output: Tensor) -> Tensor:
+        """Return the gradient of the last layer's output, given that of `scale_output`'s."""
         if self.output_activation is None:
-            return slope
-        return torch.ops.aten.tanh_backward(slope * self.out_max, output / self.out_max)
+            return grad_output
+        return torch.ops.aten.tanh_backward(grad_output * self.out_max, output / self.out_max)
 
 
-def mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) -> Networks:
-    """The networks of TD3; any function of this signature may make others.
+def make_mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) -> Networks:
+    """Make the default networks of TD3; `TD3(networks=...)` takes others of this signature.
 
     Args:
         o_dim, a_dim: widths of an observation and of an action.
         a_max: () or (a_dim,) bound of the actions.
-        values: what a critic gives for each action: 1, or `config.atoms`.
+        values: width of a critic's output: 1, or `config.atoms`.
         config: the agent's options.
 
     Returns:
         The actor, (B, o_dim) -> (B, a_dim) inside the bounds, then Q1 and Q2, (B, o_dim + a_dim) ->
-        (B, values), which get observation and action side by side. No two share a weight; each
-        takes a column of the observation or leaves it, as it likes.
+        (B, values), which get observation and action side by side. No two share a weight; each may
+        ignore columns of the observation.
     """
     shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
     actor: nn.Module = MLP(o_dim, a_dim, a_max, **shape)
@@ -165,12 +159,10 @@ def mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Config) 
 def check_networks(
     networks: Networks, device: torch.device, o_dim: int, a_dim: int, values: int
 ) -> None:
-    """Take networks that somebody's function made to their device and hold them to what `mlps`
-    promises.
+    """Move user-made networks to their device and check them against `make_mlps`.
 
     Raises:
-        ConfigError: they are not three modules, share weights, or one does not take or give what it
-            should.
+        ConfigError: they are not three modules, share weights, or have a wrong input or output.
     """
     if (
         not isinstance(networks, tuple)
@@ -183,7 +175,7 @@ def check_networks(
         try:
             with torch.no_grad():  # lazy layers get their widths here
                 shape = tuple(network.to(device).eval()(torch.zeros(2, width, device=device)).shape)
-        except Exception as error:  # of somebody else's code
+        except Exception as error:  # of the user's code
             raise ConfigError(
                 f"networks: {name} does not take (B, {width}): {get_first_line(error)}"
             ) from error
@@ -197,16 +189,15 @@ def check_networks(
 
 
 @contextmanager
-def learning(*nets: nn.Module) -> Iterator[None]:
-    """Inside, batch norm takes the statistics of the batch and adds them to its running ones;
-    afterwards the latter.
+def train_mode(*nets: nn.Module) -> Iterator[None]:
+    """Put networks into training mode, in which batch norm uses and updates batch statistics.
 
-    A network belongs in here for the forward pass of its own loss and nowhere else. Targets,
-    actions and the critic that the actor ascends use running statistics (`net.eval()`): there the
-    batch is of another distribution than the replay's actions, or a single observation. For the
-    critic under the actor's loss this was measured to be what learns stably: Wang et al., "An
-    Investigation of Batch Normalization in Off-Policy Actor-Critic Algorithms",
-    https://arxiv.org/abs/2509.23750. An MLP without batch norm knows no modes and is left as it is.
+    Use it for the forward pass of a network's own loss alone. Targets, actions and the critic that
+    the actor ascends use running statistics (`net.eval()`): there the batch is of another
+    distribution than the replay's actions, or a single observation. Wang et al., "An Investigation
+    of Batch Normalization in Off-Policy Actor-Critic Algorithms", https://arxiv.org/abs/2509.23750,
+    found this to be stable for the critic under the actor's loss. An MLP without batch norm has no
+    modes and is left alone.
     """
     modal = [net for net in nets if type(net) is not MLP or net.norm in BATCHED]
     for net in modal:
@@ -219,9 +210,9 @@ def learning(*nets: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def frozen(*nets: nn.Module) -> Iterator[None]:
-    """Inside, gradients pass through the networks but none of their own weights is computed."""
-    weights = trainable(*nets)
+def freeze(*nets: nn.Module) -> Iterator[None]:
+    """Freeze the weights of networks: gradients pass through, but none is computed for weights."""
+    weights = get_trainable(*nets)
     for weight in weights:
         weight.requires_grad = False
     try:
@@ -231,63 +222,50 @@ def frozen(*nets: nn.Module) -> Iterator[None]:
             weight.requires_grad = True
 
 
-def trainable(*nets: nn.Module) -> list[nn.Parameter]:
-    """The weights that learn: all, but for those that a network of somebody's own holds still."""
+def get_trainable(*nets: nn.Module) -> list[nn.Parameter]:
+    """Return the trainable weights: all but those that a user's network has frozen."""
     return [weight for net in nets for weight in net.parameters() if weight.requires_grad]
 
 
-def buffers_of(net: nn.Module) -> list[Tensor]:
-    """Running means and variances of batch norm, which a target network takes over together with
-    the weights.
-    """
-    layers = (
-        net.norms if type(net) is MLP else net
-    )  # the bound of an MLP's output is the same in its target
+def get_statistics(net: nn.Module) -> list[Tensor]:
+    """Return the running means and variances of batch norm, which target networks average, too."""
+    # the bound of an MLP's output is the same in its target
+    layers = net.norms if type(net) is MLP else net
     return [buffer for buffer in layers.buffers() if buffer.is_floating_point()]
 
 
-def plain_weights(net: Any) -> list[nn.Parameter] | None:
-    """Matrices and biases by turns of a network that is linear layers, ReLU and at most tanh; None
-    of any other.
+def get_plain_weights(net: Any) -> list[nn.Parameter] | None:
+    """Return matrices and biases by turns of a plain MLP (linear, ReLU, at most tanh), else None.
 
-    They are read from the modules' own dictionaries, which takes a tenth of the time that
-    attributes take.
+    They are read from the modules' own dictionaries, ten times as fast as attributes.
     """
-    if (
-        not _untouched(net, MLP)
-        or net.norm != "none"
-        or net.output_activation not in (None, torch.tanh)
-    ):
+    if not _is_mlp(net, "none"):
         return None
     layers = net._modules["layers"]._modules.values()
     weights = [weight for layer in layers for weight in layer._parameters.values()]
-    plain = all(_untouched(layer, nn.Linear) for layer in layers) and all(
-        weight is not None for weight in weights
-    )
-    return weights if plain else None
+    plain = all(_is_unchanged(layer, nn.Linear) for layer in layers)
+    return weights if plain and all(weight is not None for weight in weights) else None
 
 
 def is_renormed(net: Any) -> bool:
-    """Whether a network is linear layers, ReLU, renormalisation and at most tanh, and nothing
-    else.
-    """
-    if (
-        not _untouched(net, MLP)
-        or net.norm != "renorm"
-        or net.output_activation not in (None, torch.tanh)
-    ):
+    """Tell whether a network is linear layers, ReLU, renormalisation and at most tanh."""
+    if not _is_mlp(net, "renorm"):
         return False
-    layers = all(_untouched(layer, nn.Linear) and layer.bias is not None for layer in net.layers)
-    return layers and all(_untouched(norm, BatchRenorm) for norm in net.norms)
+    layers = all(_is_unchanged(layer, nn.Linear) and layer.bias is not None for layer in net.layers)
+    return layers and all(_is_unchanged(norm, BatchRenorm) for norm in net.norms)
 
 
-def _untouched(module: nn.Module, kind: type) -> bool:
-    """Whether a module does what its class does: nobody has subclassed, parametrised, hooked or
-    replaced it.
-    """
+def _is_mlp(net: Any, norm: str) -> bool:
+    """Tell whether a network is an unchanged MLP with this norm and at most tanh."""
+    is_mlp = _is_unchanged(net, MLP) and net.norm == norm
+    return is_mlp and net.output_activation in (None, torch.tanh)
+
+
+def _is_unchanged(module: nn.Module, kind: type) -> bool:
+    """Tell whether a module is no subclass and neither parametrised, hooked nor patched."""
     return type(module) is kind and not is_hooked(module) and "forward" not in vars(module)
 
 
-def followed(net: nn.Module) -> Sequence[Tensor]:
-    """All that a target network takes over: weights and the statistics of batch norm."""
-    return plain_weights(net) or [*net.parameters(), *buffers_of(net)]
+def polyak_tensors(net: nn.Module) -> Sequence[Tensor]:
+    """Return the tensors that target networks average: weights and statistics of batch norm."""
+    return get_plain_weights(net) or [*net.parameters(), *get_statistics(net)]

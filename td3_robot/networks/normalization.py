@@ -1,8 +1,6 @@
-"""Running statistics of what the environments give: observations to unit variance, rewards to unit
-returns.
+"""Normalisation of observations and scaling of rewards by running statistics.
 
-Nothing here changes but by `update`, so a policy that is only evaluated keeps the statistics it
-learned with.
+Only `update` changes them, so a policy in evaluation keeps the statistics it was trained with.
 """
 
 import math
@@ -17,74 +15,76 @@ from td3_robot.errors import CheckpointError
 _EPSILON = 1e-8  # added to the variance of returns
 
 
-def precision(device: torch.device | str) -> torch.dtype:
-    """That of running statistics: float64, where the device has it."""
+def choose_precision(device: torch.device | str) -> torch.dtype:
+    """Return the precision of running statistics: float64, or float32 on mps."""
     return torch.float32 if torch.device(device).type == "mps" else torch.float64
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance of all rows ever given, as if computed at once.
+    """Running mean and variance of all rows seen, as if computed in one pass.
 
     Batches are joined by the parallel formula of Chan, Golub & LeVeque,
     https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm, in float64
-    but on mps.
+    except on mps.
 
     Attributes:
         count: () rows so far.
         mean, variance: (dim,) of all rows, the variance divided by `count`; 0 and 1 before the
             first.
-        of_all: gives the moments (N, 1 + 2 dim) of the rows of all processes that train together,
-            from this one's.
+        all_gather: in a distributed training, returns the moments (N, 1 + 2 dim) of all processes,
+            given those of this one.
     """
 
-    of_all: Callable[[Tensor], Tensor] | None = None
+    all_gather: Callable[[Tensor], Tensor] | None = None
     count: Tensor
     mean: Tensor
     variance: Tensor
 
     def __init__(self, dim: int, device: torch.device | str = "cpu"):
         super().__init__()
-        self.register_buffer("count", torch.zeros((), dtype=precision(device), device=device))
-        self.register_buffer("mean", torch.zeros(dim, dtype=precision(device), device=device))
-        self.register_buffer("variance", torch.ones(dim, dtype=precision(device), device=device))
+        self.register_buffer(
+            "count", torch.zeros((), dtype=choose_precision(device), device=device)
+        )
+        self.register_buffer(
+            "mean", torch.zeros(dim, dtype=choose_precision(device), device=device)
+        )
+        self.register_buffer(
+            "variance", torch.ones(dim, dtype=choose_precision(device), device=device)
+        )
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Count the rows of `x` (B, dim) in."""
-        if self.of_all is None and not len(x):
+        """Add the rows of `x` (B, dim) to the statistics."""
+        if self.all_gather is None and not len(x):
             return
         x = x.to(self.mean.dtype)
-        variance, mean = (
-            torch.var_mean(x, 0, correction=0) if len(x) else (self.variance, self.mean)
-        )
-        if self.of_all is None:
+        moments = torch.var_mean(x, 0, correction=0) if len(x) else (self.variance, self.mean)
+        variance, mean = moments
+        if self.all_gather is None:
             return self._join(len(x), mean, variance)
-        for row in self.of_all(torch.cat((mean.new_tensor([len(x)]), mean, variance))):
+        for row in self.all_gather(torch.cat((mean.new_tensor([len(x)]), mean, variance))):
             if row[0] > 0:
                 self._join(row[0], *row[1:].chunk(2))
 
     def _join(self, count: float | Tensor, mean: Tensor, variance: Tensor) -> None:
-        """Count in so many rows by their mean and variance (dim,)."""
+        """Add `count` rows by their mean and variance (dim,)."""
         self.count += count
-        share = (
-            count / self.count
-        )  # () of these rows among all; 1 the first time, when nothing older remains
+        share = count / self.count  # (), 1 the first time, when nothing older remains
         between = (mean - self.mean).square() * share * (1.0 - share)
         self.mean.lerp_(mean, share)
         self.variance.lerp_(variance, share).add_(between)
 
 
 class RunningNormalizer(nn.Module):
-    """(x - mean) / sqrt(variance + epsilon) by running statistics, clipped; the identity before any
-    update.
+    """The clipped (x - mean) / sqrt(variance + epsilon); the identity before the first update.
 
     Args:
         dim: width of the rows.
-        clip: largest magnitude that comes out.
+        clip: largest magnitude of the output.
         epsilon: added to the variance, as in Gymnasium's NormalizeObservation.
     """
 
-    unbounded = ("limit",)  # is infinite before the first update
+    unbounded = ("limit",)  # infinite before the first update
     scale: Tensor
     limit: Tensor
 
@@ -96,44 +96,42 @@ class RunningNormalizer(nn.Module):
         epsilon: float = 1e-8,
     ):
         super().__init__()
-        self._clip, self._epsilon = clip, epsilon
+        self._clip = clip
+        self._epsilon = epsilon
         self.moments = RunningMoments(dim, device)
-        self.register_buffer("scale", torch.ones(dim, dtype=precision(device), device=device))
         self.register_buffer(
-            "limit", torch.full((), math.inf, dtype=precision(device), device=device)
+            "scale", torch.ones(dim, dtype=choose_precision(device), device=device)
+        )
+        self.register_buffer(
+            "limit", torch.full((), math.inf, dtype=choose_precision(device), device=device)
         )
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Count the rows of `x` (B, dim) in; B is one or more."""
+        """Add the rows of `x` (B, dim) to the statistics; B is one or more."""
         self.moments.update(x)
         self.scale.copy_((self.moments.variance + self._epsilon).rsqrt())
         self.limit.fill_(self._clip)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., dim) -> (..., dim) normalised, in the precision of `x`."""
-        # in float64 up to here: in float32 a mean far from zero would leave nothing of small
-        # differences
+        """Normalise (..., dim) in float64: float32 loses small differences from a large mean."""
         return ((x - self.moments.mean) * self.scale).clamp(-self.limit, self.limit).to(x.dtype)
 
 
-def normalizer_of(config: TD3Config, dim: int, device: torch.device) -> nn.Module:
-    """What the options make of observations of that width; the identity unless they are
-    normalised.
-    """
+def make_normalizer(config: TD3Config, dim: int, device: torch.device) -> nn.Module:
+    """Make the normaliser of observations (B, dim) that the options ask for, or the identity."""
     if not config.normalize_observations:
         return nn.Identity()
     return RunningNormalizer(dim, device, config.normalize_clip, config.normalize_epsilon)
 
 
 class RewardScaler(nn.Module):
-    """Rewards over the running standard deviation of the discounted return; the identity before any
-    update.
+    """Rewards divided by the running standard deviation of the discounted return.
 
-    As Gymnasium's NormalizeReward it does not shift rewards: a constant added to each would change
-    which policy is best wherever an action decides how long the episode lasts. An episode's return
-    counts up to and including its last step and then begins at zero, as in Stable-Baselines3's
-    VecNormalize.
+    Like Gymnasium's NormalizeReward it does not shift rewards: a constant added to each would
+    change the best policy wherever actions decide how long the episode lasts. An episode's return
+    includes its last step and then restarts at zero, as in Stable-Baselines3's VecNormalize. Before
+    the first update it is the identity.
 
     Args:
         num_envs: B, environments that step together.
@@ -148,19 +146,21 @@ class RewardScaler(nn.Module):
         self._gamma = gamma
         self.moments = RunningMoments(1, device)
         self.register_buffer(
-            "returns", torch.zeros(num_envs, dtype=precision(device), device=device)
+            "returns", torch.zeros(num_envs, dtype=choose_precision(device), device=device)
         )
-        self.register_buffer("factor", torch.ones((), dtype=precision(device), device=device))
+        self.register_buffer(
+            "factor", torch.ones((), dtype=choose_precision(device), device=device)
+        )
 
     @torch.no_grad()
     def update(self, reward: Tensor, done: Tensor, valid: Tensor | None = None) -> None:
-        """Count one step of all environments in.
+        """Add one step of all environments to the statistics.
 
         Args:
             reward: (B,).
             done: (B,) bool, terminated or truncated.
             valid: (B,) bool, the rows that are a transition (`Step.valid`); None: all. Selecting
-                waits for the device.
+                rows waits for the device.
         """
         returns = self._gamma * self.returns + reward
         if valid is not None:
@@ -170,27 +170,23 @@ class RewardScaler(nn.Module):
         self.returns.copy_(returns.masked_fill(done, 0.0))
 
     def begin(self) -> None:
-        """All environments have begun new episodes."""
+        """Begin new episodes in all environments: returns restart at zero."""
         self.returns.zero_()
 
-    def statistics(self) -> dict[str, float]:
-        """Count, mean and variance of the returns seen, for those who go on with the critics that
-        learnt from them.
-        """
+    def get_statistics(self) -> dict[str, float]:
+        """Return count, mean and variance of the returns, for a fine-tuning of the same critics."""
         return {name: value.item() for name, value in self.moments.state_dict().items()}
 
-    def take(self, statistics: dict[str, float]) -> None:
-        """Begin with what `statistics` gave, in place of none.
+    def load_statistics(self, statistics: dict[str, float]) -> None:
+        """Start with the result of `get_statistics`.
 
         Raises:
-            CheckpointError: they are not such numbers.
+            CheckpointError: it does not hold such numbers.
         """
         own = self.moments.state_dict()
-        plain = isinstance(statistics, dict) and all(
-            type(x) in (int, float) for x in statistics.values()
-        )
         if (
-            not plain
+            not isinstance(statistics, dict)
+            or not all(type(x) in (int, float) for x in statistics.values())
             or statistics.keys() != own.keys()
             or not all(0 <= statistics[x] for x in ("count", "variance"))
         ):
@@ -201,5 +197,5 @@ class RewardScaler(nn.Module):
         self.factor.copy_((self.moments.variance[0] + _EPSILON).rsqrt())
 
     def scale(self, reward: Tensor) -> Tensor:
-        """Rewards of any shape, scaled."""
+        """Scale rewards of any shape."""
         return reward * self.factor

@@ -1,10 +1,10 @@
-"""An actor that corrects a controller, whose action is among what it observes:
+"""An actor that corrects a controller, whose action is part of the observation:
 
     pi(s) = clamp(s[column] + scale * a_max * tanh(net(s)), -a_max, a_max)
 
 Silver, Allen, Tenenbaum & Kaelbling, "Residual Policy Learning", https://arxiv.org/abs/1812.06298;
-Johannink et al., ICRA 2019, https://arxiv.org/abs/1812.03201. All but the actor deals with whole
-actions.
+Johannink et al., ICRA 2019, https://arxiv.org/abs/1812.03201. Critics, replay and environment see
+the sum.
 """
 
 import dataclasses
@@ -17,32 +17,33 @@ from torch.autograd.function import once_differentiable
 
 from td3_robot.config.td3 import TD3Config
 from td3_robot.errors import ConfigError, unknown
-from td3_robot.networks.linear import exporting
+from td3_robot.networks.linear import is_exporting
 from td3_robot.vec_env import VecEnv
 
 
 class Layout(Protocol):
-    """The columns of an observation by name, as an `envs.ArmEnv` has them."""
+    """The columns of an observation by name, for example of an `envs.ArmEnv`."""
 
     def __getitem__(self, name: str) -> slice: ...
 
     def __iter__(self) -> Iterator[str]: ...
 
 
-def placed(config: TD3Config, env: VecEnv) -> TD3Config:
-    """The options with where the column that `residual` names begins, by the `layout` of the
-    environment.
+def resolve_residual_column(config: TD3Config, env: VecEnv) -> TD3Config:
+    """Return the options with `residual_at` set to the column that `residual` names.
 
     Raises:
-        ConfigError: the environment names no columns, not this one, not of an action's width, or it
-            begins elsewhere.
+        ConfigError: the environment has no `layout`, no such column, or one of another width than
+            an action, or `residual_at` is another one already.
     """
-    name, layout = config.residual, getattr(env, "layout", None)
+    name = config.residual
+    layout = getattr(env, "layout", None)
     if name is None:
         return config
     if layout is None:
         raise ConfigError(
-            "td3.residual: this environment names no columns; say td3.residual_at, where its action begins"
+            "td3.residual: this environment names no columns; set td3.residual_at to the column "
+            "where the controller's action begins"
         )
     widths = {each: layout[each].stop - layout[each].start for each in layout}
     choices = [each for each, width in widths.items() if width == env.a_dim]
@@ -56,24 +57,25 @@ def placed(config: TD3Config, env: VecEnv) -> TD3Config:
     begins = layout[name].start
     if config.residual_at not in (None, begins):
         raise ConfigError(
-            f"td3.residual_at is {config.residual_at}, and {name!r} begins at {begins}: leave it out"
+            f"td3.residual_at is {config.residual_at}, but {name!r} begins at {begins}: "
+            "leave td3.residual_at out"
         )
     return dataclasses.replace(config, residual_at=begins)
 
 
 class Residual(nn.Module):
-    """A controller's action and a bounded correction of it. At first the correction is zero.
+    """The sum of a controller's action and a bounded correction, which is zero at first.
 
     Args:
-        net: an MLP that gives actions; its last layer is made zero, unless `config.final_bound` has
-            drawn it small.
+        net: an MLP that computes actions; its last layer is set to zero, unless it is drawn by
+            `config.final_bound`.
         bound: () or (a_dim,) of the actions.
         config: where the controller's action begins in an observation (`residual_at`), and
             `residual_scale`.
         o_dim, a_dim: widths of an observation and of an action.
 
     Raises:
-        ConfigError: there is no action in the observation there.
+        ConfigError: the observation has no room for an action at that column.
     """
 
     bound: Tensor
@@ -87,24 +89,25 @@ class Residual(nn.Module):
         if not config.final_bound:
             for parameter in net.layers[-1].parameters():
                 nn.init.zeros_(parameter)
-        self.net, self._column, self._scale = net, slice(at, at + a_dim), config.residual_scale
+        self.net = net
+        self._column = slice(at, at + a_dim)
+        self._scale = config.residual_scale
         self.register_buffer("bound", bound, persistent=False)
 
     def forward(self, o: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim), or (o_dim,) -> (a_dim,)."""
+        """Map (B, o_dim) to (B, a_dim), or (o_dim,) to (a_dim,)."""
         action = o[..., self._column] + self._scale * self.net(o)
-        if exporting() or not action.requires_grad:
+        if is_exporting() or not action.requires_grad:
             return action.clamp(-self.bound, self.bound)
         return _Clamped.apply(action, self.bound)
 
 
 class _Clamped(torch.autograd.Function):
-    """x clamped to plus and minus a bound; a gradient passes there too, unless descending it leads
-    further out.
+    """A clamp to [-bound, bound] with zero gradient only if descending it leads further out.
 
-    What a controller saturates would else learn nothing. Between the zeroing and the inverting of
-    gradients of Hausknecht & Stone, "Deep Reinforcement Learning in Parameterized Action Space",
-    https://arxiv.org/abs/1511.04143.
+    A plain clamp would learn nothing where the controller saturates. This lies between zeroing and
+    inverting gradients, Hausknecht & Stone, "Deep Reinforcement Learning in Parameterized Action
+    Space", https://arxiv.org/abs/1511.04143.
     """
 
     @staticmethod
@@ -114,7 +117,7 @@ class _Clamped(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, slope: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
         x, bound = ctx.saved_tensors
-        outwards = ((x > bound) & (slope < 0)) | ((x < -bound) & (slope > 0))
-        return slope.masked_fill(outwards, 0.0), None
+        outwards = ((x > bound) & (grad_output < 0)) | ((x < -bound) & (grad_output > 0))
+        return grad_output.masked_fill(outwards, 0.0), None

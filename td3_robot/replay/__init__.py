@@ -1,6 +1,4 @@
-"""Experience replay: where transitions lie (buffer), which are drawn (samplers), what is learnt of
-them (readers).
-"""
+"""Experience replay: a buffer of transitions, samplers of rows, readers of batches."""
 
 from td3_robot.replay.buffer import Batch, OneStep, Reader, ReplayBuffer
 from td3_robot.replay.hindsight import STRATEGIES, Hindsight

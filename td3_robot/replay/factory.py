@@ -1,6 +1,4 @@
-"""The replay that a configuration describes; whoever wants another one makes it here or passes a
-function like this.
-"""
+"""Making of the replay that a configuration describes."""
 
 from typing import Protocol
 
@@ -17,7 +15,7 @@ from td3_robot.vec_env import GoalVecEnv, VecEnv
 
 
 class MakeReplay(Protocol):
-    """A function that makes a replay for a collector or a dataset."""
+    """A function that makes a replay for a collector or a dataset, like `make_replay`."""
 
     def __call__(
         self,
@@ -26,12 +24,12 @@ class MakeReplay(Protocol):
         generator: torch.Generator,
         env: VecEnv | None,
     ) -> ReplayBuffer:
-        """See `make_replay`."""
+        """Make the replay."""
         ...
 
 
-def shaped(reward: Tensor, config: RewardConfig) -> Tensor:
-    """Rewards scaled and clipped."""
+def scale_and_clip(reward: Tensor, config: RewardConfig) -> Tensor:
+    """Scale and clip rewards."""
     reward = reward * config.scale
     return reward if config.clip is None else reward.clamp(-config.clip, config.clip)
 
@@ -39,15 +37,15 @@ def shaped(reward: Tensor, config: RewardConfig) -> Tensor:
 def make_replay(
     shape: tuple[int, int, int], config: Config, generator: torch.Generator, env: VecEnv | None
 ) -> ReplayBuffer:
-    """The replay buffer that a configuration describes, on the generator's device.
+    """Make the replay buffer that a configuration describes, on the generator's device.
 
     Args:
         shape: num_envs, o_dim, a_dim.
         generator: draws the samples; its state is saved with the source.
-        env: whose goals hindsight relabels; None for a dataset, which has none.
+        env: environment whose goals hindsight relabels; None for a dataset.
 
     Raises:
-        ConfigError: hindsight where there are no goals, or not enough memory.
+        ConfigError: hindsight without goals, or not enough memory.
     """
     options = config.replay
     sampler = (
@@ -56,21 +54,22 @@ def make_replay(
     reader = NStep(options.n_step, config.td3.gamma) if options.n_step > 1 else None
     if options.hindsight != "none":
         if not isinstance(env, GoalVecEnv):
-            why = f": {told}" if (told := getattr(env, "no_goals", "")) else ""
+            reason = getattr(env, "no_goals", "")
             raise ConfigError(
-                f"replay.hindsight {options.hindsight} needs an environment with goals; this has none{why}"
+                f"replay.hindsight {options.hindsight} needs an environment with goals; "
+                f"this has none{reason and f': {reason}'}"
             )
-        reader = _hindsight(config, env)
+        reader = _make_hindsight(config, env)
         shape = (shape[0], env.memory_dim, shape[2])
     return ReplayBuffer(
         options.capacity, *shape, generator.device, generator, sampler=sampler, reader=reader
     )
 
 
-def _hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
+def _make_hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
     def relabel(memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor):
         state, next_state, reward, terminated = env.relabel(memory, action, next_memory, goal)
-        return state, next_state, shaped(reward, config.reward), terminated
+        return state, next_state, scale_and_clip(reward, config.reward), terminated
 
     options = config.replay
     chosen = (options.hindsight, options.hindsight_ratio, options.hindsight_still)
@@ -78,10 +77,10 @@ def _hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
 
 
 def require_gamma(replay: ReplayBuffer, gamma: float) -> None:
-    """Hold n-step returns to the discount that the agent learns with.
+    """Check the discount of n-step returns against the agent's.
 
     Raises:
-        ConfigError: they are of another one.
+        ConfigError: they differ.
     """
     if isinstance(replay.reader, NStep) and replay.reader.gamma != gamma:
         raise ConfigError(

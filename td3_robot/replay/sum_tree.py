@@ -1,4 +1,4 @@
-"""Drawing rows in proportion to their weights, in time that hardly grows with their number."""
+"""A sum tree, which draws rows in proportion to weights in logarithmic time."""
 
 import torch
 from torch import Tensor
@@ -7,14 +7,14 @@ from td3_robot.errors import ConfigError
 
 
 class SumTree:
-    """N weights, and above them the sums of 32, of 32 sums, and so on, up to 32 at the top.
+    """A tree of N weights, sums of 32 weights, sums of 32 sums, and so on, up to 32 at the top.
 
-    Sums are taken anew from what they are made of, never adjusted by differences, so that rounding
-    errors do not add up; float64 keeps those of a million weights below what a draw can tell.
+    Changed sums are recomputed from their parts, so that rounding errors do not accumulate; in
+    float64 those of a million weights are too small to change a draw.
 
     Args:
         size: number of weights; all 0 at first.
-        device: where they live.
+        device: device of the weights.
     """
 
     # the fastest of 16, 32, 64, 128 and 256 at a million weights and batches of 256 on a CPU
@@ -32,31 +32,27 @@ class SumTree:
         self.weights = self._levels[0].view(-1)  # (N rounded up to whole groups,)
 
     def set_range(self, first: int, weights: Tensor) -> None:
-        """Give the weights from index `first` on new values, (K,)."""
+        """Set the weights from index `first` on to new values (K,)."""
         last = first + len(weights)
         self.weights[first:last] = weights
         for level, above in zip(self._levels, self._levels[1:]):
-            first, last = first // self.FAN_OUT, (last - 1) // self.FAN_OUT + 1
+            first = first // self.FAN_OUT
+            last = (last - 1) // self.FAN_OUT + 1
             above.view(-1)[first:last] = level[first:last].sum(1)
 
     def set(self, index: Tensor, weights: Tensor) -> None:
-        """Give the weights at index (K,) new values, (K,) float64; of several for the same one the
-        greatest counts.
-        """
+        """Set the weights at index (K,), (K,) float64; of several for one the largest counts."""
         self.weights.scatter_reduce_(0, index, weights, "amax", include_self=False)
         for level, above in zip(self._levels, self._levels[1:]):
             index = index // self.FAN_OUT
             above.view(-1)[index] = level.index_select(0, index).sum(1)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Indices (count,), each drawn with replacement in proportion to the weights; never one of
-        weight 0.
+        """Draw indices (count,) with replacement by weight, never one of weight 0.
 
-        At least one weight must be positive; to check that would be to wait for the device.
-
-        From the top down one of the 32 is drawn in proportion to its sum. Every level has a random
-        number of its own: what is left of the one above has lost its last digits, and could end
-        beyond the last weight.
+        At least one weight must be positive; checking this would wait for the device. From the top
+        down one of the 32 is drawn in proportion to its sum. Every level has its own random number:
+        the remainder of the one above has lost digits and could end beyond the last weight.
         """
         shape = (len(self._levels), count, 1)
         unit = torch.rand(

@@ -1,15 +1,17 @@
 """Twin Delayed Deep Deterministic policy gradient: six networks and one update rule.
 
 Fujimoto, van Hoof & Meger, "Addressing Function Approximation Error in Actor-Critic Methods", ICML
-2018. This file is the order; the formulas are in losses.py, value_heads.py and actor_terms.py,
-checkpoints in kept.py.
+2018. This file has the order of the update; the formulas are in losses.py, value_heads.py and
+actor_losses.py, checkpoints in agent_io.py.
 """
 
 import copy
+import dataclasses
 import threading
 from collections.abc import Sequence
 from functools import reduce
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,66 +21,69 @@ from torch.optim import Optimizer
 from td3_robot.config.td3 import TD3Config
 from td3_robot.errors import ConfigError
 from td3_robot.networks.backward import (
-    ByAutograd,
+    AutogradPass,
     JointPass,
     ManualMLPPass,
     clip_gradients,
     forward,
     frozen_forward,
 )
-from td3_robot.networks.fused_adam import JointStep, MakeOptimizer, adam
-from td3_robot.networks.mlp import MakeNetworks, check_networks, followed, mlps, trainable
-from td3_robot.networks.normalization import RunningNormalizer, normalizer_of
+from td3_robot.networks.fused_adam import JointStep, MakeOptimizer, make_adam
+from td3_robot.networks.mlp import (
+    MakeNetworks,
+    check_networks,
+    get_trainable,
+    make_mlps,
+    polyak_tensors,
+)
+from td3_robot.networks.normalization import RunningNormalizer, make_normalizer
 from td3_robot.networks.weight_norm import normalize_weights
 from td3_robot.replay import Batch
-from td3_robot.td3.actor_losses import ActorStep, actor_terms
-from td3_robot.td3.agent_io import Kept
-from td3_robot.td3.losses import smoothed_target_action
-from td3_robot.td3.value_heads import value_head
+from td3_robot.td3 import agent_io
+from td3_robot.td3.actor_losses import ActorStep, make_actor_terms
+from td3_robot.td3.losses import smooth_target_action
+from td3_robot.td3.value_heads import make_value_head
 from td3_robot.utils.seeding import derive_seed
 
-_DRAWING = threading.Lock()  # held by the thread that draws the weights of an agent
+_WEIGHTS_LOCK = threading.Lock()  # drawing weights seeds the generator of all threads
 
 
-class Due(NamedTuple):
-    """What a gradient step moves beside the critics."""
+class UpdateSchedule(NamedTuple):
+    """The networks that a gradient step updates in addition to the critics."""
 
     targets: bool
     actor: bool
 
 
-class TD3(Kept):
-    """The agent: `actor`, `Q1`, `Q2`, their targets `*_target`, and one Adam optimizer for each of
-    the first three.
+class TD3:
+    """A TD3 agent: `actor`, `Q1`, `Q2`, their `*_target` networks and `*_optimizer` optimizers.
 
-    With `critic` crossq a target is the network itself, but for an `actor_target` that is the
+    With `critic` crossq a target is the network itself, except an `actor_target` that is the
     policy.
 
     Args:
         o_dim: width of an observation.
         a_dim: width of an action.
         a_max: bound of the actions, a scalar or one value a joint; actions lie in [-a_max, a_max].
-        device: where the networks live.
-        seed: of the initial weights and of the target noise.
-        networks: makes the actor and both critics, as `networks.mlps` does; docs/library.md has
-            others.
-        optimizer: makes the optimizer of each network from its weights and learning rate, as
-            `adam.adam` does.
-        options: the fields of `TD3Config`; without any it is the TD3 of the paper. docs/td3.md says
-            what each does.
+        device: device of the networks.
+        seed: seed of the initial weights and of the target noise.
+        networks: makes the actor and both critics, like `networks.mlp.make_mlps`; docs/library.md
+            has others.
+        optimizer: makes the optimizer of each network from its weights and learning rate, like
+            `networks.fused_adam.make_adam`.
+        config: all options; the default is the TD3 of the paper.
+        options: single fields of `TD3Config`, which override `config`. docs/td3.md explains each.
 
     Attributes:
-        config: the options, resolved.
+        config: the resolved options.
         normalizer: running statistics of observations, the identity without
             `normalize_observations`.
-        policy: normalizer and what is deployed, one after the other: the actor or its target
-            (`config.policy`).
-        gradient_steps: updates made.
+        policy: normaliser, then the deployed network: the actor or its target (`config.policy`).
+        gradient_steps: number of updates.
 
     Raises:
         ConfigError: a_max is not positive and finite, or not of shape () or (a_dim,); an option is
-            out of its range or contradicts another; the networks do not take and give what they
-            should.
+            out of its range or contradicts another; a network has a wrong input or output.
     """
 
     def __init__(
@@ -89,35 +94,38 @@ class TD3(Kept):
         device: torch.device | str = "cpu",
         *,
         seed: int = 0,
-        networks: MakeNetworks = mlps,
-        optimizer: MakeOptimizer = adam,
+        networks: MakeNetworks = make_mlps,
+        optimizer: MakeOptimizer = make_adam,
+        config: TD3Config | None = None,
         **options,
     ):
         for name in {"hidden", "critic_hidden"} & options.keys():
             widths = options[name]
             options[name] = (widths,) if isinstance(widths, int) else tuple(widths)
-        self.config = config = TD3Config(**options)
-        self.o_dim, self.a_dim = o_dim, a_dim
+        if config is None:
+            config = TD3Config(**options)
+        elif options:
+            config = dataclasses.replace(config, **options)
+        self.config = config
+        self.o_dim = o_dim
+        self.a_dim = a_dim
         self.device = torch.device(device)
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
-        if (
-            self.a_max.shape not in ((), (a_dim,))
-            or not ((self.a_max > 0) & self.a_max.isfinite()).all()
-        ):
-            raise ConfigError(
-                f"a_max must be positive and finite, one value or {a_dim}, got {self.a_max.tolist()}"
-            )
-        self.value = value_head(config, self.device)
-        self.actor_terms = actor_terms(config, self.a_max)
+        is_bound = ((self.a_max > 0) & self.a_max.isfinite()).all()
+        if self.a_max.shape not in ((), (a_dim,)) or not is_bound:
+            shape = f"one value or {a_dim}, got {self.a_max.tolist()}"
+            raise ConfigError(f"a_max must be positive and finite, {shape}")
+        self.value = make_value_head(config, self.device)
+        self.actor_terms = make_actor_terms(config, self.a_max)
         self.gradient_steps = 0
         self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, "target noise"))
-        self.normalizer = normalizer_of(config, o_dim, self.device)
+        self.normalizer = make_normalizer(config, o_dim, self.device)
         self._make_networks(networks, seed)
         self._make_optimizers(optimizer)
 
     def _make_networks(self, networks: MakeNetworks, seed: int) -> None:
-        # The global generator is of all threads; and it is left as the caller had it.
-        with _DRAWING, torch.random.fork_rng(devices=[]):
+        # the global generator belongs to all threads, and the caller gets it back unchanged
+        with _WEIGHTS_LOCK, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derive_seed(seed, "weights"))
             made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
         check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
@@ -126,60 +134,57 @@ class TD3(Kept):
         if self.config.weight_norm:
             normalize_weights(made)
         for name in self.config.targets:
-            setattr(
-                self, f"{name}_target", copy.deepcopy(getattr(self, name)).requires_grad_(False)
-            )
+            target = copy.deepcopy(getattr(self, name)).requires_grad_(False)
+            setattr(self, f"{name}_target", target)
         self.policy = nn.Sequential(self.normalizer, getattr(self, self.config.policy)).eval()
 
     def _make_optimizers(self, optimizer: MakeOptimizer) -> None:
-        self.actor_optimizer = optimizer(trainable(self.actor), self.config.actor_lr)
-        self.Q1_optimizer = optimizer(trainable(self.Q1), self.config.critic_lr)
-        self.Q2_optimizer = optimizer(trainable(self.Q2), self.config.critic_lr)
-        self._critics_step, self._actor_step = JointStep(), JointStep()
+        self.actor_optimizer = optimizer(get_trainable(self.actor), self.config.actor_lr)
+        self.Q1_optimizer = optimizer(get_trainable(self.Q1), self.config.critic_lr)
+        self.Q2_optimizer = optimizer(get_trainable(self.Q2), self.config.critic_lr)
+        self._critics_step = JointStep()
+        self._actor_step = JointStep()
         self._learning_rates = [
             [group["lr"] for group in each.param_groups] for each in self._optimizers
         ]
 
     def observe(self, o: Tensor) -> None:
-        """Take observations (B, o_dim) into the running statistics, where the agent keeps any."""
+        """Add observations (B, o_dim) to the running statistics, if the agent has any."""
         if isinstance(self.normalizer, RunningNormalizer):
             self.normalizer.update(o)
 
     def select_action(self, o: np.ndarray | Tensor) -> Tensor:
-        """The policy's action, without noise: (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
-        return self._action(getattr(self, self.config.policy), o)
+        """Return the noiseless action, (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
+        return self._run(getattr(self, self.config.policy), o)
 
-    def explored(self, o: np.ndarray | Tensor) -> Tensor:
-        """What exploration adds its noise to, shapes as above: the actor's action, also where its
-        average acts.
-        """
-        return self._action(self.actor, o)
+    def select_exploratory_action(self, o: np.ndarray | Tensor) -> Tensor:
+        """Return the actor's action, even if its target is deployed; shapes as `select_action`."""
+        return self._run(self.actor, o)
 
     @torch.no_grad()
-    def _action(self, net: nn.Module, o: np.ndarray | Tensor) -> Tensor:
+    def _run(self, net: nn.Module, o: np.ndarray | Tensor) -> Tensor:
         o = torch.as_tensor(o, dtype=torch.float32, device=self.device)
         return net(self.normalizer(torch.atleast_2d(o))).reshape(*o.shape[:-1], self.a_dim)
 
     @property
     def actor_trained(self) -> bool:
-        """Whether the actor has been updated; until then it is what it was made or loaded as."""
+        """Whether the actor has been updated since it was made or loaded."""
         delay = self.config.policy_delay
         return self.gradient_steps // delay * delay > self.config.burn_in
 
     @torch.no_grad()
-    def disagreement(self, o: Tensor, action: Tensor) -> Tensor:
-        """(B,) distance between what the two critics give actions (B, a_dim) in observations (B,
-        o_dim).
-        """
+    def compute_disagreement(self, o: Tensor, action: Tensor) -> Tensor:
+        """Compute the distance (B,) of both critics' values of (B, o_dim) and (B, a_dim)."""
         x = torch.cat((self.normalizer(o), action), 1)
         return (self.value.mean(self.Q1(x)) - self.value.mean(self.Q2(x))).abs()[:, 0]
 
     def update(self, batch: Batch) -> dict[str, Tensor]:
-        """One gradient step of both critics; every `policy_delay` of them also one of the targets
-        and, once the first `burn_in` are over, of the actor.
+        """Take a gradient step of both critics and, if due, of targets and actor.
+
+        Targets move every `policy_delay` steps, and with them the actor after the first `burn_in`.
 
         Args:
-            batch: observations as the environment gives them; they are normalised here.
+            batch: observations before normalisation.
 
         Returns:
             Named 0-d tensors, left on the device so that nothing waits for it: `Q1_loss`, `Q2_loss`
@@ -189,20 +194,23 @@ class TD3(Kept):
         Raises:
             ValueError: reward or done is not (B, 1); as (B,) it would silently broadcast to (B, B).
         """
-        metrics = self.learn(batch, self.due)
+        metrics = self.learn(batch, self.next_update)
         self.gradient_steps += 1
         return metrics
 
     @property
-    def due(self) -> Due:
-        """What the next gradient step moves beside the critics."""
+    def next_update(self) -> UpdateSchedule:
+        """The networks that the next gradient step updates in addition to the critics."""
         step = self.gradient_steps + 1
         targets = step % self.config.policy_delay == 0
-        return Due(targets, targets and step > self.config.burn_in)
+        return UpdateSchedule(targets, targets and step > self.config.burn_in)
 
-    def learn(self, batch: Batch, due: Due) -> dict[str, Tensor]:
-        """The arithmetic of `update`, which counts: nothing here depends on a number that changes
-        on the host, but for learning rates (`joint_steps`)."""
+    def learn(self, batch: Batch, schedule: UpdateSchedule) -> dict[str, Tensor]:
+        """Compute an update without counting it.
+
+        Nothing here depends on a number that changes on the host, except the learning rates
+        (`joint_steps`), so that it can be captured as a graph.
+        """
         column = (len(batch.state), 1)
         if batch.reward.shape != column or batch.done.shape != column:
             raise ValueError(
@@ -212,73 +220,64 @@ class TD3(Kept):
             state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state)
         )
         metrics = self._update_critics(batch)
-        if due.actor:
+        if schedule.actor:
             metrics["actor_loss"] = self._update_actor(batch.state, batch.action)
-        if due.targets:
+        if schedule.targets:
             self._update_targets()
         return metrics
 
     def _update_critics(self, batch: Batch) -> dict[str, Tensor]:
-        """Both critics descend their loss to y."""
-        passes, following = self._passes(batch)
-        y = self._target(batch, following)
+        """Take a step of both critics down their loss to the target y."""
+        passes, next_outputs = self._forward_critics(batch)
+        gamma = self.config.gamma if batch.discount is None else batch.discount
+        # y = r + gamma (1 - done) min(Q1', Q2')
+        y = self.value.target(batch.reward, gamma, batch.done, *next_outputs)
         outputs = [each.output.detach() for each in passes]
         for each, output in zip(passes, outputs):
-            each.backward(self.value.slope(output, y, batch.weight))
+            each.backward(self.value.grad(output, y, batch.weight))
         self._limit_gradients(self._critics, self.config.critic_grad_clip)
         self._critics_step(self._critic_optimizers)
         if self.config.weight_norm:
             normalize_weights(self._critics)
-        metrics = {
-            f"Q{i}_loss": self.value.loss(output, y, batch.weight)
-            for i, output in enumerate(outputs, 1)
-        }
+        losses = [self.value.loss(output, y, batch.weight) for output in outputs]
+        metrics = {f"Q{i}_loss": loss for i, loss in enumerate(losses, 1)}
         metrics["Q1"] = self.value.mean(outputs[0]).mean()
         if batch.weight is not None:
             errors = [self.value.error(output, y) for output in outputs]
             metrics["td_error"] = reduce(torch.add, errors) / len(errors)
         return metrics
 
-    def _passes(
+    def _forward_critics(
         self, batch: Batch
-    ) -> tuple[Sequence[ManualMLPPass | ByAutograd | JointPass], list[Tensor]]:
-        """Each critic's pass of (s, a), to learn from, and what (s', a') is worth: Q1'(s', a'),
-        Q2'(s', a').
-        """
+    ) -> tuple[Sequence[ManualMLPPass | AutogradPass | JointPass], list[Tensor]]:
+        """Run each critic on (s, a), to be trained, and its target on (s', a')."""
         x = torch.cat((batch.state, batch.action), 1)
         with torch.no_grad():
             actor = self.actor if self.config.critic == "crossq" else self.actor_target
-            action = self._smoothed(
-                actor(batch.next_state)
-            )  # a' = clip(pi'(s') + clip(eps, -c, c))
+            # a' = clip(pi'(s') + clip(eps, -c, c))
+            action = self._smooth(actor(batch.next_state))
             next_x = torch.cat((batch.next_state, action), 1)
         if self.config.critic == "crossq":
             joint = [JointPass(Q, x, next_x) for Q in self._critics]
-            return joint, [each.following for each in joint]
+            return joint, [each.next_output for each in joint]
         with torch.no_grad():
-            following = [Q(next_x) for Q in self._critic_targets]
-        return [forward(Q, x) for Q in self._critics], following
+            next_outputs = [Q(next_x) for Q in self._critic_targets]
+        return [forward(Q, x) for Q in self._critics], next_outputs
 
-    def _target(self, batch: Batch, following: list[Tensor]) -> Tensor:
-        """What both critics are to give, y = r + gamma (1 - done) min(Q1', Q2')."""
-        gamma = self.config.gamma if batch.discount is None else batch.discount
-        return self.value.target(batch.reward, gamma, batch.done, *following)
-
-    def _smoothed(self, action: Tensor) -> Tensor:
-        """Target actions with noise eps ~ N(0, policy_noise); none is drawn where there is none."""
+    def _smooth(self, action: Tensor) -> Tensor:
+        """Add clipped noise eps ~ N(0, policy_noise) to target actions; 0 draws none."""
         if not self.config.policy_noise:
             return action
-        noise = (
-            torch.randn(action.shape, generator=self.generator, device=self.device)
-            * self.config.policy_noise
-        )
-        return smoothed_target_action(action, noise, self.config.noise_clip, self.a_max)
+        noise = torch.randn(action.shape, generator=self.generator, device=self.device)
+        noise = noise * self.config.policy_noise
+        return smooth_target_action(action, noise, self.config.noise_clip, self.a_max)
 
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:
-        """The actor descends the sum of its terms, in the paper -mean Q1(s, pi(s)) alone."""
+        """Take a step of the actor down the sum of its terms, in the paper -mean Q1(s, pi(s))."""
         passed = forward(self.actor, state)
         action = passed.output
-        step = ActorStep(state, action, data_action, self._ascended(state, action), self._ascended)
+        q = self._estimate_value(state, action)
+        step = ActorStep(state, action, data_action, q, self._estimate_value)
         loss = reduce(torch.add, [term(step) for term in self.actor_terms])
         passed.backward_from(loss)
         self._limit_gradients((self.actor,), self.config.actor_grad_clip)
@@ -288,18 +287,15 @@ class TD3(Kept):
         return loss.detach()
 
     def _limit_gradients(self, nets: Sequence[nn.Module], norm: float | None) -> None:
-        """The last before a step: the gradient of each network has at most this norm."""
         clip_gradients(nets, norm)
 
-    def _ascended(self, state: Tensor, action: Tensor) -> Tensor:
-        """(B, 1) the value that the actor ascends: Q1's, or the lower of both critics' with
-        `actor_min_q`.
-        """
+    def _estimate_value(self, state: Tensor, action: Tensor) -> Tensor:
+        """Return the value (B, 1) that the actor ascends: Q1, or the lower with `actor_min_q`."""
         x = torch.cat((state, action), 1)
         critics = self._critics[: 1 + self.config.actor_min_q]
         return reduce(torch.min, [self.value.mean(frozen_forward(Q, x)) for Q in critics])
 
-    # Without `twin_critics` Q2 stays as it was made.
+    # without `twin_critics` Q2 is never updated
     _critics = property(lambda self: (self.Q1, self.Q2)[: 1 + self.config.twin_critics])
     _critic_targets = property(
         lambda self: (self.Q1_target, self.Q2_target)[: 1 + self.config.twin_critics]
@@ -313,25 +309,90 @@ class TD3(Kept):
 
     @property
     def joint_steps(self) -> list[tuple[JointStep, Sequence[Optimizer]]]:
-        """How the critics and the actor take a step, and the optimizers whose step that is."""
-        return [
-            (self._critics_step, self._critic_optimizers),
-            (self._actor_step, (self.actor_optimizer,)),
-        ]
+        """The joint steps of critics and of the actor, each with its optimizers."""
+        critics = (self._critics_step, self._critic_optimizers)
+        return [critics, (self._actor_step, (self.actor_optimizer,))]
 
     @torch.no_grad()
     def _update_targets(self) -> None:
-        """Polyak averaging: target <- tau * network + (1 - tau) * target, batch statistics
-        included.
-        """
+        """Average: target <- tau * network + (1 - tau) * target, batch statistics included."""
         names = [name for name in self.config.targets if name != "Q2" or self.config.twin_critics]
-        online = [each for name in names for each in followed(getattr(self, name))]
-        target = [each for name in names for each in followed(getattr(self, f"{name}_target"))]
+        online = [x for name in names for x in polyak_tensors(getattr(self, name))]
+        target = [x for name in names for x in polyak_tensors(getattr(self, f"{name}_target"))]
         if names:
             torch._foreach_lerp_(target, online, self.config.tau)
 
     def scale_learning_rates(self, factor: float) -> None:
-        """Set every learning rate to `factor` times the one given at the start."""
+        """Set every learning rate to `factor` times its initial value."""
         for optimizer, rates in zip(self._optimizers, self._learning_rates):
             for group, lr in zip(optimizer.param_groups, rates):
                 group["lr"] = lr * factor
+
+    def state_dicts(self) -> dict[str, dict]:
+        """Return the state dicts of networks, optimizers and normaliser, if any, by file name."""
+        return {name: part.state_dict() for name, part in agent_io.get_parts(self).items()}
+
+    def load_state_dicts(self, states: dict[str, dict]) -> None:
+        """Restore the result of `state_dicts`; learning rates stay as they are.
+
+        A missing target is initialised as a copy of its network, unless it is the policy.
+
+        Raises:
+            CheckpointError: a state does not fit this agent: names, shapes, dtypes, or values that
+                are not finite; the agent is left as it was.
+        """
+        agent_io.load_states(self, states)
+
+    def require(self, o_dim: int, a_dim: int, what: str) -> None:
+        """Check the widths of this agent against those of an environment.
+
+        Raises:
+            CheckpointError: they differ; the message begins with `what`.
+        """
+        agent_io.require_widths(self, o_dim, a_dim, what)
+
+    def metadata(self) -> dict[str, object]:
+        """Return what a checkpoint stores of this agent, from which `from_checkpoint` makes it."""
+        return agent_io.get_metadata(self)
+
+    def save(self, name: str | Path, notes: dict[str, object] | None = None) -> None:
+        """Write the state dicts into the checkpoint folder `name`, all or none.
+
+        Args:
+            name: the folder.
+            notes: further entries of its file `checkpoint.json`, values that JSON can hold.
+        """
+        agent_io.save_agent(self, name, notes)
+
+    def load(self, name: str | Path) -> None:
+        """Load a checkpoint folder, or six older files with the prefix `name`, onto this device.
+
+        If its policy is the actor and this agent's is `actor_target`, or the reverse, both start
+        from the deployed network.
+
+        Raises:
+            CheckpointError: nothing there, damaged, unsafe, or of an agent with another a_max or
+                other networks.
+        """
+        agent_io.load_agent(self, name)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        name: str | Path,
+        device: torch.device | str = "cpu",
+        *,
+        networks: MakeNetworks = make_mlps,
+        optimizer: MakeOptimizer = make_adam,
+    ) -> Self:
+        """Make the agent of a checkpoint folder, or of six older files with the prefix `name`.
+
+        Args:
+            name: the folder or prefix.
+            device: device of the networks.
+            networks, optimizer: those that the saved agent was made with.
+
+        Raises:
+            CheckpointError: nothing there, damaged, unsafe, or not of one agent.
+        """
+        return agent_io.load_agent_from_checkpoint(cls, name, device, networks, optimizer=optimizer)

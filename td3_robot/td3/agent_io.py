@@ -1,8 +1,8 @@
-"""An agent on disk: its state dicts, what a checkpoint says of it, and the way back."""
+"""Saving and loading of agents: state dicts, metadata and checkpoints."""
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +12,12 @@ from td3_robot.checkpoint.agent_spec import check_layers, read_agent_spec
 from td3_robot.checkpoint.validation import StateMismatch, validate_state
 from td3_robot.config.td3 import TD3Config
 from td3_robot.errors import CheckpointError
-from td3_robot.networks.fused_adam import MakeOptimizer, adam
-from td3_robot.networks.mlp import MakeNetworks, mlps
+from td3_robot.networks.mlp import MakeNetworks, make_mlps
 from td3_robot.networks.weight_norm import normalize_weights
 
 
-class Kept:
-    """What `TD3` can do with checkpoints; the rest of it is its update."""
+class Agent(Protocol):
+    """The attributes of `TD3` that are saved, beside its networks and optimizers."""
 
     config: TD3Config
     o_dim: int
@@ -26,165 +25,116 @@ class Kept:
     a_max: Tensor
     normalizer: nn.Module
 
-    def state_dicts(self) -> dict[str, dict]:
-        """The state dicts of the networks, three optimizers and, if there is one, the normaliser,
-        by file name.
-        """
-        return {name: part.state_dict() for name, part in self._parts().items()}
 
-    def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
-        networks = ("Q1", "Q2", "actor")
-        targets = (f"{name}_target" for name in networks if name in self.config.targets)
-        names = (*networks, *(f"{name}_optimizer" for name in networks), *targets)
-        parts = {name: getattr(self, name) for name in names}
-        return (
-            parts
-            if isinstance(self.normalizer, nn.Identity)
-            else {**parts, "normalizer": self.normalizer}
-        )
+def get_parts(agent: Agent) -> dict[str, nn.Module | torch.optim.Optimizer]:
+    """Return the networks, their optimizers and the normaliser, if there is one, by file name."""
+    networks = ("Q1", "Q2", "actor")
+    targets = (f"{name}_target" for name in networks if name in agent.config.targets)
+    names = (*networks, *(f"{name}_optimizer" for name in networks), *targets)
+    parts = {name: getattr(agent, name) for name in names}
+    if not isinstance(agent.normalizer, nn.Identity):
+        parts["normalizer"] = agent.normalizer
+    return parts
 
-    def load_state_dicts(self, states: dict[str, dict]) -> None:
-        """Take back what `state_dicts` gave; a target that is missing, and is not what acts,
-        becomes a copy.
 
-        The learning rates stay as they are.
+def get_metadata(agent: Agent) -> dict[str, object]:
+    """Return what a checkpoint stores to make this agent again, values that JSON can hold."""
+    return {
+        "o_dim": agent.o_dim,
+        "a_dim": agent.a_dim,
+        "a_max": agent.a_max.tolist(),
+        "options": dataclasses.asdict(agent.config),
+    }
 
-        Raises:
-            CheckpointError: a state does not fit this agent: names, shapes, dtypes, or values that
-                are not finite; the agent is left as it was.
-        """
-        if "normalizer" in states and "normalizer" not in self._parts():
+
+def save_agent(agent: Agent, name: str | Path, notes: dict[str, object] | None = None) -> None:
+    """Write a checkpoint folder, see `TD3.save`."""
+    states = {part_name: part.state_dict() for part_name, part in get_parts(agent).items()}
+    checkpoint.write(name, states, {"agent": get_metadata(agent), **(notes or {})})
+
+
+def load_agent_from_checkpoint(
+    make_agent: Any, name: str | Path, device: torch.device | str, networks: MakeNetworks, **options
+) -> Any:
+    """Make an agent by `make_agent`, `TD3` or a subclass, see `TD3.from_checkpoint`."""
+    found = checkpoint.load(name)
+    spec = read_agent_spec(Path(name), found)
+    if networks is make_mlps:
+        check_layers(Path(name), spec, found)
+    options |= {"networks": networks, **spec.options}
+    agent = make_agent(spec.o_dim, spec.a_dim, spec.a_max, device, **options)
+    _load_states(agent, name, found.states)
+    return agent
+
+
+def load_agent(agent: Agent, name: str | Path) -> None:
+    """Read a checkpoint into an existing agent, see `TD3.load`."""
+    found = checkpoint.load(name)
+    options = {}
+    if "agent" in found.metadata:
+        spec = read_agent_spec(Path(name), found)
+        options = spec.options
+        if spec.a_dim == agent.a_dim and spec.a_max != agent.a_max.tolist():
             raise CheckpointError(
-                "it normalises observations: make the agent with normalize_observations=True"
+                f"checkpoint {name}: its a_max is {spec.a_max}, not {agent.a_max.tolist()}"
             )
-        if self.config.policy not in states:
-            raise CheckpointError(f"it has no {self.config.policy}, which is its policy")
-        parts, taken = self._parts(), {}
-        for name, part in parts.items():
-            try:
-                taken[name] = validate_state(
-                    part, states.get(name, states.get(name.removesuffix("_target")))
-                )
-            except StateMismatch as error:
-                raise CheckpointError(
-                    f"{name} does not fit an agent with {self._shape()}: {error}"
-                ) from None
-        for name, part in parts.items():
-            part.load_state_dict(taken[name])
-
-    def require(self, o_dim: int, a_dim: int, what: str) -> None:
-        """Hold the widths of this agent to those of an environment.
-
-        Raises:
-            CheckpointError: they differ; the message begins with `what`.
-        """
-        if (self.o_dim, self.a_dim) != (o_dim, a_dim):
-            here, there = (
-                f"o_dim {o} and a_dim {a}" for o, a in ((self.o_dim, self.a_dim), (o_dim, a_dim))
+        if (there := options.get("residual_at")) != (here := agent.config.residual_at):
+            raise CheckpointError(
+                f"checkpoint {name}: its actor corrects the action at {there}, not at {here}"
             )
-            raise CheckpointError(f"{what} has {here}, the environment {there}")
+    states = found.states
+    deployed = options.get("policy", "actor")
+    if deployed != agent.config.policy and deployed in states:
+        policy = _restore_counts(states[deployed], states["actor"])
+        states = states | {"actor": policy, "actor_target": policy}
+    _load_states(agent, name, states)
+    if agent.config.weight_norm and not options.get("weight_norm"):
+        normalize_weights([p for p in get_parts(agent).values() if isinstance(p, nn.Module)])
 
-    def _shape(self) -> str:
-        return f"o_dim {self.o_dim}, a_dim {self.a_dim}, hidden {list(self.config.hidden)}"
 
-    def metadata(self) -> dict[str, object]:
-        """What a checkpoint says of this agent: what `from_checkpoint` makes it of."""
-        options = dataclasses.asdict(self.config)
-        return {
-            "o_dim": self.o_dim,
-            "a_dim": self.a_dim,
-            "a_max": self.a_max.tolist(),
-            "options": options,
-        }
-
-    def save(self, name: str | Path, notes: dict[str, object] | None = None) -> None:
-        """Write the state dicts into the checkpoint folder `name`, all or none.
-
-        Args:
-            name: the folder.
-            notes: what else its file `checkpoint.json` should say, values that JSON can hold.
-        """
-        checkpoint.write(name, self.state_dicts(), {"agent": self.metadata(), **(notes or {})})
-
-    @classmethod
-    def from_checkpoint(
-        cls,
-        name: str | Path,
-        device: torch.device | str = "cpu",
-        *,
-        networks: MakeNetworks = mlps,
-        optimizer: MakeOptimizer = adam,
-    ) -> Self:
-        """The agent of a checkpoint folder, or of six older files that begin with `name`, as the
-        checkpoint says it.
-
-        Args:
-            name: the folder or prefix.
-            device: where the networks shall live.
-            networks, optimizer: what made those of the agent that was saved, where it was not the
-                default.
-
-        Raises:
-            CheckpointError: nothing there, damaged, unsafe, or not of one agent.
-        """
-        found = checkpoint.load(name)
-        told = read_agent_spec(Path(name), found)
-        if networks is mlps:
-            check_layers(Path(name), told, found)
-        make = cast(Any, cls)  # TD3, which says what it takes; this is a part of it
-        parts = {"networks": networks, "optimizer": optimizer}
-        agent = make(told.o_dim, told.a_dim, told.a_max, device, **parts, **told.options)
-        agent._take(name, found.states)
-        return agent
-
-    def load(self, name: str | Path) -> None:
-        """Read a checkpoint folder, or six older files that begin with `name`, onto this agent's
-        device.
-
-        Where its policy is the actor and this agent's is `actor_target`, or the reverse, both begin
-        as what acted.
-
-        Raises:
-            CheckpointError: nothing there, damaged, unsafe, or of an agent with another a_max or
-                other networks.
-        """
-        found, options = checkpoint.load(name), {}
-        if "agent" in found.metadata:
-            told = read_agent_spec(Path(name), found)
-            options = told.options
-            if told.a_dim == self.a_dim and told.a_max != self.a_max.tolist():
-                raise CheckpointError(
-                    f"checkpoint {name}: its a_max is {told.a_max}, not {self.a_max.tolist()}"
-                )
-            if (there := options.get("residual_at")) != (here := self.config.residual_at):
-                raise CheckpointError(
-                    f"checkpoint {name}: its actor corrects the action at {there}, not at {here}"
-                )
-        states, acted = found.states, options.get("policy", "actor")
-        if acted != self.config.policy and acted in states:
-            policy = _with_counts(states[acted], states["actor"])
-            states = states | {"actor": policy, "actor_target": policy}
-        self._take(name, states)
-        if self.config.weight_norm and not options.get("weight_norm"):
-            normalize_weights(
-                [part for part in self._parts().values() if isinstance(part, nn.Module)]
-            )
-
-    def _take(self, name: str | Path, states: dict[str, dict]) -> None:
+def load_states(agent: Agent, states: dict[str, dict]) -> None:
+    """Load state dicts by file name, see `TD3.load_state_dicts`."""
+    parts = get_parts(agent)
+    if "normalizer" in states and "normalizer" not in parts:
+        raise CheckpointError(
+            "it normalises observations: make the agent with normalize_observations=True"
+        )
+    if agent.config.policy not in states:
+        raise CheckpointError(f"it has no {agent.config.policy}, which is its policy")
+    fitting = {}
+    for name, part in parts.items():
         try:
-            self.load_state_dicts(states)
-        except CheckpointError as error:
-            raise CheckpointError(f"checkpoint {name}: {error}") from None
+            state = states.get(name, states.get(name.removesuffix("_target")))
+            fitting[name] = validate_state(part, state)
+        except StateMismatch as error:
+            hidden = list(agent.config.hidden)
+            shape = f"o_dim {agent.o_dim}, a_dim {agent.a_dim}, hidden {hidden}"
+            raise CheckpointError(f"{name} does not fit an agent with {shape}: {error}") from None
+    for name, part in parts.items():
+        part.load_state_dict(fitting[name])
 
 
-def _with_counts(state: dict[str, Any], online: dict[str, Any]) -> dict[str, Any]:
-    """A target's state with what an average leaves out: the batches that renormalisation has seen,
-    and the like.
-    """
+def require_widths(agent: Agent, o_dim: int, a_dim: int, what: str) -> None:
+    """Check an agent's widths against those of an environment, see `TD3.require`."""
+    if (agent.o_dim, agent.a_dim) != (o_dim, a_dim):
+        here = f"o_dim {agent.o_dim} and a_dim {agent.a_dim}"
+        raise CheckpointError(f"{what} has {here}, the environment o_dim {o_dim} and a_dim {a_dim}")
 
-    def whole(value):
+
+def _load_states(agent: Agent, name: str | Path, states: dict[str, dict]) -> None:
+    """Load the state dicts of a checkpoint, whose name errors begin with."""
+    try:
+        load_states(agent, states)
+    except CheckpointError as error:
+        raise CheckpointError(f"checkpoint {name}: {error}") from None
+
+
+def _restore_counts(state: dict[str, Any], online: dict[str, Any]) -> dict[str, Any]:
+    """Copy into a target's state the integers that averaging leaves out, such as batch counts."""
+
+    def is_count(value):
         return isinstance(value, Tensor) and not value.is_floating_point()
 
     return {
-        name: online.get(name, value) if whole(value) else value for name, value in state.items()
+        name: online.get(name, value) if is_count(value) else value for name, value in state.items()
     }

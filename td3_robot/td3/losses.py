@@ -5,10 +5,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def smoothed_target_action(
+def smooth_target_action(
     target_action: Tensor, noise: Tensor, noise_clip: float, a_max: Tensor
 ) -> Tensor:
-    """Target policy smoothing (paper, section 5.3), every joint clamped to its own bound.
+    """Smooth target actions (paper, section 5.3), every joint clamped to its own bound.
 
     Args:
         target_action: (B, a_dim) the target actor's action in the next state.
@@ -26,7 +26,7 @@ def smoothed_target_action(
 def clipped_double_q_target(
     reward: Tensor, discount: Tensor | float, done: Tensor, q1: Tensor, q2: Tensor | None = None
 ) -> Tensor:
-    """y = r + discount * (1 - done) * min(q1, q2) (paper, section 4.2).
+    """Compute y = r + discount * (1 - done) * min(q1, q2) (paper, section 4.2).
 
     Args:
         reward, done, q1, q2: (B, 1); `done` is 1 only where the task terminated. Without q2 it is
@@ -43,10 +43,9 @@ def clipped_double_q_target(
 def return_bounds(
     r_min: float | None, r_max: float | None, gamma: float
 ) -> tuple[float | None, float | None]:
-    """What the discounted return lies between where every reward lies in [r_min, r_max]; None is no
-    bound.
+    """Return the bounds of the discounted return of rewards in [r_min, r_max]; None is no bound.
 
-    An episode lasts from one step, which returns r, to for ever, which returns r (1 + gamma + ...)
+    An episode lasts from one step, with return r, to forever, with return r (1 + gamma + ...)
     = r / (1 - gamma).
     """
     least = None if r_min is None else min(r_min, r_min / (1.0 - gamma))
@@ -55,23 +54,19 @@ def return_bounds(
 
 
 def critic_loss(q: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean squared TD error of one critic; `weight` (B, 1) are importance weights of the
-    samples.
-    """
+    """Compute one critic's mean squared TD error, with importance weights `weight` (B, 1)."""
     if weight is None:
         return F.mse_loss(q, target)
     return (weight * (q - target).square()).mean()
 
 
-def categorical_projection(
+def project_categorical(
     probability: Tensor, reward: Tensor, discount: Tensor | float, done: Tensor, support: Tensor
 ) -> Tensor:
-    """The distribution of r + discount * (1 - done) * Z on the atoms of Z (Bellemare, Dabney &
-    Munos, ICML 2017).
+    """Project r + discount * (1 - done) * Z onto the atoms of Z (Bellemare et al., ICML 2017).
 
-    Each shifted atom, clipped to the support, gives its probability to its two neighbours in
-    proportion to nearness (their Algorithm 1), so the mean stays what it was wherever nothing is
-    clipped.
+    Each shifted atom, clipped to the support, splits its probability between its two neighbours in
+    proportion to nearness (their Algorithm 1), which keeps the mean if nothing is clipped.
 
     Args:
         probability: (B, N) of the atoms of Z.
@@ -84,9 +79,8 @@ def categorical_projection(
     """
     last = len(support) - 1
     shifted = reward + discount * (1.0 - done) * support
-    place = ((shifted - support[0]) * (last / (support[-1] - support[0]))).clamp(
-        0, last
-    )  # in units of atoms
+    place = (shifted - support[0]) * (last / (support[-1] - support[0]))  # in units of atoms
+    place = place.clamp(0, last)
     lower = place.floor()
     to_upper = probability * (place - lower)
     lower = lower.long()
@@ -95,8 +89,7 @@ def categorical_projection(
 
 
 def categorical_loss(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy of one critic's atoms, `logits` (B, N), with the probabilities `target`
-    (B, N).
+    """Compute the mean cross-entropy of one critic's `logits` (B, N) with `target` (B, N).
 
     `weight` (B, 1) are importance weights of the samples.
     """

@@ -1,8 +1,8 @@
-"""What a critic's output (B, out_dim) means: a value, or a distribution of returns.
+"""The meaning of a critic's output (B, out_dim): a value, or a distribution of returns.
 
-Both classes have the same methods, so that the agent's update is one text: `mean` of an output,
-`target` from the target critics' outputs in the next state, `loss` and, as priority of each sample,
-`error` of an output.
+Both classes have the same methods, so that the agent has one update for both: `mean` of an output,
+`target` from the target critics' outputs in the next state, `loss` of an output and its gradient
+`grad`, and `error`, the priority of each sample.
 """
 
 import torch
@@ -12,15 +12,15 @@ from td3_robot.config.field import FINITE, require
 from td3_robot.config.td3 import ATOMS, TD3Config
 from td3_robot.td3.losses import (
     categorical_loss,
-    categorical_projection,
     clipped_double_q_target,
     critic_loss,
+    project_categorical,
     return_bounds,
 )
 
 
-def value_head(config: TD3Config, device: torch.device) -> "ScalarValue | CategoricalValue":
-    """What the options make of a critic's output."""
+def make_value_head(config: TD3Config, device: torch.device) -> "ScalarValue | CategoricalValue":
+    """Make the value head that the options ask for."""
     if not config.atoms:
         return ScalarValue(*return_bounds(config.r_min, config.r_max, config.gamma))
     assert config.v_min is not None and config.v_max is not None  # TD3Config asks for both
@@ -28,21 +28,22 @@ def value_head(config: TD3Config, device: torch.device) -> "ScalarValue | Catego
 
 
 class ScalarValue:
-    """The output is the value itself: TD3 as published.
+    """A value head whose output is the value itself, as in TD3.
 
     Args:
-        least, most: what targets are clipped to, None for no bound: a target critic that errs
-            beyond what any return can be teaches no more than that (Andrychowicz et al., "Hindsight
-            Experience Replay", 2017, appendix A).
+        least, most: bounds that targets are clipped to, None for no bound, so that target critics
+            never exceed the possible returns (Andrychowicz et al., "Hindsight Experience Replay",
+            2017, appendix A).
     """
 
     out_dim = 1
 
     def __init__(self, least: float | None = None, most: float | None = None):
-        self.least, self.most = least, most
+        self.least = least
+        self.most = most
 
     def mean(self, output: Tensor) -> Tensor:
-        """(B, 1) the expected return."""
+        """Return the expected return (B, 1)."""
         return output
 
     def target(
@@ -53,7 +54,7 @@ class ScalarValue:
         output1: Tensor,
         output2: Tensor | None = None,
     ) -> Tensor:
-        """(B, 1) r + discount * (1 - done) * the lower of both values, within the bounds.
+        """Compute (B, 1) r + discount * (1 - done) * the lower of both values, within the bounds.
 
         Args:
             reward, done: (B, 1).
@@ -64,22 +65,20 @@ class ScalarValue:
         return y if self.least is None and self.most is None else y.clamp(self.least, self.most)
 
     def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Mean squared TD error; `weight` (B, 1) are importance weights of the samples."""
+        """Compute the mean squared TD error; `weight` (B, 1) are importance weights."""
         return critic_loss(output, target, weight)
 
-    def slope(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """(B, 1) the gradient of `loss` with respect to the output."""
-        return _per_sample(output - target, 2.0, weight)
+    def grad(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Compute the gradient (B, 1) of `loss` with respect to the output."""
+        return _average(output - target, 2.0, weight)
 
     def error(self, output: Tensor, target: Tensor) -> Tensor:
-        """(B,) |q - y| without gradient, the priority in Schaul et al., "Prioritized Experience
-        Replay", ICLR 2016.
-        """
+        """Compute |q - y| (B,) without gradient, the priority in Schaul et al., ICLR 2016."""
         return (output.detach() - target)[:, 0].abs()
 
 
 class CategoricalValue:
-    """The outputs are logits of the return being each of `atoms` values from v_min to v_max.
+    """A value head whose outputs are logits of `atoms` returns from v_min to v_max.
 
     C51 (Bellemare, Dabney & Munos, ICML 2017) with clipped double Q as in FastTD3 (Seo et al.,
     https://arxiv.org/abs/2505.22642): each sample takes the whole distribution of that target
@@ -100,7 +99,7 @@ class CategoricalValue:
         self.support = torch.linspace(v_min, v_max, atoms, device=device)  # (atoms,)
 
     def mean(self, output: Tensor) -> Tensor:
-        """(B, 1) the expected return."""
+        """Return the expected return (B, 1)."""
         return self._mean(output.softmax(1))
 
     def _mean(self, probability: Tensor) -> Tensor:
@@ -114,10 +113,10 @@ class CategoricalValue:
         output1: Tensor,
         output2: Tensor | None = None,
     ) -> Tensor:
-        """(B, atoms) probabilities of r + discount * (1 - done) * the return, by the critic with
-        the lower mean.
+        """Compute probabilities (B, atoms) of r + discount * (1 - done) * the return.
 
-        Arguments as in `ScalarValue.target`.
+        The return's distribution is that of the critic with the lower mean. Arguments are those of
+        `ScalarValue.target`.
         """
         probability = output1.softmax(1)
         if output2 is not None:
@@ -125,30 +124,27 @@ class CategoricalValue:
             probability = torch.where(
                 self._mean(other) < self._mean(probability), other, probability
             )
-        return categorical_projection(probability, reward, discount, done, self.support)
+        return project_categorical(probability, reward, discount, done, self.support)
 
     def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Mean cross-entropy; `weight` (B, 1) are importance weights of the samples."""
+        """Compute the mean cross-entropy; `weight` (B, 1) are importance weights."""
         return categorical_loss(output, target, weight)
 
-    def slope(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """(B, atoms) the gradient of `loss` with respect to the output."""
-        return _per_sample(output.softmax(1) * target.sum(1, keepdim=True) - target, 1.0, weight)
+    def grad(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Compute the gradient (B, atoms) of `loss` with respect to the output."""
+        return _average(output.softmax(1) * target.sum(1, keepdim=True) - target, 1.0, weight)
 
     def error(self, output: Tensor, target: Tensor) -> Tensor:
-        """(B,) divergence (Kullback-Leibler) of target from output without gradient, as in Rainbow
-        (AAAI 2018).
+        """Compute the Kullback-Leibler divergence (B,) without gradient, as in Rainbow (AAAI 2018).
 
-        It is the cross-entropy less the target's own entropy: what no training can take away draws
-        no samples.
+        It is the cross-entropy less the target's own entropy, which no training can reduce and
+        which therefore adds no priority.
         """
         divergence = torch.xlogy(target, target) - target * output.detach().log_softmax(1)
         return divergence.sum(1).clamp(min=0.0)
 
 
-def _per_sample(slope: Tensor, factor: float, weight: Tensor | None) -> Tensor:
-    """Of the mean over a batch, each sample weighted by `weight` (B, 1), where `slope` times
-    `factor` is each one's.
-    """
-    slope *= factor / len(slope)
-    return slope if weight is None else slope * weight
+def _average(grad: Tensor, factor: float, weight: Tensor | None) -> Tensor:
+    """Return the gradient of a weighted batch mean, given each sample's `grad` * `factor`."""
+    grad *= factor / len(grad)
+    return grad if weight is None else grad * weight

@@ -19,7 +19,7 @@ from td3_robot.config.run import (
 from td3_robot.data.collector import Collector
 from td3_robot.errors import ConfigError
 from td3_robot.replay import NStep, ReplayBuffer
-from td3_robot.replay.factory import shaped
+from td3_robot.replay.factory import scale_and_clip
 from tests.td3_robot.remembering import RemembersObservations
 
 CONFIG = Config(
@@ -61,8 +61,8 @@ class Goals(RemembersObservations):
 
 def test_rewards_are_scaled_then_clipped():
     reward = torch.tensor([-3.0, -0.2, 0.0, 1.0])
-    assert shaped(reward, RewardConfig()).tolist() == reward.tolist()
-    assert shaped(reward, RewardConfig(scale=2.0, clip=1.5)).tolist() == pytest.approx(
+    assert scale_and_clip(reward, RewardConfig()).tolist() == reward.tolist()
+    assert scale_and_clip(reward, RewardConfig(scale=2.0, clip=1.5)).tolist() == pytest.approx(
         [-1.5, -0.4, 0.0, 1.5]
     )
 
@@ -121,7 +121,7 @@ def test_hindsight_needs_goals_and_recomputes_rewards(collect, point_env):
         collect(replay=hindsight)
     env = type("PointGoals", (Goals, point_env), {})(4, 0)
     reward = collect(env=env, replay=hindsight, reward=RewardConfig(scale=0.1)).sample(0.0).reward
-    relabelled = torch.isin(reward[:, 0], torch.tensor([1.0, -0.1]))  # shaped, too
+    relabelled = torch.isin(reward[:, 0], torch.tensor([1.0, -0.1]))  # scale_and_clip, too
     assert relabelled.sum() == 32 and (reward == 1.0).any()
 
 
@@ -146,7 +146,9 @@ def test_noise_follows_the_disagreement_of_the_critics(collect):
     collector = collect(
         0, exploration=steep, replay=dataclasses.replace(CONFIG.replay, capacity=8000)
     )
-    collector._agent.disagreement = lambda observation, action: (observation[:, 0] > 0) * 1.0
+    collector._agent.compute_disagreement = lambda observation, action: (
+        (observation[:, 0] > 0) * 1.0
+    )
     for _ in range(1000):
         collector.collect(0.0)
     state, action = stored(collector, 1000)

@@ -176,7 +176,7 @@ def test_running_statistics_are_those_of_all_rows(empty):
 
     def work(ranks: Ranks):
         moments = RunningMoments(2)
-        moments.of_all = ranks.rows
+        moments.all_gather = ranks.rows
         moments.update(rows[ranks.rank])
         moments.update(rows[ranks.rank][: 0 if empty and ranks.rank == 1 else 2])
         return moments

@@ -13,7 +13,7 @@ from td3_robot import MLP, TD3, Batch
 from td3_robot.config.td3 import NORMS
 from td3_robot.networks import backward as gradients
 from td3_robot.networks import manual_backward as by_hand
-from td3_robot.networks.backward import ByAutograd, forward, frozen_forward
+from td3_robot.networks.backward import AutogradPass, forward, frozen_forward
 from td3_robot.networks.manual_backward import ManualMLPPass, ManualRenormPass
 from td3_robot.td3.value_heads import CategoricalValue, ScalarValue
 
@@ -52,9 +52,11 @@ def test_of_a_slope_of_the_output(options, hidden):
     net, x = net_of(options, hidden), batch_x()
     passed = forward(net, x)
     assert type(passed) is ManualMLPPass and torch.equal(passed.output, net(x))
-    slope = torch.randn_like(passed.output)
-    passed.backward(slope)
-    assert_close(gradients_of(net), torch.autograd.grad(net(x), list(net.parameters()), slope))
+    grad_output = torch.randn_like(passed.output)
+    passed.backward(grad_output)
+    assert_close(
+        gradients_of(net), torch.autograd.grad(net(x), list(net.parameters()), grad_output)
+    )
 
 
 @each_net
@@ -117,7 +119,7 @@ def test_the_slope_of_a_critic_s_loss(head, weighted):
     weight = torch.rand(16, 1, dtype=torch.float64) if weighted else None
     (expected,) = torch.autograd.grad(head.loss(output, target.double(), weight), output)
     torch.testing.assert_close(
-        head.slope(output.detach(), target.double(), weight), expected, atol=1e-12, rtol=1e-9
+        head.grad(output.detach(), target.double(), weight), expected, atol=1e-12, rtol=1e-9
     )
 
 
@@ -184,7 +186,7 @@ def test_what_was_changed_goes_by_autograd(change):
     passed = forward(net, x)
     passed.backward(torch.ones_like(passed.output))
     weights = list(net.parameters())
-    assert type(passed) is ByAutograd and torch.equal(passed.output, net(x))
+    assert type(passed) is AutogradPass and torch.equal(passed.output, net(x))
     assert not torch.allclose(passed.output, before)  # what was changed has its effect
     assert_close(gradients_of(net), torch.autograd.grad(net(x).sum(), weights))
     y = x.clone().requires_grad_()
@@ -196,7 +198,7 @@ def test_what_was_changed_goes_by_autograd(change):
 @pytest.mark.parametrize("norm", NORMS[1:])
 def test_norms_go_by_autograd_but_for_renormalisation(norm):
     net = MLP(5, 3, hidden=(8,), norm=norm).double().eval()
-    assert type(forward(net, batch_x())) is (ManualRenormPass if norm == "renorm" else ByAutograd)
+    assert type(forward(net, batch_x())) is (ManualRenormPass if norm == "renorm" else AutogradPass)
 
 
 # Networks that are renormalised
@@ -221,11 +223,11 @@ def test_a_renormalised_network_passes_as_by_autograd(options, hidden, warm_up):
     net, x = renormed(options, hidden, warm_up), 3.0 + 2.0 * batch_x()
     other = copy.deepcopy(net)
     for _ in range(2):  # the second with what the first left in the statistics
-        passed, expected = forward(net, x), ByAutograd(other, x)
+        passed, expected = forward(net, x), AutogradPass(other, x)
         assert type(passed) is ManualRenormPass and not net.training
-        slope = torch.randn_like(expected.output)
-        passed.backward(slope)
-        expected.backward(slope)
+        grad_output = torch.randn_like(expected.output)
+        passed.backward(grad_output)
+        expected.backward(grad_output)
         assert_close([passed.output, *gradients_of(net)], [expected.output, *gradients_of(other)])
         assert_close(net.buffers(), other.buffers())
 
@@ -242,7 +244,7 @@ def test_a_renormalised_network_learns_from_a_loss_that_uses_it_in_other_ways(op
             + net.norms[1].weight.square().sum()
         )
 
-    passed, expected = forward(net, x), ByAutograd(other, x)
+    passed, expected = forward(net, x), AutogradPass(other, x)
     passed.backward_from(loss_of(passed.output, net))
     expected.backward_from(loss_of(expected.output, other))
     assert_close(gradients_of(net), gradients_of(other))
@@ -274,7 +276,7 @@ def test_an_input_far_from_zero_keeps_its_digits():
     exact = copy.deepcopy(net).double()
     for found, expected in (
         (frozen_forward(net, x), exact(x.double())),
-        (forward(net, x).output, ByAutograd(exact, x.double()).output),
+        (forward(net, x).output, AutogradPass(exact, x.double()).output),
     ):
         torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
 
@@ -295,7 +297,7 @@ def other_norm(net):
 def test_a_renormalised_network_that_was_changed_goes_by_autograd(change):
     net, x = renormed(ACTOR, (16, 8)), batch_x()
     change(net)
-    assert type(forward(net.eval(), x)) is ByAutograd
+    assert type(forward(net.eval(), x)) is AutogradPass
     y = x.clone().requires_grad_()
     assert_close(
         torch.autograd.grad(frozen_forward(net, y).sum(), y), torch.autograd.grad(net(y).sum(), y)
@@ -372,7 +374,7 @@ def test_every_option_learns_what_it_learns_by_autograd(options, weighted, monke
     by_autograd = copy.deepcopy(by_hand)
     by_autograd.generator.set_state(by_hand.generator.get_state())
     by_hand_metrics = [by_hand.update(transitions(seed, weighted)) for seed in range(6)]
-    monkeypatch.setattr(gradients, "plain_weights", lambda net: None)
+    monkeypatch.setattr(gradients, "get_plain_weights", lambda net: None)
     monkeypatch.setattr(gradients, "is_renormed", lambda net: False)
     for seed, found in enumerate(by_hand_metrics):
         expected = by_autograd.update(transitions(seed, weighted))

@@ -8,12 +8,13 @@ from torch.nn import functional as F
 
 from td3_robot.networks import linear as module
 from td3_robot.networks.linear import linear
+from td3_robot.networks.torch_internals import load_onednn_linear
 
 
 @pytest.fixture(autouse=True)
 def onednn_everywhere(monkeypatch):
     """Also where the processor is one on which MKL is faster."""
-    monkeypatch.setattr(module, "faster", module.onednn)
+    monkeypatch.setattr(module, "find_faster_linear", load_onednn_linear)
 
 
 def gradients(x, layer, relu, function):
@@ -52,7 +53,7 @@ def precision():
 
 
 @pytest.mark.skipif(
-    module.onednn() is None, reason="there is nothing that would multiply in bfloat16"
+    load_onednn_linear() is None, reason="there is nothing that would multiply in bfloat16"
 )
 def test_medium_products_are_in_bfloat16_where_the_processor_has_them(precision, monkeypatch):
     torch.manual_seed(0)
@@ -65,7 +66,7 @@ def test_medium_products_are_in_bfloat16_where_the_processor_has_them(precision,
         (False, "medium", False),
     ):
         precision(asked)
-        monkeypatch.setattr(module, "multiplies_in_bfloat16", lambda there=there: there)
+        monkeypatch.setattr(module, "has_fast_bfloat16", lambda there=there: there)
         found = gradients(x, layer, False, linear)
         errors = [((f - e).abs().max() / e.abs().max()).item() for f, e in zip(found, exact)]
         assert all(each.dtype == torch.float32 for each in found)
@@ -77,11 +78,11 @@ def test_medium_products_are_in_bfloat16_where_the_processor_has_them(precision,
 
 
 @pytest.mark.skipif(
-    module.onednn() is None, reason="there is nothing that would multiply in bfloat16"
+    load_onednn_linear() is None, reason="there is nothing that would multiply in bfloat16"
 )
 def test_products_of_narrow_layers_are_not_worth_the_casts(precision, monkeypatch):
     precision("medium")
-    monkeypatch.setattr(module, "multiplies_in_bfloat16", lambda: True)
+    monkeypatch.setattr(module, "has_fast_bfloat16", lambda: True)
     torch.manual_seed(0)
     layer, x = nn.Linear(23, 512), torch.randn(512, 23)
     torch.testing.assert_close(
@@ -91,13 +92,15 @@ def test_products_of_narrow_layers_are_not_worth_the_casts(precision, monkeypatc
 
 def test_large_layers_go_to_onednn():
     y = linear(torch.randn(256, 256), nn.Linear(256, 256), relu=True)
-    assert (type(y.grad_fn).__name__ == "_LinearBackward") == (module.onednn() is not None)
+    assert (type(y.grad_fn).__name__ == "_LinearBackward") == (load_onednn_linear() is not None)
 
 
 def test_columns_of_a_wider_tensor_cost_no_more(monkeypatch):
     seen = []
-    if (entry := module.onednn()) is not None:
-        monkeypatch.setattr(module, "faster", lambda: lambda *a: seen.extend(a[:2]) or entry(*a))
+    if (entry := load_onednn_linear()) is not None:
+        monkeypatch.setattr(
+            module, "find_faster_linear", lambda: lambda *a: seen.extend(a[:2]) or entry(*a)
+        )
     x = torch.randn(256, 600)[:, 5:305]
     gradients(x, nn.Linear(300, 256), True, linear)
     assert seen or entry is None
@@ -147,13 +150,13 @@ def test_without_torch_s_undocumented_entry_layers_are_nn_linear_s(monkeypatch, 
     """
     operations = SimpleNamespace() if entry is None else SimpleNamespace(_linear_pointwise=entry)
     monkeypatch.setattr(torch.ops, "mkldnn", operations)
-    module.onednn.cache_clear()
+    load_onednn_linear.cache_clear()
     try:
         layer, x = nn.Linear(256, 256), torch.randn(256, 256)
-        assert module.onednn() is None
+        assert load_onednn_linear() is None
         assert torch.equal(linear(x, layer, True), F.relu(layer(x)))
     finally:
-        module.onednn.cache_clear()
+        load_onednn_linear.cache_clear()
 
 
 def test_layers_without_bias_and_of_mixed_types_are_nn_linear_s():

@@ -8,7 +8,7 @@ import torch
 from td3_robot import MLP
 from td3_robot.config.td3 import BATCHED, INITS, NORMS
 from td3_robot.errors import ConfigError
-from td3_robot.networks.mlp import buffers_of, learning
+from td3_robot.networks.mlp import get_statistics, train_mode
 
 
 def test_forward_is_what_a_hand_gets():
@@ -107,7 +107,7 @@ def test_layer_norm_has_every_observation_at_mean_0_and_variance_1():
 
 def test_batch_norm_has_every_unit_at_mean_0_and_variance_1_while_it_learns():
     net = draw(norm="batch").eval()
-    with learning(net):
+    with train_mode(net):
         seen = inputs_of_relu(net, 7 + 5 * torch.randn(500, 5))
     assert [hidden.shape[1] for hidden in seen] == [64, 32]
     for hidden in seen:
@@ -122,7 +122,7 @@ def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns(n
     net, x = draw(norm=norm).eval(), torch.randn(20, 5)
     other = torch.cat((x[:1], 100 * torch.randn(19, 5)))
     torch.testing.assert_close(net(x)[0], net(other)[0])
-    with learning(net):
+    with train_mode(net):
         assert not torch.allclose(net(x)[0], net(other)[0])
     assert not net.training and not any(module.training for module in net.modules())
 
@@ -130,17 +130,17 @@ def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns(n
 @pytest.mark.parametrize("norm", BATCHED)
 def test_running_statistics_move_only_while_the_network_learns(norm):
     net, x = draw(norm=norm).eval(), 3 + torch.randn(200, 5)
-    before = [buffer.clone() for buffer in buffers_of(net)]
+    before = [buffer.clone() for buffer in get_statistics(net)]
     net(x)
-    assert all(map(torch.equal, before, buffers_of(net)))
-    with learning(net):
+    assert all(map(torch.equal, before, get_statistics(net)))
+    with train_mode(net):
         net(x)
-    assert not any(map(torch.equal, before, buffers_of(net)))
+    assert not any(map(torch.equal, before, get_statistics(net)))
 
 
 def test_learning_ends_with_an_error_too_and_leaves_other_networks_alone():
     net, plain = draw(norm="batch").eval(), draw(norm="layer")
-    with pytest.raises(ZeroDivisionError), learning(net, plain):
+    with pytest.raises(ZeroDivisionError), train_mode(net, plain):
         assert net.training and plain.training
         raise ZeroDivisionError
     assert not net.training and plain.training
@@ -149,25 +149,26 @@ def test_learning_ends_with_an_error_too_and_leaves_other_networks_alone():
 @pytest.mark.parametrize("norm", BATCHED)
 def test_a_target_that_takes_weights_and_running_statistics_is_the_same_function(norm):
     net, target, x = draw(norm=norm).eval(), draw(seed=1, norm=norm).eval(), torch.randn(50, 5)
-    with learning(net):
+    with train_mode(net):
         net(x)
     with torch.no_grad():
         for mine, theirs in zip(
-            (*target.parameters(), *buffers_of(target)), (*net.parameters(), *buffers_of(net))
+            (*target.parameters(), *get_statistics(target)),
+            (*net.parameters(), *get_statistics(net)),
         ):
             mine.copy_(theirs)
     assert torch.equal(net(x), target(x))
 
 
 def test_only_norms_of_batches_have_running_statistics():
-    assert [len(buffers_of(draw(norm=norm))) for norm in NORMS] == [
+    assert [len(get_statistics(draw(norm=norm))) for norm in NORMS] == [
         0,
         0,
         4,
         6,
     ]  # renorm: of the input, too
     assert all(
-        buffer.is_floating_point() for norm in BATCHED for buffer in buffers_of(draw(norm=norm))
+        buffer.is_floating_point() for norm in BATCHED for buffer in get_statistics(draw(norm=norm))
     )
 
 
@@ -175,7 +176,7 @@ def test_a_network_of_one_s_own_has_the_running_statistics_of_all_its_layers():
     own = torch.nn.Sequential(
         torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), draw(norm="batch")
     )  # 5 -> 4 is never run
-    assert [buffer.numel() for buffer in buffers_of(own)] == [4, 4, 1, 64, 64, 32, 32]
+    assert [buffer.numel() for buffer in get_statistics(own)] == [4, 4, 1, 64, 64, 32, 32]
 
 
 def test_orthogonal_layers_keep_lengths_up_to_their_gain():

@@ -14,7 +14,7 @@ from td3_robot.networks.normalization import (
     RewardScaler,
     RunningMoments,
     RunningNormalizer,
-    precision,
+    choose_precision,
 )
 
 
@@ -221,12 +221,12 @@ def test_a_resumed_scaler_goes_on_exactly():
 def test_where_there_is_no_float64_statistics_are_of_float32_and_can_be_taken_over(monkeypatch):
     """As on mps; a run of a CPU goes on there, and comes back."""
     assert (
-        precision("cpu") == precision("cuda:1") == torch.float64
-        and precision("mps") == torch.float32
+        choose_precision("cpu") == choose_precision("cuda:1") == torch.float64
+        and choose_precision("mps") == torch.float32
     )
     precise = RunningNormalizer(3)
     precise.update(rows(0, 100, offset=5.0))
-    monkeypatch.setattr(normalizer, "precision", lambda device: torch.float32)
+    monkeypatch.setattr(normalizer, "choose_precision", lambda device: torch.float32)
     coarse, x = RunningNormalizer(3), torch.randn(4, 3)
     coarse.load_state_dict(validate_state(coarse, precise.state_dict()))
     assert all(value.dtype == torch.float32 for value in coarse.state_dict().values())

@@ -11,7 +11,7 @@ from torch import nn
 
 from td3_robot import MLP, TD3, Batch
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.networks.mlp import mlps
+from td3_robot.networks.mlp import make_mlps
 
 SEEN = 2  # columns of the observation that the blind actor sees
 
@@ -22,7 +22,7 @@ class Blind(MLP):
 
 
 def asymmetric(o_dim, a_dim, a_max, values, config):
-    _, Q1, Q2 = mlps(o_dim, a_dim, a_max, values, config)
+    _, Q1, Q2 = make_mlps(o_dim, a_dim, a_max, values, config)
     return Blind(SEEN, a_dim, a_max, hidden=config.hidden, norm=config.norm), Q1, Q2
 
 
@@ -59,7 +59,7 @@ def batch_of(seed: int = 0, count: int = 32) -> Batch:
     )
 
 
-def make(networks=mlps, seed=0, updates=0, **options) -> TD3:
+def make(networks=make_mlps, seed=0, updates=0, **options) -> TD3:
     agent = TD3(
         4,
         2,
@@ -124,7 +124,7 @@ def test_what_only_critics_see_still_teaches_the_actor():
     assert agent.select_action(batch_of(9).state)[:, 0].abs().mean() < 0.15
 
 
-@pytest.mark.parametrize("networks", [mlps, asymmetric, encoded])
+@pytest.mark.parametrize("networks", [make_mlps, asymmetric, encoded])
 @pytest.mark.parametrize(
     "options", [{}, {"atoms": 5, "v_min": -1.0, "v_max": 1.0}, {"normalize_observations": True}]
 )
@@ -146,7 +146,7 @@ def weights(agent: TD3, name: str) -> list[torch.Tensor]:
 
 def test_the_same_networks_by_one_s_own_function_learn_the_same():
     def own(*arguments):
-        return tuple(nn.Sequential(net) for net in mlps(*arguments))
+        return tuple(nn.Sequential(net) for net in make_mlps(*arguments))
 
     assert same(make(own, updates=4, norm="batch"), make(updates=4, norm="batch"))
 
@@ -174,7 +174,7 @@ def test_weights_that_are_held_still_stay_and_learn_nothing():
 
 def test_dropout_is_for_a_network_s_own_gradient_step_alone():
     def networks(*arguments):
-        actor, *critics = mlps(*arguments)
+        actor, *critics = make_mlps(*arguments)
         return actor, *(nn.Sequential(critic, nn.Dropout(0.5)) for critic in critics)
 
     agent, x = make(networks, updates=3), torch.randn(5, 6)
@@ -256,9 +256,9 @@ def test_a_checkpoint_keeps_what_other_optimizers_remember(tmp_path, optimizer):
 @pytest.mark.parametrize(
     "saved, loaded, message",
     [
-        (encoded, mlps, "'layers.0.weight' is missing; was it made with other networks"),
-        (mlps, encoded, "'encoder.0.weight' is missing; was it made with other networks"),
-        (asymmetric, mlps, "its layers are 2-16-2"),
+        (encoded, make_mlps, "'layers.0.weight' is missing; was it made with other networks"),
+        (make_mlps, encoded, "'encoder.0.weight' is missing; was it made with other networks"),
+        (asymmetric, make_mlps, "its layers are 2-16-2"),
     ],
 )
 def test_a_checkpoint_of_other_networks_is_refused_and_says_why(tmp_path, saved, loaded, message):
@@ -278,7 +278,7 @@ def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path):
 
 
 def shares_a_layer(*arguments):
-    actor, Q1, Q2 = mlps(*arguments)
+    actor, Q1, Q2 = make_mlps(*arguments)
     Q2.layers[0] = Q1.layers[0]
     return actor, Q1, Q2
 
@@ -291,16 +291,19 @@ class Wordless(nn.Module):
 @pytest.mark.parametrize(
     "networks, message",
     [
-        (lambda *a: (Wordless(), *mlps(*a)[1:]), r"actor does not take \(B, 4\): AssertionError"),
-        (lambda *_: None, "must give a tuple of three modules: the actor, Q1 and Q2"),
-        (lambda *a: mlps(*a)[:2], "must give a tuple of three modules"),
-        (lambda o, a, m, v, c: mlps(o + 1, a, m, v, c), r"actor does not take \(B, 4\)"),
         (
-            lambda o, a, m, v, c: mlps(o, a + 1, 1.0, v, c),
+            lambda *a: (Wordless(), *make_mlps(*a)[1:]),
+            r"actor does not take \(B, 4\): AssertionError",
+        ),
+        (lambda *_: None, "must give a tuple of three modules: the actor, Q1 and Q2"),
+        (lambda *a: make_mlps(*a)[:2], "must give a tuple of three modules"),
+        (lambda o, a, m, v, c: make_mlps(o + 1, a, m, v, c), r"actor does not take \(B, 4\)"),
+        (
+            lambda o, a, m, v, c: make_mlps(o, a + 1, 1.0, v, c),
             r"actor must give \(B, 2\) for \(B, 4\), gave \(2, 3\)",
         ),
         (
-            lambda o, a, m, v, c: mlps(o, a, m, v + 1, c),
+            lambda o, a, m, v, c: make_mlps(o, a, m, v + 1, c),
             r"Q1 must give \(B, 1\) for \(B, 6\), gave \(2, 2\)",
         ),
         (shares_a_layer, "must share no weights"),

@@ -11,7 +11,7 @@ from td3_robot import MLP, TD3, Batch
 from td3_robot.config.td3 import NORMS, TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.networks.backward import forward
-from td3_robot.networks.residual import Residual, placed
+from td3_robot.networks.residual import Residual, resolve_residual_column
 from td3_robot.td3.onnx_export import Commanded, write_onnx
 
 BOUND = torch.tensor([1.0, 0.5])
@@ -82,23 +82,23 @@ def net_of(at: float) -> Residual:
     return net.double()
 
 
-def gradients(net: Residual, o: torch.Tensor, slope: torch.Tensor) -> list[torch.Tensor]:
-    forward(net, o).backward(slope)
+def gradients(net: Residual, o: torch.Tensor, grad_output: torch.Tensor) -> list[torch.Tensor]:
+    forward(net, o).backward(grad_output)
     return [weight.grad.clone() for weight in net.parameters()]
 
 
 def test_inside_the_bounds_the_gradient_is_that_of_finite_differences():
     net, o = net_of(0.5), observations(20).double()
     o[:, COLUMN] *= 0.7  # so that nothing is clamped
-    slope = torch.randn(20, 2, dtype=torch.float64)
-    found = gradients(net, o, slope)
+    grad_output = torch.randn(20, 2, dtype=torch.float64)
+    found = gradients(net, o, grad_output)
     for weight, gradient in zip(net.parameters(), found):
         for index in np.ndindex(*weight.shape):
             values = []
             for step in (1e-6, -1e-6):
                 with torch.no_grad():
                     weight[index] += step
-                    values.append((net(o) * slope).sum())
+                    values.append((net(o) * grad_output).sum())
                     weight[index] -= step
             assert gradient[index].item() == pytest.approx(
                 ((values[0] - values[1]) / 2e-6).item(), abs=1e-7
@@ -172,12 +172,12 @@ class Named:
 
 def test_a_column_is_found_by_its_name_and_by_nothing_else():
     config = TD3Config(residual="scripted")
-    there = placed(config, Named())
-    assert (there.residual_at, placed(there, Named()), placed(TD3Config(), Named())) == (
-        3,
-        there,
-        TD3Config(),
-    )
+    there = resolve_residual_column(config, Named())
+    assert (
+        there.residual_at,
+        resolve_residual_column(there, Named()),
+        resolve_residual_column(TD3Config(), Named()),
+    ) == (3, there, TD3Config())
     for wrong, why in (
         (
             TD3Config(residual="scirpted"),
@@ -189,13 +189,13 @@ def test_a_column_is_found_by_its_name_and_by_nothing_else():
         ),
         (
             TD3Config(residual="scripted", residual_at=1),
-            "residual_at is 1, and 'scripted' begins at 3",
+            "residual_at is 1, but 'scripted' begins at 3",
         ),
     ):
         with pytest.raises(ConfigError, match=why):
-            placed(wrong, Named())
-    with pytest.raises(ConfigError, match="this environment names no columns; say td3.residual_at"):
-        placed(config, object())
+            resolve_residual_column(wrong, Named())
+    with pytest.raises(ConfigError, match="this environment names no columns; set td3.residual_at"):
+        resolve_residual_column(config, object())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from td3_robot import MLP, TD3
-from td3_robot.networks.mlp import learning
+from td3_robot.networks.mlp import train_mode
 from td3_robot.networks.weight_norm import normalize_weights
 from tests.td3_robot.td3.test_agent_options import batch_of
 
@@ -44,7 +44,7 @@ def test_by_hand():
 def test_a_network_that_normalises_by_batch_is_the_same_afterwards(norm, training):
     """But for the epsilon of its norms, which weighs more, the smaller the weights come to be."""
     net, x = unlike(norm), torch.randn(64, 5, dtype=torch.float64)
-    with learning(net):
+    with train_mode(net):
         for _ in range(300):
             net(x)  # its running statistics are of these weights
         before = net.train(training)(x)

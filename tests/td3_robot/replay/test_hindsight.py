@@ -82,7 +82,7 @@ def goals_of(buffer: ReplayBuffer, time: int, env: int) -> torch.Tensor:
     stored = buffer.rows[: len(buffer)]
     (row,) = ((stored[:, 0] == time) & (stored[:, 1] == env)).nonzero().flatten().tolist()
     index = torch.full((DRAWS,), row)
-    chosen = buffer.rows[buffer.reader.goal_rows(buffer, index)]
+    chosen = buffer.rows[buffer.reader.choose_goal_rows(buffer, index)]
     assert (chosen[:, 1] == env).all(), "a goal of another environment"
     return chosen[:, 0].long()
 
@@ -226,7 +226,8 @@ def test_prioritised_rows_are_relabelled_as_well():
 def test_bad_options_are_refused():
     with pytest.raises(
         ConfigError,
-        match=r"strategy must be one of future, final, episode, got 'futur'; did you mean 'future'\?",
+        match=r"strategy must be one of future, final, episode, got 'futur'; "
+        r"did you mean 'future'\?",
     ):
         Hindsight(relabel, achieved_goal, lambda memory: memory, "futur")
     for ratio in (-0.1, 1.1, float("nan")):

@@ -116,8 +116,8 @@ def test_without_it_rows_are_drawn_as_ever():
     for buffer in (one, other):
         for step in walk(4, 20, 2):
             buffer.add(*step[:6])
-    assert one.sampler.state_dict(one.oldest_first()) == {"by_weight": False}
-    assert other.sampler.state_dict(other.oldest_first())["by_weight"]
+    assert one.sampler.state_dict(one.index_by_time()) == {"by_weight": False}
+    assert other.sampler.state_dict(other.index_by_time())["by_weight"]
 
 
 def test_it_needs_the_uniform_sampler_and_a_share():

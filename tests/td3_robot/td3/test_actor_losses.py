@@ -10,10 +10,10 @@ from td3_robot.config.run import TD3Config
 from td3_robot.td3.actor_losses import (
     ActorStep,
     action_penalty,
-    actor_terms,
     ascent,
     filtered_imitation,
     imitation,
+    make_actor_terms,
     scaled_ascent,
 )
 from tests.support import make_column
@@ -38,7 +38,7 @@ def step_of(q=None, action=None, data_action=None, value_of=None):
     ],
 )
 def test_options_choose_terms(options, expected):
-    terms = actor_terms(TD3Config(**options), A_MAX)
+    terms = make_actor_terms(TD3Config(**options), A_MAX)
     assert [
         (getattr(term, "func", term), getattr(term, "keywords", {})) for term in terms
     ] == expected

@@ -303,7 +303,9 @@ def test_critics_disagree_by_the_distance_of_their_values_of_normalised_observat
     o, action = 5.0 + 3.0 * torch.randn(7, 3), torch.rand(7, 2)
     first = agent.normalizer(o)[:, :1]
     agent.Q1.forward, agent.Q2.forward = (lambda x: x[:, :1]), (lambda x: 3.0 * x[:, :1] - 2.0)
-    torch.testing.assert_close(agent.disagreement(o, action), (2.0 * first - 2.0).abs()[:, 0])
+    torch.testing.assert_close(
+        agent.compute_disagreement(o, action), (2.0 * first - 2.0).abs()[:, 0]
+    )
 
 
 def test_distributional_critics_disagree_by_the_distance_of_their_means():
@@ -312,7 +314,7 @@ def test_distributional_critics_disagree_by_the_distance_of_their_means():
     x, support = torch.cat((o, action), 1), torch.linspace(-2.0, 2.0, 11)
     with torch.no_grad():
         means = [(Q(x).softmax(1) * support).sum(1) for Q in (agent.Q1, agent.Q2)]
-    torch.testing.assert_close(agent.disagreement(o, action), (means[0] - means[1]).abs())
+    torch.testing.assert_close(agent.compute_disagreement(o, action), (means[0] - means[1]).abs())
 
 
 # From Python, too, nothing wrong is taken

@@ -190,7 +190,7 @@ def test_each_update_counts_once_into_the_statistics_and_nothing_else_does():
     agent = TD3(3, 2, **OPTIONS, policy_delay=1)
     for seed in range(4):
         agent.update(batch_of(seed=seed))
-        agent.disagreement(torch.ones(5, 3), torch.ones(5, 2))
+        agent.compute_disagreement(torch.ones(5, 3), torch.ones(5, 2))
     assert agent.Q1.norms[0].batches == agent.Q2.norms[1].batches == 4 and not agent.Q1.training
 
 

@@ -15,8 +15,8 @@ from torch.optim import SGD, Adam
 from td3_robot import TD3
 from td3_robot.config.run import ScheduleConfig, TD3Config
 from td3_robot.networks.mlp import MLP
-from td3_robot.td3.agent import Due
-from td3_robot.td3.cuda_graph import WARM_UP, CudaGraphs, CudaGraphUpdates
+from td3_robot.td3.agent import UpdateSchedule
+from td3_robot.td3.cuda_graph import WARM_UP, CudaGraphCapture, CudaGraphUpdates
 from tests.support import get_refusal
 from tests.tape import Tape, Tapes
 from tests.td3_robot.td3.test_agent import batch_of
@@ -101,10 +101,13 @@ def test_replayed_updates_are_eager_ones(pair, options):
     assert both.tapes.replayed == 20 - both.tapes.warmed > 0
 
 
-def dues(options: dict) -> set[Due]:
+def dues(options: dict) -> set[UpdateSchedule]:
     """What is due in more than the first three of 20 updates."""
     delay, burn_in = options.get("policy_delay", 2), options.get("burn_in", 0)
-    found = [Due(step % delay == 0, step % delay == 0 and step > burn_in) for step in range(1, 21)]
+    found = [
+        UpdateSchedule(step % delay == 0, step % delay == 0 and step > burn_in)
+        for step in range(1, 21)
+    ]
     return {due for due in found if found.count(due) > WARM_UP}
 
 
@@ -304,7 +307,7 @@ def taped(monkeypatch):
     tapes = Tapes()
     monkeypatch.setattr(
         "td3_robot.training.trainer.CudaGraphUpdates",
-        functools.partial(CudaGraphUpdates, recorder=tapes),
+        functools.partial(CudaGraphUpdates, capture=tapes),
     )
     return tapes
 
@@ -352,7 +355,7 @@ def test_recording_computes_nothing_and_leaves_all_as_it_was(assert_same):
         batch_of(32),
     )
     with Tape() as tape:
-        metrics = agent.learn(batch, Due(True, True))
+        metrics = agent.learn(batch, UpdateSchedule(True, True))
     assert_same(agent.state_dicts(), before)
     assert torch.equal(agent.generator.get_state(), noise) and all(
         value.isnan() for value in metrics.values()
@@ -400,7 +403,7 @@ def test_cuda_is_asked_for_what_its_notes_say(monkeypatch):
     records.
     """
     cuda = Cuda(monkeypatch)
-    graphs = CudaGraphs(torch.device("cuda:1"))
+    graphs = CudaGraphCapture(torch.device("cuda:1"))
 
     def step():
         return cuda.asked.append("step") or {}
@@ -415,7 +418,7 @@ def test_cuda_is_asked_for_what_its_notes_say(monkeypatch):
     ]
     assert cuda.asked == waits
     cuda.asked.clear()
-    replay, _ = graphs.record(step, torch.Generator())
+    replay, _ = graphs.capture(step, torch.Generator())
     inside = ["in device", "in graph", "step", "out of graph", "out of device"]
     assert cuda.asked == ["CUDAGraph.register_generator_state", *inside]
     replay()

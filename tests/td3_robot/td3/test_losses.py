@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from td3_robot.td3.losses import (
     categorical_loss,
-    categorical_projection,
     clipped_double_q_target,
     critic_loss,
-    smoothed_target_action,
+    project_categorical,
+    smooth_target_action,
 )
 from tests.support import make_column
 
@@ -43,12 +43,12 @@ def test_smoothing_clips_the_noise_and_then_every_joint_to_its_own_bound():
     # -0.95 - 0.2 = -1.15 -> -1.0;  -0.09 - 0.3 * 0.1 = -0.12 -> -0.1
     action = torch.tensor([[0.9, 0.09], [-0.95, -0.09]])
     noise = torch.tensor([[0.7, -3.0], [-0.2, -0.3]])
-    smoothed = smoothed_target_action(action, noise, 0.5, A_MAX)
+    smoothed = smooth_target_action(action, noise, 0.5, A_MAX)
     torch.testing.assert_close(smoothed, torch.tensor([[1.0, 0.04], [-1.0, -0.1]]))
 
 
 def test_smoothing_takes_one_bound_for_all_joints():
-    smoothed = smoothed_target_action(
+    smoothed = smooth_target_action(
         torch.tensor([[1.9, -1.0]]), torch.tensor([[0.1, 0.2]]), 0.5, torch.tensor(2.0)
     )
     torch.testing.assert_close(smoothed, torch.tensor([[2.0, -0.6]]))
@@ -59,7 +59,7 @@ def test_smoothed_actions_stay_in_bounds_and_near_the_action(seed, policy_noise,
     generator = torch.Generator().manual_seed(seed)
     action = (2 * torch.rand(64, 2, generator=generator) - 1) * A_MAX
     noise = policy_noise * torch.randn(64, 2, generator=generator)
-    smoothed = smoothed_target_action(action, noise, noise_clip, A_MAX)
+    smoothed = smooth_target_action(action, noise, noise_clip, A_MAX)
     assert (smoothed.abs() <= A_MAX).all()
     assert ((smoothed - action).abs() <= noise_clip * A_MAX + 1e-6).all()
 
@@ -118,7 +118,7 @@ def test_projection_is_what_a_loop_over_atoms_gives(seed, ends):
     probability, reward, discount = distributions(seed)
     support = torch.linspace(*ends, 11, dtype=torch.float64)
     done = (torch.arange(16)[:, None] % 4 == 0).double()
-    projected = categorical_projection(probability, reward, discount, done, support)
+    projected = project_categorical(probability, reward, discount, done, support)
     rows = zip(
         probability.tolist(), reward[:, 0].tolist(), discount[:, 0].tolist(), done[:, 0].tolist()
     )
@@ -131,7 +131,7 @@ def test_projection_is_what_a_loop_over_atoms_gives(seed, ends):
 @given(st.integers(0, 2**31), ENDS)
 def test_projections_are_probabilities_in_float32_too(seed, ends):
     probability, reward, discount = (value.float() for value in distributions(seed))
-    projected = categorical_projection(
+    projected = project_categorical(
         probability, reward, discount, torch.zeros(16, 1), torch.linspace(*ends, 11)
     )
     assert (projected >= 0).all()
@@ -143,7 +143,7 @@ def test_projection_keeps_the_mean_where_nothing_is_clipped(seed):
     probability, reward, discount = distributions(seed)
     support = torch.linspace(-100, 100, 11, dtype=torch.float64)
     reward = reward.clamp(-5, 5)  # |r + 0.9 * 100| < 100
-    projected = categorical_projection(
+    projected = project_categorical(
         probability, reward, 0.9 * discount, torch.zeros(16, 1), support
     )
 
@@ -157,15 +157,15 @@ def test_projection_keeps_the_mean_where_nothing_is_clipped(seed):
 
 def test_a_shift_by_whole_atoms_moves_probabilities_and_collects_them_at_the_end():
     support, probability = torch.linspace(-2, 2, 5), torch.tensor([[0.1, 0.2, 0.3, 0.25, 0.15]])
-    still = categorical_projection(probability, make_column(0.0), 1.0, make_column(0.0), support)
+    still = project_categorical(probability, make_column(0.0), 1.0, make_column(0.0), support)
     torch.testing.assert_close(still, probability)
-    shifted = categorical_projection(probability, make_column(2.0), 1.0, make_column(0.0), support)
+    shifted = project_categorical(probability, make_column(2.0), 1.0, make_column(0.0), support)
     torch.testing.assert_close(shifted, torch.tensor([[0.0, 0.0, 0.1, 0.2, 0.7]]))
 
 
 def test_after_termination_all_lies_on_the_two_atoms_next_to_the_reward():
     support, probability = torch.linspace(-2, 2, 5), torch.full((3, 5), 0.2)
-    projected = categorical_projection(
+    projected = project_categorical(
         probability, make_column(0.25, -1.0, 9.0), 0.99, make_column(1.0, 1.0, 1.0), support
     )
     expected = [[0.0, 0.0, 0.75, 0.25, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]

@@ -7,6 +7,7 @@ import torch
 
 from td3_robot import TD3
 from td3_robot.networks import linear
+from td3_robot.networks.torch_internals import load_onednn_linear
 
 OPTIONS = [
     {},
@@ -35,7 +36,7 @@ def assert_same_actions(function, agent: TD3, counts: tuple[int, ...]) -> None:
 @pytest.fixture(autouse=True)
 def onednn_everywhere(monkeypatch):
     """Also where the processor is one on which MKL is faster."""
-    monkeypatch.setattr(linear, "faster", linear.onednn)
+    monkeypatch.setattr(linear, "find_faster_linear", load_onednn_linear)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

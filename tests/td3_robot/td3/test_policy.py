@@ -8,7 +8,7 @@ import torch
 
 from td3_robot import TD3
 from td3_robot.errors import CheckpointError
-from td3_robot.networks.mlp import followed
+from td3_robot.networks.mlp import polyak_tensors
 from tests.td3_robot.td3.test_agent_options import batch_of
 
 CROSSQ: dict[str, Any] = {
@@ -34,25 +34,25 @@ def learnt(options: dict[str, Any], updates: int = 6, **more: Any) -> TD3:
 def test_it_is_the_average_of_the_actors_there_were(options):
     """Statistics of renormalisation included; one share of tau for each update of the actor."""
     agent = TD3(3, 2, 0.5, **options, policy="actor_target", tau=0.2)
-    expected = [each.clone() for each in followed(agent.actor)]
+    expected = [each.clone() for each in polyak_tensors(agent.actor)]
     for seed in range(6):
         agent.update(batch_of(seed=seed))
         if seed % 2:
             expected = [
                 0.8 * old + 0.2 * new
-                for old, new in zip(expected, followed(agent.actor), strict=True)
+                for old, new in zip(expected, polyak_tensors(agent.actor), strict=True)
             ]
-    torch.testing.assert_close([*followed(agent.actor_target)], expected)
+    torch.testing.assert_close([*polyak_tensors(agent.actor_target)], expected)
 
 
 @both
 def test_it_is_what_acts_and_exploration_starts_from_the_actor(options):
     agent, o = learnt(options, policy="actor_target"), torch.randn(5, 3)
     assert torch.equal(agent.select_action(o), agent.actor_target(o))
-    assert torch.equal(agent.explored(o), agent.actor(o))
-    assert not torch.equal(agent.explored(o), agent.select_action(o))
+    assert torch.equal(agent.select_exploratory_action(o), agent.actor(o))
+    assert not torch.equal(agent.select_exploratory_action(o), agent.select_action(o))
     plain = learnt(options)
-    assert torch.equal(plain.select_action(o), plain.explored(o))
+    assert torch.equal(plain.select_action(o), plain.select_exploratory_action(o))
 
 
 @both
@@ -96,7 +96,7 @@ def test_a_run_that_begins_with_another_begins_as_what_acted_there(
     here = TD3(3, 2, 0.5, **options, policy=after)
     here.load(tmp_path / "run")
     assert torch.equal(here.select_action(o), there.select_action(o))
-    assert torch.equal(here.explored(o), there.select_action(o))
+    assert torch.equal(here.select_exploratory_action(o), there.select_action(o))
 
 
 def test_a_checkpoint_without_what_acts_is_refused(tmp_path):
@@ -115,8 +115,12 @@ def test_a_checkpoint_without_what_acts_is_refused(tmp_path):
 
 def test_what_explores_takes_what_environments_give():
     agent, o = learnt(CROSSQ), torch.randn(5, 3)
-    assert torch.equal(agent.explored(o.double()), agent.explored(o))
-    assert torch.equal(agent.explored(o[0].numpy()), agent.explored(o[:1])[0])
+    assert torch.equal(
+        agent.select_exploratory_action(o.double()), agent.select_exploratory_action(o)
+    )
+    assert torch.equal(
+        agent.select_exploratory_action(o[0].numpy()), agent.select_exploratory_action(o[:1])[0]
+    )
 
 
 def test_copies_of_an_agent_act_by_copies_of_its_average():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from td3_robot.errors import ConfigError
-from td3_robot.td3.losses import categorical_projection, clipped_double_q_target, return_bounds
+from td3_robot.td3.losses import clipped_double_q_target, project_categorical, return_bounds
 from td3_robot.td3.value_heads import CategoricalValue, ScalarValue
 from tests.support import make_column
 
@@ -164,7 +164,7 @@ def test_the_target_is_the_projection_of_the_softmax():
         torch.randn(8, 1),
         torch.zeros(8, 1),
     )
-    expected = categorical_projection(output.softmax(1), reward, 0.9, done, head.support)
+    expected = project_categorical(output.softmax(1), reward, 0.9, done, head.support)
     assert torch.equal(head.target(reward, 0.9, done, output), expected)
 
 
