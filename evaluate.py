@@ -8,7 +8,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.command_line import EvaluateFlags, check_shown, import_plugins, listing, with_asked
+from envs.command_line import (
+    EvaluateFlags,
+    check_shown,
+    import_plugins,
+    list_choices,
+    override_options,
+)
 from envs.config.env_options import CONDITIONS, EnvOptions
 from envs.view.browser import have_browser
 from envs.view.camera import check_camera
@@ -27,7 +33,7 @@ def main(argv: list[str]) -> int:
     flags = parse_evaluate(argv, EvaluateFlags)
     import_plugins(flags.plugins)
     if flags.list:
-        print("\n".join(listing(flags.list)))
+        print("\n".join(list_choices(flags.list)))
         return 0
     checkpoint = not_none(flags.checkpoint)
     if flags.verify:
@@ -45,7 +51,9 @@ def main(argv: list[str]) -> int:
 
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    evaluation, agent, metadata = build_evaluation(flags, checkpoint, with_asked(options, flags))
+    evaluation, agent, metadata = build_evaluation(
+        flags, checkpoint, override_options(options, flags)
+    )
     measure(evaluation, flags, argv, metadata)
     write_rollouts(evaluation, agent, flags)
     if flags.swift:

@@ -19,7 +19,13 @@ import os  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import TYPE_CHECKING, Any, cast  # noqa: E402
 
-from envs.command_line import TrainFlags, check_shown, elsewhere, import_plugins, listing  # noqa: E402
+from envs.command_line import (  # noqa: E402
+    TrainFlags,
+    check_shown,
+    import_plugins,
+    list_choices,
+    make_envs_with_plugins,
+)
 from envs.config.env_options import EnvOptions  # noqa: E402
 from envs.view.browser import explain_opening, have_browser  # noqa: E402
 from td3_robot.checkpoint import load, run_name  # noqa: E402
@@ -57,7 +63,7 @@ def train(argv: list[str], store: Any = None) -> int:
     config, options, flags = arguments.config, arguments.environment, arguments.flags
     import_plugins(flags.plugins)
     if flags.list:
-        print("\n".join(listing(flags.list)))
+        print("\n".join(list_choices(flags.list)))
         return 0
     check_shown(flags, options)
     if flags.swift and (config.seeds or store is not None):
@@ -102,7 +108,7 @@ def _train(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     )
     env: Any = make_envs(part.num_envs, training=True)
     evaluation_env = make_envs(part.evaluation.episodes) if part.evaluation.episodes else None
-    for note in (*arguments.notes, *options.cost(part.num_envs)):
+    for note in (*arguments.notes, *options.describe_cost(part.num_envs)):
         print(note)
     guide = make_expert(part.exploration.expert, env) if part.exploration.expert else None
     config = dataclasses.replace(config, td3=resolve_residual_column(config.td3, env))
@@ -246,7 +252,7 @@ def _live_view(
 
     shown = copy.deepcopy(policy).cpu()
     make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
-    make_env = functools.partial(elsewhere, flags.plugins, options, seed)
+    make_env = functools.partial(make_envs_with_plugins, flags.plugins, options, seed)
     episodes = functools.partial(play_live, cast(Any, make_env), seed, shown)
     opened = {} if in_browser else {"on_url": lambda url: say(explain_opening(url))}
     view = cleanup.enter_context(

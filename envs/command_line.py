@@ -1,7 +1,6 @@
-"""What train.py and evaluate.py are told about robots and their figures, beside the learner's own
-options.
+"""Flags of train.py and evaluate.py for robots and their figures.
 
-The keys of a field's metadata are those of td3_robot/config/field.py.
+td3_robot/config/field.py describes how a field is declared.
 """
 
 import dataclasses
@@ -25,7 +24,7 @@ _SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", "spa
 
 @dataclass(frozen=True)
 class TrainFlags:
-    """What to see.
+    """The view.
 
     Attributes:
         swift: Show the robot in the browser while it learns.
@@ -52,7 +51,7 @@ class TrainFlags:
 
 @dataclass(frozen=True)
 class EvaluateFlags:
-    """What to measure, and how to show it.
+    """The measurement, and its output.
 
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint
@@ -181,7 +180,7 @@ class EvaluateFlags:
             raise ConfigError(f"two outputs have one name: {', '.join(map(str, outputs))}")
 
     def _check_verify(self) -> None:
-        """Refuse what a verification would not do."""
+        """Refuse flags without effect on a verification."""
         for item in fields(self):
             if (
                 item.name not in ("checkpoint", "verify", "env", "plugins")
@@ -202,7 +201,7 @@ class EvaluateFlags:
         return self.episodes or 200
 
     def _check_episode(self, episode: int) -> None:
-        """Refuse a number that is none of the episodes, and what is about all of them."""
+        """Refuse an episode out of range, and flags that need all episodes."""
         if not 0 <= episode < self.count:
             raise ConfigError(
                 f"episode must be from 0 to {self.count - 1}, one of the episodes, got {episode}"
@@ -215,7 +214,7 @@ class EvaluateFlags:
 
 
 def _check_page(flags: TrainFlags | EvaluateFlags) -> None:
-    """Refuse what is about a page that is not asked for."""
+    """Refuse flags of a page without swift."""
     for name in ("no_browser", "port"):
         if getattr(flags, name) and not flags.swift:
             raise ConfigError(f"{name} has no effect without swift")
@@ -235,16 +234,18 @@ def import_plugins(names: Iterable[str]) -> None:
             raise ConfigError(f"plugins: cannot import {name!r}: {reason}") from error
 
 
-def elsewhere(plugins: tuple[str, ...], options: EnvOptions, seed: int, num_envs: int = 1):
-    """Environments in a process that has not imported the plugins yet."""
+def make_envs_with_plugins(
+    plugins: tuple[str, ...], options: EnvOptions, seed: int, num_envs: int = 1
+):
+    """Make environments in a process that has not imported the plugins yet."""
     from envs.registry import make_from_config  # here: it takes over a second
 
     import_plugins(plugins)
     return make_from_config(options, num_envs, seed=seed)
 
 
-def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
-    """What is measured in: as it was trained in, but for what the flags say.
+def override_options(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
+    """Replace options of the training by those that the flags of an evaluation give.
 
     Raises:
         ConfigError: a disturbance is out of its range.
@@ -262,7 +263,7 @@ def with_asked(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
 
 
 def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
-    """Refuse to show of a Gymnasium environment what only our own arms have.
+    """Refuse flags for our own arms if the environment is a Gymnasium environment.
 
     Raises:
         ConfigError: names the flag.
@@ -280,11 +281,11 @@ def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
         )
 
 
-def listing(what: str) -> Iterator[str]:
-    """A line for each of the robots, tasks, grippers or baselines: its name, and what it is."""
+def list_choices(what: str) -> Iterator[str]:
+    """Yield a line with name and description of each robot, task, gripper or baseline."""
     if what in ("robots", "grippers"):
         for path in sorted((CONFIGS / what).glob("*.yaml")):
-            yield _line(
+            yield _format_line(
                 path.stem, path.read_text(encoding="utf-8").removeprefix("# ").split(". ")[0]
             )
         return
@@ -292,14 +293,16 @@ def listing(what: str) -> Iterator[str]:
     from envs.tasks.registry import find_task_class, list_tasks
 
     if what == "baselines":
-        yield _line("random", "Uniformly random actions")
-        yield from (_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items())
+        yield _format_line("random", "Uniformly random actions")
+        yield from (
+            _format_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items()
+        )
     else:
         for name in list_tasks():
-            yield _line(
+            yield _format_line(
                 name, (sys.modules[find_task_class(name).__module__].__doc__ or "").splitlines()[0]
             )
 
 
-def _line(name: str, text: str) -> str:
+def _format_line(name: str, text: str) -> str:
     return f"{name:16}{text.rstrip('.')}"

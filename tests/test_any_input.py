@@ -35,7 +35,10 @@ NASTY = [
     "!!python/name:os.system",
     "&a [*a]",
 ]
-NASTY += "*a << {} [] [[1]] 1e30 1e309 -1 0 -0.0 .nan null ~ true 100000,100000 2147483648 1e18 0x10 1:30".split()
+NASTY += (
+    "*a << {} [] [[1]] 1e30 1e309 -1 0 -0.0 .nan null ~ true 100000,100000 2147483648 1e18 0x10"
+)
+NASTY = [*NASTY.split(), "1:30"]
 NASTY += [
     "2024-01-01",
     "'",
@@ -130,8 +133,9 @@ def test_any_file(text):
     outcome(load_run_config, Path(), EnvOptions)
 
 
-LARGE = """td3.hidden 100000,100000|threads 100000|evaluation.episodes 2147483648|replay.n_step 1e30|td3.atoms 1e30|
-exploration.pink_steps 1e30|envs 100000000|reward.clip 1e39|td3.v_max 1e308|steps 1e30"""
+LARGE = """td3.hidden 100000,100000|threads 100000|evaluation.episodes 2147483648|
+replay.n_step 1e30|td3.atoms 1e30|exploration.pink_steps 1e30|num_envs 100000000|
+reward.clip 1e39|td3.v_max 1e308|steps 1e30"""
 
 
 @pytest.mark.parametrize("line", LARGE.replace("\n", "").split("|"))

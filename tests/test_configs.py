@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.command_line import TrainFlags, listing
+from envs.command_line import TrainFlags, list_choices
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import EnvOptions
 from td3_robot.cli.arguments import load_run_config, parse_train
@@ -149,7 +149,7 @@ def test_what_there_is_to_name_is_listed_with_a_word_on_each():
         "baselines": ["random", *BASELINES],
     }
     for what, names in there.items():
-        lines = [line.split(maxsplit=1) for line in listing(what)]
+        lines = [line.split(maxsplit=1) for line in list_choices(what)]
         assert sorted(name for name, _ in lines) == sorted(names) and all(
             len(text) > 9 for _, text in lines
         )

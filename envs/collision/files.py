@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
+from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_values
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
@@ -118,7 +118,7 @@ def _read_rows(
     for link, rows in values[key].items():
         if not isinstance(rows, list) or not rows:
             raise ConfigError(f"{file}: {link} must have a list of {what}, got {rows!r}")
-        found[str(link)] = [numbers(file, str(link), row, (size,)) for row in rows]
+        found[str(link)] = [parse_numbers(file, str(link), row, (size,)) for row in rows]
         if size == 7 and any(capsule[6] <= 0 for capsule in found[str(link)]):
             raise ConfigError(f"{file}: {link} has a radius that is not positive")
     return found

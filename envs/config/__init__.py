@@ -1,1 +1,1 @@
-"""What environments are made from: the options of a robot and its task, and files of values."""
+"""Options of environments, and YAML files of values."""

@@ -41,17 +41,17 @@ DISTURBANCES = {  # the fields of `Disturbances`
         "no encoder is that far off",
     ),
     "tcp_offset": Disturbance(
-        "Standard deviation over episodes of the error of the TCP in the hand, each axis, in metres",
+        "Standard deviation over episodes of the error of the TCP's position, each axis, in m",
         1.0,
         "no tool is that far off",
     ),
     "object_offset": Disturbance(
-        "Standard deviation over episodes of the error of a cube's position, each axis, in metres",
+        "Standard deviation over episodes of the error of a cube's position, each axis, in m",
         1.0,
         "no camera is that far off",
     ),
     "base_offset": Disturbance(
-        "Standard deviation over episodes of the error of the base's position, each axis, in metres",
+        "Standard deviation over episodes of the error of the base's position, each axis, in m",
         1.0,
         "no base is that far off",
     ),

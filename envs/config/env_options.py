@@ -1,8 +1,6 @@
-"""What is learned in, as a user names it: the options of a robot and its task, or of a Gymnasium
-environment.
+"""Options of an environment: a robot and its task, or a Gymnasium environment.
 
-The scripts put them beside the learner's own; the keys of a field's metadata are those of
-td3_robot/config/field.py.
+The scripts put them next to the learner's own; td3_robot/config/field.py describes the declaration.
 """
 
 import os
@@ -16,7 +14,9 @@ from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
 
 VECTORS = ("sync", "async")
-KINEMATIC, MUJOCO = ENGINES = ("kinematic", "mujoco")
+KINEMATIC = "kinematic"
+MUJOCO = "mujoco"
+ENGINES = (KINEMATIC, MUJOCO)
 NOTHING = "none"  # is randomised
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
@@ -41,7 +41,7 @@ def _strip_module(env: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class EnvOptions:
-    """What is learned in.
+    """The environment.
 
     Attributes:
         robot: Robot to train, one of --list robots, or the path of a URDF or xacro file.
@@ -112,20 +112,20 @@ class EnvOptions:
 
     @property
     def name(self) -> str:
-        """What it is called in a line of text."""
+        """The name for a line of text."""
         return self.env or f"{self.robot} {self.task}"
 
     @property
     def metadata(self) -> dict[str, object]:
-        """What a summary says of it."""
+        """The environment's entries in a summary."""
         return (
             {"env": self.env} if self.env is not None else {"robot": self.robot, "task": self.task}
         )
 
     @property
     def disturbances(self) -> dict[str, Any]:
-        """Those that there are. A zero says something where `randomize` names others, and of what
-        is assumed.
+        """The disturbances that are set; a zero is one if `randomize` names others, or if it is
+        assumed.
         """
         named = {name: getattr(self, name) for name in DISTURBANCES}
         zeros = {name for name in named if self.randomize != NOTHING or name == "assumed_latency"}
@@ -135,7 +135,7 @@ class EnvOptions:
 
     @property
     def conditions(self) -> dict[str, bool | str | float]:
-        """What differs from undisturbed arms without a guard."""
+        """All that differs from undisturbed arms without a guard."""
         flags = {name: True for name in ("guard", "sparse") if getattr(self, name)}
         plain = {"engine": KINEMATIC, "randomize": NOTHING}
         named = {name: getattr(self, name) for name in plain if getattr(self, name) != plain[name]}
@@ -143,24 +143,23 @@ class EnvOptions:
 
     @property
     def bytes_each(self) -> int:
-        """About what one environment takes of the memory: an arm among obstacles 13 kB, a small one
-        of others 100.
-        """
+        """Approximate memory of one environment in bytes."""
         return 100_000 if self.env is not None else 30_000 if self.engine == MUJOCO else 15_000
 
-    def cost(self, count: int) -> list[str]:
-        """What to say of `count` environments before they begin to step, if they are dear."""
+    def describe_cost(self, count: int) -> list[str]:
+        """Describe the cost of `count` environments in a line, if it is high."""
         seconds = count * _PHYSICS_STEP
         if self.engine != MUJOCO or seconds < _DEAR:
             return []
         megabytes = count * self.bytes_each / 1e6
         return [
-            f"{count} arms in contact physics take about {seconds:.1f} s of CPU a control step, {megabytes:.0f} MB"
+            f"{count} arms in contact physics take about {seconds:.1f} s of CPU a control step, "
+            f"{megabytes:.0f} MB"
         ]
 
     @staticmethod
     def find_preset(values: dict[str, object]) -> tuple[str, Path | None]:
-        """Return a name for the environment with these options, and the file of its preset or None."""
+        """Return a name for the environment of these options, and its preset's file or None."""
         if values.get("env") is not None:
             return f"env {values['env']!r}", _find_gymnasium_preset(str(values["env"]))
         task = values.get("task", EnvOptions.task)
@@ -169,7 +168,7 @@ class EnvOptions:
 
 
 def _find_gymnasium_preset(env_id: str) -> Path:
-    """Return the file with the longest name that begins the id; else its family's or the default."""
+    """Return the file with the longest name that begins the id, else its family's or default."""
     name = env_id.split(":")[-1]
     folder = CONFIGS / "gymnasium"
     files = sorted(folder.glob("*.yaml"), key=lambda path: len(path.stem))

@@ -1,4 +1,4 @@
-"""Files of values: YAML mappings that people write, so that everything in them is checked."""
+"""Read and check YAML files of values, which people write."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ else:
 
 
 class _Loader(_Safe):
-    """Refuses a key that is there twice, of which PyYAML would take the last."""
+    """A loader that refuses duplicate keys, of which PyYAML would take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -32,7 +32,7 @@ class _Loader(_Safe):
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """The mapping in a robot's, gripper's or task's YAML file.
+    """Read the mapping in a robot's, gripper's or task's YAML file.
 
     Raises:
         ConfigError: the file is no YAML, has a key twice, or is no mapping.
@@ -57,7 +57,7 @@ def check_keys(
     needed: tuple[str, ...],
     optional: tuple[str, ...],
 ):
-    """Refuse a file that lacks a key, or has one that nothing reads.
+    """Refuse a file that lacks a key or has an unknown one.
 
     Args:
         owner: what the file describes, for example "robot 'panda'".
@@ -73,8 +73,8 @@ def check_keys(
             raise unknown(f"key of {owner}", key, needed + optional)
 
 
-def numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -> np.ndarray:
-    """A value as a finite array of one shape.
+def parse_numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -> np.ndarray:
+    """Convert a value to a finite array of the given shape.
 
     Raises:
         ConfigError: it is anything else.
@@ -88,8 +88,8 @@ def numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -> np.n
     return array
 
 
-def pose(values: np.ndarray) -> np.ndarray:
-    """(x, y, z, roll, pitch, yaw) [m, rad], turned as in URDF -> (4, 4)."""
+def make_pose(values: np.ndarray) -> np.ndarray:
+    """Make a pose (4, 4) from (x, y, z, roll, pitch, yaw) [m, rad], rotated as in URDF."""
     from spatialmath.base import (
         rpy2tr,
         transl,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.config.yaml_values import CONFIGS, check_keys, numbers, pose, read_values
+from envs.config.yaml_values import CONFIGS, check_keys, make_pose, parse_numbers, read_values
 from envs.robots.physics import Physics, read_physics
 from td3_robot.errors import ConfigError, unknown
 
@@ -143,13 +143,13 @@ def make_gripper(name: str) -> Gripper:
         )
 
     def number(key):
-        return float(numbers(owner, key, values[key], ()))
+        return float(parse_numbers(owner, key, values[key], ()))
 
     gripper = Gripper(
         name=name,
         joints=tuple(joints),
         drivers=(list(joints).index(drivers[0]), list(joints).index(drivers[1])),
-        mimic=numbers(
+        mimic=parse_numbers(
             owner, "joints", [multiple for _, multiple in joints.values()], (len(joints),)
         ),
         closed=number("closed"),
@@ -158,7 +158,7 @@ def make_gripper(name: str) -> Gripper:
         links=tuple(str(link) for link, _ in joints.values()),
         root=str(values["root"]),
         source=values.get("model"),
-        tcp=pose(numbers(owner, "tcp", values["tcp"], (6,))),
+        tcp=make_pose(parse_numbers(owner, "tcp", values["tcp"], (6,))),
         pads=_read_pads(owner, name, values["pads"]) if "pads" in values else None,
         physics=read_physics(owner, values.get("physics", {}), 1, file),
     )
@@ -185,7 +185,8 @@ def _read_pads(owner: str, name: str, values: object) -> Pads:
         "palm": (3,),
     }
     read: dict[str, Any] = {
-        key: numbers(f"{owner}, pads", key, values[key], shape) for key, shape in shapes.items()
+        key: parse_numbers(f"{owner}, pads", key, values[key], shape)
+        for key, shape in shapes.items()
     }
     frame = np.stack((read["closing"], read["approach"]))
     if not np.allclose(frame @ frame.T, np.eye(2), atol=1e-6):

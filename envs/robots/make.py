@@ -7,7 +7,7 @@ import functools
 import os
 from typing import Any
 
-from envs.config.yaml_values import CONFIGS, check_keys, numbers, pose, read_values
+from envs.config.yaml_values import CONFIGS, check_keys, make_pose, parse_numbers, read_values
 from envs.kinematics import compile_ets
 from envs.robots.gripper import make_gripper
 from envs.robots.physics import read_physics
@@ -77,7 +77,7 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     check_keys(owner, values, file, _NEEDED, _OPTIONAL)
     wanted = values.get("gripper", "none") if gripper is None else gripper
     hand = None if wanted == "none" else make_gripper(wanted)
-    mount = pose(numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
+    mount = make_pose(parse_numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
     from envs.robots.assembly import (
         assemble,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.config.yaml_values import check_keys, numbers
+from envs.config.yaml_values import check_keys, parse_numbers
 from td3_robot.errors import ConfigError
 
 _SERVO = ("stiffness", "damping", "torque", "armature", "friction")
@@ -53,7 +53,7 @@ def read_physics(owner: str, values: object, n: int, file: str) -> Physics:
         )
     check_keys(owner, values, file, needed=(), optional=(*_SERVO, "inertias"))
     servo: dict[str, Any] = {
-        key: numbers(owner, key, values[key], (n,)) for key in _SERVO if key in values
+        key: parse_numbers(owner, key, values[key], (n,)) for key in _SERVO if key in values
     }
     for key, array in servo.items():
         if (array < 0).any() or (key in ("stiffness", "torque") and not array.all()):
@@ -64,7 +64,9 @@ def read_physics(owner: str, values: object, n: int, file: str) -> Physics:
 def _read_inertias(owner: str, values: object) -> dict[str, np.ndarray]:
     if not isinstance(values, dict):
         raise ConfigError(f"{owner}: inertias must map links to {INERTIA} numbers, got {values!r}")
-    found = {str(link): numbers(owner, str(link), row, (INERTIA,)) for link, row in values.items()}
+    found = {
+        str(link): parse_numbers(owner, str(link), row, (INERTIA,)) for link, row in values.items()
+    }
     if light := [link for link, row in found.items() if row[0] <= 0]:
         raise ConfigError(f"{owner}: {light[0]} has a mass that is not positive")
     return found

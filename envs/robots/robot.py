@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.config.yaml_values import numbers
+from envs.config.yaml_values import parse_numbers
 from envs.kinematics import Chain
 from envs.robots.gripper import Gripper
 from envs.robots.physics import Physics
@@ -56,7 +56,7 @@ class Robot:
         }
         for key, shape in shapes.items():
             if getattr(self, key) is not None or key not in ("qddlim", "qdddlim"):
-                setattr(self, key, numbers(self.owner, key, getattr(self, key), shape))
+                setattr(self, key, parse_numbers(self.owner, key, getattr(self, key), shape))
         self._check_ranges()
         self.q = self.home.copy()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
-from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
+from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_values
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError, unknown
@@ -38,7 +38,7 @@ def read_randomization(name: str) -> Disturbances:
     owner = f"randomization {name!r}"
     check_keys(owner, values, path.name, needed=(), optional=(*DISTURBANCES, *_PHYSICS))
     read: dict[str, Any] = {
-        key: numbers(owner, key, value, (2,) if key in _PHYSICS else ()).tolist()
+        key: parse_numbers(owner, key, value, (2,) if key in _PHYSICS else ()).tolist()
         for key, value in values.items()
     }
     physics = Variation(**{key: tuple(read.pop(key)) for key in _PHYSICS if key in read})

@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved of an agent and a run, and how it is found, written and read."""
+"""Checkpoints: find, write and read the saved state of an agent and its run."""
 
 from td3_robot.checkpoint.manifest import MANIFEST
 from td3_robot.checkpoint.replay_chunks import (

@@ -1,4 +1,4 @@
-"""What an agent is, as its checkpoint says it: shapes, bound of the actions, options."""
+"""The specification of an agent in its checkpoint: shapes, bounds of actions, options."""
 
 import math
 from pathlib import Path
@@ -22,33 +22,32 @@ class AgentSpec(NamedTuple):
 
 
 def read_agent_spec(path: Path, found: Checkpoint) -> AgentSpec:
-    """What the checkpoint read from `path` is of; one of before, which does not say it, is known by
-    its networks.
+    """Read the agent's specification; that of an older checkpoint is inferred from its networks.
 
     Raises:
-        CheckpointError: it says nothing of use.
+        CheckpointError: it is damaged.
     """
     try:
-        told = (
+        spec = (
             _parse_agent_spec(found.metadata["agent"])
             if "agent" in found.metadata
             else _infer_agent_spec(path, found.states)
         )
-        TD3Config(**told.options)
+        TD3Config(**spec.options)
     except ConfigError as error:
         raise CheckpointError(f"checkpoint {str(path)!r}: {error}") from None
-    return told
+    return spec
 
 
-def check_layers(path: Path, told: AgentSpec, found: Checkpoint) -> None:
-    """Hold the networks of a checkpoint to its description, before any memory is asked for.
+def check_layers(path: Path, spec: AgentSpec, found: Checkpoint) -> None:
+    """Check the networks of a checkpoint against its specification, before memory is allocated.
 
     Raises:
-        CheckpointError: they are not the MLPs that it means.
+        CheckpointError: they are other MLPs.
     """
-    config = TD3Config(**told.options)
-    actor = [told.o_dim, *config.hidden, told.a_dim]
-    critic = [told.o_dim + told.a_dim, *config.critic_layers, config.atoms or 1]
+    config = TD3Config(**spec.options)
+    actor = [spec.o_dim, *config.hidden, spec.a_dim]
+    critic = [spec.o_dim + spec.a_dim, *config.critic_layers, config.atoms or 1]
     for name, layers in (("actor", actor), ("Q1", critic)):
         if get_widths(found.states[name]) != layers:
             expected = "-".join(map(str, layers))
@@ -58,7 +57,7 @@ def check_layers(path: Path, told: AgentSpec, found: Checkpoint) -> None:
 
 
 def _parse_agent_spec(agent: object) -> AgentSpec:
-    """What the file of the checkpoint says, checked."""
+    """Check the specification in checkpoint.json."""
     from td3_robot.config.schema import make_schema  # here: only a file from outside needs it
 
     if (
@@ -70,11 +69,9 @@ def _parse_agent_spec(agent: object) -> AgentSpec:
     for name in ("o_dim", "a_dim"):
         if type(agent[name]) is not int or agent[name] < 1:
             raise ConfigError(f"{name} must be a positive whole number")
-    bounds, count = (
-        (agent["a_max"], agent["a_dim"])
-        if isinstance(agent["a_max"], list)
-        else ([agent["a_max"]], 1)
-    )
+    a_max = agent["a_max"]
+    bounds = a_max if isinstance(a_max, list) else [a_max]
+    count = agent["a_dim"] if isinstance(a_max, list) else 1
     if len(bounds) != count or not all(
         type(bound) in (int, float) and 0 < bound < math.inf for bound in bounds
     ):
@@ -84,9 +81,7 @@ def _parse_agent_spec(agent: object) -> AgentSpec:
 
 
 def _infer_agent_spec(path: Path, states: dict[str, dict]) -> AgentSpec:
-    """What the networks of an older checkpoint show, and the config.yaml in its folder or the one
-    above.
-    """
+    """Infer an agent's specification from its networks and the config.yaml of its run."""
     from td3_robot.config.schema import read_part
 
     actor, Q1 = (get_widths(states[name]) for name in ("actor", "Q1"))

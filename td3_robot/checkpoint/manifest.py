@@ -1,6 +1,4 @@
-"""What a checkpoint says of itself: a plain JSON file among those of its set, with the SHA-256 of
-each of them.
-"""
+"""The metadata of a checkpoint: a JSON file with the SHA-256 of each of its other files."""
 
 import json
 import os
@@ -14,7 +12,7 @@ _FORMAT = 1
 
 
 def write_manifest(path: Path, metadata: dict) -> None:
-    """Write the file, down to the disk."""
+    """Write the metadata and flush them to the disk."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"format": _FORMAT, **metadata}, file, indent=2, allow_nan=False)
         file.write("\n")
@@ -23,10 +21,10 @@ def write_manifest(path: Path, metadata: dict) -> None:
 
 
 def read_manifest(path: Path | None) -> dict:
-    """Read the file; an older checkpoint has none, and gives an empty dict.
+    """Read the metadata; those of an older checkpoint, which has no such file, are empty.
 
     Raises:
-        CheckpointError: it cannot be read, is no such JSON, or is of a later version.
+        CheckpointError: it cannot be read, is damaged, or is of a later version.
     """
     if path is None:
         return {}

@@ -1,6 +1,4 @@
-"""Which code it was, on what machine, with which constants: what a run folder says of where it
-comes from.
-"""
+"""The provenance of a run: its code, machine, commands and constants of the environment."""
 
 import datetime
 import json
@@ -22,7 +20,7 @@ _SHOWN = 4  # differences in a line
 
 
 def find_commit() -> str | None:
-    """The git commit that this package's files are of; None where they are in no repository."""
+    """Return the git commit of this package's files; None outside a repository."""
     return _run_git("rev-parse", "HEAD") or None
 
 
@@ -35,7 +33,7 @@ def _run_git(*words: str) -> str | None:
 
 
 def describe_code() -> str:
-    """Version and commit, as far as they are known."""
+    """Describe the version and commit, as far as they are known."""
     try:
         named = f"td3_robot {version('td3-robot')}"
     except PackageNotFoundError:  # run from its files alone
@@ -45,24 +43,22 @@ def describe_code() -> str:
 
 
 def _has_edits() -> bool:
-    """Whether files of that commit are no longer as they were."""
+    """Return whether files of that commit were changed."""
     return bool(_run_git("status", "--porcelain", "--untracked-files=no"))
 
 
 def write_provenance(
     folder: Path, script: str, argv: Sequence[str], constants: dict[str, object]
 ) -> list[str]:
-    """Add a sitting to a run's record: when, with what command, code and packages, and on what
-    machine.
+    """Add a session to a run's record: date, command, code, packages and machine.
 
     Args:
         folder: the run folder.
         script, argv: the command line.
-        constants: those of the environment, which the record keeps as they were in the first
-            sitting.
+        constants: those of the environment; the record keeps those of the first session.
 
     Returns:
-        How they differ from those, see `find_differences`.
+        Their differences from those, see `find_differences`.
 
     Raises:
         ConfigError: the record cannot be written, or the one that is there cannot be read.
@@ -105,8 +101,7 @@ def _describe_hardware() -> dict[str, object]:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """The record of a run folder, `constants` and `sittings`; an older run has none, and gives an
-    empty dict.
+    """Read the record of a run folder, `constants` and `sittings`; empty for an older run.
 
     Raises:
         ConfigError: it is damaged.
@@ -121,7 +116,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 
 
 def _is_nested(record: Any, keys: tuple[str, ...]) -> bool:
-    """Whether it has the keys, and under `constants` groups of plain values."""
+    """Return whether it has the keys, and under `constants` groups of plain values."""
     if not isinstance(record, dict) or any(key not in record for key in keys):
         return False
     groups = record["constants"]
@@ -137,12 +132,10 @@ def _is_plain(value: object, deep: int = 3) -> bool:
 
 
 def find_differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Where two sets of constants differ: a phrase for each, such as "task.tolerance was 0.02 and
-    is 0.01".
+    """Find differences of constants: phrases such as "task.tolerance was 0.02 and is 0.01".
 
-    One that is missing is as one that is 0: terms of a reward are added with a weight of nothing. A
-    group that one of the two lacks is not compared: who evaluates under a randomisation, or under
-    none, has asked for it.
+    A missing constant counts as 0, since new terms of a reward begin with no weight. Groups that
+    only one side has, such as a randomisation that an evaluation adds, are not compared.
     """
     groups = trained.keys() & here.keys()
     before, now = (
@@ -164,12 +157,10 @@ def _flatten(groups: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def describe_other_constants(folder: Path, here: dict[str, object]) -> str | None:
-    """A sentence on a checkpoint that was trained with other constants than `here`; None where it
-    was not.
+    """Describe how a checkpoint's constants differ from `here`; None if they do not.
 
     Args:
-        folder: of a run, or one inside it. A run that has no record is taken to have been trained
-            with these.
+        folder: of a run, or one inside it; without a record there is nothing to describe.
 
     Raises:
         ConfigError: the record is damaged.
@@ -183,7 +174,7 @@ def describe_other_constants(folder: Path, here: dict[str, object]) -> str | Non
 
 
 def describe_differences(changed: list[str]) -> str | None:
-    """A sentence on how constants differ; None where they do not."""
+    """Describe differences of constants in a sentence; None without any."""
     if not changed:
         return None
     more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""

@@ -1,9 +1,8 @@
-"""A replay on disk: most of its rows lie in files that are written once, so that a save writes what
-is new.
+"""A replay on disk in chunks that are written once, so that a save writes only new rows.
 
-A piece is a fixed number of time steps from a fixed place in the run: it is the same at every save,
-until the ring has gone over it. Its file has the SHA-256 of its content as its name and is never
-changed, so whatever a resume point names is what it named when it was written.
+A chunk has a fixed number of time steps from a fixed place in the run, so that it stays the same
+until the ring buffer overwrites it. Its file is named by the SHA-256 of its content and never
+changed, so that a resume point always finds what it named.
 """
 
 import contextlib
@@ -28,24 +27,25 @@ CHUNK_BYTES = 1 << 23  # [bytes] of one; what fills none stays in the resume poi
 
 
 def save_chunks(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
-    """Write the replay of a source's state, or those of all processes, piece by piece.
+    """Write the replay of a source's state, or those of all processes, in chunks.
 
     Args:
         folder: the run folder.
         source: as `BatchSource.state_dict` gives it.
 
     Returns:
-        The state with the names of pieces in place of their rows.
+        The state with names of chunks instead of their rows.
 
     Raises:
-        CheckpointError: a piece cannot be written.
+        CheckpointError: a chunk cannot be written.
     """
     import torch  # here: it takes over a second, and looking a checkpoint up should not
 
     place = folder / CHUNKS
 
     def put(replay: dict[str, Any]) -> dict[str, Any]:
-        rows, first = replay.get("rows"), replay.get("first")
+        rows = replay.get("rows")
+        first = replay.get("first")
         if first is None or not isinstance(rows, torch.Tensor) or rows.dtype != torch.float32:
             return replay  # of a source of the user's own
         slots = max(1, CHUNK_BYTES // (4 * rows.shape[1:].numel()))
@@ -73,10 +73,10 @@ def save_chunks(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_chunks(folder: Path, source: Any) -> Any:
-    """What `save_chunks` was given.
+    """Load the rows of a state that `save_chunks` returned.
 
     Raises:
-        CheckpointError: a piece is missing or damaged.
+        CheckpointError: a chunk is missing or damaged.
     """
     import torch
 
@@ -84,7 +84,8 @@ def load_chunks(folder: Path, source: Any) -> Any:
         if "pieces" not in replay:  # of a source of the user's own, or of before
             return replay
         rest = {name: replay[name] for name in replay if name not in ("pieces", "begin")}
-        rows, begin = replay["rows"], replay["begin"]
+        rows = replay["rows"]
+        begin = replay["begin"]
         pieces = [_read(folder / CHUNKS, name, rows) for name in replay["pieces"]]
         return {**rest, "rows": torch.cat((rows[:begin], *pieces, rows[begin:]))}
 
@@ -92,7 +93,7 @@ def load_chunks(folder: Path, source: Any) -> Any:
 
 
 def prune_chunks(folder: Path, names: Collection[str]) -> None:
-    """Remove all pieces but these, and what a process that died left of one."""
+    """Remove all chunks but these, and incomplete files of a process that died."""
     with contextlib.suppress(OSError):  # they are tried again at the next save
         for path in (folder / CHUNKS).iterdir():
             if path.name not in names:
@@ -102,14 +103,14 @@ def prune_chunks(folder: Path, names: Collection[str]) -> None:
 
 
 def list_chunks(source: Any) -> set[str]:
-    """The pieces that a state on disk names."""
+    """Return the names of the chunks of a state on disk."""
     names: set[str] = set()
     _map_replays(source, lambda replay: names.update(replay.get("pieces", ())) or replay)
     return names
 
 
 def _map_replays(source: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A source's state with its replay changed, in one of several processes with that of each."""
+    """Apply a function to the replay in a source's state, or to that of each process."""
     if not isinstance(source, dict):
         return source
     if isinstance(ranks := source.get("ranks"), list):
@@ -122,7 +123,7 @@ def _map_replays(source: Any, change: Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _write(folder: Path, piece: "Tensor") -> str:
-    """Write a piece, down to the disk, unless it is there; returns its name."""
+    """Write a chunk to the disk, unless it exists; return its name."""
     content = piece.cpu().contiguous().numpy().tobytes()
     name = hashlib.sha256(content).hexdigest()
     if not os.path.isfile(folder / name):
@@ -133,12 +134,13 @@ def _write(folder: Path, piece: "Tensor") -> str:
 
 
 def _read(folder: Path, name: str, like: "Tensor") -> "Tensor":
-    """The time steps of a piece, of the width of those in `like`."""
+    """Read the time steps of a chunk, which have the width of those in `like`."""
     import torch
 
     if not re.fullmatch("[0-9a-f]{64}", name):
         raise CheckpointError(f"{name!r} is no name of a part of the replay")
-    path, most = folder / name, max(CHUNK_BYTES, 4 * like.shape[1:].numel())
+    path = folder / name
+    most = max(CHUNK_BYTES, 4 * like.shape[1:].numel())
     try:
         with open(path, "rb") as file:
             content = file.read() if os.fstat(file.fileno()).st_size <= most else b""

@@ -1,6 +1,4 @@
-"""Where a run can be taken up again: the folder `last` in the run folder, which itself holds the
-best policy.
-"""
+"""The resume point of a run, in the folder `last` of the run folder."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,11 +15,11 @@ _ENTRIES = frozenset(
 
 
 def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str, dict], dict]:
-    """The states of networks and optimizers, and that of the trainer.
+    """Read the states of networks and optimizers, and that of the trainer.
 
     Args:
         folder: the run folder.
-        processes: how many train the run; None where that does not matter.
+        processes: number of processes that train the run; None for any.
 
     Raises:
         CheckpointError: there is no resume point, or it is damaged.
@@ -42,8 +40,7 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
 
 
 def get_source_states(state: dict) -> list[dict[str, Any]]:
-    """The state of the source in that of a trainer or, of a run by several processes, of the source
-    of each.
+    """Return the state of the source of each process in a trainer's state.
 
     Raises:
         CheckpointError: there are none.
@@ -58,24 +55,20 @@ def get_source_states(state: dict) -> list[dict[str, Any]]:
 
 
 def _get_ranks(state: dict) -> list[Any] | None:
-    """What a trainer's state has of each of several processes; None of a run by one."""
+    """Return the states of several processes in a trainer's state; None for a single process."""
     ranks = state["source"].get("ranks") if isinstance(state["source"], dict) else None
     return ranks if isinstance(ranks, list) else None
 
 
 def load_resume_point(folder: Path, processes: int = 1) -> tuple[dict[str, dict], dict]:
-    """`read_resume_point` for who goes on with the run; the rows of a save that a kill cut short
-    are removed.
-    """
+    """Read the resume point to continue the run; chunks of an incomplete save are removed."""
     found = read_resume_point(folder, processes)
     _clear_chunks(folder)
     return found
 
 
 def _read_newest(folder: Path) -> tuple[dict[str, dict], dict]:
-    """The states as they are, and the trainer's with its rows; where a save comes between, those of
-    the newer one.
-    """
+    """Read the states with the rows of the replay; again if another process saves meanwhile."""
     states = checkpoint.read(folder / LAST)
     state = states.get("trainer_state", {})
     if missing := sorted(_ENTRIES - state.keys()):
@@ -90,7 +83,7 @@ def _read_newest(folder: Path) -> tuple[dict[str, dict], dict]:
 
 
 def _list_named_chunks(folder: Path) -> set[str]:
-    """The rows that the resume point on disk names; none where there is none."""
+    """Return the names of the chunks of the resume point on disk, if there is one."""
     if not (folder / LAST).is_dir():
         return set()
     state = checkpoint.read(folder / LAST, ("trainer_state",)).get("trainer_state", {})
@@ -98,19 +91,18 @@ def _list_named_chunks(folder: Path) -> set[str]:
 
 
 def _clear_chunks(folder: Path) -> None:
-    """Remove the rows that the resume point on disk does not name."""
+    """Remove chunks that the resume point on disk does not name."""
     with contextlib.suppress(CheckpointError):
         checkpoint.prune_chunks(folder, _list_named_chunks(folder))
 
 
 def write_resume_point(folder: Path, states: dict[str, dict], metadata: dict) -> None:
-    """Write the states of networks, optimizers and trainer; killed at any moment, the old one is
-    there or the new.
+    """Write the states of networks, optimizers and trainer, atomically.
 
-    Of the replay only the rows that are new since the last time are written.
+    Only rows of the replay that are new since the last save are written.
 
     Raises:
-        CheckpointError: it cannot be written; the former one is untouched.
+        CheckpointError: it cannot be written; the previous one is unchanged.
     """
     trainer = states["trainer_state"]
     try:
@@ -124,7 +116,7 @@ def write_resume_point(folder: Path, states: dict[str, dict], metadata: dict) ->
 
 @contextlib.contextmanager
 def as_checkpoint_errors(folder: Path) -> Iterator[None]:
-    """Whatever the entries of a resume point, which may be a stranger's, make go wrong is one line.
+    """Turn errors that malformed entries of a resume point cause into a CheckpointError.
 
     Raises:
         CheckpointError: they do not fit the run.

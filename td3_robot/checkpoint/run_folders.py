@@ -1,4 +1,4 @@
-"""Run folders by name: the one that a user means, the next free one, a new one."""
+"""Run folders: find one by name, make a new one, lock one."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _LOCK = ".lock"
 
 
 def find(name: str | Path, root: Path = RUNS) -> Path:
-    """The checkpoint that a user means: a folder, a prefix, or the name of a run in `root`.
+    """Find a checkpoint by its folder, prefix, or name of a run in `root`.
 
     Raises:
         CheckpointError: there is none; the message lists those that are.
@@ -35,9 +35,7 @@ def find(name: str | Path, root: Path = RUNS) -> Path:
 
 
 def make_next_run(root: str | Path = RUNS) -> Path:
-    """Make and return the next free `<root>/runN`; trainings that start together get different
-    ones.
-    """
+    """Make and return the next free `<root>/runN`, which no other training gets."""
     root = Path(root)
     numbers = [int(name[3:]) for name in list_names(root) if re.fullmatch(r"run[0-9]{1,9}", name)]
     number = max(numbers, default=0) + 1
@@ -47,7 +45,7 @@ def make_next_run(root: str | Path = RUNS) -> Path:
 
 
 def run_name(folder: Path) -> str:
-    """What `--resume` and `find` call a run folder: its path in `RUNS`, or else its path."""
+    """Return the name of a run folder for `--resume`: its path in `RUNS`, or else its path."""
     inside = folder.absolute().is_relative_to(RUNS.absolute())
     return folder.absolute().relative_to(RUNS.absolute()).as_posix() if inside else str(folder)
 
@@ -73,13 +71,12 @@ def claim_run(root: str | Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
-    """Keep a run folder for this process until the end of the block, and clear away what one that
-    died left in it.
+    """Lock a run folder for this process, and remove incomplete files of one that died.
 
-    The system gives the lock back when a process ends, however it does.
+    The system releases the lock when the process ends.
 
     Raises:
-        ConfigError: another process has the folder; the message names it.
+        ConfigError: another process has locked the folder; the message names it.
         CheckpointError: the folder cannot be written.
     """
     path = folder / _LOCK
@@ -97,9 +94,7 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 
 def find_owner(folder: Path) -> str | None:
-    """Which process has a run folder, as its lock says it; None where none has, as far as this
-    machine can know.
-    """
+    """Return the process that has locked a run folder; None if there is none that is known."""
     try:
         with open(folder / _LOCK, encoding="utf-8", errors="replace") as file:
             who = file.read(200).strip()
@@ -112,7 +107,7 @@ def find_owner(folder: Path) -> str | None:
 
 @contextlib.contextmanager
 def lock_new_run(folder: Path) -> Iterator[Path]:
-    """`lock_run` for the folder of a new run: where nothing came of it, its name is free again."""
+    """Lock the folder of a new run; if it stays empty, it is removed in the end."""
     try:
         with lock_run(folder):
             yield folder
@@ -122,7 +117,7 @@ def lock_new_run(folder: Path) -> Iterator[Path]:
 
 
 def _open_lock_file(path: Path) -> TextIO:
-    """The lock file, opened, locked and saying whose it is."""
+    """Open and lock the lock file, and write this process into it."""
     while True:
         file = open(path, "a+", encoding="utf-8", errors="replace")
         try:
@@ -148,7 +143,7 @@ def _open_lock_file(path: Path) -> TextIO:
 
 
 def _make(folder: Path) -> bool:
-    """Make a folder and say whether it was free, for one process only however many try."""
+    """Make a folder and return whether it was free; of several processes one succeeds."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         os.mkdir(folder)

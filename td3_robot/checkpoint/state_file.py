@@ -1,6 +1,4 @@
-"""One state file: tensors and plain Python values, written down to the disk and read without
-running anything.
-"""
+"""State files: tensors and plain Python values, read without running code."""
 
 import hashlib
 import io
@@ -14,7 +12,7 @@ from td3_robot.errors import CheckpointError
 
 
 def write_state(path: Path, state: dict) -> str:
-    """Write one state file, down to the disk. Returns its SHA-256."""
+    """Write one state file, flush it to the disk and return its SHA-256."""
     import torch  # here: it takes over a second, and looking a checkpoint up should not
 
     with open(path, "w+b") as file:
@@ -30,10 +28,10 @@ def read_state(path: Path, sums: dict[str, str] | None = None) -> dict:
 
     Args:
         path: the file.
-        sums: SHA-256 by name of file; None for an older checkpoint, which has none.
+        sums: SHA-256 by name of file; None for an older checkpoint.
 
     Raises:
-        CheckpointError: it cannot be opened, is not the one of its sum, is damaged, or holds
+        CheckpointError: it cannot be opened, does not match its SHA-256, is damaged, or holds
             anything but a dict of plain values.
     """
     try:
@@ -51,7 +49,7 @@ def read_state(path: Path, sums: dict[str, str] | None = None) -> dict:
 
 
 def _check_whole(file: io.BufferedReader, path: Path, sums: dict[str, str] | None) -> None:
-    """Hold a file to its SHA-256; without one, to the checksums inside."""
+    """Check a file against its SHA-256 or, without one, the checksums inside."""
     if sums is not None:
         if hashlib.file_digest(file, "sha256").hexdigest() != sums.get(path.name):
             raise CheckpointError(
@@ -68,7 +66,7 @@ def _check_whole(file: io.BufferedReader, path: Path, sums: dict[str, str] | Non
 
 
 def _unpickle(file: io.BufferedReader, path: Path) -> object:
-    """What torch finds in a file, of tensors and plain values."""
+    """Unpickle a file of tensors and plain values."""
     import torch
 
     try:
@@ -80,7 +78,7 @@ def _unpickle(file: io.BufferedReader, path: Path) -> object:
 
 
 def check_plain(value: object, where: str) -> None:
-    """Hold a state to what `read` gives back, so that no unreadable checkpoint is ever written.
+    """Check that a state holds only what `read` accepts, before it is written.
 
     Raises:
         TypeError: anything else, numpy's scalars included.
@@ -101,5 +99,6 @@ def check_plain(value: object, where: str) -> None:
         str,
     ):
         raise TypeError(
-            f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain Python values only"
+            f"{where} is a {type(value).__name__}; "
+            "a checkpoint holds tensors and plain Python values only"
         )

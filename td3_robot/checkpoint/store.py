@@ -1,9 +1,9 @@
-"""The checkpoint folder: one file a state dict, replaced as a set or not at all.
+"""Checkpoint folders: one file per state dict, all replaced together or not at all.
 
 A set is first written whole into `.next`, then renamed to `.commit`; that rename is the commit
-point. After it each file moves into the folder. Whoever finds a `.commit` knows that a process died
-in between: a reader takes the files still in it before those in the folder, and a writer finishes
-the move before its own.
+point. After it each file moves into the folder. A `.commit` folder means that a process died in
+between: a reader prefers the files in it to those in the folder, and a writer finishes the move
+first.
 """
 
 import contextlib
@@ -22,32 +22,31 @@ REQUIRED = ("Q1", "Q2", "actor", "Q1_optimizer", "Q2_optimizer", "actor_optimize
 OPTIONAL = ("Q1_target", "Q2_target", "actor_target", "normalizer", "trainer_state")
 NAMES = REQUIRED + OPTIONAL
 
-_NEXT, _COMMIT = ".next", ".commit"
+_NEXT = ".next"
+_COMMIT = ".commit"
 _ABSENT = ".absent"  # suffix in `.commit`: this file of the former set has no successor
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds."""
+    """The states and metadata of a checkpoint."""
 
     states: dict[str, dict]  # by name, of NAMES
-    metadata: dict  # what was written beside them; empty for an older checkpoint
+    metadata: dict  # of `MANIFEST`; empty for an older checkpoint
 
 
 def write(folder: str | Path, states: dict[str, dict], metadata: dict | None = None) -> None:
-    """Replace the checkpoint in `folder` by `states`; killed at any moment, it holds the old set or
-    the new.
+    """Replace the checkpoint in `folder` by `states`, atomically even if the process is killed.
 
-    A folder that does not exist appears complete. Files that are no state files stay as they are.
+    A new folder appears complete. Files that are no state files stay.
 
     Args:
         folder: where to write.
         states: the six of REQUIRED and any of OPTIONAL, each a dict of tensors and plain Python
             values.
-        metadata: what the checkpoint is of, values that JSON can hold; goes into the file MANIFEST of the
-            same set.
+        metadata: values that JSON can hold, for the file MANIFEST of the same set.
 
     Raises:
-        CheckpointError: the folder cannot be written; what it held is untouched.
+        CheckpointError: the folder cannot be written; its content is unchanged.
         ValueError, TypeError: `states` is not such a set.
     """
     if missing := [name for name in REQUIRED if name not in states]:
@@ -71,20 +70,19 @@ def write(folder: str | Path, states: dict[str, dict], metadata: dict | None = N
 
 
 def read(path: str | Path, names: Iterable[str] | None = None) -> dict[str, dict]:
-    """The states of `load`."""
+    """Read the states of a checkpoint, see `load`."""
     return load(path, names).states
 
 
 def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
-    """Read a checkpoint, onto the CPU whatever device wrote it, without running anything that a
-    file may hold.
+    """Read a checkpoint onto the CPU, without running code that a file may hold.
 
     Args:
         path: a folder, or the older form: the common prefix of files `<path>Q1`, `<path>actor`, ...
         names: the states wanted, of NAMES; all by default.
 
     Returns:
-        Those of OPTIONAL that the checkpoint does not have are left out.
+        The checkpoint; states of OPTIONAL that it does not have are missing.
 
     Raises:
         CheckpointError: no checkpoint there, one of the wanted REQUIRED files is missing, or a file
@@ -111,9 +109,7 @@ def load(path: str | Path, names: Iterable[str] | None = None) -> Checkpoint:
 
 
 def tidy(folder: Path) -> None:
-    """Finish or remove what a process that died left in a run folder, which nobody else may be
-    writing in.
-    """
+    """Finish or remove incomplete writes of a process that died; the run must be locked."""
     inside = [
         path
         for path in folder.iterdir()
@@ -128,7 +124,7 @@ def tidy(folder: Path) -> None:
 
 
 def _create(folder: Path, states: dict[str, dict], metadata: dict) -> None:
-    """Write a folder that does not exist, under the lock of its parent."""
+    """Write a new folder, under the lock of its parent."""
     new = folder.parent / f".{folder.name}.new"
     _write_set(new, states, metadata)
     os.rename(new, folder)
@@ -136,7 +132,7 @@ def _create(folder: Path, states: dict[str, dict], metadata: dict) -> None:
 
 
 def _replace(folder: Path, states: dict[str, dict], metadata: dict) -> None:
-    """Write over what a folder holds, under its lock."""
+    """Replace the set in a folder, under its lock."""
     _move_in(folder)
     new = folder / _NEXT
     absent = [
@@ -151,9 +147,7 @@ def _replace(folder: Path, states: dict[str, dict], metadata: dict) -> None:
 def _write_set(
     folder: Path, states: dict[str, dict], metadata: dict, absent: Iterable[str] = ()
 ) -> None:
-    """Write a whole set into a new folder, down to the disk; where that fails, leave nothing of
-    it.
-    """
+    """Write a set into a new folder and flush it to the disk; on failure remove the folder."""
     shutil.rmtree(folder, ignore_errors=True)  # left by a process that died
     folder.mkdir()
     try:
@@ -168,7 +162,7 @@ def _write_set(
 
 
 def _move_in(folder: Path) -> None:
-    """Take the files of `.commit` into the folder, or what a process that died left of them."""
+    """Move the files of `.commit` into the folder, also those that a dead process left."""
     commit = folder / _COMMIT
     if not commit.exists():
         return
@@ -183,7 +177,7 @@ def _move_in(folder: Path) -> None:
 
 
 def find_files(path: Path) -> dict[str, Path]:
-    """The state files of the checkpoint at `path`; empty where there is none."""
+    """Find the state files of the checkpoint at `path`; empty without one."""
     files = {name: file for name in NAMES if (file := _find_newest(path, name)) is not None}
     return files or {
         name: Path(f"{path}{name}") for name in NAMES if os.path.isfile(f"{path}{name}")
@@ -191,9 +185,7 @@ def find_files(path: Path) -> dict[str, Path]:
 
 
 def _find_newest(folder: Path, name: str) -> Path | None:
-    """Where in a folder the file of that name is, as `.commit` has it or else the folder; None
-    where there is none.
-    """
+    """Find a file of a checkpoint folder, in its `.commit` or else itself; None without one."""
     commit = folder / _COMMIT
     if os.path.isfile(
         commit / name
@@ -204,9 +196,7 @@ def _find_newest(folder: Path, name: str) -> Path | None:
 
 
 def make_missing_error(path: Path) -> CheckpointError:
-    """The error for a path without a checkpoint: says what is there instead, inside or beside
-    it.
-    """
+    """Make the error for a path without a checkpoint, with the checkpoints near it."""
     place = path if os.path.isdir(path) else path.parent
     others = sorted(str(place / name) for name in list_names(place) if find_files(place / name))
     hint = f"; valid choices: {', '.join(others)}" if others else f", and none in {str(place)!r}"
@@ -214,14 +204,14 @@ def make_missing_error(path: Path) -> CheckpointError:
 
 
 def list_names(folder: Path) -> list[str]:
-    """Names in a folder; none where it cannot be looked into."""
+    """List the names in a folder; none if it cannot be read."""
     with contextlib.suppress(OSError):
         return os.listdir(folder)
     return []
 
 
 def sync(folder: Path) -> None:
-    """Bring the names in `folder` down to the disk."""
+    """Flush the names in `folder` to the disk."""
     if os.name == "nt":  # Windows cannot open a folder
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -232,7 +222,7 @@ def sync(folder: Path) -> None:
 
 
 def _find_cause(error: BaseException | None) -> OSError | None:
-    """The system's own error behind one of torch's, which say less."""
+    """Find the system's error behind one of torch, which says less."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
     return error

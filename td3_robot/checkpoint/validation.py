@@ -1,5 +1,4 @@
-"""State dicts of strangers: held to the part that they are for, tensor by tensor, before anything
-takes them.
+"""Check untrusted state dicts, tensor by tensor, before a module or optimizer loads them.
 
 PyTorch checks the shapes of networks alone. The moments of an optimizer with other shapes, or with
 strides that do not span them, would make the fused Adam write beyond their end.
@@ -19,11 +18,10 @@ class StateMismatch(ValueError):
 
 
 def validate_state(part: nn.Module | Optimizer, state: object) -> dict:
-    """What `part.load_state_dict` may take: `state`, of the same names, shapes and kinds of
-    numbers, all finite.
+    """Check a state against its part and return what `part.load_state_dict` may load.
 
-    Of an optimizer's state only the steps and moments are taken, as copies; learning rates and the
-    like stay its own.
+    Names, shapes and kinds of numbers must match, and all values be finite. Of an optimizer's
+    state only steps and moments are returned, as copies; it keeps its own learning rates.
 
     Raises:
         Unfit: names the entry, what was expected and what came.
@@ -42,7 +40,8 @@ def validate_state(part: nn.Module | Optimizer, state: object) -> dict:
 
 
 def _validate_module(part: nn.Module, state: dict) -> dict:
-    own, weights = part.state_dict(), dict(part.named_parameters())
+    own = part.state_dict()
+    weights = dict(part.named_parameters())
     if own.keys() & state.keys() and (layers := get_widths(state)) and layers != get_widths(own):
         raise StateMismatch(f"its layers are {'-'.join(map(str, layers))}")
     _check_names(state, own, "entry", "; was it made with other networks, TD3(networks=...)?")
@@ -71,9 +70,7 @@ def _validate_optimizer(part: Optimizer, state: dict) -> dict:
 def _copy_moments(
     name: str, entry: object, weight: Tensor, group: dict, strict: bool
 ) -> dict[str, object]:
-    """Copies of what an optimizer remembers of one weight; `strict` where it is Adam, whose entries
-    are known.
-    """
+    """Copy an optimizer's moments of one weight; `strict` for Adam, whose entries are known."""
     if not isinstance(entry, dict):
         raise StateMismatch(f"{name} is a {type(entry).__name__}, not a dict")
     if strict:
@@ -93,11 +90,12 @@ def _copy_moments(
         if key in ("step", "exp_avg_sq") and (value < 0).any():
             raise StateMismatch(f"{key} of {name} is negative")
 
-    def copied(value):
+    def copy_value(value):
         return value.detach().clone(memory_format=torch.contiguous_format)
 
     return {
-        key: copied(value) if isinstance(value, Tensor) else value for key, value in entry.items()
+        key: copy_value(value) if isinstance(value, Tensor) else value
+        for key, value in entry.items()
     }
 
 
@@ -113,9 +111,7 @@ def _check_names(state: dict, expected: Collection[str], what: str, hint: str = 
 def _check_tensor(
     name: str, value: object, like: Tensor, exact: bool = True, finite: bool = True
 ) -> None:
-    """Hold a value to the shape and dtype of `like`; where not `exact`, one of the same kind of
-    number will do.
-    """
+    """Check a value's shape and dtype; if not `exact`, any dtype of the same kind will do."""
     if (
         not isinstance(value, Tensor)
         or value.layout != torch.strided
@@ -133,8 +129,6 @@ def _check_tensor(
 
 
 def get_widths(state: dict) -> list[int]:
-    """What goes into the first layer of an MLP's state and out of each; nothing where it is not an
-    MLP's.
-    """
+    """Return the widths of an MLP's input and layers from its state; empty for other states."""
     matrices = [value for value in state.values() if isinstance(value, Tensor) and value.ndim == 2]
     return [matrices[0].shape[1], *map(len, matrices)] if matrices else []

@@ -31,11 +31,11 @@ Values = dict[str, object]  # option -> value
 
 
 class Environment(Protocol):
-    """A frozen dataclass of an environment's options, declared as td3_robot/config/field.py says."""
+    """A frozen dataclass of an environment's options, see td3_robot/config/field.py."""
 
     @staticmethod
     def find_preset(values: Values) -> tuple[str, Path | None]:
-        """Return a name for the environment with these options, and the file of its preset or None."""
+        """Return a name for the environment of these options, and its preset's file or None."""
         ...
 
 
@@ -64,7 +64,7 @@ class TrainArguments:
 
 @dataclass(frozen=True)
 class _Start:
-    """What to start from.
+    """The start of the training.
 
     Attributes:
         config: YAML file of options; flags win over it.
@@ -170,7 +170,8 @@ def _complete_new_run(config: Config, asked: Values, notes: list[str]) -> Config
     if "exploration.start_steps" in asked:
         both = f"{steps} <= {start}"
         raise ConfigError(
-            f"steps must be above exploration.start_steps, before which nothing is learnt, got {both}"
+            "steps must be above exploration.start_steps, "
+            f"before which nothing is learnt, got {both}"
         )
     notes.append(
         f"a short run: exploration.start_steps is {steps // 10}, a tenth of the steps, "

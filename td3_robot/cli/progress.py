@@ -1,4 +1,4 @@
-"""A training at the terminal: a line an evaluation and a progress bar."""
+"""Progress of a training at the terminal: a line per evaluation and a progress bar."""
 
 import math
 
@@ -10,30 +10,29 @@ from td3_robot.training.callbacks import Callback, Run
 
 
 def format_score(metrics: dict[str, float]) -> str:
-    """How good a policy is, in a word: its success where that is known, or else its return."""
+    """Format the success rate of a policy or, if it is unknown, its return."""
     if "success_rate" in metrics:
         return f"success {metrics['success_rate']:.1%}"
     return f"return {metrics['episode_return']:.2f}" if "episode_return" in metrics else ""
 
 
 def format_cell(pattern: str, value: float | None) -> str:
-    """A figure as wide as its column; a dash for one that there is not."""
+    """Format a figure to the width of its column; a dash for a missing one."""
     known = value is not None and math.isfinite(value)
     return pattern.format(value) if known else "-".rjust(len(pattern.format(0.0)))
 
 
 class _Console(Console):
-    """A console that leaves it to its user what a closed pipe means; rich ends the process."""
+    """A console that raises BrokenPipeError, where rich ends the process."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 class Display(Callback):
-    """The terminal: a line an evaluation, and a progress bar below them while somebody watches;
-    also a `Tracker`.
+    """A line per evaluation and a progress bar at the terminal; also a `Tracker`.
 
-    The success rate has its place where the task knows success; elsewhere the bar shows the return.
+    The bar shows the success rate if the task has one, and else the return.
 
     Args:
         total: steps of the whole run.
@@ -69,22 +68,26 @@ class Display(Callback):
         self._headed = False
 
     def on_step(self, run: Run) -> None:
-        """Move the bar."""
+        """Move the progress bar."""
         self._progress.update(self._task, completed=run.steps)
 
     def log(self, metrics: dict[str, float]) -> None:
-        """One line."""
+        """Print one line."""
         metrics = fill_scores(metrics)
         columns = [column for column in self._COLUMNS if column[1] in metrics]
         if not self._headed:
             self._headed = True
             self._progress.start()
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
-            self._line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
-        self._line(" ".join(format_cell(pattern, metrics[name]) for _, name, pattern in columns))
+            self._print_line(
+                " ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths))
+            )
+        self._print_line(
+            " ".join(format_cell(pattern, metrics[name]) for _, name, pattern in columns)
+        )
         self._progress.update(self._task, score=format_score(metrics))
 
-    def _line(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         try:
             self._console.print(text, soft_wrap=True)
         except (
@@ -93,5 +96,5 @@ class Display(Callback):
             self._console.quiet = True
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         self._progress.stop()

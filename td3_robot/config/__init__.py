@@ -1,4 +1,4 @@
-"""What can be set: the options of a run and of the agent. Nothing here imports torch."""
+"""Options of a run and of the agent. Nothing here imports torch."""
 
 from td3_robot.config.run import (
     Config,

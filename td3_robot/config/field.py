@@ -119,7 +119,7 @@ def check(part: Any) -> None:
 
 
 def iter_options(cls: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
-    """Yield the options of a tree of dataclasses by name, such as "td3.gamma", with their fields."""
+    """Yield the options of a tree of dataclasses: names such as "td3.gamma" and their fields."""
     for item in dataclasses.fields(cls):
         if dataclasses.is_dataclass(item.type):
             yield from iter_options(item.type, f"{prefix}{item.name}.")

@@ -1,4 +1,4 @@
-"""The configuration of a run: typed, frozen, checked. How it is read: arguments.py.
+"""The configuration of a run: typed, frozen, checked. td3_robot/cli/arguments.py reads it.
 
 To add an option, add a field and its line under "Attributes:"; the flag, the YAML key, the help and
 the type check follow from them. An option that only works together with another one is refused
@@ -108,8 +108,8 @@ class ReplayConfig:
         if self.hindsight != "none" and (self.prioritized or self.n_step > 1):
             other = "prioritized" if self.prioritized else "n_step"
             raise ConfigError(
-                f"hindsight and {other} exclude each other: errors and returns of a former goal say nothing about the "
-                "new one"
+                f"hindsight and {other} exclude each other: errors and returns of a former goal "
+                "say nothing about the new one"
             )
 
     @property
@@ -120,7 +120,7 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """What the learner makes of rewards; evaluations report them as the environment gives them.
+    """Scaling of the rewards for the learner; evaluations report them unscaled.
 
     Attributes:
         scale: Factor of every reward that is stored.
@@ -138,7 +138,7 @@ class RewardConfig:
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """How the agent explores while it collects.
+    """Exploration while the agent collects.
 
     Attributes:
         start_steps: Environment steps of uniformly random actions before the policy acts.
@@ -180,7 +180,7 @@ class ExplorationConfig:
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """How learning rates and exploration noise fall over the run: constant, linear or cosine.
+    """Schedules of learning rates and exploration noise over the run: constant, linear or cosine.
 
     Attributes:
         lr: Schedule of all learning rates.
@@ -250,9 +250,9 @@ class Config:
         mlflow: Log to MLflow, too.
         td3: The learning algorithm.
         replay: The replay buffer.
-        reward: What the learner makes of rewards.
-        exploration: How the agent explores.
-        schedule: How learning rates and noise fall over the run.
+        reward: Scaling of the rewards for the learner.
+        exploration: Exploration while the agent collects.
+        schedule: Schedules of learning rates and noise.
         evaluation: The periodic evaluation.
     """
 
@@ -285,7 +285,8 @@ class Config:
             ("cuda", "auto")
         ):  # auto is resolved before anything runs
             raise ConfigError(
-                f"cuda_graph needs device cuda or cuda:N, got {self.device!r}: set it false elsewhere"
+                f"cuda_graph needs device cuda or cuda:N, got {self.device!r}: "
+                "set it false elsewhere"
             )
         if self.seeds and self.seed:
             raise ConfigError("seed and seeds exclude each other: seeds names that of each run")
@@ -305,13 +306,16 @@ class Config:
             )
         if self.td3.norm in BATCHED and self.replay.batch_size < 2:
             raise ConfigError(
-                f"td3.norm {self.td3.norm} needs replay.batch_size above 1, got {self.replay.batch_size}"
+                f"td3.norm {self.td3.norm} needs replay.batch_size above 1, "
+                f"got {self.replay.batch_size}"
             )
         if self.exploration.uncertainty and not self.td3.twin_critics:
             raise ConfigError(
-                "exploration.uncertainty needs two critics: set td3.twin_critics true, or leave it out"
+                "exploration.uncertainty needs two critics: "
+                "set td3.twin_critics true, or leave it out"
             )
         if self.num_envs > self.replay.capacity:
             raise ConfigError(
-                f"num_envs must be at most replay.capacity, got {self.num_envs} > {self.replay.capacity}"
+                f"num_envs must be at most replay.capacity, "
+                f"got {self.num_envs} > {self.replay.capacity}"
             )

@@ -1,4 +1,4 @@
-"""How a quantity falls over a training: factors of its initial value."""
+"""Schedules of a quantity over a training: factors of its initial value."""
 
 import math
 
@@ -22,7 +22,7 @@ SCHEDULES = {"constant": _constant, "linear": _linear, "cosine": _cosine}
 
 
 def compute_schedule_factor(name: str, progress: float, floor: float = 0.0) -> float:
-    """The factor at `progress` in [0, 1], from 1 at the start to not less than `floor`.
+    """Compute the factor at `progress` in [0, 1], from 1 at the start to at least `floor`.
 
     Raises:
         ConfigError: no such schedule.

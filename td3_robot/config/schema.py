@@ -145,7 +145,7 @@ class Schema:
         return values
 
     def _parse(self, option: str, text: str) -> object:
-        """Parse a value of the command line as YAML; where the option takes text, it stays as it is."""
+        """Parse a value of the command line as YAML; values of text options stay as they are."""
         hint = self.options[option]
         if typing.get_origin(hint) is tuple:
             if _accepts_text(hint):

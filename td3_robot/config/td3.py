@@ -1,6 +1,4 @@
-"""The options of the learning algorithm, and what goes with what; the rest of a run's are in
-config.py.
-"""
+"""Options of the learning algorithm, and which exclude each other."""
 
 from dataclasses import dataclass
 
@@ -162,21 +160,20 @@ class TD3Config:
             )
         if self.is_residual and self.normalize_observations:
             raise ConfigError(
-                "residual and normalize_observations exclude each other: the action would be normalised"
+                "residual and normalize_observations exclude each other: "
+                "the action would be normalised"
             )
         if self.r_min is not None or self.r_max is not None:
             self._check_bounds()
 
     @property
     def is_residual(self) -> bool:
-        """Whether the actor corrects a controller."""
+        """The actor corrects a controller."""
         return (self.residual, self.residual_at) != (None, None)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Names of the networks that have a target, a slow copy: crossq bootstraps without, a
-        policy may be one.
-        """
+        """Names of the networks that have a target, a slow copy."""
         if self.critic == "targets":
             return ("actor", "Q1", "Q2")
         return ("actor",) if self.policy == "actor_target" else ()

@@ -1,6 +1,4 @@
-"""Files that are complete or absent, whatever happens while they are written, and folders locked
-meanwhile.
-"""
+"""Atomic writes of files, and locks of folders."""
 
 import contextlib
 import os
@@ -26,7 +24,7 @@ def remove_half_written(folder: Path) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether there is a process of that number on this machine, as far as can be known."""
+    """Return whether this machine has a process of that number; True if unknown."""
     if os.name != "posix":
         return True
     try:
@@ -38,7 +36,7 @@ def is_alive(process: int) -> bool:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, exclusive: bool) -> Iterator[None]:
-    """Keep other processes from writing in `folder`, and if exclusive from reading in it."""
+    """Lock `folder` against writers of other processes and, if exclusive, against readers."""
     if fcntl is None:
         yield
         return
@@ -55,11 +53,9 @@ def lock_folder(folder: Path, exclusive: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; it takes the place of `path` when the block ends well, and
-    else is removed.
+    """Give a temporary file that replaces `path` when the block succeeds, and else is removed.
 
-    A link stays, and what it leads to is replaced. What is no file, a device or a pipe, is written
-    to itself.
+    Of a link the target is replaced. A device or pipe is written directly.
 
     Raises:
         ConfigError: it cannot be written.
@@ -88,13 +84,13 @@ def _write_beside(path: Path) -> Iterator[Path]:
 
 
 def _sync_file(path: Path) -> None:
-    """Have a file on the disk before its name is, so that it is not empty after a power cut."""
+    """Flush a file to the disk before it is renamed, so that no power cut leaves it empty."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, complete or not at all.
+    """Write a text file atomically.
 
     Raises:
         ConfigError: it cannot be written.
@@ -104,14 +100,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_writable(path: Path | None, suffix: str = "") -> None:
-    """Find out before anything is computed that a file could not be written; None is no file.
+    """Check that a file can be written, before anything is computed; None is no file.
 
     Args:
-        path: of a file that need not exist, in a folder that does.
-        suffix: what its name must end in.
+        path: of the file, which need not exist, unlike its folder.
+        suffix: required end of its name.
 
     Raises:
-        ConfigError: it cannot be.
+        ConfigError: it cannot be written.
     """
     if path is None:
         return
@@ -126,7 +122,7 @@ def check_writable(path: Path | None, suffix: str = "") -> None:
 
 
 def check_folder(path: Path | None) -> None:
-    """The same of a folder, which need not exist."""
+    """Check that files can be written in a folder, which need not exist; None is no folder."""
     if path is not None:
         if os.path.exists(path) and not os.path.isdir(path):
             raise ConfigError(f"cannot write {str(path)!r}: it must be a folder")
@@ -134,7 +130,7 @@ def check_folder(path: Path | None) -> None:
 
 
 def _try_folder(path: Path, folder: Path) -> None:
-    """Make a file without a name in the folder that `path` is to be written to."""
+    """Make a file without a name in the folder that `path` shall be written to."""
     if not os.path.isdir(folder):
         raise ConfigError(f"cannot write {str(path)!r}: folder {str(folder)!r} does not exist")
     try:

@@ -1,4 +1,4 @@
-"""How the scripts end: exit codes, and one line for an error that was made on purpose."""
+"""Run the scripts: exit codes, and one-line messages for expected errors."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could
 def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a script's main on the command line and end the process with its exit code.
 
-    Python's own teardown is left out: it makes nanobind, which a viewer brings along, print a page
-    of "leaked" lines. So `main` closes what it opened.
+    Python's teardown is skipped, since it makes nanobind, which the viewer uses, print a page of
+    "leaked" lines. So `main` must close what it opened.
     """
     interrupt_on_signal()
     try:
@@ -42,24 +42,20 @@ def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """Print a line to whoever reads along; where that cannot be written, `run_script` says so at the
-    end.
-    """
+    """Print a line; `run_script` reports in the end if the output cannot be written."""
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
 
 def warn(text: str | None) -> None:
-    """Print a warning on stderr, if there is one."""
+    """Print a warning, if any, to stderr."""
     if text:
         with contextlib.suppress(OSError):
             print(f"warning: {text}", file=sys.stderr)
 
 
 def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
-    """Run a script's main; an error made on purpose becomes one line on stderr, a signal
-    `STOPPED`.
-    """
+    """Run a script's main; print an expected error in one line, and return the exit code."""
     try:
         return main(argv) or 0
     except Td3RobotError as error:

@@ -1,4 +1,4 @@
-"""Where tensors live, by name."""
+"""Names of torch devices."""
 
 import re
 
@@ -6,13 +6,13 @@ from td3_robot.errors import ConfigError, unknown
 
 
 def check_device(name: str) -> None:
-    """Hold a device to its spelling; whether it is there is `resolve_device`'s affair."""
+    """Check the spelling of a device, but not whether it is available."""
     if not re.fullmatch(r"cpu|auto|mps|cuda(:[0-9]+)?", name):
         raise unknown("device", name, ("cpu", "cuda", "cuda:N", "mps", "auto"))
 
 
 def resolve_device(name: str) -> str:
-    """The torch device that a --device means on this machine.
+    """Return the torch device on this machine for a --device.
 
     Raises:
         ConfigError: it is misspelled or not available; the message lists those that are.
@@ -20,19 +20,12 @@ def resolve_device(name: str) -> str:
     check_device(name)
     if name == "cpu":
         return name
-    import torch  # here: it takes over a second, which the common case not_none not wait for
+    import torch  # here: it takes over a second, which the common case need not wait for
 
-    there = (
-        [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-        if torch.cuda.is_available()
-        else []
-    )
-    there = (
-        (["cuda"] if there else [])
-        + there
-        + (["mps"] if torch.backends.mps.is_available() else [])
-        + ["cpu"]
-    )
+    gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    there = [*["cuda"][: len(gpus)], *(f"cuda:{index}" for index in gpus)]
+    there += ["mps"] if torch.backends.mps.is_available() else []
+    there += ["cpu"]
     if name == "auto":
         return there[0]
     if name not in there:

@@ -1,4 +1,4 @@
-"""JSON as its standard has it, without NaN and infinity; a file is written whole or not at all."""
+"""Read and write JSON files, without NaN and infinity."""
 
 import json
 import math
@@ -12,7 +12,7 @@ _MOST = 10_000_000  # bytes of a file
 
 
 def write_json(path: Path, results: dict[str, object]) -> None:
-    """Write results as JSON; what is NaN or infinite becomes null.
+    """Write results as JSON atomically; NaN and infinity become null.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -21,7 +21,7 @@ def write_json(path: Path, results: dict[str, object]) -> None:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """Nested results with None for every number that is NaN or infinite."""
+    """Return nested results with None for every number that is NaN or infinite."""
     if isinstance(value, dict):
         return {name: replace_non_finite(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -30,7 +30,7 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def read_json(path: Path, error: type[Td3RobotError]) -> Any:
-    """What a JSON file holds.
+    """Read a JSON file.
 
     Raises:
         error: it cannot be read, or is no JSON.

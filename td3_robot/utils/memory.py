@@ -1,4 +1,4 @@
-"""The memory that there is, and one setting of the C library that small-tensor work depends on."""
+"""Memory of devices, and the setting of the C library that small tensors depend on."""
 
 import contextlib
 import ctypes
@@ -10,12 +10,14 @@ import torch
 
 from td3_robot.errors import ConfigError
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h; see mallopt(3)
+# of glibc's malloc.h, see mallopt(3)
+_M_TRIM_THRESHOLD = -1
+_M_TOP_PAD = -2
+_M_MMAP_THRESHOLD = -3
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep freed memory for its next tensors. Does nothing where the C library is
-    not glibc.
+    """Let the process keep freed memory for its next tensors, if the C library is glibc.
 
     By default glibc hands every freed block above 128 KiB back to the kernel, and layers of 256 x
     128 floats are just that large: each tensor is then paid for with page faults. Keeping up to 256
@@ -33,9 +35,7 @@ def keep_freed_memory() -> None:
 
 
 def get_memory(device: torch.device | str) -> float:
-    """Bytes that a device has in all; a CPU as many as its machine, or the container that this
-    process is in.
-    """
+    """Return the memory of a device in bytes; of a CPU that of its machine or container."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     sizes = [float("inf")]
@@ -47,8 +47,7 @@ def get_memory(device: torch.device | str) -> float:
 
 
 def measure_peak_memory(device: torch.device | str) -> float | None:
-    """The most bytes that tensors had at once on a GPU, or this process in the memory of its
-    machine; None if not told.
+    """Return the peak memory of tensors on a GPU, or of this process, in bytes; None if unknown.
 
     Bytes of a GPU are PyTorch's own count (torch.cuda.max_memory_allocated), of a process
     getrusage(2)'s.
@@ -64,10 +63,10 @@ def measure_peak_memory(device: torch.device | str) -> float | None:
 
 
 def require_memory(what: str, size: float, device: torch.device | str) -> None:
-    """Refuse what cannot fit before any of it is asked for: a system may promise more than it has.
+    """Refuse an allocation that cannot fit: systems may grant more memory than they have.
 
     Raises:
-        ConfigError: `what` needs more bytes than the device has in all.
+        ConfigError: `what` needs more bytes than the device has.
     """
     if size > (there := get_memory(device)):
         raise ConfigError(

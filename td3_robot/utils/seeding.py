@@ -1,10 +1,10 @@
-"""One seed a run, a stream of random numbers of its own for each use."""
+"""Independent streams of random numbers from one seed."""
 
 import numpy as np
 
 
 def derive_seed(seed: int, use: str) -> int:
-    """A seed in [0, 2**32) for one use of a run's seed, for example "exploration".
+    """Derive a seed in [0, 2**32) for one use of a run's seed, for example "exploration".
 
     Generators that are given the same seed draw the same numbers, so that exploration would begin
     with the very numbers that the environment's starts were made of. `numpy.random.SeedSequence`

@@ -1,6 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: in a training a wish that is heeded between two steps, elsewhere the
-end, in one line.
-"""
+"""Ctrl-C, SIGTERM and SIGHUP: stop a training between two steps, or end the process."""
 
 import contextlib
 import os
@@ -16,15 +14,14 @@ _NUMBERS = [
 
 
 class Stopped(Exception):
-    """The run is asked to stop."""
+    """The run was asked to stop."""
 
 
 @contextlib.contextmanager
 def stop_on_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """While the block runs the first signal calls `stop`; others interrupt at once, but for those
-    that follow quickly.
+    """Call `stop` at the first signal in the block; later ones interrupt, but for quick repeats.
 
-    Only the main thread may take signals: in any other one nothing changes.
+    Only the main thread receives signals: in any other one nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -46,21 +43,19 @@ def stop_on_signal(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def exit_on_signal(code: int = 130) -> None:
-    """A signal ends the process at once and without a word: nothing is there to save, as during the
-    imports.
-    """
+    """Let a signal end the process silently, when nothing is to be saved, as during imports."""
     for number in _list_signals():
         signal.signal(number, lambda *_: os._exit(code))
 
 
 def interrupt_on_signal() -> None:
-    """A signal, whichever, is a KeyboardInterrupt, so that what was opened is closed."""
+    """Let any signal raise a KeyboardInterrupt, so that open resources are closed."""
     for number in _list_signals():
         signal.signal(number, signal.default_int_handler)
 
 
 def _list_signals() -> list[int]:
-    """The signals that end a process here; `nohup` has SIGHUP ignored, and so it stays."""
+    """List the signals that end this process; SIGHUP stays ignored under `nohup`."""
     ignored = signal.getsignal(getattr(signal, "SIGHUP", signal.SIGTERM)) is signal.SIG_IGN
     return [
         number for number in _NUMBERS if not (ignored and number == getattr(signal, "SIGHUP", None))

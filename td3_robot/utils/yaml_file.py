@@ -1,4 +1,4 @@
-"""YAML as people mean it: files of options are read and written here."""
+"""Read and write YAML files of options, with the numbers of YAML 1.2."""
 
 import re
 import reprlib
@@ -12,9 +12,7 @@ from td3_robot.utils.atomic_files import replace_file
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only, no tag, no key twice, and numbers as in YAML 1.2: 1e6 and 3e-4 are some,
-    010 is ten.
-    """
+    """A loader of plain values without tags and duplicate keys; 1e6 is a number, and 010 is ten."""
 
     yaml_implicit_resolvers = {}  # not PyYAML's: dates, octals, base 60, yes and no
 
@@ -33,7 +31,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes any text that `_Loader`, or PyYAML's own loader, would take for something else."""
+    """A dumper that quotes any text that a loader would take for another type."""
 
 
 _Dumper.add_representer(tuple, _Dumper.represent_list)
@@ -61,7 +59,11 @@ def parse_yaml(text: str) -> object:
 
 
 def read_mapping(path: Path) -> dict:
-    """The mapping that a YAML file holds; an empty file is an empty one."""
+    """Read the mapping in a YAML file; an empty file gives an empty one.
+
+    Raises:
+        ConfigError: it cannot be read, does not parse, or is no mapping.
+    """
     try:
         content = parse_yaml(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -77,8 +79,7 @@ def read_mapping(path: Path) -> dict:
 
 
 def write_yaml(content: dict, path: Path) -> None:
-    """Write nested options as plain YAML, complete or not at all; `Schema.read_file` gives them
-    back.
+    """Write nested options as plain YAML, atomically; `Schema.read_file` reads them.
 
     Raises:
         ConfigError: the file cannot be written.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.command_line import EvaluateFlags, with_asked
+from envs.command_line import EvaluateFlags, override_options
 from envs.config.env_options import EnvOptions
 from envs.simulation.randomization import combine_disturbances, read_randomization
 from td3_robot.config.schema import build, make_schema
@@ -10,7 +10,7 @@ from td3_robot.config.schema import build, make_schema
 
 def asked_of(trained: EnvOptions, line: str) -> EnvOptions:
     words = ["--checkpoint", "x", *line.split()]
-    return with_asked(
+    return override_options(
         trained,
         build(EvaluateFlags, make_schema("evaluate.py", "", EvaluateFlags).read_flags(words)),
     )

@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
-from envs.config.yaml_values import CONFIGS, check_keys, numbers, read_values
+from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_values
 from td3_robot.errors import ConfigError, unknown
 
 FILE = "configs/physics/contacts.yaml"
@@ -66,7 +66,8 @@ def read_contacts() -> Contacts:
     owner = "contacts"
     check_keys(owner, values, FILE, needed=(*NUMBERS, "arm_shapes"), optional=())
     read: dict[str, Any] = {
-        name: numbers(owner, name, values[name], _SHAPES.get(name, ())).tolist() for name in NUMBERS
+        name: parse_numbers(owner, name, values[name], _SHAPES.get(name, ())).tolist()
+        for name in NUMBERS
     }
     read |= {name: tuple(read[name]) for name in _SHAPES}
     return Contacts(**read, arm_shapes=values["arm_shapes"])

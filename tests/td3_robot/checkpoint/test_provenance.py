@@ -66,7 +66,8 @@ def test_an_evaluation_with_other_constants_says_so_in_one_sentence(tmp_path):
     write_provenance(tmp_path, "train.py", [], HERE)
     assert describe_other_constants(tmp_path, HERE) is None
     assert describe_other_constants(tmp_path, {}) is None  # nothing is known of this environment
-    sentence = "it was trained with other constants: limits.fast was [1.0, 2.0] and is [1.0, 3.0], task.bonus"
+    sentence = "it was trained with other constants: "
+    sentence += "limits.fast was [1.0, 2.0] and is [1.0, 3.0], task.bonus"
     for folder in (tmp_path, tmp_path / "last"):
         assert (describe_other_constants(folder, THERE) or "").startswith(sentence)
     assert (describe_differences(["a", "b", "c", "d", "e", "f"]) or "").endswith(

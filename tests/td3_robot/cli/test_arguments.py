@@ -331,7 +331,8 @@ def test_evaluation_arguments():
         False,
         None,
     )
-    line = "--checkpoint checkpoints/run1 --baseline rrmc,pd --json a/b.json --record c.gif --swift --episodes 1e2"
+    line = "--checkpoint checkpoints/run1 --baseline rrmc,pd --json a/b.json --record c.gif "
+    line += "--swift --episodes 1e2"
     arguments = parse_evaluate(line.split())
     assert arguments.baseline == ("rrmc", "pd")
     assert (arguments.json, arguments.record, arguments.swift) == (
@@ -380,9 +381,11 @@ def test_devices(monkeypatch):
 
 def test_parsing_waits_for_no_large_package():
     code = (
-        "import sys; from envs.command_line import TrainFlags; from envs.config.env_options import EnvOptions;"
+        "import sys; from envs.command_line import TrainFlags;"
+        "from envs.config.env_options import EnvOptions;"
         "from td3_robot.cli.arguments import parse_train; parse_train([], EnvOptions, TrainFlags);"
-        "print({'torch', 'scipy', 'matplotlib', 'spatialmath', 'roboticstoolbox'} & set(sys.modules))"
+        "large = {'torch', 'scipy', 'matplotlib', 'spatialmath', 'roboticstoolbox'};"
+        "print(large & set(sys.modules))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60

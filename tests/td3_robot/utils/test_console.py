@@ -32,7 +32,8 @@ def test_exit_codes(main, code, stderr, capsys):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_on_a_full_device_is_one_line_and_an_exit_code():
-    code = "import sys; sys.path.insert(0, %r); from td3_robot.utils.console import run_script; run_script(lambda argv: print('all is done'))"
+    code = "import sys; sys.path.insert(0, %r); from td3_robot.utils.console import run_script; "
+    code += "run_script(lambda argv: print('all is done'))"
     root = str(Path(__file__).resolve().parents[3])
     with open("/dev/full", "w") as full:
         pipes = {

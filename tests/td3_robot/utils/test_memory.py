@@ -1,4 +1,4 @@
-"""What `measure_peak_memory` tells: the most, of which nothing is taken back when memory is freed."""
+"""The peak memory: it does not fall when memory is freed."""
 
 import torch
 

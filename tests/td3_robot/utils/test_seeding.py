@@ -61,9 +61,7 @@ def test_the_first_random_actions_have_nothing_to_do_with_the_starts(env):
     assert not any(itertools.starmap(related, itertools.combinations(numbers, 2)))
 
 
-def test_random_actions_and_the_noise_of_datasets_have_nothing_to_do_with_the_starts_of_the_same_seed(
-    env,
-):
+def test_random_actions_and_the_noise_of_datasets_are_independent_of_the_starts(env):
     env.reset(5)
     assert not related(env.starts, make_random_policy(env, 5)(None))
     played = collect(lambda observation: torch.zeros(200, 2), env, 200, seed=5, noise=0.1)

@@ -1,6 +1,4 @@
-"""What the command line of a training tells: its help, and what is done without having been asked
-for.
-"""
+"""The help of a training, and its notes on defaults that it changes."""
 
 import dataclasses
 import functools
