@@ -29,7 +29,8 @@ class ManualMLPPass:
     """
 
     def __init__(self, net: Any, weights: Sequence[nn.Parameter], x: Tensor):
-        self._net, self._weights = net, weights
+        self._net = net
+        self._weights = weights
         with torch.no_grad():
             self.output = net.scale_output(self._forward(x))
         self.output.requires_grad = True

@@ -27,7 +27,9 @@ def load_fused_adam() -> Callable | None:
 @functools.cache
 def load_onednn_linear() -> Any:
     """Return oneDNN's `act(x W^T + b)`, or None if it behaves unexpectedly."""
-    x, weight, bias = torch.tensor([[3.0]]), torch.tensor([[2.0], [-2.0]]), torch.tensor([1.0, 1.0])
+    x = torch.tensor([[3.0]])
+    weight = torch.tensor([[2.0], [-2.0]])
+    bias = torch.tensor([1.0, 1.0])
     try:
         entry = torch.ops.mkldnn._linear_pointwise.default
         return entry if entry(x, weight, bias, "relu", [], "").tolist() == [[7.0, 0.0]] else None

@@ -168,7 +168,7 @@ class TD3:
 
     @property
     def actor_trained(self) -> bool:
-        """Whether the actor has been updated since it was made or loaded."""
+        """True once the actor has been updated; before, it is as made or loaded."""
         delay = self.config.policy_delay
         return self.gradient_steps // delay * delay > self.config.burn_in
 
