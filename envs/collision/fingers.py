@@ -21,9 +21,10 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
         bearer: see `Fingers`.
     """
     model, hand = robot.rtb.grippers[0], not_none(robot.gripper)
-    links = {hand.short_name(link): link for link in model.links}
+    links = {hand.strip_name(link): link for link in model.links}
     openings = [
-        hand.model_q(model, driver) for driver in np.linspace(hand.closed, hand.opened, OPENINGS)
+        hand.compute_model_q(model, driver)
+        for driver in np.linspace(hand.closed, hand.opened, OPENINGS)
     ]
     poses = np.array(
         [

@@ -115,7 +115,7 @@ def _load_urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
 def assemble(
     name: str, arm: rtb.Robot, flange: str, hand: Gripper | None, mount: np.ndarray
 ) -> rtb.Robot:
-    """An arm up to its flange, and a gripper on it.
+    """Assemble an arm up to its flange, and a gripper on it.
 
     Of the arm's model everything beyond the flange, everything moved by a joint that does not move
     the flange, and dead ends without a shape are left out; a gripper that is part of the arm's own
@@ -183,7 +183,7 @@ def _check_link(owner: str, what: str, name: str, links: dict[str, Link]) -> Non
 
 
 def _walk_to_base(link: Link | None) -> list[Link]:
-    """A link, its parent, and so on to the base."""
+    """Return a link, its parent, and so on to the base."""
     path = []
     while link is not None:
         path.append(link)
@@ -192,7 +192,7 @@ def _walk_to_base(link: Link | None) -> list[Link]:
 
 
 def _select_arm_links(links: dict[str, Link], flange: str) -> list[Link]:
-    """The links of an arm alone, in their order."""
+    """Select the links of the arm alone, in their order."""
     chain = _walk_to_base(links[flange])
     kept = []
     for link in links.values():

@@ -1,6 +1,4 @@
-"""A robot from any URDF or xacro file: what the registry's YAML files say of theirs is worked out
-from the model.
-"""
+"""A robot from any URDF or xacro file: its home and workspace are computed from the model."""
 
 from pathlib import Path
 
@@ -21,11 +19,11 @@ _TRIM = 5.0  # percent of the samples that the workspace box leaves out at eithe
 _IN_FRONT, _ABOVE = 0.2, 0.05  # of the reach: the box keeps off the base's column and off the table
 _FEW = 80  # samples that are too few to make a box of
 _THIN = 0.01  # [m] by which the box is wider than the samples, for arms that move in a plane
-_LEAST_WAY = 0.001  # [m] that the TCP of an arm can be moved by at least
+_LEAST_REACH = 0.001  # [m] that the TCP of an arm can be moved by at least
 
 
 def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
-    """The robot that a file describes; it has the name of the file.
+    """Make the robot that a file describes; it has the name of the file.
 
     Args:
         path: a .urdf or .xacro file.
@@ -50,9 +48,9 @@ def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None 
         model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
         chain = compile_ets(model.ets())
     box = find_workspace(chain, arm.qlim)
-    if (np.ptp(box, axis=0) < 2.0 * _THIN + _LEAST_WAY).all():
+    if (np.ptp(box, axis=0) < 2.0 * _THIN + _LEAST_REACH).all():
         raise ConfigError(
-            f"{path}: the joints move the TCP {arm.tcp_link!r} by less than {_LEAST_WAY:g} m"
+            f"{path}: the joints move the TCP {arm.tcp_link!r} by less than {_LEAST_REACH:g} m"
         )
     return Robot(
         name=name,
@@ -70,8 +68,7 @@ def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None 
 
 
 def find_home(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
-    """A pose to start from, with bent elbows: away from limits and singularities, the TCP in the
-    workspace box.
+    """Find joint positions to start from: away from limits and singularities, in the workspace.
 
     Of 8,192 poses around the middle of the limits whose TCP is in the middle half of the box (or in
     the box, or anywhere, where none is), the one from which the TCP moves best in its worst
@@ -101,8 +98,7 @@ def find_home(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
 
 
 def find_workspace(chain: Chain, qlim: np.ndarray) -> np.ndarray:
-    """(2, 3) the box that holds most of what the TCP reaches in front of the base and above its
-    plane [m].
+    """Find the box (2, 3) of most TCP positions in front of the base and above its plane [m].
 
     Of 8,192 uniformly random poses inside the limits, those with the TCP in front by a fifth of the
     arm's reach and above by a twentieth; between the 5th and the 95th percentile along each axis of
@@ -123,5 +119,5 @@ def find_workspace(chain: Chain, qlim: np.ndarray) -> np.ndarray:
 
 
 def _sample_uniform(n: int) -> torch.Tensor:
-    """(_SAMPLES, n) in [0, 1], the same every time."""
+    """Sample (_SAMPLES, n) values in [0, 1], the same every time."""
     return torch.rand(_SAMPLES, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -18,7 +18,7 @@ _PADS = ("links", "closing", "approach", "gap", "size", "tip", "finger", "palm")
 
 @dataclass(frozen=True)
 class Pads:
-    """What of a two-finger gripper touches a thing that it grasps; directions are in the TCP frame.
+    """The touching parts of a two-finger gripper; directions are in the TCP frame.
 
     Attributes:
         links: the links of the model that carry them: the one on the side that `closing` points to,
@@ -89,8 +89,8 @@ class Gripper:
     def __post_init__(self):
         self.q = self.mimic * self.opened
 
-    def model_q(self, model, driver: float) -> np.ndarray:
-        """Joint positions of the gripper's model, for drawing.
+    def compute_model_q(self, model, driver: float) -> np.ndarray:
+        """Compute the joint positions of the gripper's model, for drawing.
 
         Args:
             model: roboticstoolbox's gripper, which numbers its joints in its own way.
@@ -104,18 +104,16 @@ class Gripper:
         q = np.zeros(model.n)
         for link in model.links:
             if link.isjoint:
-                q[link.jindex] = position.get(self.short_name(link), 0.0)
+                q[link.jindex] = position.get(self.strip_name(link), 0.0)
         return q
 
-    def short_name(self, link: Any) -> str:
-        """A link of the gripper on an arm by the name that its own model has for it, see
-        `assembly.assemble`.
-        """
+    def strip_name(self, link: Any) -> str:
+        """Return the name of a link on an arm as in the gripper's own model; see `assemble`."""
         return link.name.removeprefix(f"{self.name}/")
 
 
 def gripper_names() -> list[str]:
-    """Every registered gripper."""
+    """List the registered grippers."""
     return sorted(path.stem for path in GRIPPERS.glob("*.yaml"))
 
 
@@ -127,10 +125,12 @@ def make_gripper(name: str) -> Gripper:
     """
     if name not in gripper_names():
         raise unknown("gripper", name, gripper_names())
-    values, owner = read_values(GRIPPERS / f"{name}.yaml"), f"gripper {name!r}"
+    values = read_values(GRIPPERS / f"{name}.yaml")
+    owner = f"gripper {name!r}"
     file = f"configs/grippers/{name}.yaml"
     check_keys(owner, values, file, needed=_NEEDED, optional=("model", "pads", "physics"))
-    joints, drivers = values["joints"], values["drivers"]
+    joints = values["joints"]
+    drivers = values["drivers"]
     if not isinstance(joints, dict) or not all(
         isinstance(row, list) and len(row) == 2 for row in joints.values()
     ):
@@ -142,7 +142,7 @@ def make_gripper(name: str) -> Gripper:
             f"{owner}: drivers must be two of the joints {', '.join(joints)}, got {drivers!r}"
         )
 
-    def number(key):
+    def read_number(key):
         return float(parse_numbers(owner, key, values[key], ()))
 
     gripper = Gripper(
@@ -152,9 +152,9 @@ def make_gripper(name: str) -> Gripper:
         mimic=parse_numbers(
             owner, "joints", [multiple for _, multiple in joints.values()], (len(joints),)
         ),
-        closed=number("closed"),
-        opened=number("opened"),
-        speed=number("speed"),
+        closed=read_number("closed"),
+        opened=read_number("opened"),
+        speed=read_number("speed"),
         links=tuple(str(link) for link, _ in joints.values()),
         root=str(values["root"]),
         source=values.get("model"),

@@ -20,13 +20,14 @@ _ARRAYS = ("home", "qlim", "qdlim", "qddlim", "qdddlim", "workspace")
 
 
 def robot_names() -> list[str]:
-    """Every registered robot."""
+    """List the registered robots."""
     return sorted(path.stem for path in (CONFIGS / "robots").glob("*.yaml"))
 
 
 def shipped_robots() -> list[str]:
-    """The registered robots whose models come with installed packages; the others are fetched on
-    first use.
+    """List the registered robots whose models come with installed packages.
+
+    The others are fetched on first use.
     """
     models = {
         name: read_values(CONFIGS / "robots" / f"{name}.yaml")["model"] for name in robot_names()
@@ -35,7 +36,7 @@ def shipped_robots() -> list[str]:
 
 
 def is_file(name: str) -> bool:
-    """Whether a robot's name is a path to a URDF or xacro file rather than a registry name."""
+    """Tell if a robot's name is a path to a URDF or xacro file, not a registry name."""
     return name.endswith((".urdf", ".xacro")) or any(
         mark in name for mark in (os.sep, os.altsep) if mark
     )
@@ -66,13 +67,15 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
         raise unknown("robot", name, robot_names())
     if tcp is not None:
         raise ConfigError(
-            f"robot {name!r} has its TCP in configs/robots/{name}.yaml; tcp is for URDF and xacro files"
+            f"robot {name!r} has its TCP in configs/robots/{name}.yaml; "
+            "tcp is for URDF and xacro files"
         )
     return _make_registered(name, gripper)
 
 
 def _make_registered(name: str, gripper: str | None) -> Robot:
-    values, owner = read_values(CONFIGS / "robots" / f"{name}.yaml"), f"robot {name!r}"
+    values = read_values(CONFIGS / "robots" / f"{name}.yaml")
+    owner = f"robot {name!r}"
     file = f"configs/robots/{name}.yaml"
     check_keys(owner, values, file, _NEEDED, _OPTIONAL)
     wanted = values.get("gripper", "none") if gripper is None else gripper

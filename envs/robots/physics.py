@@ -1,6 +1,4 @@
-"""What contact physics needs of an arm or a gripper beyond its kinematics: servos, torques,
-inertias.
-"""
+"""Servos, torques and inertias of an arm or a gripper, for contact dynamics."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +35,7 @@ class Physics:
 
 
 def read_physics(owner: str, values: object, n: int, file: str) -> Physics:
-    """The `physics` of a robot's or gripper's file.
+    """Read the `physics` of a robot's or gripper's file.
 
     Args:
         owner: whose they are, as messages call it.

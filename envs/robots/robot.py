@@ -72,11 +72,11 @@ class Robot:
 
     @property
     def owner(self) -> str:
-        """What messages call it."""
+        """The name of the robot in messages."""
         return f"robot {self.name!r}"
 
     def _check_ranges(self) -> None:
-        """Hold the values to what all else relies on."""
+        """Check the ranges of the limits, the home and the workspace."""
         if not (self.qlim[0] < self.qlim[1]).all():
             raise ConfigError(f"{self.owner}: qlim has a lower limit that is not below the upper")
         if not ((self.qlim[0] <= self.home) & (self.home <= self.qlim[1])).all():

@@ -24,7 +24,7 @@ def fit_gripper(robot: Robot, most: int) -> Shapes:
     for link in model.links:
         if select_shapes(link) and find_carrier(link, root) is root:
             T = compute_link_pose(link, np.zeros(model.n), root)
-            links[hand.short_name(link)] = [
+            links[hand.strip_name(link)] = [
                 _transform_capsule(capsule, T) for capsule in fit_link(select_shapes(link), most)
             ]
             base += [make_mesh(shape).apply_transform(T) for shape in select_shapes(link)]
@@ -50,7 +50,7 @@ def collect_moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
     for link in model.links:
         if select_shapes(link) and (moved := find_carrier(link, root)) is not root:
             T = compute_link_pose(link, np.zeros(model.n), moved)
-            found.setdefault(hand.short_name(moved), []).extend(
+            found.setdefault(hand.strip_name(moved), []).extend(
                 make_mesh(shape).apply_transform(T) for shape in select_shapes(link)
             )
     return {name: join_meshes(meshes) for name, meshes in found.items()}
@@ -63,11 +63,11 @@ def sweep_fingers(model, hand: Gripper) -> list[trimesh.Trimesh]:
     Args:
         model: roboticstoolbox's gripper.
     """
-    links = {hand.short_name(link): link for link in model.links}
+    links = {hand.strip_name(link): link for link in model.links}
     hulls = {name: mesh.convex_hull for name, mesh in collect_moving_meshes(model, hand).items()}
     swept = []
     for driver in np.linspace(hand.opened, hand.closed, OPENINGS):
-        q = hand.model_q(model, driver)
+        q = hand.compute_model_q(model, driver)
         for name, hull in hulls.items():
             swept.append(
                 hull.copy().apply_transform(compute_link_pose(links[name], q, model.links[0]))

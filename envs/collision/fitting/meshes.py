@@ -54,7 +54,7 @@ class Meshes:
         )
         if hand is not None:
             model = self.robot.rtb.grippers[0]
-            base, joints = compute_link_pose(model.links[0], q), hand.model_q(model, driver)
+            base, joints = compute_link_pose(model.links[0], q), hand.compute_model_q(model, driver)
             poses |= {
                 link: base @ compute_link_pose(link, joints, model.links[0]) for link in model.links
             }

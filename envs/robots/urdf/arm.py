@@ -58,7 +58,7 @@ def load_urdf(
     packages: Mapping[str, str | Path] | None = None,
     arguments: Mapping[str, object] | None = None,
 ) -> UrdfArm:
-    """The arm between the root of a robot description and a link.
+    """Load the arm between the root of a robot description and a link.
 
     Args:
         path: a .urdf or .xacro file.
@@ -77,7 +77,7 @@ def load_urdf(
     names = tuple(joint.name for joint in joints)
     return UrdfArm(
         model=build_model(tree, names),
-        chain=compile_path(tree.path(tcp)),
+        chain=compile_path(tree.find_path(tcp)),
         joint_names=names,
         qlim=read_position_limits(tree, joints),
         qdlim=read_velocity_limits(tree, joints, qdlim),
@@ -92,7 +92,7 @@ def _read_torques(joints: list[Joint]) -> np.ndarray | None:
 
 
 def read_position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
-    """(2, n) [rad or m].
+    """Read the position limits (2, n) [rad or m].
 
     Raises:
         ConfigError: a revolute or prismatic joint has none, no room between them, or very much.
@@ -121,7 +121,7 @@ def read_position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
 def read_velocity_limits(
     tree: Tree, joints: list[Joint], given: Sequence[float] | None
 ) -> np.ndarray:
-    """(n,) [rad/s or m/s].
+    """Read the velocity limits (n,), unless they are given [rad/s or m/s].
 
     Raises:
         ConfigError: joints without one, or with one that no arm has, all named; or limits given
@@ -155,7 +155,7 @@ def read_velocity_limits(
 
 
 def compile_path(path: list[Joint], dtype: torch.dtype = torch.float32) -> Chain:
-    """The batched kinematics of a path: every joint's axis turned into +z, as `Chain` wants it."""
+    """Compile the batched kinematics of a path, every joint's axis turned into +z."""
     constants, prismatic, pending = [], [], np.eye(4)
     for joint in path:
         pending = pending @ joint.pose.T

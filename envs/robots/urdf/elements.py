@@ -1,6 +1,4 @@
-"""XML that is not trusted, as elements: no entities, no depth that recursion could not follow, no
-end of elements.
-"""
+"""Elements of untrusted XML: no entities, limited depth, a limited number of elements."""
 
 from collections.abc import Iterator
 from xml.dom.minidom import Element
@@ -20,7 +18,7 @@ class _TooMuch(Exception):
 
 
 class _Builder(DefusedExpatBuilder):
-    """Counts while it reads, so that neither time nor memory is spent on more."""
+    """A parser that counts while it reads, to limit time and memory."""
 
     depth = elements = 0
 
@@ -41,7 +39,7 @@ class _Builder(DefusedExpatBuilder):
 
 
 def parse_root(content: bytes, source: str) -> Element:
-    """The element that holds all others. Prefixes need no declaration: third-party files forget it.
+    """Parse the root element. Prefixes need no declaration: third-party files forget it.
 
     Args:
         source: the file, as messages name it.
@@ -50,34 +48,36 @@ def parse_root(content: bytes, source: str) -> Element:
         ConfigError: it is no XML, or has what a robot description has no need of.
     """
 
-    def error(what):
+    def make_error(what):
         return ConfigError(f"{source}: {what}")
 
     try:
         return not_none(_Builder(forbid_dtd=True).parseString(content).documentElement)
     except ExpatError as reason:
-        raise error(f"is not well-formed XML: {reason}") from None
+        raise make_error(f"is not well-formed XML: {reason}") from None
     except DefusedXmlException:
-        raise error("has a DOCTYPE or entities, which a robot description has no need of") from None
+        raise make_error(
+            "has a DOCTYPE or entities, which a robot description has no need of"
+        ) from None
     except _TooMuch as reason:
-        raise error(str(reason)) from None
+        raise make_error(str(reason)) from None
     except (
         LookupError,
         ValueError,
     ) as reason:  # encodings that Python does not know, or text not in them
-        raise error(" ".join(f"cannot be decoded: {reason}".split())) from None
+        raise make_error(" ".join(f"cannot be decoded: {reason}".split())) from None
 
 
 def iter_elements(parent: Element) -> Iterator[Element]:
-    """The elements right inside another."""
+    """Yield the elements directly inside another."""
     return (node for node in parent.childNodes if node.nodeType == node.ELEMENT_NODE)
 
 
 def find_children(parent: Element, tag: str) -> list[Element]:
-    """Those of one name."""
+    """Find the elements of one name."""
     return [element for element in iter_elements(parent) if element.tagName == tag]
 
 
 def find_child(parent: Element, tag: str) -> Element | None:
-    """The first of that name."""
+    """Find the first element of one name."""
     return next(iter(find_children(parent, tag)), None)

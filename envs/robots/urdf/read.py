@@ -58,7 +58,7 @@ def read_urdf(
         content = expand_xacro(path, packages, arguments).encode()
     elif arguments:
         raise ConfigError(f"{path}: only a .xacro file takes arguments, got {', '.join(arguments)}")
-    return _Reader(path, RosPackages(path, packages)).tree(content)
+    return _Reader(path, RosPackages(path, packages)).read_tree(content)
 
 
 def _read_content(path: Path) -> bytes:
@@ -81,71 +81,68 @@ def _read_content(path: Path) -> bytes:
 
 
 class _Reader:
-    """Turns the elements of one file into dataclasses; knows the file for messages and for its
-    meshes.
-    """
+    """A reader of one file's elements into dataclasses."""
 
     def __init__(self, path: Path, packages: RosPackages):
-        self._path, self._packages = path, packages
+        self._path = path
+        self._packages = packages
         self._materials: dict[str, tuple[float, ...]] = {}
 
-    def error(self, message: str) -> ConfigError:
+    def make_error(self, message: str) -> ConfigError:
         return ConfigError(f"{self._path}: {' '.join(message.split())}")
 
-    def tree(self, content: bytes) -> Tree:
-        robot = self._root(content)
+    def read_tree(self, content: bytes) -> Tree:
+        robot = self._read_root(content)
         for material in find_children(robot, "material"):
             if color := find_child(material, "color"):
-                self._materials[material.getAttribute("name")] = self._color(color)
-        links = [self._link(element) for element in find_children(robot, "link")]
-        joints = [self._joint(element) for element in find_children(robot, "joint")]
+                self._materials[material.getAttribute("name")] = self._read_color(color)
+        links = [self._read_link(element) for element in find_children(robot, "link")]
+        joints = [self._read_joint(element) for element in find_children(robot, "joint")]
         return make_tree(str(self._path), robot.getAttribute("name"), links, joints)
 
-    def _root(self, content: bytes) -> Element:
+    def _read_root(self, content: bytes) -> Element:
         robot = parse_root(content, str(self._path))
         if robot.tagName != "robot":
-            raise self.error(f"has the root element <{robot.tagName}>, expected <robot>")
+            raise self.make_error(f"has the root element <{robot.tagName}>, expected <robot>")
         for element in robot.getElementsByTagName("*"):
             if element.tagName.startswith("xacro:"):
-                raise self.error(f"has <{element.tagName}>, which only a .xacro file may have")
+                raise self.make_error(f"has <{element.tagName}>, which only a .xacro file may have")
         return robot
 
-    def _link(self, element: Element) -> Link:
-        name = self._name(element)
+    def _read_link(self, element: Element) -> Link:
+        name = self._read_name(element)
         where = f"link {name!r}"
         self._check_values(element, where)
 
-        def shapes(tag):
-            return tuple(self._shape(inner, where) for inner in find_children(element, tag))
+        def read_shapes(tag):
+            return tuple(self._read_shape(inner, where) for inner in find_children(element, tag))
 
         return Link(
             name,
-            shapes("visual"),
-            shapes("collision"),
-            self._inertial(find_child(element, "inertial"), where),
+            read_shapes("visual"),
+            read_shapes("collision"),
+            self._read_inertial(find_child(element, "inertial"), where),
         )
 
-    def _inertial(self, element: Element | None, where: str) -> Inertial | None:
-        """None where nothing, or no mass, is written; whether the values can be is for a physics
-        engine to judge.
-        """
+    def _read_inertial(self, element: Element | None, where: str) -> Inertial | None:
+        """Read the inertia of a link; None without a mass. A physics engine judges its values."""
         mass, inertia = (element and find_child(element, tag) for tag in ("mass", "inertia"))
         if (
             element is None
             or mass is None
             or inertia is None
-            or (kg := self._number(mass, "value", where)) == 0.0
+            or (kg := self._read_number(mass, "value", where)) == 0.0
         ):
             return None
         xx, yy, zz, xy, xz, yz = (
-            self._number(inertia, key, where) if inertia.hasAttribute(key) else 0.0
+            self._read_number(inertia, key, where) if inertia.hasAttribute(key) else 0.0
             for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
         )
-        T = self._pose(element, where).T
+        T = self._read_pose(element, where).T
         matrix = T[:3, :3] @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ T[:3, :3].T
         return Inertial(kg, tuple(T[:3, 3].tolist()), tuple(map(tuple, matrix.tolist())))
 
-    def _shape(self, element: Element, where: str) -> Shape:
+    def _read_shape(self, element: Element, where: str) -> Shape:
         geometry = find_child(element, "geometry")
         bodies = [body for body in iter_elements(geometry)] if geometry else []
         if len(bodies) != 1:
@@ -153,42 +150,48 @@ class _Reader:
                 f", not {' and '.join(f'<{body.tagName}>' for body in bodies)}" if bodies else ""
             )
             found += "; <material> belongs beside <geometry>" if "<material>" in found else ""
-            raise self.error(
+            raise self.make_error(
                 f"{where}: a <{element.tagName}> needs a <geometry> with one shape{found}"
             )
         body, where = bodies[0], f"{where}, <{bodies[0].tagName}>"
-        pose = self._pose(element, where)
-        color = self._material(find_child(element, "material"))
+        pose = self._read_pose(element, where)
+        color = self._read_material(find_child(element, "material"))
         match body.tagName:
             case "box":
-                return Shape("box", self._size(body, "size", 3, where), pose, color=color)
+                return Shape("box", self._read_size(body, "size", 3, where), pose, color=color)
             case "cylinder":
-                size = self._size(body, "radius", 1, where) + self._size(body, "length", 1, where)
+                size = self._read_size(body, "radius", 1, where) + self._read_size(
+                    body, "length", 1, where
+                )
                 return Shape("cylinder", size, pose, color=color)
             case "sphere":
-                return Shape("sphere", self._size(body, "radius", 1, where), pose, color=color)
+                return Shape("sphere", self._read_size(body, "radius", 1, where), pose, color=color)
             case "mesh":
                 scale = (
-                    self._numbers(body, "scale", 3, where)
+                    self._read_numbers(body, "scale", 3, where)
                     if body.hasAttribute("scale")
                     else (1.0, 1.0, 1.0)
                 )
                 return Shape(
-                    "mesh", scale, pose, self._mesh(body.getAttribute("filename"), where), color
+                    "mesh",
+                    scale,
+                    pose,
+                    self._find_mesh(body.getAttribute("filename"), where),
+                    color,
                 )
-        raise self.error(
+        raise self.make_error(
             str(unknown(f"shape in {where}", body.tagName, ("box", "cylinder", "sphere", "mesh")))
         )
 
-    def _size(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
-        size = self._numbers(element, key, count, where)
+    def _read_size(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
+        size = self._read_numbers(element, key, count, where)
         if min(size) < 0.0 or max(size) > LARGEST:
             limits = f"must not be negative and at most {LARGEST:g} m"
-            raise self.error(f"{where}: {key} {limits}, got {element.getAttribute(key)!r}")
+            raise self.make_error(f"{where}: {key} {limits}, got {element.getAttribute(key)!r}")
         return size
 
-    def _mesh(self, uri: str, where: str) -> Path:
-        """The mesh file that a URI or a path relative to the description means."""
+    def _find_mesh(self, uri: str, where: str) -> Path:
+        """Find the mesh file of a URI, or of a path relative to the description."""
         scheme, _, rest = uri.rpartition("://")
         if scheme == "package":
             package, _, inner = rest.partition("/")
@@ -196,108 +199,116 @@ class _Reader:
         elif scheme in ("", "file"):
             file = self._path.resolve().parent / rest
         else:
-            raise self.error(
+            raise self.make_error(
                 f"{where}: the mesh {uri!r} is neither a file nor a package:// address"
             )
         if file.suffix.lower() not in _MESHES:
-            raise self.error(f"{where}: the mesh {uri!r} must be one of {', '.join(_MESHES)}")
+            raise self.make_error(f"{where}: the mesh {uri!r} must be one of {', '.join(_MESHES)}")
         if not os.path.isfile(file):
-            raise self.error(f"{where}: the mesh {uri!r} does not exist; looked for {file}")
+            raise self.make_error(f"{where}: the mesh {uri!r} does not exist; looked for {file}")
         return file.resolve()
 
-    def _material(self, element: Element | None) -> tuple[float, ...] | None:
+    def _read_material(self, element: Element | None) -> tuple[float, ...] | None:
         if element is None:
             return None
         color = find_child(element, "color")
-        return self._color(color) if color else self._materials.get(element.getAttribute("name"))
+        return (
+            self._read_color(color) if color else self._materials.get(element.getAttribute("name"))
+        )
 
-    def _color(self, element: Element) -> tuple[float, ...]:
-        rgba = self._numbers(element, "rgba", 4, "a material")
+    def _read_color(self, element: Element) -> tuple[float, ...]:
+        rgba = self._read_numbers(element, "rgba", 4, "a material")
         return tuple(min(max(value, 0.0), 1.0) for value in rgba)
 
-    def _joint(self, element: Element) -> Joint:
-        name, kind = self._name(element), element.getAttribute("type")
+    def _read_joint(self, element: Element) -> Joint:
+        name = self._read_name(element)
+        kind = element.getAttribute("type")
         where = f"joint {name!r}"
         if kind not in (*MOVING, "fixed"):
-            raise self.error(str(unknown(f"type of {where}", kind, (*MOVING, "fixed"))))
+            raise self.make_error(str(unknown(f"type of {where}", kind, (*MOVING, "fixed"))))
         self._check_values(element, where)
         ends = {role: find_child(element, role) for role in ("parent", "child")}
         if missing := [
             role for role, end in ends.items() if end is None or not end.getAttribute("link")
         ]:
-            raise self.error(f"{where} has no <{missing[0]} link=...>")
+            raise self.make_error(f"{where} has no <{missing[0]} link=...>")
         names: dict[str, Any] = {
             role: not_none(end).getAttribute("link") for role, end in ends.items()
         }
         if kind == "fixed":
-            return Joint(name, kind, **names, pose=self._pose(element, where))
-        limit, mimic = find_child(element, "limit"), find_child(element, "mimic")
+            return Joint(name, kind, **names, pose=self._read_pose(element, where))
+        limit = find_child(element, "limit")
+        mimic = find_child(element, "mimic")
 
         def get(key):
-            return self._number(limit, key, where) if limit and limit.hasAttribute(key) else None
+            return (
+                self._read_number(limit, key, where) if limit and limit.hasAttribute(key) else None
+            )
 
-        lower, upper = get("lower"), get("upper")
+        lower = get("lower")
+        upper = get("upper")
         if limit and (lower is None) != (
             upper is None
         ):  # the format's default for the one left out
-            lower, upper = lower or 0.0, upper or 0.0
+            lower = lower or 0.0
+            upper = upper or 0.0
         if kind != "continuous" and lower is not None and upper is not None and lower > upper:
-            raise self.error(f"{where}: lower limit {lower:g} is above upper limit {upper:g}")
+            raise self.make_error(f"{where}: lower limit {lower:g} is above upper limit {upper:g}")
         return Joint(
             name,
             kind,
             **names,
-            pose=self._pose(element, where),
-            axis=self._axis(find_child(element, "axis"), where),
+            pose=self._read_pose(element, where),
+            axis=self._read_axis(find_child(element, "axis"), where),
             lower=lower,
             upper=upper,
             velocity=get("velocity"),
             effort=get("effort"),
-            mimic=self._mimic(mimic, where) if mimic else None,
+            mimic=self._read_mimic(mimic, where) if mimic else None,
         )
 
-    def _axis(self, element: Element | None, where: str) -> tuple[float, float, float]:
+    def _read_axis(self, element: Element | None, where: str) -> tuple[float, float, float]:
         if element is None:
             return (1.0, 0.0, 0.0)  # the format's default
-        x, y, z = axis = self._numbers(element, "xyz", 3, where)
+        x, y, z = axis = self._read_numbers(element, "xyz", 3, where)
         length = math.hypot(*axis)
         if abs(length - 1.0) > _AXIS_ROUNDING:
             unit = "" if length == 0 else f", here {' '.join(f'{x / length:.6g}' for x in axis)}"
-            raise self.error(
+            raise self.make_error(
                 f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not 1{unit}"
             )
         return x / length, y / length, z / length
 
-    def _mimic(self, element: Element, where: str) -> Mimic:
+    def _read_mimic(self, element: Element, where: str) -> Mimic:
         def get(key, default):
-            return self._number(element, key, where) if element.hasAttribute(key) else default
+            return self._read_number(element, key, where) if element.hasAttribute(key) else default
 
         return Mimic(element.getAttribute("joint"), get("multiplier", 1.0), get("offset", 0.0))
 
-    def _pose(self, element: Element, where: str) -> Pose:
+    def _read_pose(self, element: Element, where: str) -> Pose:
         origin = find_child(element, "origin")
         if origin is None:
             return Pose()
         given: dict[str, Any] = {
-            key: self._numbers(origin, key, 3, where)
+            key: self._read_numbers(origin, key, 3, where)
             for key in ("xyz", "rpy")
             if origin.hasAttribute(key)
         }
         pose = Pose(**given)
         if max(map(abs, pose.xyz)) > FAR:
             far = f"{origin.getAttribute('xyz')!r}, farther than the {FAR:g} m that can be resolved"
-            raise self.error(f"{where}: xyz of <origin> is {far}")
+            raise self.make_error(f"{where}: xyz of <origin> is {far}")
         return pose
 
-    def _name(self, element: Element) -> str:
+    def _read_name(self, element: Element) -> str:
         if not (name := element.getAttribute("name")):
-            raise self.error(f"a <{element.tagName}> has no name")
+            raise self.make_error(f"a <{element.tagName}> has no name")
         return name
 
-    def _number(self, element: Element, key: str, where: str) -> float:
-        return self._numbers(element, key, 1, where)[0]
+    def _read_number(self, element: Element, key: str, where: str) -> float:
+        return self._read_numbers(element, key, 1, where)[0]
 
-    def _numbers(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
+    def _read_numbers(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
         text = element.getAttribute(key)
         try:
             values = tuple(map(_parse_float, text.split()))
@@ -305,24 +316,26 @@ class _Reader:
             values = ()
         if len(values) != count:
             what = "a number" if count == 1 else f"{count} numbers"
-            raise self.error(f"{where}: {key} of <{element.tagName}> must be {what}, got {text!r}")
+            raise self.make_error(
+                f"{where}: {key} of <{element.tagName}> must be {what}, got {text!r}"
+            )
         if not all(map(math.isfinite, values)):
-            raise self.error(f"{where}: {key} of <{element.tagName}> must be finite, got {text!r}")
+            raise self.make_error(
+                f"{where}: {key} of <{element.tagName}> must be finite, got {text!r}"
+            )
         return values
 
     def _check_values(self, element: Element, where: str) -> None:
-        """Nothing in an element is NaN or infinite, also where the value is not used; nor is
-        anything left to xacro.
-        """
+        """Check that no value of an element, even an unused one, is infinite or left to xacro."""
         for inner in (element, *element.getElementsByTagName("*")):
             for key, text in inner.attributes.items():
                 if "$(" in text or "${" in text:
                     how = "which is for xacro to work out: name the file .xacro, or expand it"
-                    raise self.error(f"{where}: {key} of <{inner.tagName}> is {text!r}, {how}")
+                    raise self.make_error(f"{where}: {key} of <{inner.tagName}> is {text!r}, {how}")
                 if key not in _FREE and re.search(
                     r"(^|\s)[+-]?(nan|inf|infinity)(\s|$)", text, re.IGNORECASE
                 ):
-                    raise self.error(
+                    raise self.make_error(
                         f"{where}: {key} of <{inner.tagName}> must be finite, got {text!r}"
                     )
 

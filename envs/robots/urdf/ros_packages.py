@@ -1,5 +1,4 @@
-"""Where a robot description's files are: ROS packages, `package://` and relative paths, without
-ROS.
+"""Files of a robot description in ROS packages, found without ROS.
 
 Imports the standard library only: the process that expands xacro files loads it as well.
 """
@@ -45,7 +44,7 @@ class RosPackages:
         self.own = declared[0] if declared else file.parent.parent if inner else file.parent
 
     def find(self, name: str) -> Path:
-        """The folder of a package; the file's own package where no other is found."""
+        """Find the folder of a package; the file's own package if there is no other."""
         if name in self._given:
             return self._given[name]
         if not _NAME.fullmatch(name):
@@ -63,22 +62,18 @@ class RosPackages:
         return inside if inside.is_dir() else self.own
 
     def is_trusted(self, folder: Path) -> bool:
-        """Whether a file may read another package's files: it is a package by more than its name,
-        or was given.
-        """
+        """Tell if a file may read a package's folder: it looks like a package, or was given."""
         return folder in self._given.values() or _is_package(folder)
 
 
 def _is_package(folder: Path) -> bool:
-    """Whether a folder looks like one package, rather than like the place where somebody keeps
-    everything.
-    """
+    """Tell if a folder looks like one package, and is not a home folder."""
     home = Path(os.path.expanduser("~"))  # stays "~" for a user without one
     return folder not in (home, *home.parents) and any((folder / sign).exists() for sign in _SIGNS)
 
 
 def _list_ros_folders(name: str) -> list[Path]:
-    """Where a ROS 1 or ROS 2 environment would have the package."""
+    """List the folders that a ROS 1 or ROS 2 environment would have for the package."""
 
     def split(variable):
         return filter(None, os.environ.get(variable, "").split(os.pathsep))
@@ -91,7 +86,7 @@ def _list_ros_folders(name: str) -> list[Path]:
 
 
 def _read_package_name(folder: Path) -> str | None:
-    """The name in a folder's package.xml; None without one."""
+    """Read the name in a folder's package.xml; None without one."""
     try:
         text = (folder / "package.xml").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -17,8 +17,7 @@ _AXES = ("x", "y", "z")
 
 
 def build_model(tree: Tree, moving: Collection[str] | None = None):
-    """A roboticstoolbox Robot whose links have the names, frames, shapes and limits of the
-    description.
+    """Build a roboticstoolbox Robot with the names, frames, shapes and limits of a description.
 
     Args:
         tree: the description.
@@ -31,7 +30,7 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
     links = {tree.root: rtb.Link(rtb.ETS(), name=tree.root, **_convert_link(tree, tree.root))}
     order = [tree.root]
     for parent in order:  # grows while it is walked: parents come before their children
-        for joint in tree.joints_below(parent):
+        for joint in tree.find_joints_below(parent):
             free = joint.moves and (moving is None or joint.name in moving)
             links |= {link.name: link for link in _make_links(tree, joint, links[parent], free)}
             order.append(joint.child)
@@ -39,7 +38,7 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
 
 
 def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
-    """The child link of a joint, after a link that turns for it where its axis is skew.
+    """Make the child link of a joint, after one that turns for it if its axis is skew.
 
     roboticstoolbox's joints move about or along x, y and z, and end their link. So a skew axis is
     turned onto z for one link without shape, and back for the child.
@@ -76,7 +75,7 @@ def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
 
 
 def make_axis_frame(axis: tuple[float, float, float]) -> np.ndarray:
-    """(3, 3) a rotation whose third column is the axis; the identity for +z."""
+    """Make a rotation (3, 3) whose third column is the axis; the identity for +z."""
     z = np.asarray(axis)
     x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [0.0, 0.0, 1.0], z)
     x /= np.linalg.norm(x)
@@ -84,8 +83,9 @@ def make_axis_frame(axis: tuple[float, float, float]) -> np.ndarray:
 
 
 def compute_motion(joint: Joint, position: float) -> np.ndarray:
-    """(4, 4) what a joint does at a position [rad or m] (rotation: Rodrigues' formula)."""
-    T, axis = np.eye(4), np.asarray(joint.axis)
+    """Compute the transform (4, 4) of a joint at a position [rad or m], by Rodrigues' formula."""
+    T = np.eye(4)
+    axis = np.asarray(joint.axis)
     if joint.kind == "prismatic":
         T[:3, 3] = position * axis
     elif joint.moves:
@@ -95,7 +95,7 @@ def compute_motion(joint: Joint, position: float) -> np.ndarray:
 
 
 def find_resting_position(tree: Tree, joint: Joint) -> float:
-    """Where a joint stands that nothing moves [rad or m]."""
+    """Find the position of a joint that nothing moves [rad or m]."""
     if joint.mimic is not None:
         return (
             joint.mimic.multiplier * find_resting_position(tree, tree.joints[joint.mimic.joint])
@@ -107,7 +107,7 @@ def find_resting_position(tree: Tree, joint: Joint) -> float:
 
 
 def _convert_link(tree: Tree, link: str) -> dict[str, Any]:
-    """A link's shapes and inertia as roboticstoolbox wants them."""
+    """Convert a link's shapes and inertia to arguments of roboticstoolbox's Link."""
     body = tree.links[link]
     mass = body.inertial
     heavy = (

@@ -1,4 +1,4 @@
-"""Which link of a robot description is the TCP, and the joints that move it."""
+"""The TCP link of a robot description, and the joints that move it."""
 
 import re
 
@@ -20,7 +20,7 @@ _GRIPPER_LINK = re.compile(
 
 
 def find_tcp(tree: Tree) -> str:
-    """The link that must be meant where none is named.
+    """Find the TCP link if none is named.
 
     In this order: the only link with a name from TCP_NAMES, by itself or after a prefix
     ("left_tool0", "arm/ee_link"); the link at the end of the only line of moving joints, with what
@@ -31,10 +31,10 @@ def find_tcp(tree: Tree) -> str:
             nothing moves.
     """
     tcp = _find_named_tcp(tree) or _find_end(tree)
-    arm = tree.path(tcp)
+    arm = tree.find_path(tcp)
     while arm and (not arm[-1].moves or _is_gripper_joint(tree, arm[-1])):
         arm = arm[:-1]
-    gripping = [joint for joint in tree.path(tcp)[len(arm) :] if joint.moves]
+    gripping = [joint for joint in tree.find_path(tcp)[len(arm) :] if joint.moves]
     if gripping and arm:
         which = f"joint {gripping[0].name!r} seems to be a gripper's"
         raise ConfigError(
@@ -45,7 +45,7 @@ def find_tcp(tree: Tree) -> str:
 
 
 def _is_gripper_joint(tree: Tree, joint: Joint) -> bool:
-    """Whether a joint opens a gripper, by its name, or by others that follow it."""
+    """Tell if a joint opens a gripper, by its name, or by others that follow it."""
     followed = any(
         other.mimic is not None and other.mimic.joint == joint.name
         for other in tree.joints.values()
@@ -54,13 +54,13 @@ def _is_gripper_joint(tree: Tree, joint: Joint) -> bool:
 
 
 def _is_commanded(tree: Tree, link: str) -> bool:
-    """Whether a link can be the TCP: joints move it, all of them by themselves."""
-    moving = [joint for joint in tree.path(link) if joint.moves]
+    """Tell if a link can be the TCP: joints move it, none of them a mimic."""
+    moving = [joint for joint in tree.find_path(link) if joint.moves]
     return bool(moving) and all(joint.mimic is None for joint in moving)
 
 
 def _find_named_tcp(tree: Tree) -> str | None:
-    """The link that a name from TCP_NAMES tells of."""
+    """Find the link with a name from TCP_NAMES."""
     for name in TCP_NAMES:
         named = [
             link
@@ -76,24 +76,24 @@ def _find_named_tcp(tree: Tree) -> str | None:
 
 
 def _find_end(tree: Tree) -> str:
-    """The end of the only line of moving joints."""
+    """Find the link at the end of the only line of moving joints."""
     moving = [joint for joint in tree.joints.values() if joint.moves]
     if not moving:
         raise ConfigError(
             f"{tree.source}: no joint moves; a robot needs one that is revolute, continuous or prismatic"
         )
-    inner = {above.name for joint in moving for above in tree.path(joint.parent)}
+    inner = {above.name for joint in moving for above in tree.find_path(joint.parent)}
     last = [joint for joint in moving if joint.name not in inner]
     if len(last) > 1:
-        ways = {above.child for joint in last for above in tree.path(joint.child)}
+        ways = {above.child for joint in last for above in tree.find_path(joint.child)}
         parting = [
             link
             for link in tree.links
-            if sum(joint.child in ways for joint in tree.joints_below(link)) > 1
+            if sum(joint.child in ways for joint in tree.find_joints_below(link)) > 1
         ]
         raise _make_choice_error(tree, parting + [joint.child for joint in last])
     link = last[0].child
-    while len(below := tree.joints_below(link)) == 1:
+    while len(below := tree.find_joints_below(link)) == 1:
         link = below[0].child
     return link
 
@@ -108,12 +108,12 @@ def _make_choice_error(tree: Tree, candidates: list[str]) -> ConfigError:
 
 
 def list_moving_joints(tree: Tree, tcp: str) -> list[Joint]:
-    """The arm's joints, from base to TCP.
+    """List the arm's joints, from base to TCP.
 
     Raises:
         ConfigError: there are none, or one of them follows another joint.
     """
-    joints = [joint for joint in tree.path(tcp) if joint.moves]
+    joints = [joint for joint in tree.find_path(tcp) if joint.moves]
     if not joints:
         raise ConfigError(
             f"{tree.source}: no joint moves the link {tcp!r}; choose another with --tcp"

@@ -1,4 +1,4 @@
-"""What a URDF file says, read safely and checked, as plain data.
+"""The content of a URDF file as plain, checked data.
 
 The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/joint. Only what the
 simulators and the view have a use for is kept; transmissions, sensors and other programs' elements
@@ -63,7 +63,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Inertial:
-    """How heavy a link is.
+    """The mass and inertia of a link.
 
     Attributes:
         mass: [kg].
@@ -123,7 +123,7 @@ class Joint:
 
     @property
     def moves(self) -> bool:
-        """Whether it is anything but fixed."""
+        """True unless it is fixed."""
         return self.kind in MOVING
 
 
@@ -143,25 +143,25 @@ class Tree:
     joints: dict[str, Joint]
     root: str
 
-    def joint_above(self, link: str) -> Joint | None:
-        """The joint that holds a link; None for the root."""
+    def find_joint_above(self, link: str) -> Joint | None:
+        """Find the joint that holds a link; None for the root."""
         return next((joint for joint in self.joints.values() if joint.child == link), None)
 
-    def joints_below(self, link: str) -> list[Joint]:
-        """The joints that a link holds."""
+    def find_joints_below(self, link: str) -> list[Joint]:
+        """Find the joints that a link holds."""
         return [joint for joint in self.joints.values() if joint.parent == link]
 
-    def path(self, link: str) -> list[Joint]:
-        """The joints from the root down to a link."""
+    def find_path(self, link: str) -> list[Joint]:
+        """Find the joints from the root down to a link."""
         joints = []
-        while (joint := self.joint_above(link)) is not None:
+        while (joint := self.find_joint_above(link)) is not None:
             joints.append(joint)
             link = joint.parent
         return joints[::-1]
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Names for a message, the first ten."""
+    """Join names for a message, the first ten."""
     names = list(names)
     return ", ".join(names[:_LISTED]) + (
         f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
@@ -205,7 +205,7 @@ def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) ->
 
 
 def _find_root(tree: Tree) -> str:
-    """The one link without a parent, from which all others can be reached."""
+    """Find the one link without a parent, from which all others can be reached."""
     above: dict[str, Joint] = {}
     for joint in tree.joints.values():
         if joint.child in above:
@@ -216,7 +216,7 @@ def _find_root(tree: Tree) -> str:
         above[joint.child] = joint
     roots = [link for link in tree.links if link not in above]
     reached, level, depth = set(roots), roots, 0
-    while level := [joint.child for link in level for joint in tree.joints_below(link)]:
+    while level := [joint.child for link in level for joint in tree.find_joints_below(link)]:
         reached, depth = reached | set(level), depth + 1
     if depth > _MAX_DEPTH:
         raise ConfigError(
@@ -234,9 +234,10 @@ def _find_root(tree: Tree) -> str:
 
 
 def _check_mimics(tree: Tree) -> None:
-    """Every mimic follows a moving joint, and nobody follows himself in the end."""
+    """Check that every mimic follows a moving joint, and none follows itself in the end."""
     for joint in tree.joints.values():
-        seen, follower = {joint.name}, joint
+        seen = {joint.name}
+        follower = joint
         while follower.mimic is not None:
             leader = tree.joints.get(follower.mimic.joint)
             if leader is None or not leader.moves:

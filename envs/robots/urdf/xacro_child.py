@@ -1,5 +1,4 @@
-"""Expand one xacro file, in a process of its own that can do nothing else. See
-envs/robots/urdf/xacro_files.py.
+"""Expand one xacro file, in a process of its own that can do nothing else.
 
 xacro hands every ${...} to Python's eval, and its own guard against code does not hold: it looks at
 the names of the outermost expression only. What stands between a file and this machine:
@@ -117,7 +116,7 @@ def check_expression(expression: str) -> None:
 
 
 def evaluate_guarded(expression: str, symbols, local=None, _eval=xacro.safe_eval):
-    """In place of xacro.safe_eval: the same for expressions that pass, if they yield data."""
+    """Evaluate like xacro.safe_eval, but only checked expressions that yield data."""
     check_expression(expression)
     value = _eval(expression, symbols, local)
     if not isinstance(value, DATA):
@@ -126,17 +125,17 @@ def evaluate_guarded(expression: str, symbols, local=None, _eval=xacro.safe_eval
 
 
 def refuse_eval(expression: str, context) -> str:
-    """In place of $(eval ...)."""
+    """Refuse $(eval ...)."""
     raise Refused(f"xacro may not run $(eval {expression}); write it as ${{...}}")
 
 
 def refuse_environment(name: str) -> str:
-    """In place of $(env ...)."""
+    """Refuse $(env ...)."""
     raise Refused(f"xacro may not read the environment variable {name!r}")
 
 
 def parse(text, filename: str):
-    """In place of xacro.parse: without entities, and with unbound prefixes left as they are."""
+    """Parse like xacro.parse, but without entities, and with unbound prefixes as they are."""
     try:
         with open(filename, "rb") as file:
             text = file.read(MAX_BYTES + 1)
@@ -169,7 +168,7 @@ def restrict_reading(roots: list[Path]) -> None:
 
 
 def expand(file: str, packages: dict[str, str], arguments: dict[str, str]) -> str:
-    """The URDF text of a xacro file.
+    """Expand a xacro file to URDF text.
 
     Args:
         file: its path.
@@ -202,7 +201,7 @@ def expand(file: str, packages: dict[str, str], arguments: dict[str, str]) -> st
 
 
 def limit_memory() -> None:
-    """Where the system can: Windows has no such limit."""
+    """Limit the memory of this process, except on Windows, which has no such limit."""
     try:
         import resource
     except ImportError:
@@ -211,9 +210,7 @@ def limit_memory() -> None:
 
 
 def explain_error(error: Any) -> str:
-    """What an exception says, in one line; xacro wraps those of expressions and of nested files in
-    its own.
-    """
+    """Explain an exception in one line; xacro wraps those of expressions and nested files."""
     cause = error
     while getattr(cause, "exc", None) is not None:
         cause = cause.exc
@@ -228,7 +225,8 @@ def explain_error(error: Any) -> str:
 def main() -> None:
     """Answer one request."""
     request = json.load(sys.stdin)
-    answers, sys.stdout = sys.stdout, sys.stderr  # xacro prints messages of the file
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # xacro prints messages of the file
     try:
         answer = {"urdf": expand(**request)}
     except Exception as error:

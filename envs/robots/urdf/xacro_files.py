@@ -24,7 +24,7 @@ def expand_xacro(
     packages: Mapping[str, str | Path] | None = None,
     arguments: Mapping[str, object] | None = None,
 ) -> str:
-    """The URDF text that a xacro file stands for.
+    """Expand a xacro file to URDF text.
 
     Args:
         path: the file.

@@ -123,7 +123,7 @@ def _add_gripper(by_link: dict[str, MjsBody], robot: Robot, links: list[Any]) ->
     named = dict(zip(hand.links, hand.joints))
     for link in links:
         body = by_link[link.name] = _add_body(by_link[link.parent.name], link)
-        name = named.get(hand.short_name(link))
+        name = named.get(hand.strip_name(link))
         if not link.isjoint or name is None:
             continue
         index = hand.joints.index(name)

@@ -113,8 +113,8 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
         hand.tcp.copy()
     )  # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
     T_bg[:3, :3] = T_bg[:3, :3] @ pads.axes
-    shut = hand.model_q(tool, hand.closed)
-    links = {hand.short_name(link): link for link in tool.links}
+    shut = hand.compute_model_q(tool, hand.closed)
+    links = {hand.strip_name(link): link for link in tool.links}
     behind, palm_x, palm_y = pads.palm
     half = np.array([pads.size[0], pads.finger, pads.tip + behind]) / 2.0
     for name, link, side in zip(PADS, pads.links, (1.0, -1.0)):

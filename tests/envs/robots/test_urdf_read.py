@@ -49,7 +49,7 @@ def test_a_tree_says_what_the_file_says():
     )
     assert tree.joints["right"].mimic == Mimic("left", -1.0, 0.0)
     assert tree.joints["wrist"].lower is None and tree.joints["wrist"].velocity == 3.0
-    assert [joint.name for joint in tree.path("right_finger")] == [
+    assert [joint.name for joint in tree.find_path("right_finger")] == [
         "slide",
         "shoulder",
         "wrist",
