@@ -37,7 +37,7 @@ def measure(name: str, count: int, seed: int) -> str:
     drivers = rng.uniform(min(stroke), max(stroke), count)
     q_, drivers_ = torch.tensor(q, dtype=torch.float32), torch.tensor(drivers, dtype=torch.float32)
     meshes = Meshes(robot)
-    pairs, touching = meshes.pairs(), np.zeros(count, bool)
+    pairs, touching = meshes.list_pairs(), np.zeros(count, bool)
     for row, placed in enumerate(map(meshes.place, q, drivers)):
         touching[row] = any(touch(placed[a], placed[b]) for a, b in pairs)
     jointed = model if model.at_opening is None else model.at_opening

@@ -1,5 +1,4 @@
-"""Distances of an arm to itself, to the ground and to obstacles, for thousands of configurations at
-once.
+"""Batched distances of an arm to itself, to the ground and to obstacles.
 
 An arm is a set of capsules: all points within a radius of a segment; a sphere is one whose segment
 has no length. `configs/collision/` holds them for every registered robot and gripper; those of a

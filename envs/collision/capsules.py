@@ -30,7 +30,7 @@ class Fingers:
     bearer: int
 
     def to(self, device: torch.device | str) -> "Fingers":
-        """The same on another device."""
+        """Return the fingers on another device."""
         corners = tuple((body, local.to(device)) for body, local in self.corners)
         return replace(self, poses=self.poses.to(device), corners=corners)
 
@@ -92,15 +92,16 @@ class CollisionModel:
         """(P, 1) of every checked pair: both segments' squared lengths [m2], and the sum of their
         radii [m].
         """
-        i, j = self.first, self.second
-        return self.length_squared[i], self.length_squared[j], self.radius[i] + self.radius[j]
+        length = self.length_squared
+        radii = self.radius[self.first] + self.radius[self.second]
+        return length[self.first], length[self.second], radii
 
-    def with_fingers(self, gripper: Tensor | None) -> "CollisionModel":
-        """`at_opening`, if the gripper's opening is known and the model has it; else this one."""
+    def select_model(self, gripper: Tensor | None) -> "CollisionModel":
+        """Return `at_opening` if the gripper's opening is known and the model has it, else this."""
         return self if gripper is None or self.at_opening is None else self.at_opening
 
     def to(self, device: torch.device | str) -> "CollisionModel":
-        """The same model on another device."""
+        """Return the model on another device."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         tensors = {key: value.to(device) for key, value in own.items() if isinstance(value, Tensor)}
         points = tuple((body, local.to(device)) for body, local in self.points)

@@ -1,4 +1,4 @@
-"""From a robot and its files of capsules to a CollisionModel."""
+"""Compilation of a robot and its files of capsules into a CollisionModel."""
 
 from dataclasses import is_dataclass, replace
 
@@ -26,9 +26,9 @@ _chosen: dict[
 
 
 def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel:
-    """Read a robot's capsules and its gripper's, and find the pairs that need a check; takes about
-    a second, and a tenth of one where this process has done it before.
+    """Compile the capsules of a robot and its gripper, and find the pairs that need a check.
 
+    It takes about a second, and a tenth of one if this process has done it before.
     A gripper is one link that encloses its fingers at every opening, so that distances depend on
     the arm alone; `at_opening` of the model has the fingers by themselves.
 
@@ -51,7 +51,7 @@ def _find_pairs(robot: Robot, model: CollisionModel) -> CollisionModel:
 
 
 def _freeze(value: object) -> object:
-    """All that is in a value, as something that can be looked up."""
+    """Return the content of a value as something hashable."""
     if isinstance(value, torch.Tensor | np.ndarray):
         return tuple(value.shape), np.asarray(value).tobytes()
     if is_dataclass(value):
@@ -60,26 +60,27 @@ def _freeze(value: object) -> object:
 
 
 def find_collision_model(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel | None:
-    """`compile_collision` of a robot whose capsules are known; None where it or its gripper has no
-    file of them.
-    """
+    """Compile the collision model of a robot; None if it or its gripper has no capsules."""
     return compile_collision(robot, device) if has_capsules(robot) else None
 
 
 def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> CollisionModel:
-    """The model with its capsules placed and no pair chosen yet.
+    """Place the capsules of a model, with no pair chosen yet.
 
     Args:
         shapes: the arm's; a gripper's are read from its file.
         at_opening: give it `fingers`, if that file has any, in place of what they sweep.
     """
-    arm, of = {link.name: link for link in robot.rtb.links}, dict(shapes.links)
+    arm = {link.name: link for link in robot.rtb.links}
+    of = dict(shapes.links)
     if strangers := [name for name in of if name not in arm]:
         raise ConfigError(
             f"{format_path(find_capsule_file(robot))} has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
             f"its links are {', '.join(arm)}"
         )
-    links, hand, theirs = [arm[name] for name in of], robot.gripper, Shapes({})
+    links = [arm[name] for name in of]
+    hand = robot.gripper
+    theirs = Shapes({})
     if hand is not None:
         links.append(robot.rtb.grippers[0].links[0])
         theirs = read_capsules(hand.name)
@@ -100,7 +101,8 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     ]
     for index, moving in enumerate(theirs.moving.values()):
         placed += [(robot.n + 1 + index, len(links) - 1, np.eye(4), row) for row in moving]
-    on, rows = [link for _, link, _, _ in placed], np.array([row for *_, row in placed])
+    on = [link for _, link, _, _ in placed]
+    rows = np.array([row for *_, row in placed])
     ends = rows[:, :6].reshape(-1, 2, 3)
     points = []
     for body in sorted({body for body, *_ in placed}):
@@ -134,7 +136,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
 
 
 def _list_link_capsules(capsule_links: list[int], links: int) -> torch.Tensor:
-    """(L, C), see `CollisionModel.link_capsules`."""
+    """List the capsules on each link (L, C), see `CollisionModel.link_capsules`."""
     of = [
         [capsule for capsule, on in enumerate(capsule_links) if on == link] for link in range(links)
     ]

@@ -1,4 +1,4 @@
-"""Where an arm touches what is around it, and itself."""
+"""Contact points of an arm with obstacles, the ground and itself."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch import Tensor
 from envs.collision.capsules import CollisionModel
 from envs.collision.geometry import dot, segment_gap
 from envs.collision.obstacles import Obstacles
-from envs.collision.proximity import surroundings
+from envs.collision.proximity import measure_surroundings
 from envs.collision.queries import compute_body_frames, gather_pairs, place_segments
 
 
@@ -17,16 +17,15 @@ def find_contact_points(
     ground: float | None = None,
     gripper: Tensor | None = None,
 ) -> Tensor:
-    """The middle of every overlap of one arm with an obstacle, the ground or itself, (k, 3) in the
-    base frame [m].
+    """Find the middle (k, 3) of every overlap of one arm with its surroundings or itself [m].
 
-    Along the line of a distance, that is half the way from one surface to the other; on the ground,
-    the foot of it. Arguments as for `proximity.link_clearance`, B = 1.
+    In the base frame, halfway between the two surfaces; on the ground, the foot of that line. Arguments as for `proximity.link_clearance`, B = 1.
     """
-    model, obstacles = model.with_fingers(gripper), obstacles or Obstacles()
+    model = model.select_model(gripper)
+    obstacles = obstacles or Obstacles()
     frames = compute_body_frames(model, q, gripper)
     p, d = place_segments(model, frames)
-    distance, u, x = surroundings(
+    distance, u, x = measure_surroundings(
         model, frames, p, d, obstacles, ground
     )  # (K, M, 1), (3, K, M, 1) twice
     middle = x - u * (model.radius[:, None] + 0.5 * distance)

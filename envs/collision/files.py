@@ -17,8 +17,7 @@ CAPSULES = CONFIGS / "collision"
 
 
 def find_capsule_file(robot: Robot) -> Path:
-    """Where an arm's capsules are: configs/collision/NAME.yaml, or beside the URDF or xacro file
-    that it is made from.
+    """Return the file of an arm's capsules: configs/collision/NAME.yaml, or next to its URDF.
 
     A user's panda.urdf is not the registered Panda, so it has a file of its own,
     panda.urdf.collision.yaml.
@@ -29,7 +28,7 @@ def find_capsule_file(robot: Robot) -> Path:
 
 
 def has_capsules(robot: Robot) -> bool:
-    """Whether an arm, and its gripper if it has one, have files of capsules."""
+    """Tell if an arm, and its gripper if it has one, have files of capsules."""
     hand = robot.gripper
     return find_capsule_file(robot).is_file() and (
         hand is None or (CAPSULES / f"{hand.name}.yaml").is_file()
@@ -37,14 +36,13 @@ def has_capsules(robot: Robot) -> bool:
 
 
 def format_path(path: Path) -> str:
-    """How messages name a file of capsules."""
+    """Format the path of a file of capsules for messages."""
     return f"configs/collision/{path.name}" if path.parent == CAPSULES else str(path)
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """What a file of capsules holds. A capsule is (7,): both ends of its segment and its radius
-    [m].
+    """The content of a file of capsules: (7,) each, both ends of a segment and its radius [m].
 
     Attributes:
         links: the capsules on every link in its frame; a gripper's in that of its base, and under
@@ -64,12 +62,14 @@ class Shapes:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][\w/.-]*")  # a name that may need no quotes
-BASE, FINGERS = "base", "fingers"  # names in a gripper's file that are no links
-_CAPSULE, _POINT = "capsules [x0 y0 z0 x1 y1 z1 radius]", "points [x y z]"
+BASE = "base"  # names in a gripper's file that are no links
+FINGERS = "fingers"
+_CAPSULE = "capsules [x0 y0 z0 x1 y1 z1 radius]"
+_POINT = "points [x y z]"
 
 
 def read_capsules(name: str, path: Path | None = None) -> Shapes:
-    """The capsules of an arm or a gripper.
+    """Read the capsules of an arm or a gripper.
 
     Args:
         path: their file, see `find_capsule_file`; None for configs/collision/NAME.yaml.
@@ -81,12 +81,14 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     file = format_path(path)
     if not path.is_file():
         raise ConfigError(
-            f"{name!r} has no collision geometry; `python -m envs.collision.fitting ROBOT` writes {file}, where ROBOT is a "
-            "registered robot that is it or wears it, or the path of a URDF"
+            f"{name!r} has no collision geometry; `python -m envs.collision.fitting ROBOT` writes "
+            f"{file}, where ROBOT is a registered robot that is it or wears it, or the path of a "
+            "URDF"
         )
     values = read_values(path)
     check_keys(name, values, file, needed=("links",), optional=("never_close", "moving", "corners"))
-    links, apart = _read_rows(file, values, "links", _CAPSULE, 7), values.get("never_close", [])
+    links = _read_rows(file, values, "links", _CAPSULE, 7)
+    apart = values.get("never_close", [])
     if not isinstance(apart, list) or not all(
         isinstance(pair, list) and len(pair) == 2 for pair in apart
     ):
@@ -109,7 +111,7 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
 def _read_rows(
     file: str, values: dict, key: str, what: str, size: int
 ) -> dict[str, list[np.ndarray]]:
-    """One mapping of a file, from links to rows of numbers."""
+    """Read one mapping of a file, from links to rows of numbers."""
     found = {}
     if not isinstance(values[key], dict) or not values[key]:
         raise ConfigError(
@@ -168,7 +170,7 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
 
 
 def _format_lines(key: str, groups: dict[str, list[np.ndarray]]) -> list[str]:
-    def row(values):
+    def format_row(values):
         return "    - [" + ", ".join(f"{round(x, 6) + 0.0:g}" for x in values) + "]"
 
     return [
@@ -176,12 +178,12 @@ def _format_lines(key: str, groups: dict[str, list[np.ndarray]]) -> list[str]:
         *(
             line
             for link, rows in groups.items()
-            for line in (f"  {_format_name(link)}:", *map(row, rows))
+            for line in (f"  {_format_name(link)}:", *map(format_row, rows))
         ),
     ]
 
 
 def _format_name(link: str) -> str:
-    """As YAML reads it back: quoted where it would be a number, a truth or an error."""
+    """Format a name for YAML: quoted if it would be read as a number, a truth or an error."""
     plain = _PLAIN.fullmatch(link) and isinstance(yaml.safe_load(link), str)
     return link if plain else json.dumps(link, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Where a gripper's moving links are at every opening, and its corners."""
+"""The moving links of a gripper at every opening, and its corners."""
 
 import numpy as np
 import torch
@@ -13,14 +13,15 @@ OPENINGS = 33  # between two of them a finger tip leaves its chord by less than 
 
 
 def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int) -> Fingers:
-    """The gripper's moving links as further bodies.
+    """Compile the gripper's moving links as further bodies.
 
     Args:
         shapes: of the gripper, with `moving` links.
         base: (4, 4) pose of its base in the arm's last body.
         bearer: see `Fingers`.
     """
-    model, hand = robot.rtb.grippers[0], not_none(robot.gripper)
+    model = robot.rtb.grippers[0]
+    hand = not_none(robot.gripper)
     links = {hand.strip_name(link): link for link in model.links}
     openings = [
         hand.compute_model_q(model, driver)
@@ -49,5 +50,5 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
 
 
 def append_ones(points: np.ndarray) -> torch.Tensor:
-    """(N, 3) points as (N, 4)."""
+    """Return points (N, 3) as homogeneous ones (N, 4)."""
     return torch.tensor(np.c_[points, np.ones(len(points))], dtype=torch.float32)

@@ -13,12 +13,12 @@ _TINY = 1e-12
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Inner product over the first axis of two (3, ...)."""
+    """Compute the inner product over the first axis of two (3, ...)."""
     return torch.addcmul(torch.addcmul(a[0] * b[0], a[1], b[1]), a[2], b[2])
 
 
 def segment_distance(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tensor) -> Tensor:
-    """Distance between the segments p + s d and u + t e, with s and t in [0, 1].
+    """Compute the distance between the segments p + s d and u + t e, with s and t in [0, 1].
 
     Ericson, Real-Time Collision Detection (2005), section 5.1.9: the closest points of the two
     lines, clamped to the first segment, then each parameter once more the best for the other. Every
@@ -41,14 +41,17 @@ def segment_distance(p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee:
 def segment_gap(
     p: Tensor, d: Tensor, u: Tensor, e: Tensor, dd: Tensor, ee: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The vector (3, ...) from the second segment's closest point to the first's, which is at s
-    (...) of it.
+    """Compute the vector (3, ...) from the second segment's closest point to the first's, and its
+    s (...).
 
     Arguments as in `segment_distance`.
     """
     r = p - u
-    de, dr, er = dot(d, e), dot(d, r), dot(e, r)
-    dd, ee = dd.clamp(min=_TINY), ee.clamp(min=_TINY)
+    de = dot(d, e)
+    dr = dot(d, r)
+    er = dot(e, r)
+    dd = dd.clamp(min=_TINY)
+    ee = ee.clamp(min=_TINY)
     room = torch.addcmul(dd * ee, de, de, value=-1).clamp_(min=_TINY**2)
     s = torch.addcmul(de * er, dr, ee, value=-1).div(room).clamp_(0, 1)
     t = torch.addcmul(er, de, s).div(ee).clamp_(0, 1)
@@ -57,22 +60,19 @@ def segment_gap(
 
 
 def point_distance(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
-    """Distance between the segment p + s d and a point; arguments as in `segment_distance`."""
+    """Compute the distance of the segment p + s d to a point; see `segment_distance`."""
     gap = point_gap(p, d, dd, point)
     return dot(gap, gap).sqrt()
 
 
 def point_gap(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
-    """The vector (3, ...) from a point to the closest one of the segment p + s d; see
-    `segment_distance`.
-    """
+    """Compute the vector (3, ...) from a point to the closest one of the segment p + s d."""
     r = p - point
     return torch.addcmul(r, d, (dot(d, r) / dd.clamp(min=_TINY)).clamp(-1, 0), value=-1)
 
 
 def plane_distance(p: Tensor, d: Tensor, normal: Tensor, offset: Tensor) -> Tensor:
-    """Signed distance of the segment p + s d to the half-space {x: normal . x <= offset}: that of
-    its lower end.
+    """Compute the signed distance of the segment p + s d to {x: normal . x <= offset}.
 
     Args:
         normal: (3, ...) of unit length, out of the solid.
@@ -86,7 +86,7 @@ _SKIN = 1e-6  # [m] within this of a face, a point counts as outside it
 
 
 def box_distance(p: Tensor, d: Tensor, length: Tensor, half: Tensor) -> Tensor:
-    """Signed distance of the segment p + s d to the box |x_k| <= half_k, in the box's own frame.
+    """Compute the signed distance of the segment p + s d to the box |x_k| <= half_k in its frame.
 
     Outside it is the distance of the closest point; where the segment enters the box, minus the
     depth of its deepest point below the nearest face. The signed distance to a convex body is a
@@ -103,29 +103,31 @@ def box_distance(p: Tensor, d: Tensor, length: Tensor, half: Tensor) -> Tensor:
     with torch.no_grad():  # where the least is, its place does not change it to first order
         s = torch.full_like(p[0], 0.5)
         for step in range(2, BOX_STEPS + 2):
-            slope = _box_slope(torch.addcmul(p, d, s), d, half)
+            slope = _compute_box_slope(torch.addcmul(p, d, s), d, half)
             s -= slope.sign_().mul_(0.5**step)
     beyond = torch.addcmul(p, d, s).abs() - half
     outside = beyond.clamp(min=0)
     return (
         dot(outside, outside).sqrt()
-        + _largest(beyond).clamp(max=0)
+        + _find_largest(beyond).clamp(max=0)
         - length * 0.5 ** (BOX_STEPS + 1)
     )
 
 
-def _box_slope(x: Tensor, d: Tensor, half: Tensor) -> Tensor:
-    """The slope along d of the signed distance to a box at x, (3, ...), up to a positive factor.
+def _compute_box_slope(x: Tensor, d: Tensor, half: Tensor) -> Tensor:
+    """Compute the slope along d of the signed distance to a box at x (3, ...), but for a factor.
 
     Its gradient points from the closest point of the box to x outside, and out of the nearest face
     inside.
     """
     beyond = x.abs().sub_(half)
-    gradient = beyond.sub_(_largest(beyond).clamp_(max=0).sub_(_SKIN)).clamp_(min=0).copysign_(x)
+    gradient = (
+        beyond.sub_(_find_largest(beyond).clamp_(max=0).sub_(_SKIN)).clamp_(min=0).copysign_(x)
+    )
     return dot(gradient, d)
 
 
-def _largest(x: Tensor) -> Tensor:
+def _find_largest(x: Tensor) -> Tensor:
     """The largest of three components, (3, ...) -> (...)."""
     return torch.maximum(torch.maximum(x[0], x[1]), x[2])
 
@@ -134,7 +136,7 @@ _FLAT = 1e-7  # [m2] a slope that is rounding: 1e-7 of a metre times the segment
 
 
 def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the segment p + s d is nearest to the box |x_k| <= half_k, in the box's own frame.
+    """Find the point of the segment p + s d nearest to the box |x_k| <= half_k, in the box's frame.
 
     Half the squared distance to the box has a slope along the segment that rises, and is linear
     between the places where the segment crosses the planes of the faces; so its zero is found by
@@ -157,8 +159,10 @@ def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]
     s = torch.cat((ends, crossings.clamp_(0, 1)))  # (8, ...)
     x = torch.addcmul(p[:, None], d[:, None], s)  # (3, 8, ...)
     slope = dot(x - x.clamp(-half[:, None], half[:, None]), d[:, None].expand_as(x))
-    falls, rises = slope < _FLAT, slope > -_FLAT
-    lower, upper = (s * falls).amax(0), torch.where(rises, s, 1.0).amin(0)
+    falls = slope < _FLAT
+    rises = slope > -_FLAT
+    lower = (s * falls).amax(0)
+    upper = torch.where(rises, s, 1.0).amin(0)
     before = torch.where(falls, slope, -torch.inf).amax(0).clamp(-1e9, 0)
     after = torch.where(rises, slope, torch.inf).amin(0).clamp(0, 1e9)
     share = torch.where(before < after, -before / (after - before).clamp(min=1e-30), 0.5)
@@ -166,7 +170,7 @@ def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]
     x = torch.addcmul(p, d, nearest)
 
     beyond = x.abs() - half
-    deepest = _largest(beyond)
+    deepest = _find_largest(beyond)
     outside = beyond.clamp(min=0)
     distance = dot(outside, outside).sqrt()
     inward = beyond.ge(deepest).to(x.dtype)  # out of the nearest face, where inside

@@ -1,4 +1,4 @@
-"""Where the links of a roboticstoolbox model are, and which rigid part of the arm carries each."""
+"""Poses of the links of a roboticstoolbox model, and the rigid part that carries each."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ _AGREE = 1e-4  # [m, and parts of 1 for axes] to which model and chain must plac
 
 
 def find_path(link) -> list:
-    """The links from the base of its model to this one."""
+    """Find the links from the base of a model to one of its links."""
     path = []
     while link is not None:
         path.append(link)
@@ -19,12 +19,12 @@ def find_path(link) -> list:
 
 
 def count_joints(link) -> int:
-    """How many joints move a link."""
+    """Count the joints that move a link."""
     return sum(part.isjoint for part in find_path(link))
 
 
 def compute_link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
-    """(4, 4) pose of a link, in the base frame or in that of a link on the way to it.
+    """Compute the pose (4, 4) of a link in the base frame, or in that of a link before it.
 
     Args:
         link: a roboticstoolbox link.
@@ -39,17 +39,14 @@ def compute_link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
 
 
 def find_carrier(link, root):
-    """The link that moves as this one does and is nearest to the base of its gripper: the gripper's
-    base `root`, or a link that a joint moves.
-    """
+    """Find the link that carries this one: the gripper's base `root`, or a link moved by a joint."""
     while link is not root and not link.isjoint:
         link = link.parent
     return link
 
 
 def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """What carries each link: body i is all that the first i joints move, with the frame of
-    `kinematics.link_frames`.
+    """Attach links to bodies: body i is all that the first i joints carry.
 
     Args:
         links: of the arm's model, not beyond a gripper's base.
@@ -72,7 +69,7 @@ def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.n
 
 
 def _compute_offsets(links: list, bodies: list[int], chain: Chain, q: np.ndarray) -> np.ndarray:
-    """(L, 4, 4) poses in the bodies' frames, at one configuration."""
+    """Compute the links' poses (L, 4, 4) in the bodies' frames, at one configuration."""
     chain = chain.to(dtype=torch.float64)
     frames = torch.stack(link_frames(chain, torch.tensor(q[None])))[..., 0].numpy()  # (n+1, 3, 4)
     frames = np.concatenate((frames, np.broadcast_to([0.0, 0, 0, 1], (len(frames), 1, 4))), 1)

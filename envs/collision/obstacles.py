@@ -1,4 +1,4 @@
-"""What may stand around an arm: spheres, boxes and walls, other ones in every environment."""
+"""Obstacles around an arm: spheres, boxes and walls, different ones in every environment."""
 
 from dataclasses import dataclass
 
@@ -38,23 +38,22 @@ class Obstacles:
 
     @property
     def kinds(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Spheres, boxes and walls, where there are all three."""
+        """Spheres, boxes and walls, if there are all three."""
         return not_none(self.spheres), not_none(self.boxes), not_none(self.walls)
 
-    def rows(self, rows: slice | Tensor) -> "Obstacles":
-        """Those of some of the environments; a mask of one row is of one environment, not of all
-        that share it.
+    def select_rows(self, rows: slice | Tensor) -> "Obstacles":
+        """Select the obstacles of some environments.
+
+        A mask of one row is of one environment, not of all that share it.
         """
         masked = isinstance(rows, Tensor) and rows.dtype == torch.bool and len(rows) == 1
 
-        def of(value: Tensor | None) -> Tensor | None:
+        def select(value: Tensor | None) -> Tensor | None:
             return value if value is None or len(value) == 1 and not masked else value[rows]
 
-        return Obstacles(of(self.spheres), of(self.boxes), of(self.walls))
+        return Obstacles(select(self.spheres), select(self.boxes), select(self.walls))
 
 
 def move_components_first(shapes: Tensor) -> Tensor:
-    """(B, count, size) -> (size, 1, count, B), with the batch contiguous: operations on a strided
-    one take longer.
-    """
+    """Permute (B, count, size) to (size, 1, count, B), with the batch contiguous for speed."""
     return shapes.permute(2, 1, 0).contiguous()[:, None]

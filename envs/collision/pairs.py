@@ -1,5 +1,4 @@
-"""Which pairs of links need a check: found once by sampling, after the manner of MoveIt's Setup
-Assistant.
+"""Choice of the pairs of links that need a check, by sampling as in MoveIt's Setup Assistant.
 
 A pair is left out, in this order, because its links are
 
@@ -52,7 +51,8 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     """
     if model.fingers is not None:  # their driver is one more joint here
         stroke = model.fingers.shut, model.fingers.opened
-        qlim, home = np.c_[qlim, np.sort(stroke)], np.append(home, stroke[1])
+        qlim = np.c_[qlim, np.sort(stroke)]
+        home = np.append(home, stroke[1])
     lower, upper = torch.tensor(qlim, dtype=torch.float32)
     generator = torch.Generator().manual_seed(0)
     q = lower + (upper - lower) * torch.rand(SAMPLES, len(lower), generator=generator)
@@ -86,18 +86,18 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
 
 
 def _measure_pairs(model: CollisionModel, q: Tensor) -> Tensor:
-    """`pair_distances` (B, P), of q (B, n) or, where the model has fingers, (B, n + 1)."""
+    """Measure `pair_distances` (B, P) at q (B, n), or (B, n + 1) if the model has fingers."""
     n = model.chain.n
     return pair_distances(model, q[:, :n], q[:, n] if q.shape[1] > n else None)
 
 
 def _list_links(model: CollisionModel, chosen: Tensor) -> list[tuple[str, str]]:
-    """The links of some of the pairs."""
+    """List the links of some of the pairs."""
     return [pair for pair, wanted in zip(model.pairs, chosen.tolist()) if wanted]
 
 
 def _match_links(model: CollisionModel, links: Collection[tuple[str, str]]) -> Tensor:
-    """(P,) which pairs of capsules are on one of these pairs of links."""
+    """Find the pairs of capsules (P,) that are on one of these pairs of links."""
     return torch.tensor([pair in links for pair in model.pairs], dtype=torch.bool)
 
 
@@ -106,9 +106,7 @@ def _keep_pairs(model: CollisionModel, chosen: Tensor) -> CollisionModel:
 
 
 def _find_decisive(model: CollisionModel, q: Tensor) -> Tensor:
-    """(P,) which pairs are the closest of all in any of the samples where the arm is within `NEAR`
-    of itself.
-    """
+    """Find the pairs (P,) that are the closest in any sample with the arm within `NEAR` of itself."""
     least, pair = _measure_pairs(model, q).min(1)
     return torch.zeros(len(model.first), dtype=torch.bool).index_fill(0, pair[least < NEAR], True)
 
@@ -116,8 +114,9 @@ def _find_decisive(model: CollisionModel, q: Tensor) -> Tensor:
 def _search_least(
     model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """(P,) how close every pair comes [m]: in the samples q, and around the closest of them, ever
-    more closely; and where (P, n).
+    """Search the least distance (P,) of every pair [m], and its place (P, n).
+
+    The search begins with the samples q, and goes on around the closest of them.
     """
     least, where = _measure_pairs(model, q).min(0)
     closest = q[where]  # (P, n)
@@ -134,15 +133,15 @@ def _search_least(
             )
             found, row = _measure_pairs(alone, around)[:, 0].min(0)
             if found < least[pair]:
-                least[pair], closest[pair] = found, around[row]
+                least[pair] = found
+                closest[pair] = around[row]
     return least, closest
 
 
 def _find_lifted(model: CollisionModel, q: Tensor) -> Tensor:
-    """The capsules that some joint lifts or lowers; the others stand on the ground, or at a height
-    of their own, or have corners in their place.
-    """
-    n, fingers = model.chain.n, model.fingers
+    """Find the capsules that some joint lifts or lowers, but not those that corners replace."""
+    n = model.chain.n
+    fingers = model.fingers
     p, d = place_segments(
         model, compute_body_frames(model, q[:, :n], None if fingers is None else q[:, n])
     )

@@ -1,6 +1,4 @@
-"""What each link of an arm is nearest to: how far away it is, and how that changes with the
-joints.
-"""
+"""Distance of each link of an arm to the nearest obstacle, and its gradient by the joints."""
 
 from dataclasses import dataclass
 
@@ -38,7 +36,7 @@ def link_clearance(
     ground: float | None = None,
     gripper: Tensor | None = None,
 ) -> Tensor:
-    """Signed distance of every link to the nearest obstacle, and to the ground where it counts.
+    """Compute the signed distance of every link to the nearest obstacle, or to the ground.
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -50,9 +48,11 @@ def link_clearance(
     Returns:
         (B, L) in the order of `model.links`, at most `MOST` [m].
     """
-    model = model.with_fingers(gripper)
+    model = model.select_model(gripper)
     frames = compute_body_frames(model, q, gripper)
-    distances, _, _ = surroundings(model, frames, *place_segments(model, frames), obstacles, ground)
+    distances, _, _ = measure_surroundings(
+        model, frames, *place_segments(model, frames), obstacles, ground
+    )
     return distances[model.link_capsules].flatten(1, 2).amin(1).T
 
 
@@ -64,7 +64,7 @@ def nearest(
     gripper: Tensor | None = None,
     frames: list[Tensor] | None = None,
 ) -> Nearest:
-    """`link_clearance` and the arm's distance to itself, with their gradients.
+    """Compute `link_clearance` and the arm's distance to itself, with their gradients.
 
     A point x of the arm that a unit vector u leads away from what it is near to moves along u at u
     . (z_j x (x - o_j)) per speed of a joint that turns about z_j through o_j, and at u . z_j for
@@ -75,34 +75,33 @@ def nearest(
     The gripper is taken to stand still. Arguments as for `link_clearance`; frames: see
     `queries.clearance`.
     """
-    model = model.with_fingers(gripper)
+    model = model.select_model(gripper)
     frames = compute_body_frames(model, q, gripper, frames)
     p, d = place_segments(model, frames)
-    distances, normals, points = surroundings(
+    distances, normals, points = measure_surroundings(
         model, frames, p, d, obstacles, ground
     )  # (K, M, B), (3, K, M, B) twice
 
-    capsules, count = model.link_capsules, distances.shape[1]
+    capsules = model.link_capsules
+    count = distances.shape[1]
     of_link = distances[capsules].flatten(1, 2)  # (L, C M, B)
     distance, best = of_link.min(1)
     best = capsules.gather(1, best // count) * count + best % count  # row of (K M)
     u, x = (value.flatten(1, 2).gather(1, best.expand(3, -1, -1)) for value in (normals, points))
     joints = model.joints_below[capsules[:, 0], :, None].expand(-1, -1, len(q))  # (L, n, B)
 
-    own, own_u, own_x, own_joints = _itself(model, p, d)
+    own, own_u, own_x, own_joints = _measure_itself(model, p, d)
     distance = torch.cat((distance, own))
-    u, x, joints = (
-        torch.cat((u, own_u), 1),
-        torch.cat((x, own_x), 1),
-        torch.cat((joints, own_joints)),
-    )
+    u = torch.cat((u, own_u), 1)
+    x = torch.cat((x, own_x), 1)
+    joints = torch.cat((joints, own_joints))
     line = torch.cat((u, _cross(x, u)))  # (6, L + 1, B)
-    rates = (_screws(model, frames)[:, None] * line[:, :, None]).sum(0)  # (L + 1, n, B)
+    rates = (_compute_screws(model, frames)[:, None] * line[:, :, None]).sum(0)  # (L + 1, n, B)
     rates = rates * joints * (distance < MOST)[:, None]
     return Nearest(distance.T, rates.permute(2, 0, 1))
 
 
-def surroundings(
+def measure_surroundings(
     model: CollisionModel,
     frames: list[Tensor],
     p: Tensor,
@@ -110,16 +109,20 @@ def surroundings(
     obstacles: Obstacles | None,
     ground: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of every capsule and every obstacle, and the ground: signed distance at most `MOST`, (K, M,
-    B); the unit vector along which it grows, and the point of the capsule's segment that is
-    nearest, both (3, K, M, B).
+    """Measure every capsule against every obstacle and the ground.
 
     Args:
         frames: from `compute_body_frames`.
         p, d: (3, K, B) from `place_segments`.
+
+    Returns:
+        Signed distance (K, M, B), at most `MOST` [m]; the unit vector along which it grows, and the
+        nearest point of the capsule's segment, both (3, K, M, B).
     """
     K, B = p.shape[1:]
-    p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]
+    p = p[:, :, None]
+    d = d[:, :, None]
+    radius = model.radius[:, None]
     none = p.new_zeros(3, K, 1, B)
     found = [(p.new_full((K, 1, B), MOST), none, none)]
     obstacles = obstacles or Obstacles()
@@ -130,20 +133,18 @@ def surroundings(
         found.append((length - sphere[3] - radius, gap / length.clamp(min=1e-9), sphere[:3] + gap))
     if obstacles.walls is not None:
         wall = move_components_first(obstacles.walls)
-        found.append(_plane(p, d, radius, wall[:3], wall[3]))
+        found.append(_measure_plane(p, d, radius, wall[:3], wall[3]))
     if ground is not None:
         up = p.new_zeros(3, 1, 1, 1)
         up[2] = 1.0
-        height, normal, point = _plane(p, d, radius, up, ground)
+        height, normal, point = _measure_plane(p, d, radius, up, ground)
         lifted = torch.full_like(height, MOST).index_copy(
             0, model.over_ground, height[model.over_ground]
         )
         if model.fingers is not None:
-            corner = _lowest_corner(model.fingers, frames)
-            lifted[model.fingers.bearer], point[:, model.fingers.bearer] = (
-                corner[2:] - ground,
-                corner[:, None],
-            )
+            corner = _find_lowest_corner(model.fingers, frames)
+            lifted[model.fingers.bearer] = corner[2:] - ground
+            point[:, model.fingers.bearer] = corner[:, None]
         found.append((lifted, normal, point))
     if obstacles.boxes is not None:
         box = move_components_first(obstacles.boxes)
@@ -153,37 +154,41 @@ def surroundings(
         distance, normal, s = box_gap(start, extent, box[3:6])
         found.append((distance - radius, (R * normal).sum(1), torch.addcmul(p, d, s)))
     parts = zip(*found)
-    distances, normals, points = next(parts), next(parts), next(parts)
+    distances, normals, points = parts
 
-    def width(value):
+    def expand(value):
         return value.expand(*value.shape[:-1], B)
 
     return (
-        torch.cat([width(value) for value in distances], 1).clamp(max=MOST),
-        torch.cat([width(value.expand(3, K, *value.shape[2:])) for value in normals], 2),
-        torch.cat([width(value) for value in points], 2),
+        torch.cat([expand(value) for value in distances], 1).clamp(max=MOST),
+        torch.cat([expand(value.expand(3, K, *value.shape[2:])) for value in normals], 2),
+        torch.cat([expand(value) for value in points], 2),
     )
 
 
-def _lowest_corner(fingers: Fingers, frames: list[Tensor]) -> Tensor:
-    """(3, B) of a gripper [m]."""
+def _find_lowest_corner(fingers: Fingers, frames: list[Tensor]) -> Tensor:
+    """Find the lowest corner (3, B) of a gripper [m]."""
     corners = torch.cat([local @ frames[body] for body, local in fingers.corners], 1)  # (3, V, B)
     return corners.gather(1, corners[2:].argmin(1, keepdim=True).expand(3, -1, -1))[:, 0]
 
 
-def _plane(
+def _measure_plane(
     p: Tensor, d: Tensor, radius: Tensor, normal: Tensor, offset: Tensor | float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `surroundings`, for half-spaces: the lower end is the nearest."""
+    """Measure capsules against half-spaces, as `measure_surroundings`: the lower end is nearest."""
     point = torch.addcmul(p, d, (dot(normal, d) < 0).to(p.dtype))
     return dot(normal, point) - offset - radius, normal, point
 
 
-def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of the nearest checked pair: distance (1, B), direction and point (3, 1, B), and by which
-    joints (1, n, B): 1 where they move the first capsule alone, -1 the second.
+def _measure_itself(
+    model: CollisionModel, p: Tensor, d: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Measure the nearest checked pair: distance (1, B), direction and point (3, 1, B), and joints.
+
+    The last (1, n, B) is 1 for joints that move the first capsule alone, -1 the second.
     """
-    i, j = model.first, model.second
+    i = model.first
+    j = model.second
     if not len(i):
         none = p.new_zeros(3, 1, p.shape[2])
         return none[0] + MOST, none, none, p.new_zeros(1, model.chain.n, p.shape[2])
@@ -199,11 +204,13 @@ def _itself(model: CollisionModel, p: Tensor, d: Tensor) -> tuple[Tensor, Tensor
     return distance.clamp(max=MOST), u, x, joints
 
 
-def _screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
-    """(6, n, B), see `nearest`."""
-    n, B = model.chain.n, frames[-1].shape[2]
+def _compute_screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
+    """Compute the joints' screws (6, n, B), see `nearest`."""
+    n = model.chain.n
+    B = frames[-1].shape[2]
     z, o = torch.stack([frame[:, 2:].expand(3, 2, B) for frame in frames[:n]], 2).unbind(1)
-    linear, angular = _cross(o, z), z
+    linear = _cross(o, z)
+    angular = z
     if any(model.chain.prismatic):
         slides = model.chain.slides[:, None]
         linear, angular = torch.where(slides, z, linear), angular.masked_fill(slides, 0.0)
@@ -211,6 +218,6 @@ def _screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
 
 
 def _cross(a: Tensor, b: Tensor) -> Tensor:
-    """Cross product over the first axis."""
+    """Compute the cross product over the first axis."""
     (ax, ay, az), (bx, by, bz) = a, b
     return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx))

@@ -29,7 +29,7 @@ CACHE_CELLS = 2**16  # with fewer, starting the operations takes longer than doi
 
 
 def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
-    """Where every link is.
+    """Compute the pose of every link.
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -45,7 +45,7 @@ def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
 
 
 def compute_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Start and extent of every capsule's segment in the base frame, each (3, K, B) [m]."""
+    """Compute start and extent of every capsule's segment in the base frame, (3, K, B) each [m]."""
     return place_segments(model, link_frames(model.chain, q))
 
 
@@ -55,15 +55,15 @@ def compute_body_frames(
     gripper: Tensor | None = None,
     frames: list[Tensor] | None = None,
 ) -> list[Tensor]:
-    """`kinematics.link_frames`, and after them those of the gripper's moving links where the model
-    has `fingers`.
+    """Compute `kinematics.link_frames`, and after them those of `fingers` if the model has them.
 
     Args:
         q: (B, n) joint positions [rad or m].
         gripper: (B,) driver coordinate [rad or m].
         frames: `kinematics.link_frames(model.chain, q)`, where the caller has them.
     """
-    frames, fingers = link_frames(model.chain, q) if frames is None else frames, model.fingers
+    frames = link_frames(model.chain, q) if frames is None else frames
+    fingers = model.fingers
     if fingers is None:
         return frames
     steps = fingers.poses.shape[3] - 1
@@ -74,21 +74,22 @@ def compute_body_frames(
     poses = torch.lerp(
         fingers.poses[..., low], fingers.poses[..., low + 1], at - low
     )  # (3, 4, G, B)
-    turn, place = frames[-1][:, :3, None, None], frames[-1][:, 3, None]
+    turn = frames[-1][:, :3, None, None]
+    place = frames[-1][:, 3, None]
     moved = turn[:, 0] * poses[0] + turn[:, 1] * poses[1] + turn[:, 2] * poses[2]
     moved[:, 3] += place
     return [*frames, *moved.unbind(2)]
 
 
 def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """`compute_segments`, from `compute_body_frames`."""
+    """Compute `compute_segments` from `compute_body_frames`."""
     points = torch.cat([local @ frames[body] for body, local in model.points], 1)  # (3, 2K, B)
     p = points[:, 0::2]
     return p, points[:, 1::2] - p
 
 
 def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> Tensor:
-    """Signed distance of every checked pair of capsules.
+    """Compute the signed distance of every checked pair of capsules.
 
     The pairs are `model.pairs`, or `model.at_opening.pairs` where that is there and a gripper's
     opening is given.
@@ -102,7 +103,7 @@ def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = No
         their radii.
     """
     return _run_query(
-        lambda model, frames, rows: _pairs(model, *place_segments(model, frames)).T,
+        lambda model, frames, rows: _measure_pairs(model, *place_segments(model, frames)).T,
         model,
         q,
         gripper,
@@ -110,8 +111,9 @@ def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = No
 
 
 def self_distance(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> Tensor:
-    """(B,) the least of `pair_distances` [m]; infinite where no pair needs a check. Arguments as
-    for `clearance`.
+    """Compute the least of `pair_distances` (B,) [m]; infinite if no pair needs a check.
+
+    Arguments as for `clearance`.
     """
     return clearance(model, q, gripper=gripper)
 
@@ -119,7 +121,7 @@ def self_distance(model: CollisionModel, q: Tensor, gripper: Tensor | None = Non
 def ground_distance(
     model: CollisionModel, q: Tensor, height: float = 0.0, gripper: Tensor | None = None
 ) -> Tensor:
-    """(B,) signed distance of the arm above a horizontal plane [m].
+    """Compute the signed distance (B,) of the arm above a horizontal plane [m].
 
     Links that stand on the plane through the base, or touch it at home, are left out:
         `model.over_ground` is the rest.
@@ -130,7 +132,9 @@ def ground_distance(
         gripper: (B,) driver coordinate, see `clearance` [rad or m].
     """
     return _run_query(
-        lambda model, frames, rows: _ground(model, frames, *place_segments(model, frames), height),
+        lambda model, frames, rows: _measure_ground(
+            model, frames, *place_segments(model, frames), height
+        ),
         model,
         q,
         gripper,
@@ -140,15 +144,16 @@ def ground_distance(
 def obstacle_distance(
     model: CollisionModel, q: Tensor, obstacles: Obstacles, gripper: Tensor | None = None
 ) -> Tensor:
-    """(B,) least signed distance between any link, the base too, and any obstacle [m]; infinite
-    where there are none.
+    """Compute the least signed distance (B,) of any link, the base too, to any obstacle [m].
+
+    It is infinite without obstacles.
 
     Exact for spheres and walls; for boxes see `geometry.box_distance`. Arguments as for
     `clearance`.
     """
     return _run_query(
-        lambda model, frames, rows: _obstacles(
-            model, *place_segments(model, frames), obstacles.rows(rows)
+        lambda model, frames, rows: _measure_obstacles(
+            model, *place_segments(model, frames), obstacles.select_rows(rows)
         ),
         model,
         q,
@@ -164,7 +169,7 @@ def clearance(
     gripper: Tensor | None = None,
     frames: list[Tensor] | None = None,
 ) -> Tensor:
-    """(B,) how far the arm is from touching anything: itself, the ground, an obstacle [m].
+    """Compute the least distance (B,) of the arm to itself, the ground and obstacles [m].
 
     The least of `self_distance`, of `ground_distance` where `ground`, its height, is given, and of
     `obstacle_distance` where obstacles are, for the price of one forward kinematics.
@@ -180,11 +185,13 @@ def clearance(
 
     def query(model: CollisionModel, frames: list[Tensor], rows: slice) -> Tensor:
         p, d = place_segments(model, frames)
-        least = _least(_pairs(model, p, d))
+        least = _find_least(_measure_pairs(model, p, d))
         if ground is not None:
-            least = torch.minimum(least, _ground(model, frames, p, d, ground))
+            least = torch.minimum(least, _measure_ground(model, frames, p, d, ground))
         if obstacles is not None:
-            least = torch.minimum(least, _obstacles(model, p, d, obstacles.rows(rows)))
+            least = torch.minimum(
+                least, _measure_obstacles(model, p, d, obstacles.select_rows(rows))
+            )
         return least
 
     return _run_query(query, model, q, gripper, frames)
@@ -197,14 +204,12 @@ def _run_query(
     gripper: Tensor | None = None,
     frames: list[Tensor] | None = None,
 ) -> Tensor:
-    """Place a few arms at a time, ask, and put the answers together; on an accelerator, all at
-    once.
-    """
+    """Run a query on a few arms at a time, on an accelerator on all, and join the results."""
     if q.ndim != 2 or q.shape[1] != model.chain.n:
         raise ConfigError(f"q must have shape (B, {model.chain.n}), got {tuple(q.shape)}")
     if gripper is not None and gripper.shape != q.shape[:1]:
         raise ConfigError(f"gripper must have shape ({len(q)},), got {tuple(gripper.shape)}")
-    model = model.with_fingers(gripper)
+    model = model.select_model(gripper)
     found = []
     for rows in _split_rows(model, q):
         at, known = (
@@ -216,14 +221,14 @@ def _run_query(
 
 
 def _split_rows(model: CollisionModel, q: Tensor) -> list[slice]:
-    """The rows of q that are worked through at a time."""
+    """Split the rows of q into pieces that stay in the cache."""
     rows = max(len(q), 1)
     if q.device.type == "cpu":
         rows = min(rows, CACHE_ROWS, max(CACHE_CELLS // max(len(model.first), 1), 256))
     return [slice(row, row + rows) for row in range(0, len(q), rows)] or [slice(0, 0)]
 
 
-def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
+def _measure_pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
     """(P, B)."""
     dd, ee, radii = model.pair_sizes
     return segment_distance(*gather_pairs(model, p, d), dd, ee) - radii
@@ -232,8 +237,7 @@ def _pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
 def gather_pairs(
     model: CollisionModel, p: Tensor, d: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Start and extent of the first segment of every checked pair, then of the second, each (3, P,
-    B) [m].
+    """Gather start and extent of the first segments of all pairs, then the second, (3, P, B) [m].
 
     Args:
         p, d: (3, K, B) from `place_segments`.
@@ -243,7 +247,7 @@ def gather_pairs(
     return first[:3], first[3:], second[:3], second[3:]
 
 
-def _ground(
+def _measure_ground(
     model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float
 ) -> Tensor:
     """(B,)."""
@@ -251,16 +255,16 @@ def _ground(
     heights = [(lower - model.radius)[model.over_ground]]
     if model.fingers is not None:
         heights += [local @ frames[body][2] for body, local in model.fingers.corners]  # (V, B)
-    return _least(torch.cat(heights)) - height
+    return _find_least(torch.cat(heights)) - height
 
 
-def _obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
+def _measure_obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
     """(B,)."""
-    return _least(obstacle_distances(model, p, d, obstacles).flatten(0, 1))
+    return _find_least(obstacle_distances(model, p, d, obstacles).flatten(0, 1))
 
 
 def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
-    """Signed distance of every capsule to every obstacle: spheres first, then walls, then boxes.
+    """Compute the signed distance of every capsule to every sphere, then wall, then box.
 
     Args:
         p, d: (3, K, B) from `compute_segments`.
@@ -290,8 +294,8 @@ def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: O
     )
 
 
-def _least(distances: Tensor) -> Tensor:
-    """(N, B) -> (B,), infinite where N is 0."""
+def _find_least(distances: Tensor) -> Tensor:
+    """Return the least of (N, B) over N, infinite if N is 0."""
     return (
         distances.amin(0)
         if len(distances)

@@ -70,7 +70,7 @@ def plan_path(world: World, q: Tensor, goal: Tensor, obstacles: Obstacles) -> tu
         rows = (~found).nonzero()[:, 0]
         if not len(rows):
             break
-        more = _search(world, q[rows], goal[rows], obstacles.rows(rows), effort)
+        more = _search(world, q[rows], goal[rows], obstacles.select_rows(rows), effort)
         via, solution, found = (
             old.index_copy(0, rows, new) for old, new in zip((via, solution, found), more)
         )
@@ -140,7 +140,7 @@ def _solve_goals(
     found, _, left = solve_pose(world.model.chain, world.model.qlim, begin.flatten(0, 1), wanted)
     found = unwind(world, begin[:, :1], found.view(B, starts, n)).flatten(0, 1)
     lacks = MARGIN - clearance(
-        world.capsules, found, obstacles.rows(_repeat_rows(B, starts, q)), GROUND
+        world.capsules, found, obstacles.select_rows(_repeat_rows(B, starts, q)), GROUND
     )
     fault = torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks)) + torch.where(
         left < NEAR, 0.0, BARRED * (1.0 + left)
@@ -173,7 +173,7 @@ def _compute_clearance(
     legs = torch.cat(
         (torch.lerp(q[:, None].expand_as(via), via, share), torch.lerp(via, ends, share[:-1]))
     )
-    each = obstacles.rows(_repeat_rows(B, K, q).repeat(len(legs)))
+    each = obstacles.select_rows(_repeat_rows(B, K, q).repeat(len(legs)))
     return clearance(world.capsules, legs.flatten(0, 2), each, GROUND).view(len(legs), B, K).amin(0)
 
 

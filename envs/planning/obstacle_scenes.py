@@ -112,7 +112,7 @@ def draw_obstacles(
     chosen, fits = _choose(proposed, _is_roughly_clear(world, detour, proposed, path_margin), line)
     blocks = compute_point_distances(line, chosen).amin(0).T < IN_THE_WAY
     rows = (fits & blocks).any(1)
-    detour, chosen, fits, blocks = detour[rows], chosen.rows(rows), fits[rows], blocks[rows]
+    detour, chosen, fits, blocks = detour[rows], chosen.select_rows(rows), fits[rows], blocks[rows]
 
     ends = torch.stack((detour.start, detour.solution))
     fits &= (_compute_clearances(world, ends, chosen) > margin) & (
@@ -129,7 +129,7 @@ def draw_obstacles(
     stays = fits & (lot.argsort(1).argsort(1) < wanted)
     spheres, walls, boxes = stays.split((SPHERES, WALLS, BOXES), 1)
     rows = blocks.any(1)
-    return detour[rows], park(chosen, spheres, boxes, walls).rows(rows)
+    return detour[rows], park(chosen, spheres, boxes, walls).select_rows(rows)
 
 
 def _sample_line(world: World, detour: Detour) -> Tensor:

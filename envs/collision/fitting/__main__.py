@@ -1,5 +1,4 @@
-"""Write the capsules of a robot and of its gripper to configs/collision/, those of a URDF beside
-it.
+"""Write the capsules of a robot and its gripper to configs/collision/, or next to a URDF.
 
     python -m envs.collision.fitting panda              # both
     python -m envs.collision.fitting ur5e --capsules 4  # up to four a link
@@ -16,7 +15,7 @@ from td3_robot.errors import Td3RobotError, require_packages
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse, fit, write."""
+    """Run the command line; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m envs.collision.fitting", description=(__doc__ or "").splitlines()[0]
     )

@@ -1,4 +1,4 @@
-"""Pairs of an arm's links whose meshes never touch, though the capsules around them do; for files.
+"""Pairs of an arm's links whose meshes never touch, though their capsules do; for files.
 
 Capsules are larger than the links: the Panda's shoulder and upper arm overlap in a quarter of all
 configurations, where the real ones never touch. The meshes decide, by coal.
@@ -19,7 +19,7 @@ ROUNDS = (0.3, 0.1, 0.03, 0.01)  # their spread in parts of each joint's range
 
 
 def find_separated_pairs(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those of some pairs of the arm's own links that stay more than `MARGIN` apart.
+    """Find the pairs of the arm's own links that stay more than `MARGIN` apart.
 
     They do so in `SAMPLES` configurations, and in a search from where they are closest. The meshes
     are what is drawn of each link, and its collision shapes where nothing is.
@@ -37,7 +37,7 @@ def find_separated_pairs(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list
 
 
 def _search_closest(meshes: Meshes, first: str, second: str, rng: np.random.Generator) -> float:
-    """How close the search brings two links [m]; only the joints between them matter."""
+    """Search for the least distance of two links [m]; only the joints between them matter."""
     (lower, upper), least, best = meshes.robot.qlim, np.inf, meshes.robot.home
     between = slice(*sorted((meshes.body[first], meshes.body[second])))
     for spread in (None, *ROUNDS):

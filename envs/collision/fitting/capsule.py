@@ -26,21 +26,20 @@ DIRECTIONS = spread_directions(256)  # the search looks at what is outermost in 
 
 
 def compute_reach(ends: np.ndarray, centres: np.ndarray, radii: np.ndarray | float = 0.0) -> float:
-    """The radius at which a capsule with these ends, (2, 3), holds every ball: centres (N, 3),
-    radii (N,) [m].
-    """
+    """Compute the radius at which a capsule with ends (2, 3) holds balls (N, 3) of radii (N,) [m]."""
     return float((compute_distances(ends, centres) + radii).max())
 
 
 def compute_distances(ends: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """(N,) of points (N, 3) from the segment between two ends (2, 3) [m]."""
-    start, extent = ends[0], ends[1] - ends[0]
+    """Compute the distances (N,) of points (N, 3) from the segment between ends (2, 3) [m]."""
+    start = ends[0]
+    extent = ends[1] - start
     along = np.clip((points - start) @ extent / max(extent @ extent, 1e-12), 0, 1)
     return np.linalg.norm(points - start - along[:, None] * extent, axis=1)
 
 
 def compute_volume(capsule: np.ndarray) -> float:
-    """Of a (7,) capsule: both ends and the radius [m] -> [m3]."""
+    """Compute the volume [m3] of a capsule (7,): both ends and the radius [m]."""
     r = capsule[6]
     return np.pi * r**2 * (np.linalg.norm(capsule[3:6] - capsule[:3]) + 4 / 3 * r)
 
@@ -48,8 +47,7 @@ def compute_volume(capsule: np.ndarray) -> float:
 def fit_capsule(
     centres: np.ndarray, radii: np.ndarray | float = 0.0, thorough: bool = True
 ) -> np.ndarray:
-    """The capsule of least volume around balls, as far as a local search from the principal axes
-    finds it.
+    """Fit a capsule of little volume around balls, by a local search from the principal axes.
 
     Args:
         centres: (N, 3) [m].
@@ -81,7 +79,7 @@ def fit_capsule(
 
 
 def _find_outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.ndarray:
-    """Which of some balls are outermost in `DIRECTIONS`."""
+    """Find the balls that are outermost in `DIRECTIONS`."""
     return np.unique((centres @ DIRECTIONS.T + np.reshape(radii, (-1, 1))).argmax(0))
 
 
@@ -103,19 +101,20 @@ def find_principal_axes(points: np.ndarray) -> np.ndarray:
 
 
 def _guess_ends(centres: np.ndarray, radii: np.ndarray | float, axis: np.ndarray) -> np.ndarray:
-    """(2, 3) the ends of a first guess along an axis."""
+    """Guess the ends (2, 3) of a capsule along an axis."""
     across = np.linalg.svd(axis[None])[2][1:]
     middle = np.array([(x.min() + x.max()) / 2 for x in (centres @ across.T).T]) @ across
     r = compute_reach(np.stack((middle - 10 * axis, middle + 10 * axis)), centres, radii)
     along = centres @ axis
-    low, high = (along - radii).min() + r, (along + radii).max() - r
+    low = (along - radii).min() + r
+    high = (along + radii).max() - r
     if low > high:
         low = high = (low + high) / 2
     return np.stack((middle + low * axis, middle + high * axis))
 
 
 def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.ndarray]:
-    """Capsules that together hold every point of a surface.
+    """Fit capsules that together hold every point of a surface.
 
     The surface is cut in two where the capsules then stand out least, and one of the parts again,
     up to `most` parts; the best of all these covers is taken. Triangles are cut too, so none
@@ -181,9 +180,7 @@ def _sample_surface(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _find_best_cut(
     mesh: trimesh.Trimesh, cover: list[np.ndarray], index: int, surface: KDTree
 ) -> tuple[float, list[trimesh.Trimesh]]:
-    """The least bulge with this part of a cover cut in two, and the two; infinite where it cannot
-    be cut.
-    """
+    """Find the cut of a part with the least bulge, and its halves; infinite if it cannot be cut."""
     best = (np.inf, [])
     others = cover[:index] + cover[index + 1 :]
     for axis in find_principal_axes(mesh.vertices[_find_outermost(mesh.vertices)]):
@@ -201,7 +198,7 @@ def _find_best_cut(
 
 
 def _slice_mesh(mesh: trimesh.Trimesh, normal: np.ndarray, origin: np.ndarray) -> trimesh.Trimesh:
-    """What of a surface lies on one side of a plane."""
+    """Return the part of a surface on one side of a plane."""
     vertices, faces, _ = trimesh.intersections.slice_faces_plane(
         mesh.vertices, mesh.faces, normal, origin
     )

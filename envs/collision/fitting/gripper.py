@@ -16,8 +16,10 @@ FLAT = 5e-4  # [m] by which a plane may touch a gripper before its corners
 
 
 def fit_gripper(robot: Robot, most: int) -> Shapes:
-    """Capsules of each rigid link and around all that the fingers sweep, in the frame of the
-    gripper's base; one around each moving link, in its frame; and the corners of both.
+    """Fit a gripper's capsules.
+
+    They are those of each rigid link and around all that the fingers sweep, in the frame of the
+    base; one around each moving link, in its frame; and the corners of both.
     """
     model, hand = robot.rtb.grippers[0], not_none(robot.gripper)
     root, links, base = model.links[0], {}, []
@@ -40,8 +42,7 @@ def fit_gripper(robot: Robot, most: int) -> Shapes:
 
 
 def collect_moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
-    """What each link that a driver moves carries, as triangles in its frame: its own shapes and
-    those fixed to it.
+    """Collect the triangles of each driven link in its frame: its shapes and those fixed to it.
 
     Args:
         model: roboticstoolbox's gripper.
@@ -57,8 +58,7 @@ def collect_moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
 
 
 def sweep_fingers(model, hand: Gripper) -> list[trimesh.Trimesh]:
-    """What a gripper's fingers sweep from open to shut, as the convex hull of each part at every
-    opening, in the frame of its base.
+    """Collect the convex hulls of a gripper's moving parts at every opening, in its base's frame.
 
     Args:
         model: roboticstoolbox's gripper.
@@ -76,9 +76,7 @@ def sweep_fingers(model, hand: Gripper) -> list[trimesh.Trimesh]:
 
 
 def find_outermost(points: np.ndarray) -> list[np.ndarray]:
-    """Some of the points (N, 3), enough that no plane that touches any touches these more than
-    `FLAT` later.
-    """
+    """Find outer points of (N, 3): no touching plane meets them more than `FLAT` after the rest."""
     heights = points @ spread_directions(1024).T  # (N, directions)
     kept, reached, highest = [], np.full(heights.shape[1], -np.inf), heights.max(0)
     while (short := highest - reached).max() > FLAT:
@@ -88,5 +86,5 @@ def find_outermost(points: np.ndarray) -> list[np.ndarray]:
 
 
 def _transform_capsule(capsule: np.ndarray, T: np.ndarray) -> np.ndarray:
-    """A capsule in the frame that a pose (4, 4) is given in."""
+    """Transform a capsule (7,) by a pose (4, 4)."""
     return np.append(capsule[:6].reshape(2, 3) @ T[:3, :3].T + T[:3, 3], capsule[6])

@@ -1,4 +1,4 @@
-"""What is drawn of an arm and its gripper, as coal sees it: what capsules are judged by."""
+"""The drawn meshes of an arm and its gripper in coal, which capsules are judged by."""
 
 import coal  # pyright: ignore[reportMissingImports]  # its wheel puts it where only Python looks
 import numpy as np
@@ -19,7 +19,9 @@ class Meshes:
     """
 
     def __init__(self, robot: Robot):
-        self.robot, self.parts, self.body = robot, {}, {}
+        self.robot = robot
+        self.parts = {}
+        self.body = {}
         groups = {link.name: [link] for link in robot.rtb.links}
         if robot.gripper is not None:
             groups[robot.gripper.name] = robot.rtb.grippers[0].links
@@ -31,8 +33,8 @@ class Meshes:
             ]:
                 self.parts[name], self.body[name] = parts, count_joints(links[0])
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """All pairs of links but neighbours, which have at most one joint between them."""
+    def list_pairs(self) -> list[tuple[str, str]]:
+        """List all pairs of links but neighbours, which have at most one joint between them."""
         names = sorted(self.parts, key=self.body.__getitem__)
         return [
             (a, b)
@@ -42,7 +44,7 @@ class Meshes:
         ]
 
     def place(self, q: np.ndarray, driver: float = 0.0) -> dict[str, list]:
-        """Every link's meshes with their poses in the base frame.
+        """Place every link's meshes in the base frame.
 
         Args:
             q: (n,) joint positions [rad or m].
@@ -65,7 +67,7 @@ class Meshes:
 
 
 def touch(first: list, second: list, margin: float = 0.0) -> bool:
-    """Whether two links' placed meshes come within a margin of each other [m]."""
+    """Tell if two links' placed meshes come within a margin of each other [m]."""
     request = coal.CollisionRequest()
     request.security_margin = margin
     return any(
@@ -76,7 +78,7 @@ def touch(first: list, second: list, margin: float = 0.0) -> bool:
 
 
 def measure_gap(first: list, second: list) -> float:
-    """The least distance between two links' placed meshes, 0 where they touch [m]."""
+    """Measure the least distance between two links' placed meshes, 0 if they touch [m]."""
     request = coal.DistanceRequest()
     return max(
         0.0,
@@ -89,13 +91,14 @@ def measure_gap(first: list, second: list) -> float:
 
 
 def make_transform(T: np.ndarray) -> coal.Transform3s:
-    """A pose (4, 4) as coal takes it."""
+    """Convert a pose (4, 4) for coal."""
     return coal.Transform3s(np.ascontiguousarray(T[:3, :3]), np.ascontiguousarray(T[:3, 3]))
 
 
 def build_coal_mesh(meshes: list[trimesh.Trimesh]) -> coal.BVHModelOBBRSS:
-    """Surfaces as one of coal's."""
-    mesh, bvh = join_meshes(meshes), coal.BVHModelOBBRSS()
+    """Build one coal mesh of several surfaces."""
+    mesh = join_meshes(meshes)
+    bvh = coal.BVHModelOBBRSS()
     bvh.beginModel(len(mesh.faces), len(mesh.vertices))
     bvh.addVertices(np.array(mesh.vertices, order="C"))
     bvh.addTriangles(np.array(mesh.faces, np.int64, order="C"))

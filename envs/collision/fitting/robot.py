@@ -1,4 +1,4 @@
-"""The capsules of a whole robot from its model, into its files."""
+"""Fitting of the capsules of a whole robot, from its model into its files."""
 
 import sys
 from collections import Counter
@@ -53,8 +53,7 @@ def fit(robot: Robot, most: int) -> None:
 
 
 def find_bare_links(robot: Robot) -> list[str]:
-    """The links that joints move, and the base, that have no shape, nor has anything that is fixed
-    to them.
+    """Find the moved links, and the base, without any shape on them or on what is fixed to them.
 
     A gripper counts as a shape of the link that carries it.
     """
@@ -69,9 +68,7 @@ def find_bare_links(robot: Robot) -> list[str]:
 
 
 def find_false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
-    """The checked pairs whose capsules touch, and whose meshes do not, in more than `ALARMS` of the
-    configurations.
-    """
+    """Find the pairs whose capsules, but not meshes, touch in over `ALARMS` of configurations."""
     model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
     q = np.random.default_rng(0).uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n))
     alarms = (pair_distances(model, torch.tensor(q, dtype=torch.float32)) <= 0).numpy()
@@ -85,9 +82,7 @@ def find_false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
 
 
 def _find_pairs(robot: Robot, shapes: Shapes) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """The pairs of links that would be checked, and those left out because their capsules touch at
-    home.
-    """
+    """Find the pairs of links to check, and those left out since their capsules touch at home."""
     model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
     return set(model.pairs), {
         (first, second) for first, second, why in model.allowed if why == TOUCH
@@ -106,9 +101,7 @@ def _write(path: Path, robot: Robot, shapes: Shapes) -> None:
 
 
 def fit_arm(robot: Robot, most: int) -> dict[str, list]:
-    """(7,) capsules of every link of the arm that has a shape, at most `most` around a link's
-    meshes.
-    """
+    """Fit (7,) capsules of every link of the arm with a shape, at most `most` around its meshes."""
     found = {
         link.name: fit_link(select_shapes(link), most)
         for link in robot.rtb.links

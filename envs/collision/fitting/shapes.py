@@ -22,15 +22,14 @@ SAME = 1e-4  # [m] what is nearer counts as the same place
 
 
 def join_meshes(meshes: list[trimesh.Trimesh]) -> trimesh.Trimesh:
-    """Meshes as one."""
+    """Join meshes into one."""
     return cast(trimesh.Trimesh, trimesh.util.concatenate(meshes))
 
 
 def select_shapes(link) -> list:
-    """What is to be enclosed of a link: what is drawn of it, or its collision shapes where nothing
-    is.
+    """Select the shapes of a link to enclose: the drawn ones, or else its collision shapes.
 
-    Shapes without a surface, which some files have for want of others, are nothing.
+    Shapes without a surface, which some files have for want of others, are left out.
     """
     return [*filter(_has_surface, link.geometry)] or [*filter(_has_surface, link.collision)]
 
@@ -42,7 +41,7 @@ def _has_surface(shape) -> bool:
 
 
 def fit_link(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
-    """Capsules around the shapes of a link, in its frame.
+    """Fit capsules around the shapes of a link, in its frame.
 
     A sphere, and a cylinder that has a sphere of its own radius on each end, are capsules as they
     stand. Other cylinders get the smallest capsule around each, all meshes and boxes together up to
@@ -60,8 +59,9 @@ def fit_link(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
 
 
 def _fit_cylinder(shape, spheres: list[tuple[np.ndarray, float]]) -> np.ndarray:
-    """A cylinder and the spheres on its ends as one capsule."""
-    T, half = np.asarray(shape.T), shape.length / 2
+    """Fit one capsule around a cylinder and the spheres on its ends."""
+    T = np.asarray(shape.T)
+    half = shape.length / 2
     ends = np.stack([T[:3, 3] + side * half * T[:3, 2] for side in (-1, 1)])
     caps = [
         (centre, radius)
@@ -82,9 +82,7 @@ def _fit_cylinder(shape, spheres: list[tuple[np.ndarray, float]]) -> np.ndarray:
 
 
 def merge_capsules(capsules: list[np.ndarray]) -> list[np.ndarray]:
-    """Without capsules that lie inside another, and with one in place of two where that adds
-    little.
-    """
+    """Drop capsules inside others, and merge two into one if that adds little volume."""
     kept = []
     for capsule in sorted(capsules, key=compute_volume, reverse=True):
         for index, other in enumerate(kept):
@@ -104,7 +102,7 @@ def merge_capsules(capsules: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def make_mesh(shape) -> trimesh.Trimesh:
-    """A shape of a model as triangles in its link's frame [m]."""
+    """Make triangles of a model's shape in its link's frame [m]."""
     if shape.stype == "cuboid":
         mesh = trimesh.creation.box(shape.scale)
     elif shape.stype == "sphere":

@@ -126,7 +126,7 @@ def test_no_collision_of_what_is_drawn_is_missed(name, count):
     drivers = hand.closed + share * (hand.opened - hand.closed) if hand else share
     touching = np.zeros(count, bool)
     for row, placed in enumerate(map(meshes.place, q, drivers)):
-        touching[row] = any(touch(placed[a], placed[b]) for a, b in meshes.pairs())
+        touching[row] = any(touch(placed[a], placed[b]) for a, b in meshes.list_pairs())
     for gripper in (None, torch.tensor(drivers, dtype=torch.float32)):
         alarm = (self_distance(model, torch.tensor(q, dtype=torch.float32), gripper) <= 0).numpy()
         assert not (touching & ~alarm).any()

@@ -81,7 +81,7 @@ def test_a_batch_is_its_rows_one_by_one_whatever_pieces_it_is_cut_into(panda):
     q = draw(robot, 2 * CACHE_ROWS + 3)
     obstacles = random_obstacles(len(q))
     for rows in (slice(0, 1), slice(CACHE_ROWS - 1, CACHE_ROWS + 1), slice(len(q) - 1, None)):
-        alone = obstacles.rows(rows)
+        alone = obstacles.select_rows(rows)
         assert_close(pair_distances(model, q)[rows], pair_distances(model, q[rows]))
         assert_close(self_distance(model, q)[rows], self_distance(model, q[rows]))
         assert_close(ground_distance(model, q)[rows], ground_distance(model, q[rows]))
@@ -332,5 +332,5 @@ def test_of_one_environment_none_may_be_chosen():
         (torch.tensor([True]), 1),
         (torch.tensor([True, False]), 1),
     ):
-        assert len(one.rows(mask).spheres) == count
-    assert len(one.rows(slice(3, 7)).spheres) == 1  # shared by all
+        assert len(one.select_rows(mask).spheres) == count
+    assert len(one.select_rows(slice(3, 7)).spheres) == 1  # shared by all

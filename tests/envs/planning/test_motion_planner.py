@@ -69,7 +69,7 @@ def test_each_scene_has_the_way_that_it_would_have_alone(env, found):
     for row in (0, 7, 250):
         one = slice(row, row + 1)
         alone = plan_path(
-            env.world, env.state.q[one], env.goal[one], get_obstacles(env.scene).rows(one)
+            env.world, env.state.q[one], env.goal[one], get_obstacles(env.scene).select_rows(one)
         )
         torch.testing.assert_close(alone[0], found[0][one], atol=1e-4, rtol=0)
         torch.testing.assert_close(alone[1], found[1][one], atol=1e-4, rtol=0)
