@@ -1,6 +1,4 @@
-"""What a task and a controller are given: the world that stays, and the moment that B arms are
-in.
-"""
+"""The world that stays the same, and the moment that B arms are in, for tasks and controllers."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +19,7 @@ GROUND = 0.0  # height of the ground in the base frame [m]
 
 @dataclass(frozen=True)
 class World:
-    """What stays the same over all episodes, on one device.
+    """The robot and its surroundings that stay the same over all episodes, on one device.
 
     Attributes:
         robot, model: the robot as it was registered, and as the simulator's tensors.
@@ -41,18 +39,16 @@ class World:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self.workspace.device
 
     @property
     def home(self) -> Tensor:
-        """(n,) [rad or m]."""
+        """The home position (n,) [rad or m]."""
         return torch.as_tensor(self.robot.home, dtype=torch.float32, device=self.device)
 
     def index(self, *places: int) -> Tensor:
-        """These places as a tensor on the device, copied there once: a list would be at every use,
-        and waited for.
-        """
+        """Return indices as a tensor on the device, copied there once, not at every use."""
         if places not in self._indices:
             self._indices[places] = torch.tensor(places, device=self.device)
         return self._indices[places]
@@ -62,16 +58,14 @@ class World:
         return {}
 
     def random_q(self, count: int, generator: torch.Generator) -> Tensor:
-        """(count, n) joint positions, uniform inside qlim [rad or m]."""
+        """Draw (count, n) joint positions, uniform inside qlim [rad or m]."""
         lower, upper = self.model.qlim
         return lower + torch.rand(count, len(lower), generator=generator, device=self.device) * (
             upper - lower
         )
 
     def in_workspace(self, position: Tensor) -> Tensor:
-        """Whether positions (..., 3) in the base frame [m] lie in the box that goals are drawn in;
-        (...) bool.
-        """
+        """Tell (...) if positions (..., 3) in the base frame [m] lie in the workspace of goals."""
         return ((position > self.workspace[0]) & (position < self.workspace[1])).all(-1)
 
 
@@ -102,9 +96,7 @@ class Moment:
         return self.T_be[:, :3, 3]
 
     def each(self, change: Callable[..., Tensor], *others: "Moment") -> "Moment":
-        """With every tensor x replaced by change(x, y, ...), where y, ... are those of other
-        moments at its place.
-        """
+        """Replace every tensor x by change(x, y, ...), with y, ... the same of other moments."""
 
         def both(*parts):
             return {name: change(*(part[name] for part in parts)) for name in parts[0]}
@@ -121,7 +113,7 @@ class Moment:
         return Moment(state, plain["T_be"], plain["J"], scene, plain["steps"])
 
     def tensors(self) -> dict:
-        """All of it by name, the scene in a dictionary of its own."""
+        """Return all tensors by name, the scene in a dictionary of its own."""
         return {
             **vars(self.state),
             "T_be": self.T_be,
@@ -132,13 +124,13 @@ class Moment:
 
     @staticmethod
     def of_tensors(tensors: dict) -> "Moment":
-        """What `tensors` gave, as a moment again."""
+        """Make a moment from the result of `tensors`."""
         state = SimState(**{name: tensors[name] for name in ("q", "qd", "gripper")})
         return Moment(state, tensors["T_be"], tensors["J"], tensors["scene"], tensors["steps"])
 
     @property
     def obstacles(self) -> Obstacles:
-        """What stands around the arms."""
+        """The obstacles around the arms."""
         return get_obstacles(self.scene)
 
     @functools.cached_property
@@ -157,11 +149,11 @@ class Moment:
 
 
 def get_obstacles(scene: Scene) -> Obstacles:
-    """The obstacles in B scenes; of a kind that a task does not have, none."""
+    """Return the obstacles in B scenes; none of a kind that a task does not have."""
     return Obstacles(*(scene.get(name) for name in ("spheres", "boxes", "walls")))
 
 
 def make_moment(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
-    """A moment, with the kinematics of its arms worked out."""
+    """Make a moment, and compute the kinematics of its arms."""
     frames = kinematics.link_frames(world.model.chain, state.q)
     return Moment(state, *kinematics.pose_jacobian(world.model.chain, frames), scene, steps, frames)

@@ -1,6 +1,4 @@
-"""Batched forward kinematics, Jacobians, rotations and what follows from them; no word of a robot's
-files.
-"""
+"""Batched forward kinematics, Jacobians, rotations and inverse kinematics."""
 
 from envs.kinematics.chain import (
     Chain,

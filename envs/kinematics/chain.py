@@ -53,7 +53,7 @@ class Chain:
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> "Chain":
-        """The same chain on another device or in another precision."""
+        """Return the chain on another device or in another precision."""
         return Chain(self.constants.to(device=device, dtype=dtype), self.prismatic)
 
 
@@ -65,7 +65,9 @@ def compile_ets(ets, dtype: torch.dtype = torch.float32) -> Chain:
     Raises:
         ValueError: the joint indices of the ETS are not 0..n-1 in order.
     """
-    constants, prismatic, pending = [], [], np.eye(4)
+    constants = []
+    prismatic = []
+    pending = np.eye(4)
     for et in ets:
         if not et.isjoint:
             pending = pending @ et.A()
@@ -93,7 +95,8 @@ def _walk(chain: Chain, q: Tensor) -> tuple[Tensor, list[Tensor]]:
         also (3, 4, B): its column 2 is the joint's axis and its column 3 the joint's origin, in b.
     """
     q = q.T.contiguous()  # (n, B)
-    sin, cos = torch.sin(q), torch.cos(q)
+    sin = torch.sin(q)
+    cos = torch.cos(q)
     transposed = chain.constants.transpose(
         1, 2
     )  # M @ A, for M with its columns last but one, is A^T @ M
@@ -111,7 +114,7 @@ def _walk(chain: Chain, q: Tensor) -> tuple[Tensor, list[Tensor]]:
 
 
 def fkine(chain: Chain, q: Tensor) -> Tensor:
-    """Forward kinematics.
+    """Compute forward kinematics.
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -123,7 +126,7 @@ def fkine(chain: Chain, q: Tensor) -> Tensor:
 
 
 def link_frames(chain: Chain, q: Tensor) -> list[Tensor]:
-    """A frame on every rigid part of the arm, for placing what is fixed to it.
+    """Compute a frame on every rigid part of the arm, for placing what is fixed to it.
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -138,7 +141,7 @@ def link_frames(chain: Chain, q: Tensor) -> list[Tensor]:
 
 
 def jacob0(chain: Chain, q: Tensor) -> Tensor:
-    """Geometric Jacobian in the base frame (Siciliano et al., "Robotics", eq. 3.30).
+    """Compute the geometric Jacobian in the base frame (Siciliano et al., "Robotics", eq. 3.30).
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -151,36 +154,34 @@ def jacob0(chain: Chain, q: Tensor) -> Tensor:
 
 
 def fkine_jacob0(chain: Chain, q: Tensor) -> tuple[Tensor, Tensor]:
-    """`fkine` and `jacob0` for the price of one walk along the chain."""
+    """Compute `fkine` and `jacob0` in one walk along the chain."""
     return pose_jacobian(chain, link_frames(chain, q))
 
 
 def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """`fkine_jacob0`, from the `link_frames` of q: for a caller that needs these for something else
-    too.
-    """
+    """Compute `fkine_jacob0` from the `link_frames` of q."""
     *frames, M = frames
     axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(
         2
     )  # (n, 3, B)
-    linear, angular = _cross(axes, M[:, 3] - origins), axes
+    linear = _cross(axes, M[:, 3] - origins)
+    angular = axes
     if any(chain.prismatic):
         slides = chain.slides[:, None, None]
-        linear, angular = torch.where(slides, axes, linear), angular.masked_fill(slides, 0.0)
+        linear = torch.where(slides, axes, linear)
+        angular = angular.masked_fill(slides, 0.0)
     return _homogeneous(M), torch.cat((linear, angular), 1).permute(2, 1, 0)
 
 
 def _cross(a: Tensor, b: Tensor) -> Tensor:
-    """Cross product over axis 1 of (n, 3, B); torch's own is several times slower on this
-    layout.
-    """
+    """Compute the cross product over axis 1 of (n, 3, B); torch's own is several times slower."""
     ax, ay, az = a.unbind(1)
     bx, by, bz = b.unbind(1)
     return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx), 1)
 
 
 def _homogeneous(M: Tensor) -> Tensor:
-    """(3, 4, B) -> (B, 4, 4)."""
+    """Convert (3, 4, B) to (B, 4, 4)."""
     T = M.new_zeros(M.shape[2], 4, 4)
     T[:, :3] = M.permute(2, 0, 1)
     T[:, 3, 3] = 1.0

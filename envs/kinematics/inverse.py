@@ -16,16 +16,18 @@ ITERATIONS = 10
 METRES_PER_RADIAN = 0.3  # an angle counts as this distance where the damping is chosen
 DAMPING = (0.02, 0.2)  # [m/rad]: at the goal, and per metre that is left
 LONGEST = 1.0  # [rad or m] that a joint moves in one iteration
-POSITION, ANGLE = 5e-3, 0.03  # [m], [rad] what counts as there
+POSITION = 5e-3  # [m] of a solution
+ANGLE = 0.03  # [rad]
 
 
 def spread_joints(qlim: Tensor, count: int) -> Tensor:
-    """(count, n) joint positions that fill the limits (2, n) evenly, always the same ones.
+    """Spread (count, n) joint positions evenly over the limits (2, n), always the same ones.
 
     The additive recurrence of the generalised golden ratio (Roberts, "The unreasonable
     effectiveness of quasirandom sequences", 2018).
     """
-    n, ratio = qlim.shape[1], 2.0
+    n = qlim.shape[1]
+    ratio = 2.0
     for _ in range(50):
         ratio = (1.0 + ratio) ** (1.0 / (n + 1))
     power = torch.arange(1, n + 1, dtype=torch.float64, device=qlim.device)
@@ -36,15 +38,16 @@ def spread_joints(qlim: Tensor, count: int) -> Tensor:
 def solve_pose(
     chain: Chain, qlim: Tensor, q: Tensor, tcp: Tensor, R: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Joint positions for poses, or for positions at any orientation. They are held to the limits
-    at every iteration: a joint that would leave them goes up to them, and the others make up for
-    it.
+    """Solve for joint positions of poses, or of positions at any orientation.
+
+    They are held to the limits at every iteration: a joint that would leave them goes up to them,
+    and the others make up for it.
 
     Args:
         qlim: (2, n) [rad or m].
         q: (B, n) where to begin [rad or m].
         tcp: (B, 3) wanted TCP positions in the base frame [m].
-        R: (B, 3, 3) wanted orientations in the base frame; None where any will do.
+        R: (B, 3, 3) wanted orientations in the base frame; None for any.
 
     Returns:
         q (B, n) inside qlim; (B,) bool, whether it is there within 5 mm and, of a pose, 0.03 rad;
@@ -74,7 +77,7 @@ def solve_pose(
 
 
 def _compute_error(T_be: Tensor, tcp: Tensor, R: Tensor | None) -> Tensor:
-    """(B, 6) [m, rad], or (B, 3) [m] without orientations."""
+    """Compute the error (B, 6) [m, rad], or (B, 3) [m] without orientations."""
     if R is None:
         return tcp - T_be[:, :3, 3]
     return torch.cat((tcp - T_be[:, :3, 3], rotation_error(T_be[:, :3, :3], R)), 1)

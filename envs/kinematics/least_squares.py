@@ -1,5 +1,4 @@
-"""The damped inverse of Jacobians, finite in every singularity: nothing to check, which would be to
-wait for a device.
+"""The damped inverse of Jacobians, finite in every singularity, so that nothing is checked.
 
 Nakamura & Hanafusa, "Inverse kinematic solutions with singularity robustness", J. Dyn. Sys. Meas.
 Control 108(3), 1986.
@@ -10,7 +9,7 @@ from torch import Tensor
 
 
 def damped_least_squares(J: Tensor, velocity: Tensor, damping: float) -> Tensor:
-    """The qd that minimises |J qd - velocity|^2 + damping^2 |qd|^2.
+    """Solve for the qd that minimises |J qd - velocity|^2 + damping^2 |qd|^2.
 
     Args:
         J: (B, m, n); velocity: (B, m).
@@ -25,7 +24,7 @@ def damped_least_squares(J: Tensor, velocity: Tensor, damping: float) -> Tensor:
 
 
 def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
-    """J^T (J J^T + ridge I)^-1, the matrix that `damped_least_squares` multiplies a velocity with.
+    """Compute J^T (J J^T + ridge I)^-1, by which `damped_least_squares` multiplies a velocity.
 
     Args:
         J: (B, m, n).

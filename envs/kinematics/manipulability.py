@@ -1,4 +1,4 @@
-"""Manipulability and how it changes with the joints, batched."""
+"""Manipulability and its gradient by the joints, batched."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from envs.kinematics.least_squares import damped_inverse
 
 
 def manipulability(J: Tensor) -> Tensor:
-    """sqrt(det(J J^T)) (Yoshikawa, "Manipulability of robotic mechanisms", Int. J. Robotics
+    """Compute sqrt(det(J J^T)) (Yoshikawa, "Manipulability of robotic mechanisms", Int. J. Robotics
     Research 4(2), 1985).
 
     Of an arm with fewer joints than rows, sqrt(det(J^T J)): either is the product of the singular
@@ -27,7 +27,7 @@ def manipulability(J: Tensor) -> Tensor:
 
 
 def kinematic_hessian(J: Tensor) -> Tensor:
-    """The derivative of a geometric Jacobian by every joint, worked out from the Jacobian alone.
+    """Compute the derivative of a geometric Jacobian by every joint, from the Jacobian alone.
 
     Haviland & Corke, "A systematic approach to computing the manipulator Jacobian and Hessian using
     the elementary transform sequence" (2020), https://arxiv.org/abs/2010.08696. A joint turns or
@@ -39,7 +39,8 @@ def kinematic_hessian(J: Tensor) -> Tensor:
     Returns:
         (B, 6, n, n): element [:, :, i, j] is dJ_j / dq_i.
     """
-    v, w = J[:, :3], J[:, 3:]
+    v = J[:, :3]
+    w = J[:, 3:]
     linear = torch.linalg.cross(
         w[:, :, :, None], v[:, :, None, :], dim=1
     ).triu()  # w_i x v_j for i <= j
@@ -49,7 +50,7 @@ def kinematic_hessian(J: Tensor) -> Tensor:
 
 
 def manipulability_gradient(J: Tensor, rows: int) -> Tensor:
-    """The derivative of the `manipulability` of the first rows of J by every joint.
+    """Compute the derivative of the `manipulability` of the first rows of J by every joint.
 
     By Jacobi's formula dm/dq_i = m tr(dJ/dq_i J^+), with J^+ = J^T (J J^T)^-1, or (J^T J)^-1 J^T of
     an arm with fewer joints than rows, whose J J^T has no inverse.
@@ -61,7 +62,8 @@ def manipulability_gradient(J: Tensor, rows: int) -> Tensor:
     Returns:
         (B, n).
     """
-    J_r, H = J[:, :rows], kinematic_hessian(J)[:, :rows]
+    J_r = J[:, :rows]
+    H = kinematic_hessian(J)[:, :rows]
     tiny = torch.finfo(J.dtype).eps  # for singularities
     wide = J_r.shape[2] >= rows
     inverse = damped_inverse(J_r, tiny) if wide else damped_inverse(J_r.mT, tiny).mT  # (B, n, rows)

@@ -1,6 +1,4 @@
-"""Joint positions with the hand over a point and pointing straight down, by damped least squares
-for many at once.
-"""
+"""Joint positions with the hand over a point and pointing down, by damped least squares."""
 
 import torch
 from torch import Tensor
@@ -11,14 +9,14 @@ from envs.kinematics.least_squares import damped_least_squares
 ITERATIONS = 10
 DAMPING = 0.03  # [m/rad]
 LONGEST = 0.4  # [rad] that a joint moves in one iteration
-POSITION, TILT = 1e-3, 0.01  # [m], sine: what counts as there
+POSITION = 1e-3  # [m] of a solution
+TILT = 0.01  # its sine
 
 
 def solve_pointing_down(
     chain: Chain, qlim: Tensor, hand: Tensor, q: Tensor, tcp: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Newton's method with the damped least-squares inverse, held to the joints' limits at every
-    iteration.
+    """Solve by Newton's method with the damped inverse, inside the limits at every iteration.
 
     Five equations, three of position and two of direction; the turn about the vertical is left
     free.
@@ -44,8 +42,9 @@ def solve_pointing_down(
 
 
 def turn_down(approach: Tensor) -> Tensor:
-    """(B, 2) the level part of approach x down, about which a hand that points along approach (B,
-    3) has to turn; of the length of the sine of its tilt.
+    """Compute the level axis (B, 2) that turns a hand along approach (B, 3) down.
+
+    It is approach x down, and so as long as the sine of the tilt.
     """
     return torch.stack((-approach[:, 1], approach[:, 0]), 1)
 
@@ -53,9 +52,7 @@ def turn_down(approach: Tensor) -> Tensor:
 def _compute_errors(
     chain: Chain, hand: Tensor, q: Tensor, tcp: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What is missing (B, 5) [m; sine], whether the hand points down and not up (B,), and the
-    Jacobian (B, 5, n).
-    """
+    """Compute the error (B, 5) [m; sine], if the hand points down, and the Jacobian (B, 5, n)."""
     T_be, J = fkine_jacob0(chain, q)
     approach = T_be[:, :3, :3] @ hand
     return torch.cat((tcp - T_be[:, :3, 3], turn_down(approach)), 1), approach[:, 2] < 0, J[:, :5]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def build_rotations(quaternions: Tensor) -> Tensor:
-    """(4, ...) unit quaternions, wxyz -> (3, 3, ...) rotation matrices.
+    """Build rotation matrices (3, 3, ...) from unit quaternions (4, ...), wxyz.
 
     Siciliano et al., "Robotics: Modelling, Planning and Control" (2009), section 2.6.
     """
@@ -23,12 +23,12 @@ def build_rotations(quaternions: Tensor) -> Tensor:
 
 
 def to_matrix(quaternion: Tensor) -> Tensor:
-    """(B, 4) unit quaternions, wxyz -> (B, 3, 3) rotation matrices."""
+    """Convert unit quaternions (B, 4), wxyz, to rotation matrices (B, 3, 3)."""
     return build_rotations(quaternion.T).permute(2, 0, 1)
 
 
 def to_quaternion(R: Tensor) -> Tensor:
-    """(B, 3, 3) rotation matrices -> (B, 4) unit quaternions, wxyz, with w >= 0.
+    """Convert rotation matrices (B, 3, 3) to unit quaternions (B, 4), wxyz, with w >= 0.
 
     Of the four ways to read the quaternion off the matrix the one with the largest divisor is taken
     (Shepperd, "Quaternion from rotation matrix", J. Guidance and Control 1(3), 1978), so that no
@@ -53,7 +53,7 @@ def to_quaternion(R: Tensor) -> Tensor:
 
 
 def from_vector(vector: Tensor) -> Tensor:
-    """(B, 3) rotation vectors, axis times angle [rad] -> (B, 4) unit quaternions, wxyz."""
+    """Convert rotation vectors (B, 3), axis times angle [rad], to unit quaternions (B, 4), wxyz."""
     half = 0.5 * torch.linalg.vector_norm(vector, dim=1, keepdim=True)
     return torch.cat(
         (half.cos(), 0.5 * torch.sinc(half / torch.pi) * vector), 1
@@ -61,7 +61,7 @@ def from_vector(vector: Tensor) -> Tensor:
 
 
 def rotation_vector(R: Tensor) -> Tensor:
-    """(B, 3, 3) -> (B, 3): axis times angle [rad], the angle in [0, pi]."""
+    """Convert (B, 3, 3) to rotation vectors (B, 3), axis times angle in [0, pi] [rad]."""
     quaternion = to_quaternion(R)
     sine = torch.linalg.vector_norm(quaternion[:, 1:], dim=1, keepdim=True)
     angle = 2.0 * torch.atan2(sine, quaternion[:, :1])
@@ -70,7 +70,5 @@ def rotation_vector(R: Tensor) -> Tensor:
 
 
 def rotation_error(R: Tensor, R_goal: Tensor) -> Tensor:
-    """(B, 3) rotation vector, in the frame both are given in, that turns R (B, 3, 3) into R_goal
-    [rad].
-    """
+    """Compute the rotation vector (B, 3) from R (B, 3, 3) to R_goal, in their common frame [rad]."""
     return rotation_vector(R_goal @ R.mT)
