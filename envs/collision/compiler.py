@@ -75,7 +75,8 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     of = dict(shapes.links)
     if strangers := [name for name in of if name not in arm]:
         raise ConfigError(
-            f"{format_path(find_capsule_file(robot))} has capsules on {strangers[0]!r}, which robot {robot.name!r} lacks; "
+            f"{format_path(find_capsule_file(robot))} has capsules on {strangers[0]!r}, which "
+            f"robot {robot.name!r} lacks; "
             f"its links are {', '.join(arm)}"
         )
     links = [arm[name] for name in of]

@@ -19,7 +19,8 @@ def find_contact_points(
 ) -> Tensor:
     """Find the middle (k, 3) of every overlap of one arm with its surroundings or itself [m].
 
-    In the base frame, halfway between the two surfaces; on the ground, the foot of that line. Arguments as for `proximity.link_clearance`, B = 1.
+    In the base frame, halfway between the two surfaces; on the ground, the foot of that line.
+    Arguments as for `proximity.link_clearance`, B = 1.
     """
     model = model.select_model(gripper)
     obstacles = obstacles or Obstacles()

@@ -103,7 +103,8 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
         raise ConfigError(f"{file}: moving and corners need each other")
     if strangers := [link for link in corners if link not in (BASE, *moving)]:
         raise ConfigError(
-            f"{file}: corners names {strangers[0]!r}, which is not among {', '.join((BASE, *moving))}"
+            f"{file}: corners names {strangers[0]!r}, which is not among "
+            f"{', '.join((BASE, *moving))}"
         )
     return Shapes(links, [tuple(pair) for pair in apart], moving, corners)
 
@@ -138,7 +139,8 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
     """
     lines = [
         f"# Written by `python -m envs.collision.fitting {source}`, see docs/collision.md.",
-        "# In each link's frame, or that of a gripper's base, the capsules on it: x0 y0 z0 x1 y1 z1 radius [m].",
+        "# In each link's frame, or that of a gripper's base, the capsules on it: x0 y0 z0 x1 y1 "
+        "z1 radius [m].",
         *_format_lines("links", shapes.links),
     ]
     if shapes.apart:

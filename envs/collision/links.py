@@ -39,7 +39,7 @@ def compute_link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
 
 
 def find_carrier(link, root):
-    """Find the link that carries this one: the gripper's base `root`, or a link moved by a joint."""
+    """Find the link that carries this one: the gripper's base `root`, or one moved by a joint."""
     while link is not root and not link.isjoint:
         link = link.parent
     return link

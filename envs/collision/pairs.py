@@ -106,7 +106,7 @@ def _keep_pairs(model: CollisionModel, chosen: Tensor) -> CollisionModel:
 
 
 def _find_decisive(model: CollisionModel, q: Tensor) -> Tensor:
-    """Find the pairs (P,) that are the closest in any sample with the arm within `NEAR` of itself."""
+    """Find the pairs (P,) closest in any sample with the arm within `NEAR` of itself."""
     least, pair = _measure_pairs(model, q).min(1)
     return torch.zeros(len(model.first), dtype=torch.bool).index_fill(0, pair[least < NEAR], True)
 

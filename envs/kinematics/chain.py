@@ -74,7 +74,8 @@ def compile_ets(ets, dtype: torch.dtype = torch.float32) -> Chain:
             continue
         if et.jindex is not None and et.jindex != len(prismatic):
             raise ValueError(
-                f"joint {len(prismatic)} of the chain has index {et.jindex}; expected a chain in order"
+                f"joint {len(prismatic)} of the chain has index {et.jindex}; expected a chain in "
+                "order"
             )
         to_axis = _Z_TO[et.kind[-1]] @ (_HALF_TURN if et.isflip else np.eye(4))
         constants.append(pending @ to_axis)

@@ -70,5 +70,5 @@ def rotation_vector(R: Tensor) -> Tensor:
 
 
 def rotation_error(R: Tensor, R_goal: Tensor) -> Tensor:
-    """Compute the rotation vector (B, 3) from R (B, 3, 3) to R_goal, in their common frame [rad]."""
+    """Compute the rotation vector (B, 3) from R (B, 3, 3) to R_goal, in their own frame [rad]."""
     return rotation_vector(R_goal @ R.mT)

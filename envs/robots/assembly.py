@@ -42,7 +42,8 @@ def load_model(owner: str, source: Any) -> rtb.Robot:
     if keys in ({"urdf"}, {"package", "urdf"}):
         return _load_urdf_model(owner, source["urdf"], source.get("package"))
     raise ConfigError(
-        f"{owner}: model must be the name of a class of roboticstoolbox.models, or a mapping with rtb, with rtb and "
+        f"{owner}: model must be the name of a class of roboticstoolbox.models, or a mapping "
+        "with rtb, with rtb and "
         f"repository, with urdf, or with package and urdf, got {source!r}"
     )
 
@@ -107,7 +108,8 @@ def _load_urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
     if found is None or not found.submodule_search_locations:
         wheel = str(package).replace("_", "-")
         raise ConfigError(
-            f"{owner}: its model is in the Python package {wheel}; install it with: pip install {wheel}"
+            f"{owner}: its model is in the Python package {wheel}; install it with: pip install "
+            f"{wheel}"
         )
     return build_model(read_urdf(Path(found.submodule_search_locations[0], path)))
 

@@ -135,7 +135,8 @@ def make_gripper(name: str) -> Gripper:
         isinstance(row, list) and len(row) == 2 for row in joints.values()
     ):
         raise ConfigError(
-            f"{owner}: joints must map every joint to [link, multiple of the driver], got {joints!r}"
+            f"{owner}: joints must map every joint to [link, multiple of the driver], got "
+            f"{joints!r}"
         )
     if not isinstance(drivers, list) or len(drivers) != 2 or not set(drivers) <= set(joints):
         raise ConfigError(

@@ -121,7 +121,8 @@ def compile_robot(
     ):
         raise ConfigError(
             f"dt must be at least {shortest:g} s for robot {robot.name!r}, got {dt:g}: the "
-            "simulator holds speed and acceleration, not jerk, which they bound only over longer periods"
+            "simulator holds speed and acceleration, not jerk, which they bound only over longer "
+            "periods"
         )
 
     def tensor(x):

@@ -26,7 +26,7 @@ DIRECTIONS = spread_directions(256)  # the search looks at what is outermost in 
 
 
 def compute_reach(ends: np.ndarray, centres: np.ndarray, radii: np.ndarray | float = 0.0) -> float:
-    """Compute the radius at which a capsule with ends (2, 3) holds balls (N, 3) of radii (N,) [m]."""
+    """Compute the radius of a capsule with ends (2, 3) around balls (N, 3) of radii (N,) [m]."""
     return float((compute_distances(ends, centres) + radii).max())
 
 
@@ -123,7 +123,7 @@ def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.
     Args:
         mesh: triangles [m]; need not be closed.
         most: how many capsules there may be.
-        worth: one capsule more must bring the `measure_bulge` of all below this part of what it was.
+        worth: one capsule more must reduce the `measure_bulge` of all to less than this part.
 
     Returns:
         (7,) capsules, as `fit_capsule`'s.

@@ -34,7 +34,8 @@ def fit(robot: Robot, most: int) -> None:
     """
     for name in find_bare_links(robot):
         _warn(
-            f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: it is not checked"
+            f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: "
+            "it is not checked"
         )
     gripper = robot.gripper
     if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
@@ -47,7 +48,8 @@ def fit(robot: Robot, most: int) -> None:
         shapes.links[name] = fit_link(select_shapes(links[name]), 2 * most, worth=1.0)
     for first, second in _find_pairs(robot, shapes)[1]:
         _warn(
-            f"the capsules of {first!r} and {second!r} touch at home, so that the two are not checked; try --capsules"
+            f"the capsules of {first!r} and {second!r} touch at home, so that the two are not "
+            "checked; try --capsules"
         )
     _write(files.find_capsule_file(robot), robot, shapes)
 
@@ -96,7 +98,8 @@ def _warn(message: str) -> None:
 def _write(path: Path, robot: Robot, shapes: Shapes) -> None:
     files.write_capsules(path, robot.name if robot.file is None else robot.file.name, shapes)
     print(
-        f"{files.format_path(path)}: {sum(map(len, shapes.links.values()))} capsules on {len(shapes.links)} links"
+        f"{files.format_path(path)}: {sum(map(len, shapes.links.values()))} capsules on "
+        f"{len(shapes.links)} links"
     )
 
 

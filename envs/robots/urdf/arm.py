@@ -103,15 +103,19 @@ def read_position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
         if joint.lower is None or joint.upper is None:
             wanted = '<limit lower="..." upper="..." velocity="..."/>'
             raise ConfigError(
-                f"{tree.source}: {joint.kind} joint {joint.name!r} has no position limits; add {wanted}"
+                f"{tree.source}: {joint.kind} joint {joint.name!r} has no position limits; add "
+                f"{wanted}"
             )
         if joint.upper - joint.lower < LEAST_RANGE:
             raise ConfigError(
-                f"{tree.source}: joint {joint.name!r} has both limits at {joint.lower:g} and cannot move"
+                f"{tree.source}: joint {joint.name!r} has both limits at {joint.lower:g} and "
+                "cannot move"
             )
         if max(-joint.lower, joint.upper) > FAR:
-            far = f"{joint.lower:g} to {joint.upper:g}, beyond the ±{FAR:g} [rad or m] that can be resolved"
-            raise ConfigError(f"{tree.source}: joint {joint.name!r} has the limits {far}")
+            raise ConfigError(
+                f"{tree.source}: joint {joint.name!r} has the limits {joint.lower:g} to "
+                f"{joint.upper:g}, beyond the ±{FAR:g} [rad or m] that can be resolved"
+            )
     wide = (-CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
     return np.array(
         [wide if joint.kind == "continuous" else (joint.lower, joint.upper) for joint in joints]
@@ -149,7 +153,8 @@ def read_velocity_limits(
         limits = join_names(f"{joint.name} ({joint.velocity:g})" for joint in odd)
         arms = f"{SLOWEST:g} to {FASTEST[False]:g} rad/s or {FASTEST[True]:g} m/s that arms have"
         raise ConfigError(
-            f"{tree.source}: velocity limits outside the {arms}: {limits}; write the arm's own, {how}"
+            f"{tree.source}: velocity limits outside the {arms}: {limits}; write the arm's own, "
+            f"{how}"
         )
     return np.array([joint.velocity for joint in joints])
 

@@ -275,7 +275,8 @@ class _Reader:
         if abs(length - 1.0) > _AXIS_ROUNDING:
             unit = "" if length == 0 else f", here {' '.join(f'{x / length:.6g}' for x in axis)}"
             raise self.make_error(
-                f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not 1{unit}"
+                f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not "
+                f"1{unit}"
             )
         return x / length, y / length, z / length
 

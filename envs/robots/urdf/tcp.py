@@ -38,7 +38,8 @@ def find_tcp(tree: Tree) -> str:
     if gripping and arm:
         which = f"joint {gripping[0].name!r} seems to be a gripper's"
         raise ConfigError(
-            f"{tree.source}: {which}; choose the TCP with --tcp: {gripping[0].parent} (the gripper stands still) or "
+            f"{tree.source}: {which}; choose the TCP with --tcp: {gripping[0].parent} (the "
+            "gripper stands still) or "
             f"{tcp} (it is a joint of the arm)"
         )
     return tcp
@@ -80,7 +81,8 @@ def _find_end(tree: Tree) -> str:
     moving = [joint for joint in tree.joints.values() if joint.moves]
     if not moving:
         raise ConfigError(
-            f"{tree.source}: no joint moves; a robot needs one that is revolute, continuous or prismatic"
+            f"{tree.source}: no joint moves; a robot needs one that is revolute, continuous or "
+            "prismatic"
         )
     inner = {above.name for joint in moving for above in tree.find_path(joint.parent)}
     last = [joint for joint in moving if joint.name not in inner]

@@ -192,13 +192,15 @@ def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) ->
     )
     if not links:
         raise ConfigError(
-            f"{source}: <robot> has no <link>; where a xacro file holds macros alone, load the one that uses them"
+            f"{source}: <robot> has no <link>; where a xacro file holds macros alone, load the "
+            "one that uses them"
         )
     for joint in joints:
         for role in ("parent", "child"):
             if getattr(joint, role) not in tree.links:
                 raise ConfigError(
-                    f"{source}: joint {joint.name!r}: there is no {role} link {getattr(joint, role)!r}"
+                    f"{source}: joint {joint.name!r}: there is no {role} link "
+                    f"{getattr(joint, role)!r}"
                 )
     _check_mimics(tree)
     return Tree(source, name, tree.links, tree.joints, _find_root(tree))
@@ -241,15 +243,18 @@ def _check_mimics(tree: Tree) -> None:
         while follower.mimic is not None:
             leader = tree.joints.get(follower.mimic.joint)
             if leader is None or not leader.moves:
-                what = f"{follower.mimic.joint!r}, which {'does not exist' if leader is None else 'is fixed'}"
+                fault = "does not exist" if leader is None else "is fixed"
+                what = f"{follower.mimic.joint!r}, which {fault}"
                 raise ConfigError(f"{tree.source}: joint {follower.name!r} mimics {what}")
             if len(seen) > _MAX_DEPTH:
                 raise ConfigError(
-                    f"{tree.source}: joint {joint.name!r} mimics another through over {_MAX_DEPTH} others"
+                    f"{tree.source}: joint {joint.name!r} mimics another through over "
+                    f"{_MAX_DEPTH} others"
                 )
             if leader.name in seen:
                 raise ConfigError(
-                    f"{tree.source}: joint {leader.name!r} mimics itself, directly or through others"
+                    f"{tree.source}: joint {leader.name!r} mimics itself, directly or through "
+                    "others"
                 )
             seen.add(leader.name)
             follower = leader

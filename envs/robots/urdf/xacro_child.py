@@ -159,7 +159,8 @@ def restrict_reading(roots: list[Path]) -> None:
             if (event == "open" and args[2] & WRITING) or not inside(args[0]):
                 package = ", ".join(map(str, roots))
                 raise Refused(
-                    f"outside the package folders xacro may not open {os.fsdecode(args[0])}; they are {package}"
+                    f"outside the package folders xacro may not open {os.fsdecode(args[0])}; "
+                    f"they are {package}"
                 )
         elif event.split(".")[0] in WALLED:
             raise Refused(f"xacro may not use {event} of Python")

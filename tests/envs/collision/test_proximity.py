@@ -220,7 +220,7 @@ def test_where_there_is_nothing_it_is_far_and_flat(panda):
 def test_a_batch_is_its_rows_and_shared_obstacles_are_everyones(panda):
     robot, model = panda
     q, obstacles, shared = draw(robot, 20), random_obstacles(20), random_obstacles(1)
-    for around, of_row in ((obstacles, obstacles.rows), (shared, lambda rows: shared)):
+    for around, of_row in ((obstacles, obstacles.select_rows), (shared, lambda rows: shared)):
         found = nearest(model, q, around, GROUND)
         for row in (0, 7, 19):
             rows = slice(row, row + 1)

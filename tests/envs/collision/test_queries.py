@@ -287,11 +287,13 @@ def test_the_base_is_not_held_against_the_ground(panda):
             "never_close",
         ),
         (
-            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: {finger: [[0, 0, 0, 0, 0, 1, 0.1]]}",
+            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: "
+            "{finger: [[0, 0, 0, 0, 0, 1, 0.1]]}",
             "corners",
         ),
         (
-            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: {finger: [[0, 0, 0, 0, 0, 1, 0.1]]}\n"
+            "links: {panda_link0: [[0, 0, 0, 0, 0, 1, 0.1]]}\nmoving: "
+            "{finger: [[0, 0, 0, 0, 0, 1, 0.1]]}\n"
             "corners: {thumb: [[0, 0, 1]]}",
             "thumb",
         ),

@@ -228,8 +228,8 @@ def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
     )
     message = refusal(path)
     assert (
-        "outside the 0.001 to 100 rad/s or 20 m/s that arms have: slide (1000), wrist (1e-30); write"
-        in message
+        "outside the 0.001 to 100 rad/s or 20 m/s that arms have: slide (1000), wrist (1e-30); "
+        "write" in message
     )
     assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
     assert load_urdf(edited(tmp_path, ('velocity="3"', 'velocity="100"'))).qdlim[2] == 100.0
@@ -389,7 +389,7 @@ def test_any_chain_moves_as_its_description_and_as_roboticstoolbox_say(
     arm = load_urdf(path, tcp)
     q = np.random.default_rng(seed).uniform(-3, 3, (3, len(chain)))
     expected = [reference(base, chain, row) for row in q]
-    exact = compile_path(read_urdf(path).path(tcp), torch.float64)
+    exact = compile_path(read_urdf(path).find_path(tcp), torch.float64)
     np.testing.assert_allclose(fkine(exact, torch.tensor(q)), [T for T, _ in expected], atol=1e-9)
     np.testing.assert_allclose(jacob0(exact, torch.tensor(q)), [J for _, J in expected], atol=1e-9)
     np.testing.assert_allclose(

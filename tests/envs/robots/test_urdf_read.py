@@ -263,7 +263,8 @@ WRONG = {  # what is replaced in the gantry, by what, and what the message must 
     "xacro in a value": (
         'upper="0.6"',
         'upper="${lift}"',
-        "joint 'slide': upper of <limit> is '${lift}', which is for xacro to work out: name the file .xacro",
+        "joint 'slide': upper of <limit> is '${lift}', which is for xacro to work out: name the "
+        "file .xacro",
     ),
     "xacro in a name": (
         '<link name="wrist"/>',

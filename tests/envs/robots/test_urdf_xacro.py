@@ -80,7 +80,8 @@ def test_a_xacro_file_reads_as_the_urdf_that_it_stands_for(package, tmp_path):
     plain.write_text(
         "<robot name='r'><link name='my_base'/>"
         "<link name='my_upper'><visual><geometry><sphere radius='0.1'/></geometry></visual></link>"
-        "<link name='my_lower'><visual><geometry><box size='0.1 0.1 0.1'/></geometry></visual></link>"
+        "<link name='my_lower'><visual><geometry><box size='0.1 0.1 "
+        "0.1'/></geometry></visual></link>"
         + joint.format(name="my_upper", parent="my_base", length=0.2, axis="0 0 1")
         + joint.format(name="my_lower", parent="my_upper", length=0.7, axis="0 -1 0")
         + "</robot>"
