@@ -12,7 +12,7 @@ import torch
 from td3_robot.errors import NotFiniteError
 from td3_robot.utils.console import exit_code
 from td3_robot.vec_env import Step
-from tests.support import load_script
+from tests.support import load_command
 
 torch.set_num_threads(1)
 if hasattr(signal, "SIGHUP"):
@@ -101,7 +101,7 @@ def in_process(monkeypatch, capsys):
 
     def run(folder: Path, name: str, *words: str) -> tuple[int, str, str]:
         monkeypatch.chdir(folder)
-        script = load_script(f"{name}.py")
+        script = load_command(name)
         capsys.readouterr()
         code = exit_code(script.main, list(words))
         return code, *capsys.readouterr()

@@ -1,5 +1,6 @@
 """Helpers that several test files share."""
 
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from td3_robot.errors import ConfigError
+from td3_robot.utils.console import SCRIPTS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,6 +43,14 @@ def load_script(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def load_command(name: str) -> ModuleType:
+    """Import what a script at the root runs, such as "run_policy", as a module."""
+    command = next(key for key, script in SCRIPTS.items() if script == f"{name}.py")
+    if importlib.util.find_spec(f"td3_robot.commands.{command}") is None:
+        return load_script(f"{name}.py")
+    return importlib.import_module(f"td3_robot.commands.{command}")
 
 
 def make_column(*values: float) -> torch.Tensor:

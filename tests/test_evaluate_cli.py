@@ -18,7 +18,7 @@ from td3_robot.config.run import Config, TD3Config
 from td3_robot.data.dataset_file import load_dataset
 from td3_robot.errors import CheckpointError, ConfigError, Td3RobotError
 from td3_robot.evaluation.rollout import draw_round_seeds
-from tests.support import load_script, run_script
+from tests.support import load_command, run_script
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = {
@@ -80,7 +80,7 @@ def save_policy(env, name: str, gain: float, bias: float = 0.0) -> None:
 @pytest.fixture
 def evaluate():
     """evaluate.py in this process, which saves its imports."""
-    return load_script("evaluate.py")
+    return load_command("evaluate")
 
 
 def measured(evaluate, *arguments: str) -> dict:

@@ -5,6 +5,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from td3_robot.errors import EXTRAS, ConfigError, Td3RobotError, missing_package
@@ -12,6 +13,13 @@ from td3_robot.utils.signals import exit_on_signal, interrupt_on_signal
 
 STOPPED = 130  # exit code: a signal, after saving
 UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
+SCRIPTS = {  # command -> its script at the root of a checkout
+    "train": "train.py",
+    "evaluate": "evaluate.py",
+    "export": "export.py",
+    "run": "run_policy.py",
+    "sweep": "sweep.py",
+}
 
 
 def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
@@ -39,6 +47,19 @@ def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
     with contextlib.suppress(OSError):
         sys.stderr.flush()
     os._exit(code)
+
+
+def find_script(command: str) -> Path:
+    """Return the file that Python runs to start a command in a process of its own."""
+    package = Path(__file__).resolve().parents[1]
+    script = package.parent / SCRIPTS[command]
+    return script if script.is_file() else package / "commands" / f"{command}.py"
+
+
+def get_command_line(command: str) -> str:
+    """Return how a user starts a command: by its script in a checkout, else by `td3-robot`."""
+    in_checkout = find_script(command).parent.name != "commands"
+    return f"python {SCRIPTS[command]}" if in_checkout else f"td3-robot {command}"
 
 
 def say(text: str) -> None:

@@ -1,0 +1,178 @@
+"""Measure a trained policy: `python evaluate.py --checkpoint checkpoints/run1`.
+
+`python evaluate.py --help` lists the options.
+"""
+
+import datetime
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.command_line import (
+    EvaluateFlags,
+    check_shown,
+    import_plugins,
+    list_choices,
+    override_options,
+)
+from envs.config.env_options import CONDITIONS, EnvOptions
+from envs.view.browser import have_browser
+from envs.view.camera import check_camera
+from td3_robot.cli.arguments import load_run_config, parse_evaluate
+from td3_robot.errors import not_none
+from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
+from td3_robot.utils.console import warn
+
+if TYPE_CHECKING:
+    from envs.evaluation import Evaluation
+    from td3_robot import TD3
+
+
+def main(argv: list[str]) -> int:
+    """Parse, build, measure, show. Return the exit code."""
+    flags = parse_evaluate(argv, EvaluateFlags)
+    import_plugins(flags.plugins)
+    if flags.list:
+        print("\n".join(list_choices(flags.list)))
+        return 0
+    checkpoint = not_none(flags.checkpoint)
+    if flags.verify:
+        return verify_checkpoint(checkpoint, flags.env)
+    config, options = load_run_config(
+        checkpoint, EnvOptions, {"env": flags.env} if flags.env else {}
+    )
+    check_flags(flags, options)
+    open_browser = flags.swift and not flags.no_browser and have_browser()
+
+    import torch  # after parsing, so that a mistyped flag is answered at once
+
+    from envs.view.evaluation_view import show
+    from td3_robot.utils.memory import keep_freed_memory
+
+    keep_freed_memory()
+    torch.set_num_threads(config.threads)
+    evaluation, agent, metadata = build_evaluation(
+        flags, checkpoint, override_options(options, flags)
+    )
+    measure(evaluation, flags, argv, metadata)
+    write_rollouts(evaluation, agent, flags)
+    if flags.swift:
+        print("close the page or press Ctrl-C to end", flush=True)
+        page = {"open_browser": open_browser, "port": flags.port, "camera": flags.camera}
+        show(evaluation, flags.episode, flags.grid, **page)
+    return 0
+
+
+def build_evaluation(
+    flags: EvaluateFlags, checkpoint: Path, options: EnvOptions
+) -> tuple["Evaluation", "TD3", dict[str, str]]:
+    """Build the evaluation with policy and baselines; also return the agent and metadata."""
+    from envs.arm_env.fingerprint import env_fingerprint
+    from envs.evaluation import Evaluation
+    from td3_robot import TD3
+    from td3_robot.checkpoint.provenance import describe_other_constants
+
+    evaluation = Evaluation(options, flags.count, flags.seed, flags.episode, flags.device)
+    env = evaluation.env
+    warning = describe_other_constants(checkpoint, env_fingerprint(env, options.randomize))
+    warn(warning)
+    agent = TD3.from_checkpoint(checkpoint, flags.device)
+    agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
+    evaluation.add("policy", lambda env: agent.select_action)
+    for name in flags.baseline:
+        evaluation.add_baseline(name)
+    metadata = {"checkpoint": str(flags.checkpoint)} | ({"warning": warning} if warning else {})
+    return evaluation, agent, metadata
+
+
+def measure(
+    evaluation: "Evaluation", flags: EvaluateFlags, argv: list[str], metadata: dict[str, str]
+) -> None:
+    """Play all episodes, write recording, results and report, and print the table."""
+    from envs.evaluation.report import read_log
+    from envs.view.evaluation_view import record
+    from td3_robot.checkpoint.provenance import describe_code
+    from td3_robot.loggers.csv import read_curve
+    from td3_robot.utils.json_file import write_json
+
+    run = read_log(flags.log, evaluation.env.robot.n) if flags.log else None
+    if flags.record:  # before measuring, so that its errors come early
+        record(evaluation, flags.record, flags.episode, flags.grid, flags.camera)
+        print(f"recorded in {flags.record}")
+    evaluation.play(keep=flags.report is not None)
+    if flags.robustness:
+        evaluation.play_robustness(flags.count_disturbed)
+    if flags.json:  # before the table, whose reader may have closed the pipe
+        write_json(flags.json, metadata | evaluation.to_dict())
+    checkpoint = not_none(flags.checkpoint)
+    if flags.report:
+        now = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
+        command = shlex.join(["python", "evaluate.py", *argv])
+        facts = metadata | {"command": command, "code": describe_code(), "date": now}
+        flags.report.mkdir(exist_ok=True)
+        page = evaluation.render_report(
+            facts, read_curve(checkpoint), lambda episode: format_replay(flags, episode), run
+        )
+        write_text(flags.report / "index.html", page)
+    print(f"{checkpoint}: {evaluation}")
+    evaluation.print_table()
+    if flags.report:
+        print(f"the report is {flags.report / 'index.html'}")
+
+
+def write_rollouts(evaluation: "Evaluation", agent: "TD3", flags: EvaluateFlags) -> None:
+    """Write the picture of an episode and the dataset that were asked for."""
+    if flags.plot:
+        from td3_robot.loggers.rollout_plot import plot_rollout
+
+        plot_rollout(evaluation.compare_with_random(), flags.plot, evaluation.action_names)
+        print(f"reward and actions of one episode are in {flags.plot}")
+    if flags.dataset:
+        from td3_robot.data.dataset_file import collect, save_dataset
+
+        env = evaluation.make_dataset_env(flags.transitions)
+        data = collect(agent.select_action, env, flags.transitions, flags.seed, flags.dataset_noise)
+        save_dataset(flags.dataset, data)
+        print(f"{flags.transitions} transitions are in {flags.dataset}")
+
+
+def verify_checkpoint(checkpoint: Path, env: str | None) -> int:
+    """Check everything in the folder; return the exit code."""
+    import envs
+    from envs.arm_env.fingerprint import env_fingerprint
+    from td3_robot.training.verify import WRONG, print_findings, verify
+
+    def describe_env():
+        _, options = load_run_config(checkpoint, EnvOptions, {"env": env} if env else {})
+        made = envs.make_from_config(options)
+        return made.o_dim, made.a_dim, env_fingerprint(made, options.randomize)
+
+    findings = verify(checkpoint, describe_env)
+    print_findings(checkpoint, findings)
+    return 2 if any(finding.state == WRONG for finding in findings) else 0
+
+
+def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:
+    """Refuse flags that cannot succeed before anything is measured."""
+    for path, suffix in ((flags.json, ""), (flags.plot, ".png"), (flags.dataset, ".npz")):
+        check_writable(path, suffix)
+    check_folder(flags.report)
+    check_camera(flags.camera)
+    check_shown(flags, options)
+
+
+def format_replay(flags: EvaluateFlags, episode: int) -> str:
+    """Return the command that shows an episode."""
+    words = ["python", "evaluate.py", "--checkpoint", str(flags.checkpoint)]
+    words += ["--seed", str(flags.seed), "--episodes", str(flags.count)]
+    if flags.device != "cpu":
+        words += ["--device", flags.device]
+    if flags.plugins:
+        words += ["--plugins", ",".join(flags.plugins)]
+    for name in ("guard", "sparse"):
+        if (switch := getattr(flags, name)) is not None:
+            words += [f"--{name}", str(switch).lower()]
+    for name in CONDITIONS:
+        if (value := getattr(flags, name)) is not None:
+            words += [f"--{name}", str(value)]
+    return shlex.join([*words, "--episode", str(episode), "--swift"])
