@@ -2,6 +2,7 @@
 export.py --help`.
 """
 
+import base64
 import dataclasses
 import json
 from dataclasses import dataclass
@@ -46,72 +47,98 @@ class Arguments:
 
 def main(argv: list[str]) -> int:
     """Parse, build, export. Returns the exit code."""
-    asked = build(
+    options = build(
         Arguments,
         make_schema("export.py", "Make a policy ready for a robot.", Arguments).read_flags(argv),
     )
-    import_plugins(asked.plugins)
-    if asked.robot is not None:
-        return _describe(asked.robot, asked.acceleration)
-    if asked.checkpoint is None:
+    import_plugins(options.plugins)
+    if options.robot is not None:
+        return _describe(options.robot, options.acceleration)
+    if options.checkpoint is None:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
-    checkpoint = find(asked.checkpoint)
-    _, options = load_run_config(checkpoint, EnvOptions)
-    if options.env is not None:
+    checkpoint = find(options.checkpoint)
+    _, made_of = load_run_config(checkpoint, EnvOptions)
+    if made_of.env is not None:
         raise ConfigError(
-            f"{str(checkpoint)!r} is of {options.env!r}; only policies of our own robots are exported"
+            f"{str(checkpoint)!r} is of {made_of.env!r}; only policies of our own robots are exported"
         )
 
-    import torch
-
     import envs
-    from envs.export.robot_description import describe, describe_task, vectors
     from td3_robot import TD3
-    from td3_robot.deploy import DeployError, Robot
-    from td3_robot.deploy.observation.observation import Observation
-    from td3_robot.deploy.policy import FILE, FORMAT, Policy
-    from td3_robot.td3.onnx_export import Commanded, origin, write_onnx
+    from td3_robot.deploy.policy import FILE
+    from td3_robot.td3.onnx_export import describe_origin
 
-    path = asked.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)
+    path = options.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)
     path = path / FILE if path.is_dir() else path
     agent = TD3.from_checkpoint(checkpoint)
     undisturbed = dataclasses.replace(
-        options, randomize=NOTHING, **dict.fromkeys(DISTURBANCES)
-    )  # as it is measured
+        made_of, randomize=NOTHING, **dict.fromkeys(DISTURBANCES)
+    )  # test vectors are of what is measured without noise
     env: Any = envs.make_from_config(undisturbed, VECTORS, seed=0)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
-    grip = (
-        env.a_dim - env.robot.n
-    )  # 1 where the task moves the gripper: [-1, 1] becomes its opening in [0, 1]
-    scale = torch.cat((env.model.qdlim, torch.full((grip,), 0.5)))
-    module = Commanded(
-        agent.policy, scale, torch.cat((torch.zeros(env.robot.n), torch.full((grip,), 0.5)))
-    ).eval()
-    metadata = {
-        "format": FORMAT,
-        "robot": describe(env.robot, asked.acceleration),
-        **describe_task(options.task, env),
-        **origin(checkpoint, agent.config.policy),
-        "simulator": {name: getattr(options, name) for name in ("robot", "gripper", "tcp")},
-    }
-    beside = path.with_name(
-        f".{path.name}"
-    )  # an older file stays until the new one is known to be good
+    write_policy(
+        path,
+        env,
+        made_of.task,
+        agent.policy,
+        acceleration=options.acceleration,
+        **describe_origin(checkpoint, agent.config.policy),
+        simulator={name: getattr(made_of, name) for name in ("robot", "gripper", "tcp")},
+    )
+    size = path.stat().st_size / 1024
+    print(f"{path}: {made_of.robot}, {made_of.task}, {size:.0f} KiB; its test vectors are met")
+    return 0
+
+
+def write_policy(
+    path: Path, env: Any, task: str, network: Any, acceleration: float | None = None, **more: Any
+) -> None:
+    """Write a policy as one graph, from what an arm measures to what it is commanded.
+
+    Args:
+        env: an `ArmEnv` of the task, without disturbances; each of its arms gives a test vector.
+        network: observations (B, o_dim) -> actions (B, a_dim), a module on the CPU.
+        acceleration: limit of every joint of a robot whose file has none [rad/s2].
+        more: further metadata.
+
+    Raises:
+        ConfigError: the task cannot be traced, the robot lacks a limit, or the file does not
+            reproduce what the simulator gives.
+    """
+    import torch
+
+    from envs.export.controller import Carry, Controller
+    from envs.export.robot_description import (
+        describe,
+        describe_graph,
+        describe_task,
+        sample_vectors,
+    )
+    from td3_robot.deploy import DeployError
+    from td3_robot.deploy.policy import FORMAT, KEY, Policy
+    from td3_robot.td3.onnx_export import make_onnx, save_onnx
+
+    metadata = {"format": FORMAT, "robot": describe(env.robot, acceleration)}
+    metadata |= describe_task(task, env) | more
+    controller = Controller(env, network).eval()
+    model = make_onnx(controller, controller.examples, controller.outputs)
+    inputs = [value.name for value in model.graph.input]
+    metadata |= describe_graph(inputs, controller.outputs)
+    if env.task.moves_gripper:  # for latency: what becomes of the cube meanwhile
+        carry = Carry(env)
+        graph = make_onnx(carry, carry.examples, carry.outputs)
+        metadata["carry"] = base64.b64encode(graph.SerializeToString()).decode()
+    with torch.no_grad():
+        metadata["test_vectors"] = sample_vectors(env, controller, inputs)
+    beside = path.with_name(f".{path.name}")  # an older file stays until the new one is good
     try:
-        see = Observation(Robot.of(metadata["robot"]), metadata)
-        with torch.no_grad():
-            metadata["test_vectors"] = vectors(env, see.scene, module)
-        write_onnx(module, env.o_dim, metadata, beside)
+        save_onnx(model, {KEY: json.dumps(metadata)}, beside)
         Policy.load(beside)
         beside.replace(path)
     except DeployError as error:
         raise ConfigError(str(error)) from None
     finally:
         beside.unlink(missing_ok=True)
-    print(
-        f"{path}: {options.robot}, {options.task}, {path.stat().st_size / 1024:.0f} KiB; its test vectors are met"
-    )
-    return 0
 
 
 def _describe(name: str, acceleration: float | None) -> int:

@@ -21,9 +21,9 @@ from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter
 from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
-from td3_robot.deploy.observation.latency_compensation import LONGEST
-from td3_robot.deploy.runtime.control_loop import Log, calm_start, drive
+from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.emergency_stop import emergency_stop
+from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
 from td3_robot.utils.console import run_script
@@ -136,7 +136,7 @@ def _run(asked: Arguments) -> str:
         else Obstacles(ground=asked.ground)
     )
     scene: dict[str, Any] = {"goal": np.array(asked.goal)}
-    scene |= {"obstacles": around} if "spheres" in policy.observation.scene else {}
+    scene |= {"obstacles": around} if "spheres" in policy.scene else {}
     policy(
         policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene
     )  # a goal of another shape is told of here
@@ -157,11 +157,11 @@ def _run(asked: Arguments) -> str:
             region = policy.metadata["task"]["constants"]["start_spread"] + NEAR
             mind = PolicyProcess(str(asked.policy))
             cleanup.callback(mind.close)
-            start = calm_start(
+            start = wait_for_calm_start(
                 arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0
             )
             mind.prepare(start, scene)
-            start = calm_start(
+            start = wait_for_calm_start(
                 arm, watch, policy.robot.home, region, calm=MEANWHILE
             )  # it is still there
             watch.reset(start.q, start.stamp)
@@ -179,7 +179,7 @@ def _run(asked: Arguments) -> str:
             "speed": asked.speed,
             "seconds": asked.seconds,
         }
-        return drive(
+        return run_control_loop(
             arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run
         )
 

@@ -28,7 +28,7 @@ import numpy as np
 from td3_robot.deploy import DeployError, Policy, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
-from td3_robot.deploy.runtime.control_loop import Log, calm_start, drive
+from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
 
 NETWORK = {
@@ -84,14 +84,14 @@ def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path
     watch = Watchdog(SafetyFilter(policy.robot, arm.rate, policy.rate, speed=SPEED))
     mind = PolicyProcess(path, "fork")
     try:
-        start = calm_start(arm, watch, policy.robot.home, 0.4, calm=CALM)
+        start = wait_for_calm_start(arm, watch, policy.robot.home, 0.4, calm=CALM)
     except DeployError as error:  # on a busy machine silence may come before the fault does
         return results.send(str(error))
     watch.reset(start.q, start.stamp)
     results.send(mind.process.pid)
     lines = Log(log, policy.robot.joints)
     how = {"policy_rate": policy.rate, "speed": SPEED, "seconds": SECONDS}
-    results.send(drive(arm, mind, watch, {"goal": goal}, **how, log=lines))
+    results.send(run_control_loop(arm, mind, watch, {"goal": goal}, **how, log=lines))
     lines.close()
     mind.close()
 

@@ -183,13 +183,12 @@ FLOORS = {
 BESIDE = {  # rooms that no floor stands on, and all of ours that they may know
     "td3_robot": {"deploy": set(), "legacy": set(), "__main__": {"commands"}},
     "envs": {
-        "export": {"robots", "collision", "simulation"},
+        "export": {"robots", "collision", "simulation", "world", "arm_env"},
         "fit_collision": {"collision"},
         "legacy": set(),
     },
 }
 KNOWS_LESS = {("envs", "from_gymnasium"): {"config"}}  # than its floor would allow
-KNOWS_MORE = {("td3_robot", "td3"): {"deploy"}}
 
 
 def room_of(name: str) -> str:
@@ -210,7 +209,7 @@ ROOMS = [(half, room) for half in FLOORS for room in (*FLOORS[half], *BESIDE[hal
 def test_rooms_import_downwards_alone(half, room):
     floors = FLOORS[half]
     below = set(floors[: floors.index(room)]) if room in floors else BESIDE[half][room]
-    allowed = KNOWS_LESS.get((half, room), below) | KNOWS_MORE.get((half, room), set()) | {room}
+    allowed = KNOWS_LESS.get((half, room), below) | {room}
     for name in GRAPH:
         if name.startswith(f"{half}.") and room_of(name) == room:
             seen = {room_of(other) for other in GRAPH[name] if other.startswith(f"{half}.")}

@@ -163,8 +163,8 @@ def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]
     rises = slope > -_FLAT
     lower = (s * falls).amax(0)
     upper = torch.where(rises, s, 1.0).amin(0)
-    before = torch.where(falls, slope, -torch.inf).amax(0).clamp(-1e9, 0)
-    after = torch.where(rises, slope, torch.inf).amin(0).clamp(0, 1e9)
+    before = torch.where(falls, slope, -torch.inf).amax(0).clamp(-1e9, 0.0)
+    after = torch.where(rises, slope, torch.inf).amin(0).clamp(0.0, 1e9)
     share = torch.where(before < after, -before / (after - before).clamp(min=1e-30), 0.5)
     nearest = lower + share * (upper - lower)
     x = torch.addcmul(p, d, nearest)

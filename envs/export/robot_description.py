@@ -1,30 +1,28 @@
 """A robot in one JSON object, for `td3_robot.deploy`, which imports none of this half."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from envs.arm_env.arm_env import ArmEnv
 from envs.collision import CollisionModel, compile_collision
+from envs.export.controller import ARM, SCENE, Controller, inputs_of
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
-HAND = (
-    "stroke",
-    "gap",
-    "tip",
-    "pad",
-    "pad_height",
-    "half",
-)  # what a policy that grasps is told of its hand
+OUTPUTS = {
+    "command": "joint velocities to command, rad/s (m/s of joints that slide)",
+    "opening": "opening of the gripper to command, 0 is shut, 1 is open",
+    "observation": "the policy's observation, columns as `observation` lists them",
+}
 STEPS = 20  # random ones before a test vector, so that it is no start
 DIGITS = 9  # significant ones: all that the simulator's 32-bit numbers have
 
 
 def describe(robot: Robot, acceleration: float | None = None) -> dict:
-    """What `td3_robot.deploy.robot.description.Robot.of` reads; the capsules are null where the
+    """What `td3_robot.deploy.robot.description.Robot.from_dict` reads; the capsules are null where the
     robot has none.
 
     Args:
@@ -99,50 +97,54 @@ def _joint_name(link) -> str:
     return getattr(link, "_joint_name", None) or link.name
 
 
-def describe_task(name: str, env) -> dict:
-    """What a policy of this task sees, and how often it acts.
+def describe_task(name: str, env: ArmEnv) -> dict:
+    """Return what a policy of a task is for, observes and commands, and how often it acts.
 
     Args:
         name: of the task.
-        env: one that does it, an `ArmEnv`.
+        env: an environment of the task.
     """
-    constants, hand = dataclasses.asdict(env.task), env.model.hand
     return {
-        "task": {"name": name, "constants": constants},
-        "hand": hand
-        and {"axes": hand.axes.tolist()} | {part: getattr(hand, part) for part in HAND},
-        "links": list(env.world.capsules.capsule_links) if env.task.needs_collision else None,
+        "task": {"name": name, "constants": dataclasses.asdict(env.task)},
         "rate": 1.0 / env.task.dt,
         "observation": {
             "columns": [[column.name, column.width] for column in env.layout.columns],
             "size": env.o_dim,
         },
-        "units": "m, rad, s; poses and goals in the base frame of the robot, quaternions wxyz",
-        "action": {
-            "joints": "velocities in rad/s (m/s of joints that slide), in the robot's order of joints",
-            "gripper": "then its opening, 0 shut to 1 open" if env.a_dim > env.robot.n else None,
-        },
+        "moves_gripper": env.task.moves_gripper,
     }
 
 
-def vectors(env, scene: Iterable[str], act: Callable[[Tensor], Tensor]) -> list[dict]:
-    """Moments of random episodes, what a policy sees of them and what it commands.
+def describe_graph(inputs: Iterable[str], outputs: Iterable[str]) -> dict:
+    """Return the meaning, unit and frame of the inputs and outputs of a controller's graph."""
+    known = ARM | SCENE
+    return {
+        "inputs": {name: known.get(name, "as in the scene of the task") for name in inputs},
+        "outputs": {name: OUTPUTS[name] for name in outputs},
+    }
+
+
+def sample_vectors(env: ArmEnv, controller: Controller, inputs: Iterable[str]) -> list[dict]:
+    """Return moments of random episodes, one an arm, with what the policy observes and commands.
 
     Args:
-        env: an `ArmEnv`; a vector for each of its arms.
-        scene: the names of what a policy is told of the scene.
-        act: observations (B, o_dim) -> commands, velocities (B, n) first.
+        env: its arms are moved.
+        inputs: of the controller's graph.
     """
     generator = torch.Generator().manual_seed(0)
     for _ in range(STEPS):
-        seen = env.step(
-            torch.rand(env.num_envs, env.a_dim, generator=generator) * 2.0 - 1.0
-        ).observation
-    state = env.state
-    parts = {"q": state.q, "qd": state.qd, "gripper": state.gripper, "observation": seen}
-    parts["qd_commanded"] = act(seen)[:, : env.robot.n]
-    rows = [
-        {name: value[row].tolist() for name, value in parts.items()} for row in range(env.num_envs)
-    ]
-    told = [{name: env.scene[name][row].tolist() for name in scene} for row in range(env.num_envs)]
-    return [row | {"scene": around} for row, around in zip(rows, told)]
+        action = torch.rand(env.num_envs, env.a_dim, generator=generator) * 2.0 - 1.0
+        observation = env.step(action).observation
+    action = controller.policy(observation).clamp(-1.0, 1.0)
+    command = env.task.make_command(env.world, env.moment, action)
+    qd_commanded = command.joints.clamp(-1.0, 1.0) * env.model.qdlim
+    vectors = []
+    for row in range(env.num_envs):
+        given = {name: value.tolist() for name, value in inputs_of(env, row).items()}
+        scene = {name: given[name] for name in inputs if name not in ARM}
+        vectors.append({name: given[name] for name in ("q", "qd")} | {"scene": scene})
+        vectors[-1] |= {"gripper": given["gripper"][0], "observation": observation[row].tolist()}
+        vectors[-1] |= {"qd_commanded": qd_commanded[row].tolist()}
+        if command.grip is not None:
+            vectors[-1] |= {"opening": command.grip[row].item()}
+    return vectors

@@ -18,9 +18,8 @@ def damped_least_squares(J: Tensor, velocity: Tensor, damping: float) -> Tensor:
     Returns:
         (B, n).
     """
-    return (J.mT @ torch.linalg.solve_ex(_damp_gram(J, damping**2), velocity[:, :, None])[0])[
-        :, :, 0
-    ]
+    damped = _damp_gram(J, damping**2)
+    return (J.mT @ _solve(damped, velocity[:, :, None]))[:, :, 0]
 
 
 def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
@@ -33,8 +32,22 @@ def damped_inverse(J: Tensor, ridge: float | Tensor) -> Tensor:
     Returns:
         (B, n, m).
     """
-    return J.mT @ torch.linalg.inv_ex(_damp_gram(J, ridge))[0]
+    damped = _damp_gram(J, ridge)
+    if torch.compiler.is_exporting():
+        return J.mT @ _solve(damped, torch.eye(J.shape[1], dtype=J.dtype).expand_as(damped))
+    return J.mT @ torch.linalg.inv_ex(damped)[0]
 
 
 def _damp_gram(J: Tensor, ridge: float | Tensor) -> Tensor:
     return J @ J.mT + ridge * torch.eye(J.shape[1], dtype=J.dtype, device=J.device)
+
+
+def _solve(A: Tensor, b: Tensor) -> Tensor:
+    """Solve A x = b for symmetric positive definite A (B, m, m) and b (B, m, k); (B, m, k)."""
+    if not torch.compiler.is_exporting():
+        return torch.linalg.solve_ex(A, b)[0]
+    table = torch.cat((A, b), 2)  # ONNX knows no solver: Gauss-Jordan elimination
+    for k, unit in enumerate(torch.eye(A.shape[1], dtype=A.dtype)):
+        column, row = table[:, :, k, None], table[:, None, k]
+        table = table - (column - unit[:, None]) * (row / row[:, :, k, None])
+    return table[:, :, A.shape[1] :]

@@ -39,7 +39,7 @@ class KinematicEngine:
             after, scene = self._follow_reference(model, state, command, scene)
         else:
             after = step(model, state, command.joints, command.grip)
-        return (after, scene) if "object" not in scene else _move_cubes(model, state, after, scene)
+        return (after, scene) if "object" not in scene else move_cubes(model, state, after, scene)
 
     def _follow_reference(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
@@ -58,7 +58,7 @@ class KinematicEngine:
         }
 
 
-def _move_cubes(
+def move_cubes(
     model: SimModel, before: SimState, after: SimState, scene: Scene
 ) -> tuple[SimState, Scene]:
     """Push, hold, carry or release the cubes; one between the pads keeps the gripper open."""

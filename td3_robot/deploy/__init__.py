@@ -6,12 +6,12 @@ way there.
 """
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.observation.latency_compensation import LatencyCompensator
 from td3_robot.deploy.policy import Policy
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.limits import Limits
 from td3_robot.deploy.robot.obstacles import Obstacles
-from td3_robot.deploy.runtime.latency import measured_latency
+from td3_robot.deploy.runtime.latency import measure_latency
+from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 from td3_robot.deploy.safety.safety_filter import SafetyFilter
 from td3_robot.deploy.safety.watchdog import Watchdog
 
@@ -24,5 +24,5 @@ __all__ = [
     "Robot",
     "SafetyFilter",
     "Watchdog",
-    "measured_latency",
+    "measure_latency",
 ]

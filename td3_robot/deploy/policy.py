@@ -1,94 +1,92 @@
-"""An exported policy: from what an arm reports to joint velocities, by numpy and onnxruntime."""
+"""An exported policy: from what an arm reports to joint velocities, by onnxruntime."""
 
+import base64
 import json
 from pathlib import Path
 
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.observation.grasp import carried
-from td3_robot.deploy.observation.latency_compensation import LatencyCompensator
-from td3_robot.deploy.observation.observation import Observation
-from td3_robot.deploy.observation.proximity import KINDS
+from td3_robot.deploy.planning import make_planner
 from td3_robot.deploy.robot.description import Robot
+from td3_robot.deploy.robot.obstacles import KINDS
+from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 
 FILE = "policy.onnx"  # in a run's folder
 KEY = "td3_robot"  # of the metadata, one JSON object; docs/deploy.md lists what is in it
-FORMAT = 3
+FORMAT = 4
 POSE = 7  # numbers of a goal that is a position and a quaternion
 NEARLY = 0.01  # by which the length of a quaternion may be off 1: it was typed, or rounded
-SEES_ALIKE, ACTS_ALIKE = (
-    1e-4,
-    1e-3,
-)  # how closely the test vectors are to be met: parts of 1, and of full speed
+# How closely the test vectors are to be met: parts of 1, and of full speed.
+OBSERVATION_TOLERANCE = 1e-4
+COMMAND_TOLERANCE = 1e-3
+ARM = ("q", "qd", "gripper")  # inputs that are no part of a scene
 
 
 class Policy:
-    """A policy and all that it needs to know; make one with `Policy.load`.
+    """A policy and its robot; make one with `Policy.load`.
 
     Attributes:
         robot: the arm it is for.
-        metadata: the file's metadata.
-        rate: how often it is to be asked [Hz].
-        opening: the gripper's opening that the latest call asked for, 1 is open; None where the
-            task does not say.
-        latency: what passes from sending a velocity to a state that shows its effect [s]. Where it
-            is not 0, calls work on the state that their answer will meet: they take their answers
-            for what the arm is sent, at `rate`. Say `at` where calls are late or left out, `sent`
+        metadata: of the file.
+        scene: the shape of each thing that the task shows beside the arm, by name.
+        rate: how often it is to be called [Hz].
+        opening: the gripper's opening that the latest call commanded, 1 is open; None where the
+            task commands none.
+        latency: from sending a velocity to a state that shows its effect [s]. Where it is not 0,
+            calls predict the state that their answer will meet: they take their answers for what
+            the arm is sent, at `rate`. Give `at` where calls are late or left out, call `sent`
             where something else is sent, and `reset` before a motion.
     """
 
     def __init__(self, session, metadata: dict):
-        self.metadata, self.robot, self.rate = (
-            metadata,
-            Robot.of(metadata["robot"]),
-            float(metadata["rate"]),
-        )
-        self.observation = Observation(self.robot, metadata)
+        self.metadata = metadata
+        self.robot = Robot.from_dict(metadata["robot"])
+        self.rate = float(metadata["rate"])
         self.opening: float | None = None
+        shapes = {value.name: tuple(value.shape) for value in session.get_inputs()}
+        self.scene = {name: shape for name, shape in shapes.items() if name not in ARM}
+        self._inputs = tuple(shapes)
+        self._outputs = [value.name for value in session.get_outputs()]
+        self._commands = [name for name in self._outputs if name != "observation"]
+        self._moves_gripper = bool(metadata["moves_gripper"])
         self._run = session.run
+        carry = metadata.get("carry")
+        self._carry = None if carry is None else _start_session(base64.b64decode(carry)).run
         self.latency = 0.0
 
     @classmethod
     def load(cls, name: str | Path, latency: float = 0.0) -> "Policy":
-        """From a file that `export.py` wrote, or a run's folder that has one; its test vectors are
-        replayed.
+        """Load a file that `export.py` wrote, or that of a run's folder, and replay its test
+        vectors.
 
         Args:
-            latency: see the class [s].
+            latency: as the attribute [s].
 
         Raises:
-            DeployError: there is no such file, it is of something else, or does not reproduce its
-                test vectors; or no arm has that latency.
+            DeployError: there is no such file, it is of something else or of another format, or it
+                does not reproduce its test vectors; or no arm has that latency.
         """
         path = Path(name) / FILE if Path(name).is_dir() else Path(name)
         if not path.is_file():
             raise DeployError(
                 f"no {path}; write it with: python export.py --checkpoint {Path(name)} --onnx {path}"
             )
-        import onnxruntime  # here: the filter and the watchdog do without
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = (
-            1  # a small network waits longest for threads
-        )
         try:
-            session = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
-            )
+            session = _start_session(path.read_bytes())
             metadata = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
         except KeyError:
             raise DeployError(
-                f"{path} was not written by export.py: it does not say what it is of"
+                f"{path} was not written by export.py: its metadata lacks {KEY!r}"
             ) from None
         except Exception as error:
-            raise DeployError(
-                f"{path} is no policy: {(str(error).splitlines() or [type(error).__name__])[0]}"
-            ) from None
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise DeployError(f"{path} is no policy: {reason}") from None
         form = metadata.get("format") if isinstance(metadata, dict) else None
         if form != FORMAT:
             raise DeployError(
-                f"{path} has format {form}, and this version reads {FORMAT}: export it anew"
+                f"{path} has format {form}, and this version reads {FORMAT}: "
+                "write it again with python export.py --checkpoint RUN"
             )
         try:
             policy = cls(session, metadata)
@@ -97,118 +95,118 @@ class Policy:
         except DeployError:
             raise
         except Exception as error:  # damaged entries make it raise nearly anything
-            what = f"{type(error).__name__}: {error}"
-            raise DeployError(
-                f"{path} is damaged: what it says of itself cannot be taken ({what})"
-            ) from error
+            what = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+            raise DeployError(f"{path} is damaged: its metadata cannot be used ({what})") from error
         policy.latency = latency
         return policy
 
     @property
     def latency(self) -> float:
-        """See the class."""
-        return self._foresight.latency
+        """From sending a velocity to a state that shows its effect [s]."""
+        return self._compensator.latency
 
     @latency.setter
     def latency(self, seconds: float) -> None:
-        """Take another latency for true, and begin anew."""
-        self._foresight = LatencyCompensator(self.robot, seconds, self.rate)
+        """Set another latency, and begin a new motion."""
+        self._compensator = LatencyCompensator(self.robot, seconds, self.rate)
         self.reset()
 
     def reset(self) -> None:
-        """Begin a motion: the arm is at rest, and nothing is on its way to it."""
-        self._foresight.reset()
-        self._found = self.observation.finder(self.robot)
+        """Begin a motion: the arm is at rest, and no command is on its way."""
+        self._compensator.reset()
+        self._planner = make_planner(self.robot, self.scene)
         self._now = 0.0
 
-    def __call__(self, q, qd, gripper, goal, *, at: float | None = None, **scene) -> np.ndarray:
-        """The velocities to command.
+    def __call__(self, q, qd, gripper, goal=None, *, at: float | None = None, **scene):
+        """Return the velocities to command.
 
         Args:
             q, qd: (n,) joint positions [rad or m] and velocities [rad/s or m/s], in the order of
                 `robot.joints`.
             gripper: its driver coordinate [rad or m]; None without a gripper.
-            goal: what is wanted, in the base frame: (3,) a position [m], or (7,) that and a unit
-                quaternion, wxyz.
+            goal: in the base frame: (3,) a position [m], or (7,) a position and a unit quaternion,
+                wxyz; None where `scene` has no goal.
             at: the time, of a clock that does not jump [s]; left out, a period after the call
                 before.
-            scene: what else the task shows, by name; `observation.scene` lists it. Spheres, boxes
-                and walls are told together, as `obstacles`.
+            scene: what else the task shows, by name, see the attribute. Spheres, boxes and walls
+                are given together, as `obstacles`.
 
         Returns:
             (n,) [rad/s or m/s], within the robot's limits.
 
         Raises:
-            DeployError: something is missing, of another shape or no number.
+            DeployError: something is missing, of another shape or not finite.
         """
-        state = self._checked(q, qd, gripper, {"goal": goal, **scene})
+        scene |= {} if goal is None else {"goal": goal}
+        state = self._check(q, qd, gripper, scene)
         if not self.latency:
-            return self.act(self.observation(*self._bound(*state)))
+            return self._command(*state)
         self._now = self._now + 1.0 / self.rate if at is None else float(at)
-        command = self.act(self.observation(*self._bound(*self._foreseen(*state))))
+        command = self._command(*self._predict(*state))
         self.sent(command, self.opening)
         return command
 
     def sent(self, qd, opening: float | None = None) -> None:
-        """Say what the arm was really told in place of the latest answer: slower, filtered, or to
-        stand still.
+        """Record what the arm was sent in place of the latest answer: slower, filtered, or zero.
 
         Args:
             qd: (n,) [rad/s or m/s].
-            opening: of the gripper, 1 is open; None where it is left as it is, or as it was asked
-                for.
+            opening: of the gripper, 1 is open; None where it is left as it is, or as it was
+                commanded.
         """
         opening = self.opening if opening is None else opening
-        self._foresight.sent(
-            np.asarray(qd, float) if opening is None else np.append(qd, opening), self._now
+        command = np.asarray(qd, float)
+        if self._moves_gripper and opening is not None:
+            command = np.append(command, opening)
+        self._compensator.sent(command, self._now)
+
+    def observe(self, q, qd, gripper, **scene) -> np.ndarray:
+        """Return the policy's observation (o_dim,); arguments as for a call."""
+        return self._evaluate(["observation"], *self._check(q, qd, gripper, scene))[0].astype(float)
+
+    def _command(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> np.ndarray:
+        """Return the velocities (n,) for a checked state, and set `opening`."""
+        command, *opening = self._evaluate(self._commands, q, qd, driver, scene)
+        self.opening = float(opening[0][0]) if opening else None
+        return command.astype(float)
+
+    def _evaluate(self, outputs: list[str], q, qd, driver: float, scene: dict) -> list[np.ndarray]:
+        """Run the graph on a checked state."""
+        given = {"q": q, "qd": qd, "gripper": (driver,), **scene}
+        return self._run(
+            outputs, {name: np.asarray(given[name], np.float32) for name in self._inputs}
         )
 
-    def _foreseen(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> tuple:
-        """What `_checked` gave, as it will be."""
-        ahead, hand = dict(scene), self.observation.hand
+    def _predict(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> tuple:
+        """Return a checked state as it will be when the next command begins to act."""
+        ahead = dict(scene)
         if "goal_velocity" in scene:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
-        if hand is None or "held" not in scene:  # a cube that is pushed is where it was seen
-            return *self._foresight(q, qd, driver, self._now), ahead
+        carry = self._carry
+        if carry is None or "held" not in scene:
+            return *self._compensator(q, qd, driver, self._now), ahead
 
-        def grip(q, before, q_after, after):
-            poses = self.robot.chain.frames(np.stack((q, q_after)))[:, -1]
-            cube, held, after = carried(
-                hand, poses, ahead["object"], ahead["held"][0] > 0.5, before, after
+        def grip(q, before, q_next, after):
+            given = {"q": q, "gripper": (before,), "q_next": q_next, "gripper_next": (after,)}
+            names = [name for name in ("object", "support", "held") if name in ahead]
+            given |= {name: ahead[name] for name in names}
+            gripper, *moved = carry(
+                None, {name: np.asarray(value, np.float32) for name, value in given.items()}
             )
-            ahead.update(object=cube, held=np.array([float(held)]))
-            return after
+            ahead.update(zip(names, moved))
+            return np.asarray(gripper).item()
 
-        return *self._foresight(q, qd, driver, self._now, grip=grip), ahead
+        return *self._compensator(q, qd, driver, self._now, grip=grip), ahead
 
-    def _bound(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> tuple:
-        """A state and a scene half a period on, where an arm whose velocities ramp over a period is
-        bound for; a policy goes by that, see `bound_for` in envs/simulation/kinematic.py.
-        """
-        lead, limits, ahead = 0.5 / self.rate, self.robot.limits, dict(scene)
-        bound = np.minimum(np.maximum(q + lead * qd, limits.lower), limits.upper)
-        if "goal_velocity" in scene:
-            ahead["goal"] = scene["goal"] + lead * scene["goal_velocity"]
-        if "held" in scene and scene["held"][0] > 0.5:
-            tcp = self.robot.chain.frames(np.stack((q, bound)))[:, -1, :3, 3]
-            ahead["object"] = scene["object"] + tcp[1] - tcp[0]
-        return bound, qd, driver, ahead
-
-    def see(self, q, qd, gripper, **scene) -> np.ndarray:
-        """(o_dim,) the observation of what is measured; arguments as for a call."""
-        return self.observation(*self._bound(*self._checked(q, qd, gripper, scene)))
-
-    def _checked(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
-        """What a call was given, as numbers of the right shapes."""
-        known = self.observation.scene
+    def _check(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
+        """Return the arguments of a call as numbers of the right shapes."""
+        known = self.scene
         if "obstacles" in scene and any(name in known for name in KINDS):
             around = scene.pop("obstacles")
-            scene |= around.in_slots({name: known[name] for name in KINDS if name in known})
-        told = [
-            name for name in known if name not in self._found.names
-        ]  # worked out here, unless they are told
-        if set(scene) not in (set(told), set(known)):
-            raise DeployError(f"the scene must be {', '.join(told)}, got {', '.join(scene)}")
+            scene |= around.fill_slots({name: known[name] for name in KINDS if name in known})
+        needed = [name for name in known if name not in self._planner.names]  # the rest is planned
+        if set(scene) not in (set(needed), set(known)):
+            raise DeployError(f"the scene must be {', '.join(needed)}, got {', '.join(scene)}")
         shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **known}
         given = {
             name: np.atleast_1d(np.asarray(value, float))
@@ -223,35 +221,39 @@ class Policy:
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")
-        if set(scene) == set(told):
-            given |= self._found(given["q"], given)
+        if set(scene) == set(needed):
+            given |= self._planner(given["q"], given)
         return given.pop("q"), given.pop("qd"), driver, given
 
-    def act(self, observation: np.ndarray) -> np.ndarray:
-        """(n,) the velocities [rad/s or m/s] for an observation (o_dim,)."""
-        command = self._run(None, {"observation": observation[None].astype(np.float32)})[0][
-            0
-        ].astype(float)
-        n = self.robot.limits.n
-        self.opening = float(command[n]) if len(command) > n else None
-        return command[:n]
-
     def _replay(self, path: Path) -> None:
-        """Hold the file, and this code, to what the checkpoint gave when it was exported."""
+        """Compare the file with what the simulator and the checkpoint gave when it was exported."""
         vectors = self.metadata["test_vectors"]
         if not isinstance(vectors, list) or not vectors:
-            raise DeployError(
-                f"{path} has no test vectors that it could be held to: export it anew"
-            )
+            raise DeployError(f"{path} has no test vectors to be checked by: export it again")
+        speed = self.robot.limits.velocity
         for number, vector in enumerate(vectors):
-            seen = self.see(vector["q"], vector["qd"], vector["gripper"], **vector["scene"])
+            state = self._check(vector["q"], vector["qd"], vector["gripper"], vector["scene"])
+            found = dict(zip(self._outputs, self._evaluate(self._outputs, *state)))
             expected = np.array(vector["observation"])
-            off = np.abs(seen - expected) / np.maximum(np.abs(expected), 1.0)
-            wrong = np.abs(self.act(seen) - vector["qd_commanded"]) / self.robot.limits.velocity
-            if not (off.max() < SEES_ALIKE and wrong.max() < ACTS_ALIKE):
+            off = np.abs(found["observation"] - expected) / np.maximum(np.abs(expected), 1.0)
+            wrong = np.abs(found["command"] - vector["qd_commanded"]) / speed
+            grip = abs(found["opening"][0] - vector["opening"]) if "opening" in found else 0.0
+            worst = max(wrong.max(), grip)
+            if not (off.max() < OBSERVATION_TOLERANCE and worst < COMMAND_TOLERANCE):
                 raise DeployError(
-                    f"{path} does not reproduce its test vector {number}: it is damaged, or of another version"
+                    f"{path} does not reproduce its test vector {number}: it is damaged, or of "
+                    "another version"
                 )
+
+
+def _start_session(model: bytes):
+    """Return an onnxruntime session of one thread."""
+    import onnxruntime  # here: the filter and the watchdog do without
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # a small network waits longest for threads
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _pose(goal: np.ndarray) -> np.ndarray:

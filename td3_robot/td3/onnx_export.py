@@ -1,84 +1,91 @@
-"""A policy in one ONNX file: normalisation, actor, clamp and scaling to physical units, and what it
-says of itself.
-"""
+"""Modules as ONNX graphs, and where a checkpoint comes from."""
 
 import hashlib
-import json
 import logging
 import platform
 import warnings
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from td3_robot.deploy.policy import KEY
-from td3_robot.errors import missing_package
+from td3_robot.errors import ConfigError, missing_package
 from td3_robot.utils.atomic_files import replace_file
 
-
-class Commanded(nn.Module):
-    """A policy whose actions leave in physical units.
-
-    Args:
-        policy: observations (B, o_dim) -> actions (B, a_dim).
-        scale, offset: (a_dim,) of the actions, which are clamped to [-1, 1] before.
-    """
-
-    def __init__(self, policy: nn.Module, scale: Tensor, offset: Tensor):
-        super().__init__()
-        self.policy = policy
-        self.register_buffer("scale", scale)
-        self.register_buffer("offset", offset)
-
-    def forward(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim)."""
-        return self.policy(observation).clamp(-1.0, 1.0) * self.scale + self.offset
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
-def write_onnx(module: nn.Module, o_dim: int, metadata: dict, path: Path) -> None:
-    """Write a module from `observation` (batch, o_dim) to `command`, whole or not at all.
+def make_onnx(
+    module: nn.Module, examples: Mapping[str, Tensor], outputs: Sequence[str]
+) -> "ModelProto":
+    """Trace a module into an ONNX graph with named inputs, less those that change no output.
 
     Args:
         module: on the CPU, in evaluation mode.
-        metadata: what the file says of itself; values that JSON can hold.
+        examples: of the arguments of `forward`, by the names that the inputs get.
+        outputs: names of what `forward` returns.
 
     Raises:
-        ConfigError: a package of the extra `deploy` is missing.
+        ConfigError: a package of the extra `deploy` is missing, or an operation has no ONNX form.
     """
     try:
         import onnx
-        import onnxscript  # noqa: F401  torch.onnx needs it
+        from onnxscript import opset20
     except ImportError as error:
         raise missing_package("an export", error.name) from None
-    batch = torch.export.Dim("batch", min=1)
-    logging.getLogger("torch.onnx").setLevel(
-        logging.ERROR
-    )  # what of torchvision it does without is no news
-    with warnings.catch_warnings():
+
+    def signbit(x: Any) -> Any:
+        number: Any = 0.0
+        zero: Any = opset20.CastLike(number, x)
+        return opset20.Less(x, zero)
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # of torchvision, which is not needed
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # torch's own, about itself
-        program = torch.onnx.export(
-            module,
-            (torch.zeros(2, o_dim),),
-            input_names=["observation"],
-            output_names=["command"],
-            dynamic_shapes=({0: batch},),
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
+        try:
+            program = torch.onnx.export(
+                module,
+                tuple(examples.values()),
+                input_names=list(examples),
+                output_names=list(outputs),
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+                custom_translation_table={torch.ops.prims.signbit.default: signbit},
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            cause = str(error.__cause__ or error).strip().splitlines()[0]
+            raise ConfigError(f"this task cannot be written as an ONNX graph: {cause}") from error
     assert program is not None  # as it is with dynamo
     model = program.model_proto
-    onnx.helper.set_model_props(model, {KEY: json.dumps(metadata)})
+    used = {name for node in model.graph.node for name in node.input}
+    for value in [value for value in model.graph.input if value.name not in used]:
+        model.graph.input.remove(value)
+    for node in model.graph.node:  # where each comes from in the source, with this machine's paths
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
     onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def save_onnx(model: "ModelProto", properties: Mapping[str, str], path: Path) -> None:
+    """Write a graph with metadata properties, whole or not at all."""
+    import onnx
+
+    onnx.helper.set_model_props(model, dict(properties))
     with replace_file(path) as new:
         onnx.save(model, new)
 
 
-def origin(checkpoint: Path, network: str) -> dict:
-    """What a file says of where it comes from: checkpoint, the sum of the network that acts,
-    commit, versions.
+def describe_origin(checkpoint: Path, network: str) -> dict:
+    """Return the checkpoint, the SHA-256 of the network that acts, the commit and the versions.
+
+    Args:
+        network: name of that network's file.
     """
     from td3_robot.checkpoint.provenance import find_commit
 

@@ -2,7 +2,7 @@
 
 The arm is the capsules of its description: all points within a radius of a segment. The formulas
 are those of the simulator's guard (envs/collision/geometry.py); a test holds both to the same
-numbers. Vectors are component-first, (3, m, ...), and all segments are placed by one matrix
+numbers. Vectors are component-first, (3, m, ...), and all segments are place by one matrix
 product: with so few numbers the calls are what takes time.
 """
 
@@ -22,7 +22,7 @@ _FLAT = 1e-7  # [m2] a slope that is rounding
 _SKIN = 1e-6  # [m] within this of a face, a point counts as inside
 
 
-class Placed(NamedTuple):
+class CapsuleSegments(NamedTuple):
     """Capsules of an arm in m configurations, in the base frame [m].
 
     Attributes:
@@ -60,7 +60,7 @@ class Capsules:
     @functools.cached_property
     def _columns(self) -> np.ndarray:
         """What the frames of all bodies side by side, (3 m, 4 bodies), are multiplied with to give
-        a `Placed`.
+        a `CapsuleSegments`.
         """
         capsules, count = np.arange(len(self.bodies)), self.bodies.max(initial=0) + 1
         start, extent = np.zeros((2, count, 4, len(capsules)))
@@ -86,13 +86,13 @@ class Capsules:
             self.radius[self.first] + self.radius[self.second],
         )
 
-    def placed(self, frames: np.ndarray) -> Placed:
+    def place(self, frames: np.ndarray) -> CapsuleSegments:
         """From `Chain.frames` (m, n+1, 4, 4)."""
         m, K, P = len(frames), len(self.bodies), len(self.first)
         beside = frames[:, : len(self._columns) // 4, :3].transpose(2, 0, 1, 3).reshape(3 * m, -1)
         found = (beside @ self._columns).reshape(3, m, -1)
         q = 2 * K + P
-        return Placed(
+        return CapsuleSegments(
             found[..., :K],
             found[..., K : 2 * K],
             found[..., 2 * K : q],
@@ -100,24 +100,26 @@ class Capsules:
             found[..., q + P :],
         )
 
-    def to_itself(self, at: Placed) -> np.ndarray:
+    def measure_self(self, at: CapsuleSegments) -> np.ndarray:
         """(m, P) signed distances of the checked pairs [m]."""
         dd, ee, radii = self.sizes
-        gap, _ = segment_gap(at.r, at.first, at.second, dd, ee)
+        gap, _ = find_segment_gap(at.r, at.first, at.second, dd, ee)
         return length(gap) - radii
 
-    def to_surroundings(self, at: Placed, obstacles: Obstacles) -> np.ndarray:
+    def measure_surroundings(self, at: CapsuleSegments, obstacles: Obstacles) -> np.ndarray:
         """(m, M) signed distances of capsules to obstacles and the ground [m]."""
         p, d, found = at.p[..., None], at.d[..., None], []  # against every obstacle
         if len(obstacles.spheres):
             centre, radius = obstacles.spheres[:, :3].T[:, None, None], obstacles.spheres[:, 3]
-            found.append(length(point_gap(p, d, centre)) - radius)
+            found.append(length(find_point_gap(p, d, centre)) - radius)
         if len(obstacles.walls):
             normal = obstacles.walls[:, :3].T[:, None, None]
             found.append(dot(normal, p) + np.minimum(dot(normal, d), 0.0) - obstacles.walls[:, 3])
         if len(obstacles.boxes):
-            start, extent, _ = in_boxes(p, d, obstacles.boxes)
-            found.append(box_gap(start, extent, obstacles.boxes[:, 3:6].T[:, None, None])[0])
+            start, extent, _ = transform_to_boxes(p, d, obstacles.boxes)
+            found.append(
+                measure_box_distance(start, extent, obstacles.boxes[:, 3:6].T[:, None, None])[0]
+            )
         m, radius = len(at.p[0]), self.radius[:, None]
         distances = [(value - radius).reshape(m, -1) for value in found]
         if obstacles.ground is not None:
@@ -125,18 +127,18 @@ class Capsules:
             distances.append(lower[:, self.over_ground] - obstacles.ground)
         return np.concatenate(distances, 1) if distances else np.zeros((m, 0))
 
-    def clearance(self, frames: np.ndarray, obstacles: Obstacles) -> np.ndarray:
+    def find_clearance(self, frames: np.ndarray, obstacles: Obstacles) -> np.ndarray:
         """(m,) how far the arm is from touching anything, at most `MOST` [m], from
         `Chain.frames`.
         """
-        at = self.placed(frames)
+        at = self.place(frames)
         own, around = (
             x.min(1, initial=MOST)
-            for x in (self.to_itself(at), self.to_surroundings(at, obstacles))
+            for x in (self.measure_self(at), self.measure_surroundings(at, obstacles))
         )
         return np.minimum(own, around)
 
-    def reach(self, chain: Chain, stroke: np.ndarray) -> np.ndarray:
+    def find_reach(self, chain: Chain, stroke: np.ndarray) -> np.ndarray:
         """(n,) by how much a distance can change at most per unit of each joint's motion [m/rad or
         1].
 
@@ -157,7 +159,7 @@ class Capsules:
         return np.where(chain.prismatic, 1.0, most)
 
 
-def segment_gap(
+def find_segment_gap(
     r: np.ndarray, d: np.ndarray, e: np.ndarray, dd: np.ndarray, ee: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The vector (3, ...) from the nearest point of u + t e to that of p + s d [m], and s (...).
@@ -176,13 +178,13 @@ def segment_gap(
     return r + s * d - t * e, s
 
 
-def point_gap(p: np.ndarray, d: np.ndarray, point: np.ndarray) -> np.ndarray:
+def find_point_gap(p: np.ndarray, d: np.ndarray, point: np.ndarray) -> np.ndarray:
     """The vector (3, ...) from a point to the nearest of p + s d [m]."""
     r = p - point
     return r + _unit(-dot(d, r) / np.maximum(dot(d, d), _TINY)) * d
 
 
-def in_boxes(
+def transform_to_boxes(
     p: np.ndarray, d: np.ndarray, boxes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Segments p, d (3, m, K, 1) in the frames of boxes (N, 10): (3, m, K, N) twice, and the axes
@@ -200,7 +202,7 @@ def in_boxes(
     )
 
 
-def box_gap(
+def measure_box_distance(
     p: np.ndarray, d: np.ndarray, half: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Signed distance (...) of the segment p + s d to the box |x_k| <= half_k, all (3, ...) in the

@@ -47,7 +47,7 @@ class Robot:
     capsules: Capsules | None
 
     @classmethod
-    def of(cls, values: dict) -> "Robot":
+    def from_dict(cls, values: dict) -> "Robot":
         """From the JSON object.
 
         Raises:
@@ -61,7 +61,7 @@ class Robot:
                 name=values["name"],
                 joints=tuple(values["joints"]),
                 home=np.array(values["home"]),
-                limits=Limits.of(values["limits"]),
+                limits=Limits.from_dict(values["limits"]),
                 chain=chain,
                 drivers=np.array(values["gripper"]["drivers"]),
                 stroke=tuple(values["gripper"]["stroke"]),
@@ -95,7 +95,7 @@ class Robot:
                 f"no robot {str(name)!r}; give a .json file or one of {', '.join(known)}"
             )
         try:
-            return cls.of(json.loads(path.read_text(encoding="utf-8")))
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise DeployError(f"{path} is no JSON: {error}") from None
 

@@ -50,7 +50,7 @@ class Limits:
                 )
 
     @classmethod
-    def of(cls, values: dict) -> "Limits":
+    def from_dict(cls, values: dict) -> "Limits":
         """From a robot's description: position (2, n), velocity, acceleration, and jerk where one
         is known.
         """
@@ -65,7 +65,7 @@ class Limits:
         """How many joints."""
         return len(self.lower)
 
-    def velocity_at(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def find_velocity_range(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The lowest and the highest velocity at positions (..., n)."""
         if self.curve is None:
             return -self.velocity, self.velocity
@@ -74,7 +74,7 @@ class Limits:
         up = np.sqrt(np.maximum(c_high * (high - q), 0.0)) - offset_high
         return -_between(down, self.velocity), _between(up, self.velocity)
 
-    def narrowed(self, speed: float = 1.0, margin: float = 0.0) -> "Limits":
+    def narrow(self, speed: float = 1.0, margin: float = 0.0) -> "Limits":
         """With a share of the velocities, a margin inside the positions [rad or m], and less by
         what rounding may do.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from td3_robot.deploy.errors import DeployError
 
+KINDS = {"spheres": 4, "boxes": 10, "walls": 4}  # of obstacles, and how many numbers each has
 FAR = 1e3  # [m] where the spare obstacles of a policy are parked, as in envs/collision/obstacles.py
 
 
@@ -65,7 +66,7 @@ class Obstacles:
                 f"{path} does not say what stands around: {' '.join(str(error).split())}"
             ) from None
 
-    def in_slots(self, slots: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray]:
+    def fill_slots(self, slots: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray]:
         """As a policy is shown them, spare ones parked.
 
         Args:
@@ -81,13 +82,18 @@ class Obstacles:
             raise DeployError(
                 "the policy knows upright boxes alone: of their quaternions x and y have to be 0"
             )
-        return {name: _parked(name, getattr(self, name), *size) for name, size in slots.items()}
+        return {name: _park(name, getattr(self, name), *size) for name, size in slots.items()}
 
 
-def _parked(name: str, value: np.ndarray, count: int, size: int) -> np.ndarray:
+def _park(name: str, value: np.ndarray, count: int, size: int) -> np.ndarray:
     if len(value) > count:
         raise DeployError(f"the policy knows at most {count} {name}, got {len(value)}")
     spare = np.zeros((count - len(value), size))
     spare[:, 3 if name == "walls" else slice(0, 3)] = -FAR if name == "walls" else FAR
     spare[:, {"walls": 2, "boxes": 6}.get(name, slice(0))] = 1.0  # a direction is one
     return np.concatenate((value, spare))
+
+
+def find_present(kind: str, value: np.ndarray) -> np.ndarray:
+    """Return which obstacles of a kind are not parked."""
+    return value[:, 3] > -FAR / 2 if kind == "walls" else value[:, 0] < FAR / 2

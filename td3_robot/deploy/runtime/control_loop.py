@@ -13,7 +13,7 @@ import numpy as np
 
 from td3_robot.deploy.arm import Arm, Reading
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.observation.latency_compensation import LatencyCompensator
+from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 from td3_robot.deploy.safety.watchdog import FASTER, RESOLUTION, Watchdog
 
 CALM = 1.0  # [s] for which the arm has to be plausible and at rest before anything moves
@@ -22,7 +22,7 @@ LATE = 0.1  # [s] after which a loop that was held up does not catch up any more
 PATIENCE = 5.0  # [s] without a single state
 
 
-def calm_start(
+def wait_for_calm_start(
     arm: Arm,
     watch: Watchdog,
     home: np.ndarray,
@@ -127,7 +127,7 @@ class Log:
                 file.close()
 
 
-def drive(
+def run_control_loop(
     arm: Arm,
     policy,
     watch: Watchdog,

@@ -18,13 +18,13 @@ STEADY = 0.01  # of the speed, by which what is sent may differ from it then
 FOLLOWED = 0.5
 
 
-def measured_latency(
+def measure_latency(
     arm: Arm, robot: Robot, joint: int = 0, speed: float = 0.1, seconds: float = 1.0
 ) -> float:
     """Move one joint, at rest before, at a constant speed, and see how far it is behind: delays and
     servo lag together.
 
-    The arm is watched as in `drive`, and is braked to rest whatever ends this, Ctrl-C included.
+    The arm is watched as in `run_control_loop`, and is braked to rest whatever ends this, Ctrl-C included.
 
     Args:
         joint: which, from 0; there has to be room for `speed` times `seconds` above where it is.

@@ -15,9 +15,8 @@ import numpy as np
 
 from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.observation.proximity import KINDS
 from td3_robot.deploy.policy import Policy
-from td3_robot.deploy.robot.obstacles import Obstacles
+from td3_robot.deploy.robot.obstacles import KINDS, Obstacles
 
 TERMINAL = [
     name for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)
@@ -48,7 +47,7 @@ def _answer(connection, path: str) -> None:
 
 
 def _anything(policy: Policy) -> dict[str, Any]:
-    scene = policy.observation.scene
+    scene = policy.scene
     around = {"obstacles": Obstacles()} if set(KINDS) & set(scene) else {}
     unit = {
         name: np.eye(1, size[0], min(3, size[0] - 1))[0]

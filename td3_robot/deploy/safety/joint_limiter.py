@@ -18,10 +18,10 @@ from td3_robot.deploy.robot.limits import Limits
 from td3_robot.deploy.safety.stop_trajectory import (
     Plan,
     State,
-    along,
-    holds,
+    evaluate_plan,
+    find_held_limits,
+    find_stopping_speed,
     plan_stop,
-    stopping_speed,
 )
 
 SHARES = np.array(
@@ -32,7 +32,7 @@ LOOK_AHEAD = 0.02  # [s] by which it sees the velocity limits that depend on pos
 BELOW_CURVE = 0.97  # of those limits that it means to use
 
 
-class Course(NamedTuple):
+class JointPlanState(NamedTuple):
     """The plan that each joint is on, for how many ticks it has been, and where that has brought
     it.
     """
@@ -42,46 +42,48 @@ class Course(NamedTuple):
     now: State
 
 
-def course_from(state: State, h: float, limits: Limits) -> tuple[Course, np.ndarray]:
+def plan_joint_stop(state: State, h: float, limits: Limits) -> tuple[JointPlanState, np.ndarray]:
     """The course of joints that stop at once, and whether it holds every limit of each."""
-    course = _stopping(state, h, limits)
-    return course, holds(course.plan, h, limits)
+    course = _start_stop(state, h, limits)
+    return course, find_held_limits(course.plan, h, limits)
 
 
-def _stopping(state: State, h: float, limits: Limits) -> Course:
+def _start_stop(state: State, h: float, limits: Limits) -> JointPlanState:
     plan = plan_stop(state, h, limits)
-    return Course(plan, np.zeros(plan.ramp.shape), state)
+    return JointPlanState(plan, np.zeros(plan.ramp.shape), state)
 
 
-def continued(course: Course, h: float) -> Course:
+def continue_plan(course: JointPlanState, h: float) -> JointPlanState:
     """A tick further on the same plans."""
     age = course.age + 1.0
-    return Course(course.plan, age, along(course.plan, age, h))
+    return JointPlanState(course.plan, age, evaluate_plan(course.plan, age, h))
 
 
-def steered(course: Course, target: np.ndarray, h: float, limits: Limits) -> Course:
+def steer(course: JointPlanState, target: np.ndarray, h: float, limits: Limits) -> JointPlanState:
     """A tick further, towards velocities that are wanted, as far as the limits allow.
 
     Args:
         target: (..., n) finite velocities [rad/s]; anything beyond the limits is cut off.
     """
     now = course.now
-    wanted = _towards(now, _within_reach(now, target, h, limits), h, limits)
+    wanted = _find_acceleration(now, _limit_target(now, target, h, limits), h, limits)
     found, kept = _stepped(now, wanted, h, limits)
     if kept.all():
         return found
-    planned = continued(course, h)
+    planned = continue_plan(course, h)
     tried = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
     held = _stepped(now, tried, h, limits)[1]
     less = np.take_along_axis(tried, held.argmax(0)[None], 0)[0]
     sure, found = (
         kept | np.logical_or.reduce(held),
-        _stopping(_moved(now, np.where(kept, wanted, less), h), h, limits),
+        _start_stop(_move(now, np.where(kept, wanted, less), h), h, limits),
     )
-    return found if sure.all() else chosen(sure, found, planned)
+    return found if sure.all() else choose_plans(sure, found, planned)
 
 
-def chosen(which: np.ndarray, course: Course, other: Course) -> Course:
+def choose_plans(
+    which: np.ndarray, course: JointPlanState, other: JointPlanState
+) -> JointPlanState:
     """Of two courses, joint by joint."""
 
     def pick(a, b):
@@ -89,20 +91,24 @@ def chosen(which: np.ndarray, course: Course, other: Course) -> Course:
 
     start = State(*map(pick, course.plan.start, other.plan.start))
     plan = Plan(start, *map(pick, course.plan[1:], other.plan[1:]))
-    return Course(plan, pick(course.age, other.age), State(*map(pick, course.now, other.now)))
+    return JointPlanState(
+        plan, pick(course.age, other.age), State(*map(pick, course.now, other.now))
+    )
 
 
-def _stepped(now: State, a: np.ndarray, h: float, limits: Limits) -> tuple[Course, np.ndarray]:
+def _stepped(
+    now: State, a: np.ndarray, h: float, limits: Limits
+) -> tuple[JointPlanState, np.ndarray]:
     """A tick with accelerations a, and a stop from there; and whether that holds every limit."""
-    return course_from(_moved(now, a, h), h, limits)
+    return plan_joint_stop(_move(now, a, h), h, limits)
 
 
-def _moved(now: State, a: np.ndarray, h: float) -> State:
+def _move(now: State, a: np.ndarray, h: float) -> State:
     v = now.v + h * a
     return State(now.q + h * v, v, a)
 
 
-def _within_reach(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
+def _limit_target(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
     """The target, lowered to what a joint could brake from before its limits without hurry."""
     ease = limits.jerk / (
         8.0 * limits.acceleration
@@ -110,21 +116,21 @@ def _within_reach(now: State, target: np.ndarray, h: float, limits: Limits) -> n
     room = np.empty((2, *now.q.shape))
     room[0], room[1] = now.q - limits.lower, limits.upper - now.q
     room = np.maximum(room, 0.0)
-    braking = stopping_speed(room, APPROACH * h * limits.acceleration, h)
+    braking = find_stopping_speed(room, APPROACH * h * limits.acceleration, h)
     low, high = np.minimum(np.minimum(braking, ease * room), limits.velocity)
     low = -low
     if limits.curve is not None:
-        slowest, soon = limits.velocity_at(now.q + LOOK_AHEAD * now.v)
+        slowest, soon = limits.find_velocity_range(now.q + LOOK_AHEAD * now.v)
         low, high = np.maximum(low, BELOW_CURVE * slowest), np.minimum(high, BELOW_CURVE * soon)
     return np.minimum(np.maximum(target, low), high)
 
 
-def _towards(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
+def _find_acceleration(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
     """The next acceleration on the fastest way to a velocity that arrives there with none: a stop,
     one order up.
     """
     missing, step = target - now.v, h * limits.jerk
     a = np.copysign(
-        np.minimum(stopping_speed(np.abs(missing), step, h), limits.acceleration), missing
+        np.minimum(find_stopping_speed(np.abs(missing), step, h), limits.acceleration), missing
     )
     return np.minimum(np.maximum(a, now.a - step), now.a + step)

@@ -12,8 +12,13 @@ import numpy as np
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import Obstacles
-from td3_robot.deploy.safety.joint_limiter import Course, continued, course_from, steered
-from td3_robot.deploy.safety.stop_trajectory import State, along, positions
+from td3_robot.deploy.safety.joint_limiter import (
+    JointPlanState,
+    continue_plan,
+    plan_joint_stop,
+    steer,
+)
+from td3_robot.deploy.safety.stop_trajectory import State, evaluate_plan, evaluate_positions
 
 SAMPLES = np.linspace(0.0, 1.0, 6)[
     :, None
@@ -68,15 +73,15 @@ class SafetyFilter:
             if not 0 <= value < np.inf:
                 raise DeployError(f"{name} must be 0 or more, got {value:g}")
         self.robot, self.h, self.clearance, self.tcp_speed = robot, 1.0 / rate, clearance, tcp_speed
-        self.limits = robot.limits.narrowed(speed, margin)
+        self.limits = robot.limits.narrow(speed, margin)
         self.obstacles = obstacles
         self.refused = ""
         self._spread = round(rate / command_rate)  # ticks over which a command is reached
         self._stroke = np.maximum(np.abs(self.limits.lower), np.abs(self.limits.upper))
         self._reach = (
-            None if robot.capsules is None else robot.capsules.reach(robot.chain, self._stroke)
+            None if robot.capsules is None else robot.capsules.find_reach(robot.chain, self._stroke)
         )
-        self._course: Course | None = None
+        self._course: JointPlanState | None = None
 
     @classmethod
     def for_robot(cls, name: str, rate: float = 1000.0, **options) -> "SafetyFilter":
@@ -101,7 +106,7 @@ class SafetyFilter:
     @property
     def state(self) -> State:
         """See the class."""
-        return self._running().now
+        return self._get_state().now
 
     def reset(
         self, q: np.ndarray, qd: np.ndarray | None = None, qdd: np.ndarray | None = None
@@ -121,7 +126,7 @@ class SafetyFilter:
                 raise DeployError(
                     f"{name} must be {self.limits.n} finite numbers, got {value.tolist()}"
                 )
-        course, held = course_from(start, self.h, self.limits)
+        course, held = plan_joint_stop(start, self.h, self.limits)
         if not held.all():
             joint = int(np.argmin(held))
             low, high = self.limits.lower[joint], self.limits.upper[joint]
@@ -129,7 +134,7 @@ class SafetyFilter:
                 f"joint {joint + 1} at {start.q[joint]:.4f}, moving at {start.v[joint]:.4f}, cannot stop within "
                 f"{low:.4f} to {high:.4f}: move the arm there by hand or with its own tools"
             )
-        if why := self._meets(course)[0]:
+        if why := self._find_obstruction(course)[0]:
             raise DeployError(f"cannot start here: {why}")
         self._course, self.refused = course, ""
         self._command = self._aim = start.v
@@ -145,7 +150,7 @@ class SafetyFilter:
             DeployError: the command has another shape; nothing moves on. `brake` says what to send
                 then.
         """
-        course = self._running()
+        course = self._get_state()
         try:
             command = np.asarray(command, float)
         except (TypeError, ValueError):
@@ -155,23 +160,23 @@ class SafetyFilter:
         if command.shape != (self.limits.n,):
             raise DeployError(f"a command must have shape ({self.limits.n},), got {command.shape}")
         self.refused = "" if np.isfinite(command).all() else "the command is not finite"
-        target = self._interpolated(command if not self.refused else np.zeros_like(command))
-        return self._take(steered(course, self._scaled(target), self.h, self.limits), course)
+        target = self._interpolate(command if not self.refused else np.zeros_like(command))
+        return self._take(steer(course, self._scale_target(target), self.h, self.limits), course)
 
     def brake(self) -> np.ndarray:
         """A tick of the stop that the joints are on: the velocities to send [rad/s or m/s]; zero in
         the end.
         """
         self._command = self._aim = self._from = np.zeros(self.limits.n)
-        self._course = continued(self._running(), self.h)
+        self._course = continue_plan(self._get_state(), self.h)
         return self._course.now.v.copy()
 
-    def _running(self) -> Course:
+    def _get_state(self) -> JointPlanState:
         if self._course is None:
             raise DeployError("call reset(q) with the arm's joint positions first")
         return self._course
 
-    def _interpolated(self, command: np.ndarray) -> np.ndarray:
+    def _interpolate(self, command: np.ndarray) -> np.ndarray:
         """On a straight line from what was aimed at when the command changed, to the command."""
         command = np.minimum(np.maximum(command, -self.limits.velocity), self.limits.velocity)
         if (command != self._command).any():
@@ -180,19 +185,19 @@ class SafetyFilter:
         self._aim = self._from + (self._ticks / self._spread) * (command - self._from)
         return self._aim
 
-    def _scaled(self, target: np.ndarray) -> np.ndarray:
+    def _scale_target(self, target: np.ndarray) -> np.ndarray:
         """As much of the target as nearby things and the TCP speed allow, in the same direction."""
         if self.tcp_speed is not None:
             fast = np.linalg.norm(self._J @ target)
             target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(fast, 1e-9))
         return target * self._scale
 
-    def _take(self, step: Course, course: Course) -> np.ndarray:
+    def _take(self, step: JointPlanState, course: JointPlanState) -> np.ndarray:
         """Take the step if all of its stop is clear; otherwise go on with the course there is."""
-        why, near, nearer = self._meets(step)
+        why, near, nearer = self._find_obstruction(step)
         if why:
             self.refused, self._scale = why, CUT * self._scale
-            step = continued(course, self.h)
+            step = continue_plan(course, self.h)
         else:
             self._scale = (
                 float(np.clip((near - self.clearance) / SLOW, 0.02, 1.0)) if nearer else 1.0
@@ -200,7 +205,7 @@ class SafetyFilter:
         self._course = step
         return step.now.v.copy()
 
-    def _meets(self, course: Course) -> tuple[str, float, bool]:
+    def _find_obstruction(self, course: JointPlanState) -> tuple[str, float, bool]:
         """What a stop meets on its way, in words; else how near it comes to anything [m], and if
         nearer than now.
         """
@@ -208,17 +213,20 @@ class SafetyFilter:
             return "", np.inf, False
         left = (course.plan.ticks - course.age).max()
         ticks = course.age + np.ceil(SAMPLES * max(left, 0.0))
-        q = positions(course.plan, ticks, self.h)
+        q = evaluate_positions(course.plan, ticks, self.h)
         frames = self.robot.chain.frames(q)
         if self.tcp_speed is not None:
-            J, v = self.robot.chain.jacobian(frames)[:, :3], along(course.plan, ticks, self.h).v
+            J, v = (
+                self.robot.chain.jacobian(frames)[:, :3],
+                evaluate_plan(course.plan, ticks, self.h).v,
+            )
             fast = (J @ v[..., None])[..., 0]
             if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
                 return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False
             self._J = J[0]  # where the step leads, which is where the next one begins
         if self._reach is None or self.robot.capsules is None:
             return "", np.inf, False
-        distance = self.robot.capsules.clearance(frames, self.obstacles)
+        distance = self.robot.capsules.find_clearance(frames, self.obstacles)
         travelled = (
             np.abs(q[1:] - q[:-1]) @ self._reach
         )  # by which distances change at most between samples

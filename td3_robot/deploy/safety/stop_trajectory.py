@@ -75,25 +75,27 @@ def plan_stop(start: State, h: float, limits: Limits) -> Plan:
     return Plan(start, ramp, hold, release, -sign * needed / (ramp + 2.0 * hold + release))
 
 
-def along(plan: Plan, tick: np.ndarray | float, h: float) -> State:
+def evaluate_plan(plan: Plan, tick: np.ndarray | float, h: float) -> State:
     """Where a plan is after some ticks (whole numbers, at least 0); it rests once it has ended."""
-    i, slopes, since = _kinks(plan, tick)
+    i, slopes, since = _find_kinks(plan, tick)
     v, a = (
-        plan.start.v + h * (i * plan.start.a + _sums(slopes, since)),
+        plan.start.v + h * (i * plan.start.a + _sum_velocities(slopes, since)),
         plan.start.a + np.add.reduce(slopes * since),
     )
     moving = tick < plan.ticks
     return State(
-        _positions(plan, i, slopes, since, h), np.where(moving, v, 0.0), np.where(moving, a, 0.0)
+        _sum_positions(plan, i, slopes, since, h),
+        np.where(moving, v, 0.0),
+        np.where(moving, a, 0.0),
     )
 
 
-def positions(plan: Plan, tick: np.ndarray | float, h: float) -> np.ndarray:
-    """Those of `along` alone."""
-    return _positions(plan, *_kinks(plan, tick), h)
+def evaluate_positions(plan: Plan, tick: np.ndarray | float, h: float) -> np.ndarray:
+    """Those of `evaluate_plan` alone."""
+    return _sum_positions(plan, *_find_kinks(plan, tick), h)
 
 
-def _kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _find_kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How many ticks of the plan are over; and (3, ..., n) by how much the slope of the
     acceleration changes at the start of each phase [rad/s2 a tick], and how many ticks ago that
     was.
@@ -111,14 +113,14 @@ def _kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.ndarray
     )
 
 
-def _sums(slopes: np.ndarray, since: np.ndarray) -> np.ndarray:
+def _sum_velocities(slopes: np.ndarray, since: np.ndarray) -> np.ndarray:
     """Of the accelerations that the kinks have added, over the ticks since: those of 1, 2, ... i
     are i (i + 1) / 2.
     """
     return np.add.reduce(slopes * (since * (since + 1.0))) / 2.0
 
 
-def _positions(
+def _sum_positions(
     plan: Plan, i: np.ndarray, slopes: np.ndarray, since: np.ndarray, h: float
 ) -> np.ndarray:
     """With the sums of those sums, i (i + 1) (i + 2) / 6."""
@@ -126,23 +128,23 @@ def _positions(
     return plan.start.q + h * (i * plan.start.v + h * (i * (i + 1.0) / 2.0 * plan.start.a + twice))
 
 
-def holds(plan: Plan, h: float, limits: Limits) -> np.ndarray:
+def find_held_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     """Whether a plan keeps every limit of each joint from its start to its end; bool."""
     q, v, a = plan.start
     step, height = h * limits.jerk, np.abs(plan.peak)
     kept = np.maximum(np.abs(a), height) <= limits.acceleration
     kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (height <= plan.release * step + TINY)
-    kept &= np.maximum(np.abs(v), _peak_speed(plan, h)) <= limits.velocity
-    end = positions(plan, plan.ticks, h)
+    kept &= np.maximum(np.abs(v), _find_peak_speed(plan, h)) <= limits.velocity
+    end = evaluate_positions(plan, plan.ticks, h)
     back = (
         h * v * plan.ramp * (v * plan.peak > 0.0)
     )  # at most this far the other way, where the velocity turns round
     kept &= np.minimum(q, end) + np.minimum(back, 0.0) >= limits.lower
     kept &= np.maximum(q, end) + np.maximum(back, 0.0) <= limits.upper
-    return kept & _below_curve(plan, h, limits) if limits.curve is not None else kept
+    return kept & _is_below_curve(plan, h, limits) if limits.curve is not None else kept
 
 
-def _peak_speed(plan: Plan, h: float) -> np.ndarray:
+def _find_peak_speed(plan: Plan, h: float) -> np.ndarray:
     """The greatest speed after a start whose acceleration still raises it."""
     _, v, a = plan.start
     slope = (plan.peak - a) / plan.ramp
@@ -159,7 +161,7 @@ SAMPLES = np.linspace(0.0, 1.0, 5)[
 CURVE_MARGIN = 0.99  # of those speeds, for what is between the samples
 
 
-def _below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
+def _is_below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     """Whether a plan keeps to velocities that depend on the position, looked at in each of its
     phases.
     """
@@ -170,14 +172,14 @@ def _below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
         plan.ramp + plan.hold + share * plan.release,
     )
     ticks = np.round(np.concatenate((np.zeros_like(share[:1] * plan.ramp), *phases)))
-    q, v, _ = along(plan, ticks, h)
-    slowest, fastest = limits.velocity_at(q)
+    q, v, _ = evaluate_plan(plan, ticks, h)
+    slowest, fastest = limits.find_velocity_range(q)
     return np.logical_and.reduce(
         (v >= CURVE_MARGIN * slowest - TINY) & (v <= CURVE_MARGIN * fastest + TINY)
     )
 
 
-def stopping_speed(distance: np.ndarray, step: np.ndarray, h: float) -> np.ndarray:
+def find_stopping_speed(distance: np.ndarray, step: np.ndarray, h: float) -> np.ndarray:
     """The greatest rate from which something can still stop within `distance`, lowered by `step` in
     every tick.
 

@@ -81,16 +81,16 @@ class Watchdog:
 
     def see(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> None:
         """A state of the arm: positions and velocities (n,) that were measured at a time."""
-        if why := self._implausible(q, qd, stamp):
+        if why := self._find_fault(q, qd, stamp):
             return self.trip(why)
         if stamp > self._seen:
             self._q, self._seen = np.array(q, float), stamp
 
-    def _implausible(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
+    def _find_fault(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
         """What cannot be true of a state, in words."""
         limits, state = self.safe.robot.limits, self.safe.state
         for name, value in (("position", q), ("velocity", qd)):
-            if not self._are_numbers(value):
+            if not self._is_numeric(value):
                 return f"the arm reports a {name} that is no number for each of {limits.n} joints"
         outside = np.maximum(limits.lower - q, q - limits.upper)
         if (outside > BEYOND).any():
@@ -107,7 +107,7 @@ class Watchdog:
             return f"joint {int(apart.argmax()) + 1} is not where it was sent to, by more than {self.following:g}"
         return ""
 
-    def _are_numbers(self, value: object) -> bool:
+    def _is_numeric(self, value: object) -> bool:
         """Whether there is a finite one for each joint."""
         try:
             numbers = np.asarray(value, float)
@@ -117,7 +117,7 @@ class Watchdog:
 
     def command(self, qd: np.ndarray, stamp: float) -> None:
         """A command (n,) of the policy [rad/s or m/s], made at a time."""
-        if not self._are_numbers(qd):
+        if not self._is_numeric(qd):
             return self.trip(
                 f"the policy's command is no number for each of {len(self._fastest)} joints"
             )

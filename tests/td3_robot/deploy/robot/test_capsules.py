@@ -60,15 +60,17 @@ def test_kinematics_are_the_simulators(both):
 
 def test_distances_are_the_simulators(both):
     model, robot, q = both
-    at = robot.capsules.placed(robot.chain.frames(q))
+    at = robot.capsules.place(robot.chain.frames(q))
     assert (
-        np.abs(robot.capsules.to_itself(at) - pair_distances(model, torch.tensor(q)).numpy()).max()
+        np.abs(
+            robot.capsules.measure_self(at) - pair_distances(model, torch.tensor(q)).numpy()
+        ).max()
         < 1e-6
     )
-    ground = robot.capsules.to_surroundings(at, Obstacles(ground=0.1)).min(1)
+    ground = robot.capsules.measure_surroundings(at, Obstacles(ground=0.1)).min(1)
     assert np.abs(ground - ground_distance(model, torch.tensor(q), 0.1).numpy()).max() < 1e-6
     for name, value in (("spheres", SPHERES), ("boxes", BOXES), ("walls", WALLS)):
-        ours = robot.capsules.to_surroundings(at, Obstacles(**{name: value})).min(1)
+        ours = robot.capsules.measure_surroundings(at, Obstacles(**{name: value})).min(1)
         theirs = nearest(
             model, torch.tensor(q), SimulatedObstacles(**{name: torch.tensor(value)[None]})
         )
@@ -77,11 +79,11 @@ def test_distances_are_the_simulators(both):
 
 def test_no_motion_changes_a_distance_faster_than_the_reach_says(both):
     _, robot, q = both
-    reach = robot.capsules.reach(robot.chain, np.ptp(q, axis=0))
+    reach = robot.capsules.find_reach(robot.chain, np.ptp(q, axis=0))
     step = np.random.default_rng(1).uniform(-1e-3, 1e-3, q.shape)
     obstacles = Obstacles(spheres=SPHERES, boxes=BOXES, walls=WALLS, ground=0.0)
     before, after = (
-        robot.capsules.clearance(robot.chain.frames(x), obstacles) for x in (q, q + step)
+        robot.capsules.find_clearance(robot.chain.frames(x), obstacles) for x in (q, q + step)
     )
     assert (np.abs(after - before) <= np.abs(step) @ reach + 1e-9).all()
 
@@ -111,7 +113,7 @@ def test_a_robot_from_a_file_is_described_with_an_acceleration_that_is_said(tmp_
     robot = make_robot(str(tmp_path / "two.urdf"))
     with pytest.raises(ConfigError, match="no acceleration limits.*--acceleration"):
         describe(robot)
-    described = Robot.of(json.loads(json.dumps(describe(robot, 5.0))))
+    described = Robot.from_dict(json.loads(json.dumps(describe(robot, 5.0))))
     assert described.joints == ("shoulder", "elbow") and described.limits.acceleration.tolist() == [
         5.0,
         5.0,

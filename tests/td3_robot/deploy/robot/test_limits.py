@@ -9,7 +9,7 @@ from td3_robot.deploy.robot.limits import FR3, Limits
 
 def test_fr3_has_libfrankas_velocities():
     q = np.array([2.0, 1.0, 2.0, -1.0, 2.0, 3.0, 2.0])
-    down, up = FR3.velocity_at(q)
+    down, up = FR3.find_velocity_range(q)
     # include/franka/rate_limiting.h by hand, joints 1, 2 and 4, less 0.001
     assert up[0] == pytest.approx(
         min(2.62, -0.30 + np.sqrt(12.0 * (2.75010 - 2.0))) - 0.001, abs=1e-9
@@ -23,7 +23,9 @@ def test_fr3_has_libfrankas_velocities():
     assert down[0] == pytest.approx(
         max(-2.62, 0.30 - np.sqrt(12.0 * (2.750100 + 2.0))) + 0.001, abs=1e-9
     )
-    assert (FR3.velocity_at(FR3.upper)[1] == 0).all() and (FR3.velocity_at(FR3.lower)[0] == 0).all()
+    assert (FR3.find_velocity_range(FR3.upper)[1] == 0).all() and (
+        FR3.find_velocity_range(FR3.lower)[0] == 0
+    ).all()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_limits_that_cannot_be_are_refused(change):
 
 
 def test_an_unknown_jerk_is_one_that_builds_the_acceleration_up_in_20_ms():
-    limits = Limits.of(
+    limits = Limits.from_dict(
         {"position": [[-1], [1]], "velocity": [1], "acceleration": [5], "jerk": None}
     )
     assert limits.jerk == pytest.approx(250)

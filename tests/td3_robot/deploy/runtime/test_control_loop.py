@@ -10,7 +10,7 @@ import pytest
 
 from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
 from td3_robot.deploy.arm import Reading
-from td3_robot.deploy.runtime.control_loop import Log, calm_start, drive
+from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
 from tests import straight_policy
 
@@ -62,7 +62,7 @@ class Mind:
 
 def started(arm, **options):
     watch = Watchdog(SafetyFilter(PANDA, arm.rate, **options), state_age=1.0, command_age=1.0)
-    start = calm_start(arm, watch, PANDA.home, 0.4, patience=0.2, calm=0.02)
+    start = wait_for_calm_start(arm, watch, PANDA.home, 0.4, patience=0.2, calm=0.02)
     watch.reset(start.q, start.stamp)
     return watch
 
@@ -70,7 +70,7 @@ def started(arm, **options):
 def ended(arm, mind, watch, tmp_path=None, **options) -> str:
     log = Log(tmp_path and tmp_path / "log.csv", PANDA.joints)
     how = {"policy_rate": 20.0, "speed": 1.0, "seconds": 0.3, "log": log} | options
-    reason = drive(arm, mind, watch, {"goal": np.zeros(3)}, **how)
+    reason = run_control_loop(arm, mind, watch, {"goal": np.zeros(3)}, **how)
     log.close()
     return reason
 

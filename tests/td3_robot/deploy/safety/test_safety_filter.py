@@ -82,7 +82,7 @@ def test_adversarial_commands_through_the_whole_filter(name):
         sent = safe(command)
         reasons.add(safe.refused)
         acceleration = (sent - v) / h
-        slowest, fastest = limits.velocity_at(q)
+        slowest, fastest = limits.find_velocity_range(q)
         assert (sent >= slowest).all() and (sent <= fastest).all()
         assert (np.abs(acceleration) <= limits.acceleration).all()
         assert (np.abs(acceleration - a) <= h * limits.jerk).all()
@@ -90,7 +90,7 @@ def test_adversarial_commands_through_the_whole_filter(name):
         assert (q >= limits.lower).all() and (q <= limits.upper).all()
         if tick % 5 == 0:
             frames = robot.chain.frames(q[None])
-            assert robot.capsules.clearance(frames, TABLE)[0] >= 0.0
+            assert robot.capsules.find_clearance(frames, TABLE)[0] >= 0.0
             assert np.linalg.norm(robot.chain.jacobian(frames)[0, :3] @ v) <= 0.8
     assert {"", "the command is not finite"} <= reasons
 
@@ -101,7 +101,7 @@ def test_it_goes_up_to_an_obstacle_and_away_again():
     toward = np.array([0.0, 0.4, 0.0, -0.4, 0.0, 0.4, 0.0])  # down
 
     def clearance():
-        return robot.capsules.clearance(robot.chain.frames(safe.state.q[None]), TABLE)[0]
+        return robot.capsules.find_clearance(robot.chain.frames(safe.state.q[None]), TABLE)[0]
 
     start = clearance()
     for _ in range(2000):
@@ -191,5 +191,8 @@ def test_what_is_far_out_on_a_slide_moves_as_far_as_that():
             continue
         while safe.state.v.any():
             safe.brake()
-            assert robot.capsules.clearance(robot.chain.frames(safe.state.q[None]), around)[0] > 0.0
+            assert (
+                robot.capsules.find_clearance(robot.chain.frames(safe.state.q[None]), around)[0]
+                > 0.0
+            )
     assert 0 < refused < 40

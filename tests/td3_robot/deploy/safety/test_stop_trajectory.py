@@ -7,8 +7,19 @@ import pytest
 
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.limits import FR3, Limits
-from td3_robot.deploy.safety.joint_limiter import chosen, continued, course_from, steered
-from td3_robot.deploy.safety.stop_trajectory import State, along, holds, plan_stop, stopping_speed
+from td3_robot.deploy.safety.joint_limiter import (
+    choose_plans,
+    continue_plan,
+    plan_joint_stop,
+    steer,
+)
+from td3_robot.deploy.safety.stop_trajectory import (
+    State,
+    evaluate_plan,
+    find_held_limits,
+    find_stopping_speed,
+    plan_stop,
+)
 
 H = 1e-3
 ROBOTS = {"panda": Robot.load("panda").limits, "ur5e": Robot.load("ur5e").limits, "fr3": FR3}
@@ -32,7 +43,7 @@ def walked(plan, ticks: int) -> list[State]:
     """A plan summed up tick by tick, from its accelerations alone."""
     states, (q, v, _) = [], plan.start
     for tick in range(1, ticks + 1):
-        a = along(plan, tick, H).a
+        a = evaluate_plan(plan, tick, H).a
         v = v + H * a
         q = q + H * v
         states.append(State(q, v, a))
@@ -43,20 +54,20 @@ def walked(plan, ticks: int) -> list[State]:
 def test_a_plan_ends_at_rest_and_its_closed_form_is_its_sum(limits):
     plan = plan_stop(anywhere(limits, 300, np.random.default_rng(0)), H, limits)
     for tick, state in enumerate(walked(plan, int(plan.ticks.max())), 1):
-        assert np.allclose(state.q, along(plan, tick, H).q, atol=1e-9)
+        assert np.allclose(state.q, evaluate_plan(plan, tick, H).q, atol=1e-9)
         going = tick < plan.ticks
-        assert np.allclose(state.v[going], along(plan, tick, H).v[going], atol=1e-9)
+        assert np.allclose(state.v[going], evaluate_plan(plan, tick, H).v[going], atol=1e-9)
     assert np.abs(state.v).max() < 1e-9 and not state.a.any()
 
 
 @pytest.mark.parametrize("limits", [*ROBOTS.values(), COARSE], ids=[*ROBOTS, "coarse"])
 def test_a_plan_that_holds_holds_at_every_tick(limits):
     plan = plan_stop(anywhere(limits, 300, np.random.default_rng(1)), H, limits)
-    good = holds(plan, H, limits)
+    good = find_held_limits(plan, H, limits)
     assert 0.3 < good.mean() < 1.0  # both kinds are there
     before = plan.start.a
     for state in walked(plan, int(plan.ticks.max())):
-        lower, upper = limits.velocity_at(state.q)
+        lower, upper = limits.find_velocity_range(state.q)
         kept = (state.q >= limits.lower - 1e-9) & (state.q <= limits.upper + 1e-9)
         kept &= (state.v >= lower - 1e-9) & (state.v <= upper + 1e-9)
         kept &= np.abs(state.a) <= limits.acceleration + 1e-9
@@ -70,13 +81,13 @@ def test_stopping_from_speed_takes_as_long_as_by_hand():
     plan = plan_stop(State(*np.array([[0.0], [1.0], [0.0]])), H, limits)
     # a trapezium: v / A + A / J = 0.1 + 0.01 s, over v / 2 of it: 55 mm, and a tick or two
     assert 110 <= plan.ticks[0] <= 112
-    assert along(plan, plan.ticks, H).q[0] == pytest.approx(0.055, abs=2e-3)
+    assert evaluate_plan(plan, plan.ticks, H).q[0] == pytest.approx(0.055, abs=2e-3)
 
 
 def test_stopping_speed_is_what_it_says():
     step, h = np.array(0.3), 0.01
     for distance in (0.001, 0.02, 0.5):
-        u, covered = stopping_speed(np.array(distance), step, h), 0.0
+        u, covered = find_stopping_speed(np.array(distance), step, h), 0.0
         while u > 1e-12:
             covered, u = covered + h * u, u - step
         assert covered == pytest.approx(distance)
@@ -95,21 +106,21 @@ def torture(limits: Limits, arms: int, ticks: int, seed: int) -> None:
     velocities.
     """
     rng = np.random.default_rng(seed)
-    inner = limits.narrowed()
+    inner = limits.narrow()
     state = anywhere(inner, arms, rng)
-    course, good = course_from(state, H, inner)
-    at_rest, fine = course_from(State(state.q, 0 * state.q, 0 * state.q), H, inner)
+    course, good = plan_joint_stop(state, H, inner)
+    at_rest, fine = plan_joint_stop(State(state.q, 0 * state.q, 0 * state.q), H, inner)
     assert fine.all() and good.mean() > 0.5
-    course = chosen(good, course, at_rest)
+    course = choose_plans(good, course, at_rest)
     q, v, a = course.now
     left, command = np.zeros((arms, 1)), np.zeros_like(q)
     for _ in range(ticks):
         left -= 1
         command = np.where(left <= 0, adversary(rng, q.shape, inner.velocity), command)
         left = np.where(left <= 0, rng.choice([1, 2, 20, 50, 200], (arms, 1)), left)
-        course = steered(course, command, H, inner)
+        course = steer(course, command, H, inner)
         new = course.now
-        slowest, fastest = limits.velocity_at(
+        slowest, fastest = limits.find_velocity_range(
             q
         )  # libfranka looks at where the arm is when the command comes
         assert (new.v >= slowest).all() and (new.v <= fastest).all()
@@ -138,37 +149,37 @@ def test_the_same_with_a_coarse_law():
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_command_is_reached_and_a_limit_approached(name):
-    limits = ROBOTS[name].narrowed()
+    limits = ROBOTS[name].narrow()
     middle = (limits.lower + limits.upper) / 2
     rest = State(middle[None], np.zeros((1, limits.n)), np.zeros((1, limits.n)))
-    course = course_from(rest, H, limits)[0]
+    course = plan_joint_stop(rest, H, limits)[0]
     target = np.full((1, limits.n), 0.3)
     for _ in range(
         int(1000 * (0.3 / limits.acceleration + limits.acceleration / limits.jerk).max()) + 2
     ):
-        course = steered(course, target, H, limits)
+        course = steer(course, target, H, limits)
     assert np.allclose(course.now.v, 0.3, atol=1e-9)  # as fast as acceleration and jerk let it
     for _ in range(6000):
-        course = steered(course, np.full((1, limits.n), 1e30), H, limits)
+        course = steer(course, np.full((1, limits.n), 1e30), H, limits)
     assert not np.allclose(course.now.q, middle) and np.abs(course.now.v).max() < 1e-3
     assert (limits.upper - course.now.q).max() < 0.03  # FR3 may not move any more from there on
 
 
 def test_batched_equals_looped():
-    limits, rng = ROBOTS["panda"].narrowed(), np.random.default_rng(5)
+    limits, rng = ROBOTS["panda"].narrow(), np.random.default_rng(5)
     state = anywhere(limits, 20, rng)
-    course, good = course_from(state, H, limits)
-    single = [course_from(State(*(x[i] for x in state)), H, limits)[0] for i in range(20)]
+    course, good = plan_joint_stop(state, H, limits)
+    single = [plan_joint_stop(State(*(x[i] for x in state)), H, limits)[0] for i in range(20)]
     for _ in range(50):
         target = rng.uniform(-1, 1, state.q.shape)
-        course = steered(course, target, H, limits)
-        single = [steered(one, target[i], H, limits) for i, one in enumerate(single)]
+        course = steer(course, target, H, limits)
+        single = [steer(one, target[i], H, limits) for i, one in enumerate(single)]
     assert np.allclose(course.now.q, [one.now.q for one in single], atol=1e-12)
 
 
 def test_a_course_goes_on_as_its_plan_says():
-    limits = ROBOTS["panda"].narrowed()
-    course = course_from(anywhere(limits, 1, np.random.default_rng(6)), H, limits)[0]
+    limits = ROBOTS["panda"].narrow()
+    course = plan_joint_stop(anywhere(limits, 1, np.random.default_rng(6)), H, limits)[0]
     for tick in range(1, 30):
-        course = continued(course, H)
-        assert np.array_equal(course.now.q, along(course.plan, tick, H).q)
+        course = continue_plan(course, H)
+        assert np.array_equal(course.now.q, evaluate_plan(course.plan, tick, H).q)

@@ -14,7 +14,7 @@ import numpy as np
 
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.robot.description import Robot
-from td3_robot.deploy.safety.stop_trajectory import stopping_speed
+from td3_robot.deploy.safety.stop_trajectory import find_stopping_speed
 
 LONGEST = 0.5  # [s] of latency
 # [s] beyond the latency for which velocities are remembered, for states that are not the newest
@@ -155,8 +155,8 @@ class LatencyCompensator:
         limits, h, n = self.robot.limits, 1.0 / self.rate, len(q)
         change = limits.acceleration * h
         on = 0.5 * h * qd
-        slowest = -stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
-        fastest = stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
+        slowest = -find_stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
+        fastest = find_stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
         low, high = (_between(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
         before, qd = (
             qd,

@@ -9,20 +9,18 @@ import numpy as np
 import pytest
 import torch
 
+import envs
 import export
 from envs.arm_env.arm_env import ArmEnv
-from envs.export.robot_description import describe, describe_task
+from envs.export.robot_description import describe
 from envs.export.simulated_arm import SimulatedArm
 from envs.robots import make_robot
-from envs.simulation import grasp
 from envs.simulation.disturbances import Disturbances
 from envs.tasks.registry import make_task
-from td3_robot.deploy import DeployError, Policy, Robot, SafetyFilter, Watchdog, measured_latency
+from td3_robot.deploy import DeployError, Policy, Robot, SafetyFilter, Watchdog, measure_latency
 from td3_robot.deploy.arm import Reading
-from td3_robot.deploy.observation.grasp import Hand, carried
-from td3_robot.deploy.observation.latency_compensation import KEPT, LatencyCompensator
-from td3_robot.deploy.runtime import control_loop as drive
-from td3_robot.deploy.runtime import latency
+from td3_robot.deploy.runtime import control_loop, latency
+from td3_robot.deploy.runtime.latency_compensation import KEPT, LatencyCompensator
 
 RATE, ARMS = 20.0, 4
 PANDA = Robot.load("panda")
@@ -63,7 +61,9 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
     env = arms(
         name, "pick_place", latency=latency or 1e-12
     )  # without any nothing stands between arm and controller
-    each = [LatencyCompensator(Robot.of(describe(env.robot)), latency, RATE) for _ in range(ARMS)]
+    each = [
+        LatencyCompensator(Robot.from_dict(describe(env.robot)), latency, RATE) for _ in range(ARMS)
+    ]
     scale, moved = torch.cat((env.model.qdlim, torch.ones(1))), 0.0
     for step, push in enumerate(pushes(env, 45)):
         env.step(push)
@@ -80,43 +80,6 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
         np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
         moved = max(moved, (known.q - state.q).abs().max().item())
     assert moved >= 0.5 * latency * env.model.qdlim.max().item()
-
-
-@pytest.mark.parametrize("width", (0.036, 0.04, 0.054))
-def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(arms, width):
-    """Random short motions of the hand with the cube between its pads, which shut, stay or open."""
-    env, generator = arms("panda", "pick_place"), torch.Generator().manual_seed(0)
-
-    def noise(*shape):
-        return 2.0 * torch.rand(64, *shape, generator=generator) - 1.0
-
-    q = env.model.qlim.mean(0) + 0.5 * noise(7)
-    before, after = env.fkine(q), env.fkine(q + 0.02 * noise(7))
-    cube, hand = before[:, :3, 3] + 0.003 * noise(3) + torch.tensor([0.0, 0.0, 0.5]), env.model.hand
-    before[:, 2, 3] += 0.5
-    after[:, 2, 3] += 0.5
-    gap, wanted, held = (
-        torch.full((64,), width),
-        width + 0.01 * noise(),
-        torch.ones(64, dtype=torch.bool),
-    )
-    moved, holds, shut = grasp.move_cube(hand, before, after, cube, held, gap, wanted)
-    ours, drivers = (
-        Hand.of(describe_task("pick_place", env)["hand"]),
-        [grasp.find_driver(hand, x) for x in (gap, wanted)],
-    )
-    poses, (one, two) = (
-        torch.stack((before, after), 1).double().numpy(),
-        (x.tolist() for x in drivers),
-    )
-    for row in range(64):
-        place, holding, driver = carried(
-            ours, poses[row], cube[row].double().numpy(), True, one[row], two[row]
-        )
-        assert holding == holds[row].item()
-        np.testing.assert_allclose(place, moved[row].numpy(), atol=1e-5)
-        assert ours.gap_at(driver) == pytest.approx(shut[row].item(), abs=1e-5)
-    assert 5 < holds.sum() < 59
 
 
 def test_at_constant_speed_it_is_that_much_further():
@@ -178,17 +141,6 @@ def test_what_cannot_have_been_sent_is_refused(command):
         LatencyCompensator(PANDA, 0.05, RATE).sent(command, 0.0)
 
 
-class Watched:
-    """In place of a network: keeps what it is shown, and commands nothing."""
-
-    def __init__(self, a_dim):
-        self.answer = [np.zeros((1, a_dim))]
-
-    def run(self, _, shown):
-        self.seen = shown["observation"][0]
-        return self.answer
-
-
 @pytest.mark.parametrize(
     ("task", "latency"),
     [
@@ -199,7 +151,7 @@ class Watched:
         ("pick_place", 0.1),
     ],
 )
-def test_a_policy_sees_what_the_simulators_does(arms, task, latency):
+def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, monkeypatch):
     """Of arm, gripper, goal that moves and cube in the hand. Where a goal will go after this step,
     no policy is told: latency and the half period of the ramp together are one step at most there.
     """
@@ -215,11 +167,18 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency):
             state=shut,
             scene={**there.scene, "object": there.tcp, "held": held, "sent": sent},
         )
-    watched = [Watched(env.a_dim) for _ in range(ARMS)]
-    metadata = {"robot": describe(env.robot), **describe_task(task, env)}
-    each = [Policy(one, metadata) for one in watched]
+    path, network = tmp_path / "policy.onnx", torch.nn.Linear(env.o_dim, env.a_dim)
+    export.write_policy(path, envs.make(env.robot, task, 2), task, network)
+    each = [Policy.load(path, latency) for _ in range(ARMS)]
     for policy in each:
-        policy.latency = latency
+        run = policy._evaluate
+        outputs = ["observation", *policy._commands]
+
+        def evaluate(_, *state, policy=policy, run=run, outputs=outputs):
+            policy.seen, *command = run(outputs, *state)
+            return command
+
+        monkeypatch.setattr(policy, "_evaluate", evaluate)
     unknown = [
         name for name in ("goal_velocity", "resolved_rate") if task == "track"
     ]  # it will have turned
@@ -228,15 +187,13 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency):
             push = torch.cat((0.3 * push[:, :-1], -torch.ones(ARMS, 1)), 1)  # it holds on
         shown = env.step(push).observation.numpy()
         state, sent = env.arrived.state, env.arrived.scene["sent"][:, -1].double().numpy()
-        scene = {
-            name: env.arrived.scene[name].double().numpy() for name in each[0].observation.scene
-        }
+        scene = {name: env.arrived.scene[name].double().numpy() for name in each[0].scene}
         for row, (policy, arm) in enumerate(zip(each, rows(state.q, state.qd, state.gripper))):
             policy.sent(sent[row, :7] * env.robot.qdlim, sent[row, 7])
             policy(
                 *arm, **{name: value[row] for name, value in scene.items()}, at=(step + 1) / RATE
             )
-        seen = np.array([one.seen for one in watched])
+        seen = np.array([policy.seen for policy in each])
         for name in unknown:
             seen[:, env.layout[name]] = shown[:, env.layout[name]]
         if step > 2:  # a policy takes grippers for open in the beginning
@@ -350,17 +307,19 @@ def test_the_loop_foresees_by_what_the_filter_sent(policy, arms, monkeypatch, kn
     )  # the filter's looks for what is near take most of the time
     for q, goal in rows(env.moment.state.q, env.goal):
         arm = Late(env.robot, q, 0.05)
-        monkeypatch.setattr(drive, "time", arm)
+        monkeypatch.setattr(control_loop, "time", arm)
         watch = Watchdog(SafetyFilter(bare, arm.rate, policy.rate))
         watch.reset(q, arm.now)
         how = {
             "policy_rate": policy.rate,
             "speed": 1.0,
             "seconds": 3.0,
-            "log": drive.Log(None, bare.joints),
+            "log": control_loop.Log(None, bare.joints),
         }
         assert (
-            drive.drive(arm, AtOnce(policy, arm), watch, {"goal": goal}, **how, latency=known)
+            control_loop.run_control_loop(
+                arm, AtOnce(policy, arm), watch, {"goal": goal}, **how, latency=known
+            )
             == "the time is up"
         )
         tcp = bare.chain.frames(arm.arm.state.q.double().numpy())[0, -1, :3, 3]
@@ -372,7 +331,7 @@ def test_the_loop_foresees_by_what_the_filter_sent(policy, arms, monkeypatch, kn
 def test_an_arm_is_as_late_as_it_is_measured_to_be(arms, monkeypatch, delay):
     arm = Late(arms(count=1).robot, PANDA.home, delay)
     monkeypatch.setattr(latency, "time", arm)
-    measured = measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+    measured = measure_latency(arm, replace(PANDA, capsules=None), joint=3)
     assert (
         measured == pytest.approx(delay + 1.5 * arm.period, abs=0.003)
         and not arm.there[-1][1].any()
@@ -387,7 +346,7 @@ def test_a_joint_that_does_not_follow_has_no_latency(arms, monkeypatch, seconds)
     with pytest.raises(
         DeployError, match="joint 4 was sent .* far and went 0.000: it does not follow"
     ):
-        measured_latency(arm, replace(PANDA, capsules=None), joint=3, seconds=seconds)
+        measure_latency(arm, replace(PANDA, capsules=None), joint=3, seconds=seconds)
 
 
 def test_a_joint_that_cannot_hold_the_speed_has_no_latency(arms, monkeypatch):
@@ -397,7 +356,7 @@ def test_a_joint_that_cannot_hold_the_speed_has_no_latency(arms, monkeypatch):
     arm = Late(arms(count=1).robot, q, 0.0)
     monkeypatch.setattr(latency, "time", arm)
     with pytest.raises(DeployError, match="joint 4 is slowed down to"):
-        measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+        measure_latency(arm, replace(PANDA, capsules=None), joint=3)
 
 
 def test_ctrl_c_brakes_an_arm_whose_latency_is_measured(arms, monkeypatch):
@@ -414,7 +373,7 @@ def test_ctrl_c_brakes_an_arm_whose_latency_is_measured(arms, monkeypatch):
     monkeypatch.setattr(arm, "sleep", pressed)
     monkeypatch.setattr(arm, "send", lambda qd: (sent.append(np.array(qd)), send(qd)))
     with pytest.raises(KeyboardInterrupt):
-        measured_latency(arm, replace(PANDA, capsules=None), joint=3)
+        measure_latency(arm, replace(PANDA, capsules=None), joint=3)
     assert np.max(sent) > 0.05 and not sent[-1].any()
 
 
@@ -423,4 +382,4 @@ def test_an_arm_that_says_nothing_is_told_of(arms, monkeypatch):
     monkeypatch.setattr(latency, "time", arm)
     monkeypatch.setattr(arm, "read", lambda: None)
     with pytest.raises(DeployError, match="the arm sends no states"):
-        measured_latency(arm, PANDA)
+        measure_latency(arm, PANDA)

@@ -10,8 +10,8 @@ import envs
 from envs.export.robot_description import describe
 from envs.planning.goal_solver import solve_goal as simulated
 from td3_robot.deploy import Robot
-from td3_robot.deploy.observation.inverse_kinematics import Solved, solution
-from tests.td3_robot.deploy.observation.test_observation import double, exact_shape
+from td3_robot.deploy.planning.inverse_kinematics import GoalSolver, solve_goal
+from tests.double_precision import double, exact_shape
 
 
 @pytest.mark.parametrize("name", ["panda", "ur5e"])
@@ -20,20 +20,23 @@ def test_it_is_the_simulators(name):
     elsewhere.
     """
     env = envs.make(name, "reach_pose", num_envs=60, seed=0)
-    robot, single = Robot.of(describe(env.robot)), lambda x: x.astype(np.float32).astype(float)
+    robot, single = (
+        Robot.from_dict(describe(env.robot)),
+        lambda x: x.astype(np.float32).astype(float),
+    )
     limits = {name: single(getattr(robot.limits, name)) for name in ("lower", "upper", "velocity")}
     robot = replace(robot, limits=replace(robot.limits, **limits))
     chain, collision = env.model.chain.to(dtype=torch.float64), exact_shape(env.world.collision)
     world = replace(env.world, model=replace(double(env.model), chain=chain), collision=collision)
     q, goal = env.state.q.double(), env.goal.double()
-    found = np.array([solution(robot, *row) for row in zip(q.numpy(), goal.numpy())])
+    found = np.array([solve_goal(robot, *row) for row in zip(q.numpy(), goal.numpy())])
     alike = np.abs(found - simulated(world, q, goal).numpy()).max(1) < 1e-6
     assert alike.mean() > 0.95
 
 
 def test_a_goal_is_solved_once_and_another_one_anew():
     env = envs.make("panda", "reach_pose", num_envs=2, seed=0)
-    solved, goal = Solved(Robot.load("panda")), env.goal.double().numpy()
+    solved, goal = GoalSolver(Robot.load("panda")), env.goal.double().numpy()
     q, other = env.state.q.double().numpy()
     first = solved(q, {"goal": goal[0]})["solution"]
     assert np.array_equal(solved(other, {"goal": goal[0]})["solution"], first)

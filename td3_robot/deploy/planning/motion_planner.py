@@ -1,6 +1,4 @@
-"""A way among obstacles: the formulas of envs/planning/motion_planner.py, for one arm; and where on
-its way the arm is.
-"""
+"""A path among obstacles, as envs/planning/motion_planner.py plans it, for one arm."""
 
 import functools
 from collections.abc import Mapping
@@ -8,23 +6,26 @@ from statistics import NormalDist
 
 import numpy as np
 
-from td3_robot.deploy.observation.inverse_kinematics import joints_at_goal, shares
-from td3_robot.deploy.observation.proximity import KINDS, there
+from td3_robot.deploy.planning.inverse_kinematics import fill_unit_cube, find_joints_at_goal
 from td3_robot.deploy.robot.description import Robot
-from td3_robot.deploy.robot.obstacles import Obstacles
+from td3_robot.deploy.robot.obstacles import KINDS, Obstacles, find_present
 
 EFFORTS = ((32, 16, 8), (32, 64, 32), (64, 128, 64))  # starts, corners and looks
-ASIDE, ROOM, NEAR, BARRED = 1.0, 0.01, 5e-3, 1e3  # [rad or m], [m], [m], [s]
-COARSE, POINTS, FIRST, TIGHTER = 2, 14, 4, 8
+ASIDE = 1.0  # standard deviation of a corner about the straight line [rad or m]
+ROOM = 0.01  # clearance all along a path [m]
+NEAR = 5e-3  # from the goal, as a solution [m]
+BARRED = 1e3  # by which a path that is not free counts longer, and for each metre it lacks [s]
+COARSE = 2  # configurations on a leg of a path that may be free
+POINTS = 14  # and of one that is looked at closely
+FIRST = 4  # as many times more are looked at coarsely
+TIGHTER = 8  # places between a corner and the straight line that it may move to
 AT_VIA = 0.15  # a corner is passed when every joint is this near to it [rad or m]
 
 
-def way(
+def plan_path(
     robot: Robot, q: np.ndarray, goal: np.ndarray, obstacles: Obstacles
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The corner and the end (n,) of a way from q (n,) to a goal (3,), see
-    envs/planning/motion_planner.py.
-    """
+    """Return the corner and the end (n,) of a path from q (n,) to a goal (3,)."""
     via, solution, found = _search(robot, q, goal, obstacles, *EFFORTS[0])
     for effort in EFFORTS[1:]:
         if found:
@@ -33,7 +34,7 @@ def way(
     return via, solution
 
 
-def room(
+def find_room(
     robot: Robot,
     q: np.ndarray,
     via: np.ndarray,
@@ -41,23 +42,23 @@ def room(
     obstacles: Obstacles,
     points: int,
 ):
-    """(K,) the least clearance on ways from q (n,) over corners (K, n) to their ends (K, n), these
-    left out [m].
+    """Return the least clearance (K,) on paths from q (n,) over corners (K, n) to their ends
+    (K, n), these left out [m].
     """
     share = np.linspace(0, 1, points + 1)[1:, None, None]
     legs = np.concatenate((q + share * (via - q), via + share[:-1] * (ends - via)))
-    return clearance(robot, legs.reshape(-1, len(q)), obstacles).reshape(len(legs), -1).min(0)
+    return find_clearance(robot, legs.reshape(-1, len(q)), obstacles).reshape(len(legs), -1).min(0)
 
 
-def clearance(robot: Robot, q: np.ndarray, obstacles: Obstacles) -> np.ndarray:
-    """(m,) of configurations (m, n) [m]."""
+def find_clearance(robot: Robot, q: np.ndarray, obstacles: Obstacles) -> np.ndarray:
+    """Return the clearance (m,) of configurations (m, n) [m]."""
     assert robot.capsules is not None
-    return robot.capsules.clearance(robot.chain.frames(q), obstacles)
+    return robot.capsules.find_clearance(robot.chain.frames(q), obstacles)
 
 
-class Led:
-    """The way to the goal of the moment. It is looked for again when the goal is another one, and
-    when what stands around has moved into what is left of it.
+class PathFollower:
+    """The path to the current goal, planned again for another goal, and when an obstacle has moved
+    into what is left of it.
     """
 
     names = ("via", "solution", "passed")
@@ -67,8 +68,8 @@ class Led:
         self._around: dict[str, np.ndarray] = {}
 
     def __call__(self, q: np.ndarray, scene: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """`via` and `solution` (n,) and `passed` (1,), for a scene with a goal (3,) and obstacles
-        in their slots.
+        """Return `via` and `solution` (n,) and `passed` (1,), for a scene with a goal (3,) and
+        obstacles in their slots.
         """
         around = {name: scene[name] for name in ("goal", *KINDS)}
         known = self._around
@@ -79,10 +80,11 @@ class Led:
         ]
         if changed:
             obstacles = Obstacles(
-                **{name: around[name][there(name, around[name])] for name in KINDS}, ground=0.0
+                **{name: around[name][find_present(name, around[name])] for name in KINDS},
+                ground=0.0,
             )
-            if "goal" in changed or self._barred(q, obstacles):
-                self._via, self._solution = way(self._robot, q, around["goal"], obstacles)
+            if "goal" in changed or self._is_barred(q, obstacles):
+                self._via, self._solution = plan_path(self._robot, q, around["goal"], obstacles)
                 self._passed = False
             self._around = {name: value.copy() for name, value in around.items()}
         self._passed = self._passed or bool(np.abs(q - self._via).max() < AT_VIA)
@@ -92,13 +94,13 @@ class Led:
             "passed": np.array([float(self._passed)]),
         }
 
-    def _barred(self, q: np.ndarray, obstacles: Obstacles) -> bool:
-        """Whether what is left of the way is not free."""
+    def _is_barred(self, q: np.ndarray, obstacles: Obstacles) -> bool:
+        """Return whether what is left of the path is not free."""
         via = self._solution if self._passed else self._via
-        end = self._solution[None]  # `room` leaves it out
+        end = self._solution[None]  # `find_room` leaves it out
         least = min(
-            room(self._robot, q, via[None], end, obstacles, POINTS)[0],
-            *clearance(self._robot, end, obstacles),
+            find_room(self._robot, q, via[None], end, obstacles, POINTS)[0],
+            *find_clearance(self._robot, end, obstacles),
         )
         return bool(least < ROOM)
 
@@ -112,42 +114,49 @@ def _search(
     corners: int,
     looks: int,
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    solution, error = joints_at_goal(robot, q, goal, starts - 1)
-    lacks, left = ROOM - clearance(robot, solution, obstacles), np.linalg.norm(error, axis=1)
+    """Return the corner and the end (n,) of the best path, and whether it is free."""
+    solution, error = find_joints_at_goal(robot, q, goal, starts - 1)
+    lacks = ROOM - find_clearance(robot, solution, obstacles)
+    left = np.linalg.norm(error, axis=1)
     fault = np.where(lacks < 0, 0.0, BARRED * (1.0 + lacks)) + np.where(
         left < NEAR, 0.0, BARRED * (1.0 + left)
     )
-    share = shares(len(q) + 1, corners)[:, 0, None]
-    via = q + share * (solution[:, None] - q) + _aside(len(q), corners)
+    share = fill_unit_cube(len(q) + 1, corners)[:, 0, None]
+    via = q + share * (solution[:, None] - q) + _draw_offsets(len(q), corners)
     via = np.minimum(np.maximum(via, robot.limits.lower), robot.limits.upper)
     legs = np.stack((via - q, solution[:, None] - via))
     time = ((np.abs(legs) / robot.limits.velocity).max(3).sum(0) + fault[:, None]).ravel()
-    ends, via = np.repeat(solution, corners, 0), via.reshape(-1, len(q))
+    ends = np.repeat(solution, corners, 0)
+    via = via.reshape(-1, len(q))
     for count, points in ((FIRST * looks, COARSE), (looks, POINTS)):
         quickest = np.argsort(time, kind="stable")[:count]
-        ends, via = ends[quickest], via[quickest]
-        lacks = ROOM - room(robot, q, via, ends, obstacles, points)
+        ends = ends[quickest]
+        via = via[quickest]
+        lacks = ROOM - find_room(robot, q, via, ends, obstacles, points)
         time = time[quickest] + np.where(lacks < 0, 0.0, BARRED * (1.0 + lacks))
     best = time.argmin()
     if time[best] >= BARRED:
         return via[best], ends[best], False
-    return _tightened(robot, q, via[best], ends[best], obstacles), ends[best], True
+    return _tighten(robot, q, via[best], ends[best], obstacles), ends[best], True
 
 
-def _tightened(
+def _tighten(
     robot: Robot, q: np.ndarray, via: np.ndarray, end: np.ndarray, obstacles: Obstacles
 ) -> np.ndarray:
+    """Return the corner (n,) of a free path moved towards the straight line while that is free."""
     there, on = (np.abs((b - a) / robot.limits.velocity).max() for a, b in ((q, via), (via, end)))
     straight = q + there / max(there + on, 1e-9) * (end - q)
     corners = via + np.arange(TIGHTER)[:, None] / TIGHTER * (straight - via)
-    free = room(robot, q, corners, np.broadcast_to(end, corners.shape), obstacles, POINTS) > ROOM
+    free = (
+        find_room(robot, q, corners, np.broadcast_to(end, corners.shape), obstacles, POINTS) > ROOM
+    )
     return corners[(free * np.arange(TIGHTER)).max()]
 
 
 @functools.cache
-def _aside(n: int, corners: int) -> np.ndarray:
-    """(V, n) offsets of corners from the straight line, the first none."""
-    share = np.clip(shares(n + 1, corners)[:, 1:], 1e-3, 1.0 - 1e-3)
+def _draw_offsets(n: int, corners: int) -> np.ndarray:
+    """Return offsets (V, n) of corners from the straight line, the first none."""
+    share = np.clip(fill_unit_cube(n + 1, corners)[:, 1:], 1e-3, 1.0 - 1e-3)
     aside = ASIDE * np.vectorize(NormalDist().inv_cdf)(share)
     aside[0] = 0.0
     return aside

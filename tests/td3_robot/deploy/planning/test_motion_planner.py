@@ -13,9 +13,9 @@ from envs.planning.motion_planner import plan_path as simulated
 from envs.world import get_obstacles
 from td3_robot.deploy import Obstacles as Parked
 from td3_robot.deploy import Robot
-from td3_robot.deploy.observation.motion_planner import AT_VIA, ROOM, Led, clearance
-from td3_robot.deploy.observation.proximity import KINDS
-from tests.td3_robot.deploy.observation.test_observation import double, exact_shape
+from td3_robot.deploy.planning.motion_planner import AT_VIA, ROOM, PathFollower, find_clearance
+from td3_robot.deploy.robot.obstacles import KINDS
+from tests.double_precision import double, exact_shape
 
 COUNT = 40
 
@@ -27,7 +27,7 @@ def env():
 
 @pytest.fixture
 def led(env):
-    return Led(Robot.of(describe(env.robot)))
+    return PathFollower(Robot.from_dict(describe(env.robot)))
 
 
 def told(env, row):
@@ -38,7 +38,10 @@ def test_it_is_the_simulators(env):
     """In double precision and from the same numbers: a search that begins a 1e-7 beside may end
     elsewhere.
     """
-    robot, single = Robot.of(describe(env.robot)), lambda x: x.astype(np.float32).astype(float)
+    robot, single = (
+        Robot.from_dict(describe(env.robot)),
+        lambda x: x.astype(np.float32).astype(float),
+    )
     limits = {name: single(getattr(robot.limits, name)) for name in ("lower", "upper", "velocity")}
     robot = replace(robot, limits=replace(robot.limits, **limits))
     chain = env.model.chain.to(dtype=torch.float64)
@@ -49,7 +52,7 @@ def test_it_is_the_simulators(env):
         Around(*(x.double() for x in vars(get_obstacles(env.scene)).values())),
     )
     via, solution = simulated(world, q, env.goal.double(), around)
-    found = [Led(robot)(q[row].numpy(), told(env, row)) for row in range(COUNT)]
+    found = [PathFollower(robot)(q[row].numpy(), told(env, row)) for row in range(COUNT)]
     for name, theirs in (("via", via), ("solution", solution)):
         ours = np.array([each[name] for each in found])
         assert (np.abs(ours - theirs.numpy()).max(1) < 1e-6).mean() > 0.95
@@ -68,13 +71,13 @@ def test_what_stands_where_the_way_ends_bars_it(env, led):
     """A ball at the wrist of the solution, which the way up to its last sample is clear of."""
     robot, sizes = led._robot, {name: tuple(env.scene[name].shape[1:]) for name in KINDS}
     tcp = robot.chain.frames(robot.home[None])[0, -1, :3, 3]
-    scene = Parked().in_slots(sizes) | {"goal": tcp + np.array([0.0, 0.45, -0.2])}
+    scene = Parked().fill_slots(sizes) | {"goal": tcp + np.array([0.0, 0.45, -0.2])}
     first = led(robot.home, scene)
     ball = np.array([[0.406, 0.525, 0.209, 0.055]])
     around = Parked(spheres=ball, ground=0.0)
-    assert clearance(robot, first["solution"][None], around)[0] < 0.0
-    again = led(robot.home, scene | Parked(spheres=ball).in_slots(sizes))
-    assert clearance(robot, again["solution"][None], around)[0] > ROOM
+    assert find_clearance(robot, first["solution"][None], around)[0] < 0.0
+    again = led(robot.home, scene | Parked(spheres=ball).fill_slots(sizes))
+    assert find_clearance(robot, again["solution"][None], around)[0] > ROOM
 
 
 def test_it_is_looked_for_again_for_another_goal_and_where_something_moves_into_it(env, led):

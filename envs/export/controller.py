@@ -1,0 +1,141 @@
+"""The whole controller of one arm as a module that torch.onnx.export can trace: from what the arm
+measures, through the simulator's own observation and a policy, to the velocities to command.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from envs.arm_env.arm_env import ArmEnv
+from envs.arm_env.observed_state import predict_half_period
+from envs.simulation.engine import OBJECT, SUPPORT, Scene, SimState
+from envs.simulation.kinematic import move_cubes
+from envs.world import make_moment
+
+ARM = {
+    "q": "joint positions, rad (m of joints that slide), in the robot's order of joints",
+    "qd": "joint velocities, rad/s (m/s of joints that slide)",
+    "gripper": "driver coordinate of the gripper, rad or m",
+}
+SCENE = {
+    "goal": "wanted position, m, or position and unit quaternion wxyz, in the base frame",
+    "goal_velocity": "velocity of the goal, m/s, in the base frame",
+    OBJECT: "centre of the cube, m, in the base frame",
+    SUPPORT: "centre of the cube to stack on, m, in the base frame",
+    "held": "1 while the gripper holds the cube, else 0",
+    "spheres": "centre and radius, m, in the base frame; spare ones at x, y, z = 1000 m",
+    "boxes": "centre, half sides, m, and unit quaternion wxyz, in the base frame; spare as spheres",
+    "walls": "unit normal and offset along it, m, in the base frame; spare ones at offset -1000 m",
+    "solution": "joint positions that solve the goal, rad or m; work them out once for each goal",
+    "via": "joint positions of the corner on the path to the solution, rad or m",
+    "passed": "1 when the arm has passed the corner, else 0",
+}
+OUTPUTS = ("command", "opening", "observation")
+
+
+class Controller(nn.Module):
+    """From the state of one arm and its scene to the command; nothing has a batch dimension.
+
+    Args:
+        env: of the task, without disturbances.
+        policy: observations (B, o_dim) -> actions (B, a_dim).
+
+    Attributes:
+        examples: inputs of `forward` by name, as the first arm of the environment has them.
+        outputs: names of what `forward` returns.
+    """
+
+    def __init__(self, env: ArmEnv, policy: nn.Module):
+        super().__init__()
+        self.policy = policy
+        self._task = env.task
+        self._world = env.world
+        self._scene = {name: value[:1] for name, value in env.scene.items()}
+        self.examples = inputs_of(env, 0)
+        told = env.task.make_command(env.world, env.moment, torch.zeros(env.num_envs, env.a_dim))
+        self.outputs = [name for name in OUTPUTS if name != "opening" or told.grip is not None]
+
+    def forward(self, q: Tensor, qd: Tensor, gripper: Tensor, *scene: Tensor) -> tuple[Tensor, ...]:
+        """Return the velocities (n,) [rad/s or m/s], the gripper's opening (1,) and the observation
+        (o_dim,).
+
+        Args:
+            q, qd: (n,) [rad or m], [rad/s or m/s]; gripper: (1,) [rad or m].
+            scene: in the order of `examples`.
+        """
+        task, world = self._task, self._world
+        around = self._batched(dict(zip(self._scene, scene)))
+        state = SimState(q[None], qd[None], gripper)
+        moment = make_moment(world, state, around, torch.zeros(1, dtype=torch.long))
+        moment = task.sense(world, predict_half_period(task, world, moment))
+        observation = task.observe(world, moment)
+        action = self.policy(observation).clamp(-1.0, 1.0)
+        command = task.make_command(world, moment, action)
+        qd_commanded = command.joints[0].clamp(-1.0, 1.0) * world.model.qdlim
+        opening = () if command.grip is None else (command.grip,)
+        return qd_commanded, *opening, observation[0]
+
+    def _batched(self, scene: Mapping[str, Tensor]) -> Scene:
+        """Return the scene as the simulator has it: with a batch dimension, flags as bool."""
+        found: Scene = {}
+        for name, value in scene.items():
+            like = self._scene[name]
+            row = value.reshape(like.shape)
+            found[name] = row > 0.5 if like.dtype == torch.bool else row
+        if "held" in found and not self._task.moves_gripper:  # fingers that stay shut hold nothing
+            found["held"] = torch.zeros(1, dtype=torch.bool)
+        return found
+
+
+class Carry(nn.Module):
+    """What a hand does to cubes in a motion, as the kinematic engine has it, for one arm.
+
+    Args:
+        env: of a task that moves the gripper.
+
+    Attributes:
+        examples: inputs of `forward` by name.
+        outputs: names of what `forward` returns.
+    """
+
+    def __init__(self, env: ArmEnv):
+        super().__init__()
+        self._model = env.model
+        first = inputs_of(env, 0)
+        self._pressed = {name: torch.zeros(1) for name in ("contact_depth",) if name in env.scene}
+        self._names = [name for name in (OBJECT, SUPPORT, "held") if name in env.scene]
+        self.examples = {name: first[name] for name in ("q", "gripper")}
+        self.examples |= {f"{name}_next": value.clone() for name, value in self.examples.items()}
+        self.examples |= {name: first[name] for name in self._names}
+        self.outputs = ["gripper_then", *(f"{name}_then" for name in self._names)]
+
+    def forward(
+        self, q: Tensor, gripper: Tensor, q_next: Tensor, gripper_next: Tensor, *scene: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Return the driver coordinate (1,) after the motion, and the scene, in order.
+
+        Args:
+            q, gripper: (n,), (1,) before the motion [rad or m].
+            q_next, gripper_next: after it, with nothing between the fingers.
+            scene: as `examples` name it.
+        """
+        around = {name: value[None] for name, value in zip(self._names, scene)} | self._pressed
+        around["held"] = around["held"][0] > 0.5
+        rest = torch.zeros_like(q[None])
+        before = SimState(q[None], rest, gripper)
+        after, moved = move_cubes(
+            self._model, before, SimState(q_next[None], rest, gripper_next), around
+        )
+        held = moved["held"].to(q.dtype)
+        scene_then = (held if name == "held" else moved[name][0] for name in self._names)
+        return after.gripper, *scene_then
+
+
+def inputs_of(env: ArmEnv, row: int) -> dict[str, Tensor]:
+    """Return what a controller of one arm of an environment is given: float32, none without a
+    dimension.
+    """
+    state = env.state
+    parts = {"q": state.q, "qd": state.qd, "gripper": state.gripper, **env.scene}
+    return {name: torch.atleast_1d(value[row].to(torch.float32)) for name, value in parts.items()}

@@ -1,1 +1,0 @@
-"""What a policy observes, worked out from an arm's state."""

@@ -1,0 +1,30 @@
+"""What a policy is shown of its goal in joint space, worked out once for each goal, in numpy."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from td3_robot.deploy.planning.inverse_kinematics import GoalSolver
+from td3_robot.deploy.planning.motion_planner import PathFollower
+from td3_robot.deploy.robot.description import Robot
+
+
+class NoPlanner:
+    """A planner of scenes that the caller gives whole."""
+
+    names: tuple[str, ...] = ()
+
+    def __call__(self, q: np.ndarray, scene: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return nothing."""
+        return {}
+
+
+def make_planner(
+    robot: Robot, scene: Mapping[str, tuple[int, ...]]
+) -> NoPlanner | GoalSolver | PathFollower:
+    """Return what works out the planned part of a scene, from the names and shapes in it."""
+    if set(PathFollower.names) <= set(scene):
+        return PathFollower(robot)
+    if set(GoalSolver.names) <= set(scene) and scene.get("goal") == (7,):
+        return GoalSolver(robot)
+    return NoPlanner()

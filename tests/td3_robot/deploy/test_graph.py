@@ -1,0 +1,141 @@
+"""The exported graph beside the simulator, over many states of every task, without a checkpoint."""
+
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import envs
+import export
+from envs.export.controller import Carry, inputs_of
+from envs.simulation import grasp
+from td3_robot import TD3
+from td3_robot.deploy import Policy
+from td3_robot.deploy.policy import KEY
+from td3_robot.errors import ConfigError
+from td3_robot.td3.onnx_export import make_onnx
+
+PAIRS = {
+    ("panda", "reach"): {"goal"},
+    ("panda", "reach_pose"): {"goal", "solution"},
+    ("panda", "reach_avoid"): {"goal", "spheres", "boxes", "walls", "via", "solution", "passed"},
+    ("panda", "track"): {"goal", "goal_velocity"},
+    ("panda", "pick_place"): {"goal", "object", "held"},
+    ("panda", "push"): {"goal", "object"},
+    ("panda", "stack"): {"object", "support", "held"},
+    ("ur5e", "reach"): {"goal"},
+}
+# What 32 bits make of a column: near singularities the inverse of resolved rates rounds coarsely.
+OBSERVATION = dict.fromkeys(("track", "push", "pick_place", "stack", "reach_avoid"), 2e-3)
+
+
+def export_fresh(path: Path, name: str, task: str) -> tuple:
+    """Export an agent that has learned nothing; its environment and itself."""
+    env = envs.make(name, task, 10, "cpu", 0)
+    agent = TD3(env.o_dim, env.a_dim, 1.0, hidden=(64, 64), seed=0)
+    export.write_policy(path, env, task, agent.policy)
+    return env, agent
+
+
+def assert_same(policy: Policy, env, agent, steps: int = 30) -> None:
+    """The file's observations and commands are those of simulator and agent."""
+    task = policy.metadata["task"]["name"]
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(steps):
+        action = torch.rand(env.num_envs, env.a_dim, generator=generator) * 2 - 1
+        observation = env.step(action).observation
+        chosen = agent.select_action(observation).clamp(-1, 1)
+        command = env.task.make_command(env.world, env.moment, chosen)
+        for row in range(env.num_envs):
+            given = {name: value.numpy() for name, value in inputs_of(env, row).items()}
+            arm = given["q"], given["qd"], given["gripper"][0]
+            scene = {name: given[name] for name in policy.scene}
+            expected = observation[row].numpy()
+            off = np.abs(policy.observe(*arm, **scene) - expected)
+            assert (off / np.maximum(np.abs(expected), 1)).max() < OBSERVATION.get(task, 5e-5)
+            qd = policy(*arm, **scene) / env.robot.qdlim
+            assert np.abs(qd - chosen[row, : env.robot.n].numpy()).max() < 1e-3
+            if command.grip is not None and task != "reach_avoid":
+                assert policy.opening == pytest.approx(command.grip[row].item(), abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "task"), PAIRS)
+def test_it_is_the_simulators(name, task, tmp_path):
+    env, agent = export_fresh(tmp_path / "policy.onnx", name, task)
+    policy = Policy.load(tmp_path / "policy.onnx")
+    assert set(policy.scene) == PAIRS[name, task]
+    assert_same(policy, env, agent)
+
+
+def test_a_task_of_ones_own_is_exported(tmp_path, monkeypatch):
+    """That of docs/add_your_own_task.md, as it is printed there."""
+    page = Path("docs/add_your_own_task.md").read_text()
+    code, values = re.findall(r"```(?:python|yaml)\n(.*?)```", page, re.DOTALL)[:2]
+    (tmp_path / "hover.py").write_text(code.replace('"hover"', '"hover_exported"'))
+    (tmp_path / "hover.yaml").write_text(values)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("hover", None)
+    importlib.import_module("hover")
+    env, agent = export_fresh(tmp_path / "policy.onnx", "panda", "hover_exported")
+    policy = Policy.load(tmp_path / "policy.onnx")
+    assert set(policy.scene) == {"goal"}
+    assert_same(policy, env, agent, steps=5)
+
+
+def test_an_operation_without_an_onnx_form_is_one_line():
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(x)
+
+    with pytest.raises(ConfigError, match="cannot be written as an ONNX graph: .*") as failure:
+        make_onnx(Odd(), {"x": torch.eye(3)}, ["y"])
+    assert len(str(failure.value).splitlines()) == 1
+
+
+def test_the_file_says_what_goes_in_and_out_and_not_where_it_was_made(tmp_path):
+    export_fresh(tmp_path / "policy.onnx", "panda", "reach")
+    model = onnx.load(tmp_path / "policy.onnx")
+    metadata = json.loads({prop.key: prop.value for prop in model.metadata_props}[KEY])
+    assert list(metadata["inputs"]) == [value.name for value in model.graph.input]
+    assert list(metadata["outputs"]) == [value.name for value in model.graph.output]
+    assert all("rad" in metadata["inputs"][name] for name in ("q", "qd", "gripper"))
+    assert str(Path.cwd()).encode() not in (tmp_path / "policy.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("width", (0.036, 0.04, 0.054))
+def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(width):
+    """Random short motions of the arm with the cube between its pads, which shut, stay or open."""
+    env = envs.make("panda", "pick_place", 64)
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(*shape):
+        return 2.0 * torch.rand(64, *shape, generator=generator) - 1.0
+
+    carry, hand = Carry(env), env.model.hand
+    model = make_onnx(carry, carry.examples, carry.outputs).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    q = env.world.home + 0.1 * noise(7)
+    q_next = q + 0.02 * noise(7)
+    before = env.fkine(q)
+    cube = before[:, :3, 3] + 0.003 * noise(3)
+    gap = torch.full((64,), width)
+    wanted = width + 0.01 * noise()
+    held = torch.ones(64, dtype=torch.bool)
+    moved, holds, shut = grasp.move_cube(hand, before, env.fkine(q_next), cube, held, gap, wanted)
+    driver, driver_next = (grasp.find_driver(hand, x) for x in (gap, wanted))
+    for row in range(64):
+        given = (q[row], driver[row, None], q_next[row], driver_next[row, None], cube[row])
+        given = dict(zip(carry.examples, (*given, held[row, None].float())))
+        gripper, place, holding = session.run(None, {k: v.numpy() for k, v in given.items()})
+        assert bool(holding[0]) == holds[row].item()
+        np.testing.assert_allclose(place, moved[row].numpy(), atol=1e-5)
+        found = grasp.compute_gap(hand, torch.from_numpy(gripper)).item()
+        assert found == pytest.approx(shut[row].item(), abs=1e-4)
+    assert 5 < holds.sum() < 59
