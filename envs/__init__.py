@@ -19,9 +19,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use, as td3_robot does: a missing browser is told of before torch is
-    there.
-    """
+    """Import names on first use, so that a missing browser is reported before torch is loaded."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Robots and tasks by name."""
+"""Construction of environments from names, options or moments."""
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.config.env_options import KINEMATIC, EnvOptions
@@ -32,28 +32,26 @@ def make(
     """Build B environments of a robot and a task.
 
     Args:
-        robot: name of a registered robot, path of a URDF or xacro file, or what `make_robot` made
-            of one.
+        robot: name of a registered robot, path of a URDF or xacro file, or a `Robot`.
         task: name of a registered task.
         num_envs: B.
-        device: where they are simulated.
+        device: where the simulation runs.
         seed: of starts and goals.
-        gripper: of a robot by name: a registered gripper in place of its own, or "none"; None keeps
+        gripper: of a robot by name: a registered gripper instead of its own, or "none"; None keeps
             its own.
         tcp: of a robot by name: link of the robot's file to control; None lets the file decide.
-        sparse: pay -1 for every step that is no success and 0 for one that is, in place of the
-            task's dense terms.
-        guard: change actions under which the arm would run into something, see
-            `envs.controllers.guard`.
-        training: it is to be learnt in, see `ArmEnv`.
-        engine: "kinematic", or "mujoco" for contact physics.
+        sparse: reward -1 for every step without success and 0 with success, instead of the task's
+            dense terms.
+        guard: change actions that would lead to contact, see `envs.controllers.guard`.
+        training: reuse scenes and stagger episodes, see `ArmEnv`.
+        engine: "kinematic", or "mujoco" for contact dynamics.
         disturbances: delay, lag and noise between the arm and its controller.
 
     Raises:
         ConfigError: no such robot, task or engine, values in their files that cannot be right, or
             num_envs below 1.
     """
-    chosen = make_task(task)  # first: a mistyped task is answered at once
+    chosen = make_task(task)  # first, so that a mistyped task is reported immediately
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
     varied = disturbances.physics if disturbances else None
     moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied, chosen.cubes)
@@ -72,17 +70,17 @@ def make_from_config(
     robot: Robot | None = None,
     render_mode: str | None = None,
 ) -> VecEnv:
-    """B environments of what a run is about: a robot and its task, or a Gymnasium environment.
+    """Build B environments from options: a robot and its task, or a Gymnasium environment.
 
     Args:
-        options: what to make.
+        options: robot and task, or the Gymnasium environment.
         num_envs, device, seed: as in `make`.
         training: as in `make`.
-        robot: that of the options, where it was made before.
+        robot: the robot of the options, if it was built before.
         render_mode: of a Gymnasium environment, see `make_gymnasium`.
 
     Raises:
-        ConfigError: what they name cannot be built.
+        ConfigError: the options name something that cannot be built.
     """
     if options.env is None:
         named = {
@@ -105,13 +103,13 @@ def make_from_moment(
     task: Task | None = None,
     engine: Engine | None = None,
 ) -> ArmEnv:
-    """An environment of one arm that is otherwise like another, all of whose episodes begin with
-    the same moment.
+    """Build an environment of one arm whose episodes all begin with the same moment.
 
     Args:
-        moment, row: which of its arms.
-        env: what it is to be like.
-        guard, disturbances, task, engine: as of `ArmEnv`, in place of the other's; None: its own.
+        moment, row: the moment and the arm in it.
+        env: the environment to copy everything else from.
+        guard, disturbances: as of `ArmEnv`.
+        task, engine: as of `ArmEnv`; None: those of `env`.
     """
     named = {
         "episodes": OneEpisode(moment, row),

@@ -1,4 +1,4 @@
-"""Robot + task + engine + automatic reset = a VecEnv."""
+"""ArmEnv: a robot, a task and an engine as a VecEnv with automatic resets."""
 
 import functools
 from dataclasses import replace
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.arm_env import observed_state as foresight
+from envs.arm_env.observed_state import predict_command_start, predict_half_period
 from envs.arm_env.reset_buffer import AsyncResetBuffer, ResetBatch, ResetBuffer
 from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
@@ -28,43 +28,43 @@ from td3_robot.vec_env import Step, is_asynchronous, restore_generator
 
 
 class ArmEnv:
-    """B simulated arms doing one task; a `td3_robot.vec_env.GoalVecEnv`.
+    """B simulated arms with one task; a `td3_robot.vec_env.GoalVecEnv`.
 
     `info` holds, for the step just made and before any reset: `success` (B,) bool, false from the
-    first contact on, `success_with_contact`, the same without that, `clearance` and `touched`, see
-    `envs.planning.contact_check`, `position_error` (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s],
-    `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m], `reward/<term>` (B,), and what
-    else the task measures. Read them only: some are the simulator's own state. Dense rewards go by
-    where the arms are bound for, as observations do; `success` and the rest by where they are.
+    first contact on, `success_with_contact`, the same without that rule, `clearance` and `touched`,
+    see `envs.tasks.contact`, `position_error` (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s],
+    `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m], `reward/<term>` (B,), and the
+    task's measures. Do not change them: some are the simulator's own state. Dense rewards, like
+    observations, refer to the arms half a period ahead; `success` and the rest to the arms as they
+    are.
 
     Args:
-        robot, task: who does what.
+        robot, task: the robot and its task.
         num_envs: B.
-        device: where it is simulated.
+        device: where the simulation runs.
         seed: of starts and scenes.
-        sparse: pay -1 for every step that is no success and 0 for one that is, in place of the
-            task's dense terms.
-        guard: change actions where the arm would run into something, see `envs.controllers.guard`;
-            rewards are still those of the action that was asked for.
-        training: it is to be learnt in: scenes that are dear to draw are handed out more than once,
-            and the first episode of each arm is cut short at random, so that the arms are not all
-            in the same part of theirs.
-        episodes: where episodes begin, in place of random ones.
-        engine: what moves arms and objects, in place of the kinematic engine.
-        disturbances: delay, lag and noise between the arms and whoever controls them.
+        sparse: reward -1 for every step without success and 0 with success, instead of the task's
+            dense terms.
+        guard: change actions that would lead to contact, see `envs.controllers.guard`; rewards are
+            those of the original action.
+        training: scenes that are expensive to sample are used more than once, and the first episode
+            of each arm is cut short at random, so that the arms' episodes are staggered.
+        episodes: source of episodes, instead of random ones.
+        engine: moves arms and objects, instead of the kinematic engine.
+        disturbances: delay, lag and noise between the arms and their controller.
 
     Attributes:
-        moment: the arms as their controller is to see them, with their kinematics and scene: where
-            they are bound for, see `kinematic.bound_for`; under disturbances as they are measured,
-            and foreseen to be when its next command begins to act.
-        now: the arms as they are; arrived, seen: before any reset, `now`, which `info` tells of,
-            and `moment`.
-        world: what stays the same.
+        moment: the observed arms with their kinematics and scene: half a period ahead, see
+            `bound_for`; under disturbances as measured, and predicted for the time when the next
+            command takes effect.
+        now: the arms as they are.
+        arrived, arrived_moment: `now` and `moment` before any reset; `info` is of `arrived`.
+        world: robot, workspace and capsules, which do not change.
         layout: the columns of an observation.
-        engine: as it was given; it may be shared, since all that an episode depends on is in its
-            scene.
-        a_dim: joints, and one more where the task's action moves the gripper.
-        memory_dim: width of what hindsight keeps of a moment.
+        engine: the engine of the arguments; environments may share it, since the scene holds
+            everything that an episode depends on.
+        a_dim: number of joints, and one more if the task's action moves the gripper.
+        memory_dim: width of a row of `memory`.
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class ArmEnv:
     ):
         if num_envs < 1:
             raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
-        self.robot, self.task, self.sparse, self.guard, self._training = (
-            robot,
-            task,
-            sparse,
-            guard,
-            training,
-        )
-        self.num_envs, self.device = num_envs, torch.device(device)
+        self.robot = robot
+        self.task = task
+        self.sparse = sparse
+        self.guard = guard
+        self._training = training
+        self.num_envs = num_envs
+        self.device = torch.device(device)
         self.world = task.make_world(robot, self.device, collision=guard)
         self.model = self.world.model
         self.layout = Layout(task.list_columns(self.world))
-        self.o_dim, self.a_dim = self.layout.size, robot.n + task.moves_gripper
+        self.o_dim = self.layout.size
+        self.a_dim = robot.n + task.moves_gripper
         self.engine = engine
         plant: Engine = engine or KinematicEngine(disturbances.servo_lag if disturbances else 0.0)
         self._disturbed = (
@@ -102,8 +102,8 @@ class ArmEnv:
         )
         self._plant = self._disturbed or plant
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
-        unasked = training and task.ends_early and is_asynchronous(self.device)
-        self._resets = (AsyncResetBuffer if unasked else ResetBuffer)(
+        asynchronous = training and task.ends_early and is_asynchronous(self.device)
+        self._resets = (AsyncResetBuffer if asynchronous else ResetBuffer)(
             self._begin, num_envs if training else 0
         )
         self.reset(seed)
@@ -113,76 +113,76 @@ class ArmEnv:
 
     @property
     def moment(self) -> Moment:
-        """See the class."""
+        """The observed arms, see the class."""
         return self._moment
 
     @moment.setter
     def moment(self, moment: Moment) -> None:
-        """Put the arms there."""
-        there = replace(moment, scene={name: moment.scene[name] for name in self.now.scene})
-        self.now = self.arrived = there
-        self._moment = self.arrived_moment = self._observe_state(there)
+        """Put the arms into a moment."""
+        true = replace(moment, scene={name: moment.scene[name] for name in self.now.scene})
+        self.now = self.arrived = true
+        self._moment = self.arrived_moment = self._observe_state(true)
         self._time_limits = None
 
     @property
     def state(self) -> SimState:
-        """The arms, as they are."""
+        """The states of the arms as they are."""
         return self.now.state
 
     @property
     def scene(self) -> Scene:
-        """What is around them."""
+        """The scenes of the arms as they are."""
         return self.now.scene
 
     @property
     def goal(self) -> Tensor:
-        """(B, g) what is wanted, in the task's terms."""
+        """The goals (B, g) in the task's terms."""
         return self.scene["goal"]
 
     @property
     def tcp(self) -> Tensor:
-        """(B, 3) TCP positions in the base frame [m]."""
+        """The TCP positions (B, 3) in the base frame [m]."""
         return self.now.tcp
 
     def find_nearest(self) -> Nearest:
-        """What the arms are near to: obstacles, the ground and themselves. Needs
-        `World.collision`.
+        """Find the distances of the observed arms to obstacles, the ground and themselves.
+
+        Needs `World.collision`.
         """
         return self.task.find_nearest(self.world, self.moment)
 
     def fkine(self, q: Tensor) -> Tensor:
-        """TCP poses T_be (B, 4, 4) of joint positions q (B, n) [rad]."""
+        """Compute TCP poses T_be (B, 4, 4) of joint positions q (B, n) [rad]."""
         return kinematics.fkine(self.model.chain, q)
 
     def jacob0(self, q: Tensor) -> Tensor:
-        """Geometric Jacobians (B, 6, n) in the base frame of joint positions q (B, n) [rad]."""
+        """Compute Jacobians (B, 6, n) in the base frame of joint positions q (B, n) [rad]."""
         return kinematics.jacob0(self.model.chain, q)
 
     # Episodes
 
     def reset(self, seed: int | None = None) -> Tensor:
-        """Start B new episodes. Returns the observation (B, o_dim)."""
+        """Start B new episodes and return the observation (B, o_dim)."""
         if seed is not None:
             self._episodes.seed(seed)
             if self._disturbed is not None:
                 self._disturbed.generator.manual_seed(seed)
         self._resets.clear()
-        begun = self._begin(self.num_envs)
-        self.now = self.arrived = begun.true
-        self._moment = self.arrived_moment = begun.known
+        batch = self._begin(self.num_envs)
+        self.now = self.arrived = batch.true
+        self._moment = self.arrived_moment = batch.known
         self._lengths = sample_first_lengths(
             self.num_envs, self.task.horizon, self.device, seed if self._training else None
         )
         self._time_limits = None
-        return begun.observation
+        return batch.observation
 
     def _begin(self, count: int) -> ResetBatch:
         state, scene = self._episodes.draw(count)
         scene = self._plant.begin(self.model, state, scene)
         measured = measured_scene(scene)
-        if measured is not scene or not scene.keys() >= set(
-            self.task.plan_keys
-        ):  # some draw it with their scenes
+        # Some tasks plan while they sample their scenes.
+        if measured is not scene or not scene.keys() >= set(self.task.plan_keys):
             scene = {**scene, **self.task.plan_episode(self.world, state, measured)}
         steps = torch.zeros(count, dtype=torch.long, device=self.device)
         true = contact.sense_contact(
@@ -192,11 +192,9 @@ class ArmEnv:
         return ResetBatch(true, known, self.task.observe(self.world, known))
 
     def _reset_where(self, done: Tensor, observation: Tensor, early: bool) -> Tensor:
-        """Put a new episode in every row where `done`; the tensors handed out before stay as they
-        were.
-        """
+        """Start a new episode in every row where `done`, without changing tensors in place."""
         if isinstance(self._resets, AsyncResetBuffer):
-            begun = self._resets.take(done)
+            batch = self._resets.take(done)
 
             def put(old: Tensor, new: Tensor) -> Tensor:
                 return torch.where(done.view(-1, *[1] * (old.ndim - 1)), new, old)
@@ -205,49 +203,49 @@ class ArmEnv:
             rows = self._find_ended(done, early)
             if not len(rows):
                 return observation
-            begun = self._resets.take(len(rows))
+            batch = self._resets.take(len(rows))
 
             def put(old: Tensor, new: Tensor) -> Tensor:
                 return old.index_copy(0, rows, new)
 
-        self._moment, self.now = self.moment.each(put, begun.known), self.now.each(put, begun.true)
-        self._lengths = put(self._lengths, torch.full_like(begun.true.steps, self.task.horizon))
-        return put(observation, begun.observation)
+        self._moment = self.moment.each(put, batch.known)
+        self.now = self.now.each(put, batch.true)
+        self._lengths = put(self._lengths, torch.full_like(batch.true.steps, self.task.horizon))
+        return put(observation, batch.observation)
 
     def _find_ended(self, done: Tensor, early: bool) -> Tensor:
-        """The rows where `done`; `early`: for other reasons, too, than that their time is up."""
+        """Find the rows where `done`; `early`: some may end before their time limit."""
         if early:
             self._time_limits = None
             return done.nonzero().squeeze(1)
         if self._time_limits is None:
-            self._time_limits = TimeLimits(
-                self._lengths - self.arrived.steps + 1, self.task.horizon
-            )  # before the latest step
+            left = self._lengths - self.arrived.steps + 1  # before the latest step
+            self._time_limits = TimeLimits(left, self.task.horizon)
         return self._time_limits.step()
 
     # Stepping
 
     def step(self, action: Tensor) -> Step:
-        """One control period; see `VecEnv.step`. Beyond ±1 an action is what it is at ±1."""
+        """Simulate one control period; see `VecEnv.step`. Actions are clamped to [-1, 1]."""
         if action.shape != (self.num_envs, self.a_dim):
             raise ConfigError(
                 f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}"
             )
         if not is_asynchronous(self.device) and not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
-        action, before = action.clamp(-1.0, 1.0), self.now
+        action = action.clamp(-1.0, 1.0)
+        before = self.now
         self.now = self.arrived = self._advance(action)
         self._moment = self.arrived_moment = self._observe_state(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
         outcome = self._compute_outcome(before, self.arrived, action)
-        paid = (
-            self.arrived_moment
-            if self._disturbed is None
-            else foresight.predict_half_period(self.task, self.world, self.arrived)
-        )
-        reward, terms = self._compute_reward(
-            outcome if self.sparse else self._compute_outcome(before, paid, action)
-        )
+        rewarded = outcome
+        if not self.sparse:
+            ahead = self.arrived_moment
+            if self._disturbed is not None:
+                ahead = predict_half_period(self.task, self.world, self.arrived)
+            rewarded = self._compute_outcome(before, ahead, action)
+        reward, terms = self._compute_reward(rewarded)
         info = {
             "success": outcome.success,
             "position_error": outcome.position_error,
@@ -256,7 +254,8 @@ class ArmEnv:
             **outcome.measures,
             **{f"reward/{name}": value for name, value in terms.items()},
         }
-        terminated, truncated = outcome.ended, self.arrived.steps >= self._lengths
+        terminated = outcome.ended
+        truncated = self.arrived.steps >= self._lengths
         observation = self._reset_where(
             terminated | truncated, next_observation, outcome.terminated is not None
         )
@@ -272,21 +271,18 @@ class ArmEnv:
         return contact.sense_contact(self.task, self.world, moved, self.now.scene.get("touched"))
 
     def _observe_state(self, true: Moment) -> Moment:
-        """What the controller sees of a moment."""
-        disturbed = self._disturbed
-        foreseen = (
-            true
-            if disturbed is None
-            else foresight.predict_command_start(self.task, self.world, disturbed, true)
-        )
-        known = foresight.predict_half_period(self.task, self.world, foreseen)
+        """Return the moment that a controller observes."""
+        known = true
+        if self._disturbed is not None:
+            known = predict_command_start(self.task, self.world, self._disturbed, true)
+        known = predict_half_period(self.task, self.world, known)
         known = replace(known, T_be=measured_tcp(known.T_be, true.scene))
         return self.task.sense(self.world, known)
 
     def _guard_command(self, joints: Tensor) -> Tensor:
-        """The command (B, n) that the guard makes of one."""
-        at = functools.partial(self.task.find_nearest_at, self.world, self.moment)
-        return guard_action(self.model, self.moment.state, joints, self.find_nearest(), at)
+        """Return the command (B, n) as the guard changes it."""
+        nearest_at = functools.partial(self.task.find_nearest_at, self.world, self.moment)
+        return guard_action(self.model, self.moment.state, joints, self.find_nearest(), nearest_at)
 
     def _compute_outcome(self, before: Moment, moment: Moment, action: Tensor) -> Outcome:
         outcome = self.task.compute_outcome(self.world, moment, action)
@@ -294,7 +290,7 @@ class ArmEnv:
         return contact.apply_contact_rules(self.task, moment, outcome)
 
     def _compute_reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:
-        """The reward (B,) and its named terms."""
+        """Return the reward (B,) and its named terms."""
         terms = {"sparse": outcome.success.float() - 1.0} if self.sparse else outcome.terms
         return functools.reduce(torch.add, terms.values()), terms
 
@@ -316,10 +312,10 @@ class ArmEnv:
         self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """See `GoalVecEnv.relabel`."""
-        task, world = self.task, self.world
-        both = self._memory.recall(
-            torch.cat((memory, next_memory))
-        )  # once for both: most of it is calls
+        task = self.task
+        world = self.world
+        # Once for both, since the number of calls matters.
+        both = self._memory.recall(torch.cat((memory, next_memory)))
         before, after = (both.each(lambda x, part=part: x.chunk(2)[part]) for part in (0, 1))
         before = task.replace_goal(world, before, task.compute_previous_goal(before, after, goal))
         after = task.replace_goal(world, after, goal)
@@ -332,33 +328,32 @@ class ArmEnv:
     # Resuming
 
     def state_dict(self) -> dict:
-        """Everything the next step depends on."""
-        drawn = (
-            {}
-            if self._disturbed is None
-            else {"disturbances": self._disturbed.generator.get_state()}
-        )
-        arms = {**self.now.tensors(), "known": self.moment.tensors(), "lengths": self._lengths}
-        return {
-            **arms,
+        """Return everything that the next step depends on."""
+        state = {
+            **self.now.tensors(),
+            "known": self.moment.tensors(),
+            "lengths": self._lengths,
             "episodes": self._episodes.state_dict(),
             "begun": self._resets.state_dict(),
-            **drawn,
         }
+        if self._disturbed is not None:
+            state["disturbances"] = self._disturbed.generator.get_state()
+        return state
 
     def load_state_dict(self, state: dict) -> Tensor:
-        """Take back what `state_dict` of an environment with the same robot, task and size gave, on
-        any device.
+        """Restore what `state_dict` of an environment with the same robot, task and size returned,
+        on any device, and return the observation.
         """
         self._episodes.load_state_dict(state["episodes"])
         self._resets.load_state_dict(state["begun"], self.device)
 
-        def here(x):
+        def move(x):
             return x.to(self.device)
 
-        self.now = self.arrived = Moment.of_tensors(state).each(here)
-        self._moment = self.arrived_moment = Moment.of_tensors(state["known"]).each(here)
-        self._lengths, self._time_limits = here(state["lengths"]), None
+        self.now = self.arrived = Moment.of_tensors(state).each(move)
+        self._moment = self.arrived_moment = Moment.of_tensors(state["known"]).each(move)
+        self._lengths = move(state["lengths"])
+        self._time_limits = None
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)

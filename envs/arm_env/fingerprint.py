@@ -1,6 +1,4 @@
-"""The constants that an environment's figures depend on and that no option names: those of its task
-and its robot.
-"""
+"""Fingerprint of an environment: constants of its task and robot, which options do not name."""
 
 import dataclasses
 import hashlib
@@ -16,17 +14,18 @@ _OF_ROBOT = ("home", "qlim", "qdlim", "qddlim", "qdddlim", "workspace")
 
 
 def env_fingerprint(env: Any, randomize: str = NOTHING) -> dict[str, object]:
-    """Everything in configs/tasks, configs/robots, configs/collision and configs/randomization that
-    it is made of.
+    """Return everything that an environment takes from configs/tasks, robots, collision and
+    randomization.
 
     Args:
-        env: an `ArmEnv`; any other environment has none that are known here.
-        randomize: the randomisation that it was made with, as `EnvOptions` names it.
+        env: an `ArmEnv`; the fingerprint of any other environment is empty.
+        randomize: its randomisation, as `EnvOptions` names it.
 
     Returns:
         Values that JSON can hold, files as their SHA-256.
     """
-    robot, task = getattr(env, "robot", None), getattr(env, "task", None)
+    robot = getattr(env, "robot", None)
+    task = getattr(env, "task", None)
     if not isinstance(robot, Robot) or not dataclasses.is_dataclass(task):
         return {}
     values = {name: getattr(robot, name) for name in _OF_ROBOT}
@@ -44,15 +43,13 @@ def env_fingerprint(env: Any, randomize: str = NOTHING) -> dict[str, object]:
 
 
 def _read_ranges(randomize: str) -> dict[str, object]:
-    """What the file of a randomisation says, and what holds where it says nothing."""
+    """Read the values of a randomisation, with defaults for those missing in its file."""
     values = dataclasses.asdict(read_randomization(randomize))
     return {**values.pop("physics"), **values}
 
 
 def _hash_files(robot: Robot) -> dict[str, str]:
-    """The SHA-256 of the files of capsules that there are, and of the robot's own where it is given
-    by one.
-    """
+    """Return the SHA-256 of existing capsule files, and of the robot's own file if any."""
     hand = robot.gripper
     paths = [
         find_capsule_file(robot),

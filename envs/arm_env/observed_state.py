@@ -1,6 +1,4 @@
-"""What a controller is shown of arms: where they are bound for, under disturbances as they are
-measured, and as they will be when its next command begins to act.
-"""
+"""Observed states: predictions half a period ahead and, under disturbances, over the latency."""
 
 from dataclasses import replace
 
@@ -13,25 +11,22 @@ from envs.simulation.kinematic import KinematicEngine, bound_for
 from envs.tasks.task import Task
 from envs.world import Moment, World, make_moment
 
-NOMINAL = KinematicEngine()  # what a controller takes the arms for
+NOMINAL = KinematicEngine()  # the controller's model of the arms
 
 
 def predict_half_period(task: Task, world: World, moment: Moment) -> Moment:
-    """The moment with its arms where they are bound for, and what they hold or go after with
-    them.
-    """
-    there = make_moment(world, bound_for(world.model, moment.state), moment.scene, moment.steps)
-    there = replace(there, scene=correct_held_cube(moment.scene, there.tcp - moment.tcp))
-    return task.predict(there, 0.5 * world.model.dt)
+    """Return the moment with arms, grasped cubes and moving goals half a period ahead."""
+    ahead = make_moment(world, bound_for(world.model, moment.state), moment.scene, moment.steps)
+    ahead = replace(ahead, scene=correct_held_cube(moment.scene, ahead.tcp - moment.tcp))
+    return task.predict(ahead, 0.5 * world.model.dt)
 
 
 def predict_command_start(
     task: Task, world: World, disturbed: DisturbedEngine, true: Moment
 ) -> Moment:
-    """What the controller takes a moment for by what it has measured, when its next command begins
-    to act.
+    """Predict the moment when the next command takes effect from the measured state.
 
-    Its kinematics are worked out only where hands may carry something; for `predict_half_period` works them out
+    Kinematics are computed only if hands may carry something; `predict_half_period` computes them
     in any case.
     """
     measured = disturbed.measure(world.model, true.state, true.scene)
@@ -61,16 +56,19 @@ def _step_nominal(task: Task, world: World, before: Moment, command: Command) ->
 
 
 def _interpolate(task: Task, world: World, now: Moment, then: Moment, share: float) -> Moment:
-    """What comes a share of a control step after `now`: that share of the way to where it is bound
-    for `then`, with the speed that it has then, since what was told before ends sooner.
+    """Return the moment a share of a control step after `now`.
+
+    Positions are interpolated between the half-period-ahead positions of `now` and `then`. The
+    speed is that of `then`, since the earlier command ends sooner.
     """
     model = world.model
     bounds = (bound_for(model, moment.state) for moment in (now, then))
-    between, (before, later) = (lambda a, b: torch.lerp(a, b, share)), bounds
-    q = torch.clamp(between(before.q, later.q) - (0.5 * model.dt) * later.qd, *model.qlim)
-    state = SimState(q, later.qd, between(before.gripper, later.gripper))
+    before, later = bounds
+    q = torch.lerp(before.q, later.q, share) - (0.5 * model.dt) * later.qd
+    gripper = torch.lerp(before.gripper, later.gripper, share)
+    state = SimState(torch.clamp(q, *model.qlim), later.qd, gripper)
     objects = {
-        name: between(now.scene[name], then.scene[name])
+        name: torch.lerp(now.scene[name], then.scene[name], share)
         for name in (OBJECT, SUPPORT)
         if name in now.scene
     }

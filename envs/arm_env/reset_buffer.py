@@ -1,6 +1,4 @@
-"""Episodes that are begun ahead of time: where a few arms of many start anew at each step, calls
-take all the time.
-"""
+"""Buffers of first moments, made in blocks: resetting few arms takes as long as many."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ class ResetBatch:
 
     Attributes:
         true: the arms as they are.
-        known: as their controller is to see them.
-        observation: (B, o_dim) of the latter.
+        known: the arms as their controller observes them.
+        observation: (B, o_dim) of `known`.
     """
 
     true: Moment
@@ -27,7 +25,7 @@ class ResetBatch:
     observation: Tensor
 
     def each(self, change: Callable[..., Tensor], *others: "ResetBatch") -> "ResetBatch":
-        """See `Moment.each`."""
+        """Apply a function to every tensor, see `Moment.each`."""
         return ResetBatch(
             self.true.each(change, *(other.true for other in others)),
             self.known.each(change, *(other.known for other in others)),
@@ -35,7 +33,7 @@ class ResetBatch:
         )
 
     def tensors(self) -> dict:
-        """All of it by name."""
+        """Return all tensors by name."""
         return {
             "true": self.true.tensors(),
             "known": self.known.tensors(),
@@ -44,53 +42,54 @@ class ResetBatch:
 
     @staticmethod
     def of_tensors(tensors: dict) -> "ResetBatch":
-        """What `tensors` gave."""
+        """Build a batch from what `tensors` returned."""
         true, known = (Moment.of_tensors(tensors[name]) for name in ("true", "known"))
         return ResetBatch(true, known, tensors["observation"])
 
 
 class ResetBuffer:
-    """Hands out first moments in the order in which they were made.
+    """Buffer of first moments, used in the order in which they were made.
 
     Args:
-        begin: makes so many.
-        block: how many are made at a time, at least; with 0 just those that are asked for.
+        begin: makes a number of first moments.
+        block: least number that is made at a time; 0: exactly as many as are taken.
     """
 
     def __init__(self, begin: Callable[[int], ResetBatch], block: int):
-        self._begin, self._block = begin, block
+        self._begin = begin
+        self._block = block
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was made and not handed out."""
+        """Drop all unused moments."""
         self._ahead: ResetBatch | None = None
         self._next = 0
 
     def take(self, count: int) -> ResetBatch:
-        """The next `count`."""
-        left = self._left()
+        """Return the next `count` first moments."""
+        left = self._get_unused()
         if left is None or len(left.observation) < count:
-            more = self._begin(
-                max(self._block, count - (0 if left is None else len(left.observation)))
-            )
+            missing = count - (0 if left is None else len(left.observation))
+            more = self._begin(max(self._block, missing))
             left = more if left is None else left.each(lambda *parts: torch.cat(parts), more)
-            self._ahead, self._next = left, 0
+            self._ahead = left
+            self._next = 0
         self._next += count
         return left.each(lambda x: x[:count])
 
-    def _left(self) -> ResetBatch | None:
-        ahead, start = self._ahead, self._next
-        return None if ahead is None else ahead.each(lambda x: x[start:])
+    def _get_unused(self) -> ResetBatch | None:
+        start = self._next
+        return None if self._ahead is None else self._ahead.each(lambda x: x[start:])
 
     def state_dict(self) -> dict:
-        """What was made and not handed out; nothing where there is none."""
-        left = self._left()
+        """Return the unused moments; empty if there are none."""
+        left = self._get_unused()
         if left is None or not len(left.observation):
             return {}
         return left.tensors()
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
-        """Take back what `state_dict` gave, on any device."""
+        """Restore what `state_dict` returned, on any device."""
         self.clear()
         if state:
             self._ahead = ResetBatch.of_tensors(state).each(lambda x: x.to(device))
@@ -98,56 +97,58 @@ class ResetBuffer:
 
 
 class AsyncResetBuffer:
-    """Hands out first moments to as many as ask, without being told on the host how many those are.
+    """Buffer of first moments that never waits for the device to count how many are needed.
 
-    A block of them is made, and made anew after about as many steps as hand all of it out, going by
-    the block before; where more ask than there are, the first ones are handed out again.
+    A block of moments is replaced after about as many steps as use it up, judging by the previous
+    block; if more are needed, its first ones are used again.
 
     Args:
-        begin: makes so many.
-        block: how many are made at a time, at least as many as may ask at once.
+        begin: makes a number of first moments.
+        block: number that is made at a time, at least the number of arms.
     """
 
     FIRST = 8  # steps
 
     def __init__(self, begin: Callable[[int], ResetBatch], block: int):
-        self._begin, self._block = begin, block
+        self._begin = begin
+        self._block = block
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was made."""
+        """Drop all moments."""
         self._ahead: ResetBatch | None = None
-        self._every, self._left = self.FIRST, 0  # steps: of each block, and of this one
+        self._every = self.FIRST  # steps that a block lasts
+        self._left = 0  # steps that this block still lasts
 
-    def take(self, asked: Tensor) -> ResetBatch:
-        """Where `asked` (B,) is true the next one, elsewhere any; B of them."""
+    def take(self, needed: Tensor) -> ResetBatch:
+        """Return B first moments: new ones where `needed` (B,) is true, any elsewhere."""
         if self._ahead is None or not self._left:
             self._renew()
         self._left -= 1
-        place = (self._handed_out + asked.cumsum(0) - 1) % self._block
-        self._handed_out = self._handed_out + asked.sum()
+        place = (self._handed_out + needed.cumsum(0) - 1) % self._block
+        self._handed_out = self._handed_out + needed.sum()
         return not_none(self._ahead).each(lambda x: x.index_select(0, place))
 
     def _renew(self) -> None:
-        if self._ahead is not None:  # to make them waits for the device in any case
+        if self._ahead is not None:  # making them waits for the device anyway
             lasted = self._every * self._block // max(int(self._handed_out), 1)
             self._every = max(1, min(lasted, 2 * self._every))
-        self._ahead, self._left = self._begin(self._block), self._every
+        self._ahead = self._begin(self._block)
+        self._left = self._every
         self._handed_out = torch.zeros((), dtype=torch.long, device=self._ahead.observation.device)
 
     def state_dict(self) -> dict:
-        """What is handed out next; nothing before the first time."""
+        """Return the block and its position; empty before the first use."""
         if self._ahead is None:
             return {}
         steps = {"every": self._every, "left": self._left, "handed_out": self._handed_out}
         return {**self._ahead.tensors(), **steps}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
-        """Take back what `state_dict` gave, on any device; of `ResetBuffer` nothing, so that a new
-        block is made.
-        """
+        """Restore what `state_dict` returned, on any device, unless a `ResetBuffer` did."""
         self.clear()
         if "handed_out" in state:
             self._ahead = ResetBatch.of_tensors(state).each(lambda x: x.to(device))
-            self._every, self._left = state["every"], state["left"]
+            self._every = state["every"]
+            self._left = state["left"]
             self._handed_out = state["handed_out"].to(device)

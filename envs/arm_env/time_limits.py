@@ -1,6 +1,4 @@
-"""Whose episodes end with which control step, known on the host beforehand: to ask at every step, a
-host waits for the device.
-"""
+"""Time limits of episodes, tracked on the host to avoid waiting for the device."""
 
 import torch
 from torch import Tensor
@@ -9,9 +7,7 @@ from torch import Tensor
 def sample_first_lengths(
     count: int, horizon: int, device: torch.device, seed: int | None
 ) -> Tensor:
-    """(count,) control steps that first episodes may last: with a seed cut short at random, else
-    the horizon.
-    """
+    """Sample lengths (count,) of first episodes [steps]; without a seed all are the horizon."""
     lengths = torch.full((count,), horizon, device=device)
     if seed is None:
         return lengths
@@ -20,13 +16,13 @@ def sample_first_lengths(
 
 
 class TimeLimits:
-    """Of B arms whose episodes end when their time is up and never earlier.
+    """Time limits of B arms whose episodes never end earlier.
 
-    Each next episode is as long as every other, so arms that end together once do so for good.
+    All further episodes have the same length; so arms that end together once always do.
 
     Args:
-        left: (B,) control steps until each arm's episode ends; what is less than 1 counts as that.
-        horizon: control steps of the next ones, and at most of these.
+        left: (B,) control steps until each arm's episode ends; less than 1 counts as 1.
+        horizon: control steps of further episodes, and at most of the present ones.
     """
 
     def __init__(self, left: Tensor, horizon: int):
@@ -36,8 +32,6 @@ class TimeLimits:
         self._now = 0
 
     def step(self) -> Tensor:
-        """Indices, rising, of the arms whose episodes end with the control step that was just
-        made.
-        """
+        """Return the rising indices of the arms whose episodes end with this control step."""
         self._now = (self._now + 1) % len(self._rows)
         return self._rows[self._now]

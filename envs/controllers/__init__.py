@@ -1,7 +1,7 @@
-"""Classical controllers to compare a policy with: the same observations in, the same actions out.
+"""Classical controllers to compare a policy with, called like a policy.
 
-They are told what a controller on the real robot would know: the environment's own state, goal and
-    surroundings.
+They use what a controller on the real robot would know: the observed state, the goal and the
+surroundings.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ BASELINES = {
 
 
 def make_baseline(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
-    """A policy, (B, o_dim) -> (B, a_dim), that controls `env` and no other.
+    """Build a policy, (B, o_dim) -> (B, a_dim), that controls `env` and no other.
 
     Raises:
         ConfigError: no such baseline, or one that cannot do the task of `env`.

@@ -1,4 +1,4 @@
-"""What a controller needs of an environment; `ArmEnv` is one."""
+"""Interface of environments to controllers; `ArmEnv` implements it."""
 
 from typing import Any, Protocol
 
@@ -14,10 +14,10 @@ class Controlled(Protocol):
 
     Attributes:
         num_envs: B.
-        world: what stays the same; model: its robot as the simulator's tensors.
-        moment: the arms now, with their kinematics and scene.
-        task: what they do; it names the controllers that can do it, and one made for a single task
-            asks it for more.
+        world: robot, workspace and capsules, which do not change.
+        model: the robot as the simulator's tensors.
+        moment: the observed arms with their kinematics and scene.
+        task: the task; it names the controllers that can do it, and answers to those made for it.
     """
 
     num_envs: int
@@ -27,22 +27,21 @@ class Controlled(Protocol):
     task: Any
 
     def find_nearest(self) -> Nearest:
-        """What the arms are near to. Needs `World.collision`."""
+        """Find the distances of the arms to anything. Needs `World.collision`."""
         ...
 
 
 class Surroundings:
-    """What the arms of an environment are near to: obstacles, the ground and themselves, in any
-    task.
+    """Distances of an environment's arms to obstacles, the ground and themselves, in any task.
 
-    A robot without capsules is near to nothing.
+    Those of a robot without capsules are infinite.
     """
 
     def __init__(self, env: Controlled):
         self._env = env
 
     def __call__(self) -> Nearest:
-        """Now."""
+        """Return the distances now."""
         if self._env.world.collision is not None:
             return self._env.find_nearest()
         q = self._env.moment.state.q

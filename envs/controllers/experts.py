@@ -1,7 +1,6 @@
-"""Controllers that show a learner what can be done: the classical ones, and one that goes to the
-scene's solution.
+"""Experts: controllers that act in some of the episodes of a training (`exploration.expert`).
 
-They act in some of the episodes that a policy learns from (`exploration.expert`).
+They are the classical controllers, and one that moves to the scene's solution.
 """
 
 from collections.abc import Callable
@@ -15,10 +14,10 @@ from td3_robot.errors import ConfigError, unknown
 
 
 def make_expert(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
-    """A policy, (B, o_dim) -> (B, a_dim), that controls `env` and no other.
+    """Build a policy, (B, o_dim) -> (B, a_dim), that controls `env` and no other.
 
     Raises:
-        ConfigError: no such expert, or none for this task.
+        ConfigError: no such expert, or one that cannot do this task.
     """
     if not hasattr(env, "moment"):
         raise ConfigError("exploration.expert has no effect without a robot and its task")

@@ -1,6 +1,4 @@
-"""Straight in joint space to where the goal is there: inverse kinematics once, then one move, as
-arms' programs do.
-"""
+"""Joint-space motion to an inverse-kinematics solution of the goal, as robot programs do."""
 
 import torch
 from torch import Tensor
@@ -11,9 +9,10 @@ from td3_robot.errors import ConfigError
 
 
 def compute_joint_move(model: SimModel, q: Tensor, target: Tensor, gain: float) -> Tensor:
-    """(B, n) in [-1, 1] that takes arms at q (B, n) to joint positions (B, n): every joint moves at
-    gain times its distance, and all are scaled down together where one is over its limit, or over
-    what it can brake from in time.
+    """Compute the action (B, n) in [-1, 1] that moves arms from q to target, both (B, n).
+
+    The speed of every joint is gain times its distance. All are scaled down together if one exceeds
+    its limit, or the speed that it can brake from in time.
     """
     distance = target - q
     action = gain * distance / model.qdlim
@@ -24,18 +23,16 @@ def compute_joint_move(model: SimModel, q: Tensor, target: Tensor, gain: float) 
 
 
 def select_waypoint(scene: Scene) -> Tensor:
-    """(B, n) what comes next on the way to `solution`: `via`, where there is one that is not
-    `passed`.
-    """
+    """Return the next waypoint (B, n) of the path: `via` until it is `passed`, then `solution`."""
     if "via" not in scene:
         return scene["solution"]
     return torch.where(scene["passed"][:, None] > 0, scene["solution"], scene["via"])
 
 
 class FollowSolution:
-    """Straight in joint space to `solution` in the scene, over `via` if there is one.
+    """Controller that moves straight in joint space to the scene's `solution`, over `via` if any.
 
-    Both are joint positions (B, n); `passed` (B,) says whether the latter is behind. See
+    Both are joint positions (B, n); `passed` (B,) tells whether `via` has been reached. See
     `compute_joint_move`.
 
     Args:
@@ -49,13 +46,13 @@ class FollowSolution:
     def __init__(self, env: Controlled, gain: float | None = None):
         if "solution" not in env.moment.scene:
             raise ConfigError(
-                "exploration.expert solution needs a task whose scenes hold one: reach_pose, reach_avoid"
+                "exploration.expert solution needs a task whose scenes hold one: "
+                "reach_pose, reach_avoid"
             )
-        self._env, self._gain = env, env.task.move_gain if gain is None else gain
+        self._env = env
+        self._gain = env.task.move_gain if gain is None else gain
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
-        values.
-        """
-        following = select_waypoint(self._env.moment.scene)
-        return compute_joint_move(self._env.model, self._env.moment.state.q, following, self._gain)
+        """Return the action (B, a_dim) in [-1, 1] for the environment's moment."""
+        waypoint = select_waypoint(self._env.moment.scene)
+        return compute_joint_move(self._env.model, self._env.moment.state.q, waypoint, self._gain)

@@ -1,10 +1,8 @@
-"""A guard between a controller and an arm: it changes a velocity command just enough that nothing
-is run into.
+"""Guard: a velocity-damper shield that changes a command as little as needed to avoid contact.
 
-What the arm is near to bounds the speeds at which distances may fall, as a velocity damper does,
-but the bound is what the arm can still brake from with its accelerations. In a control period an
-arm moves by centimetres, and what is nearest changes on the way; so the guard also looks where it
-would be after the period, once.
+It bounds the speeds at which distances may fall, as velocity dampers do, but by what the arm can
+still brake from with its accelerations. An arm moves by centimetres in a control period, and the
+nearest obstacle may change meanwhile; so the guard also checks the position after the period, once.
 """
 
 from collections.abc import Callable
@@ -24,12 +22,11 @@ class GuardConstants:
     """The constants of the guard. How they were chosen: docs/guard.md.
 
     Attributes:
-        stop: distance at which everything that comes nearer has been braked [m].
-        least: distance that is kept after the period that begins, seen from its end [m].
-        share: of what all joints together could brake a distance with, this much is counted on:
-            joints brake for several things at once.
-        sweeps: over all distances, one after the other; each takes back part of what the one before
-            did.
+        stop: distance at which every approach has been braked [m].
+        least: least distance after the period that begins [m].
+        share: assumed share of the braking of all joints together: they brake for several distances
+            simultaneously.
+        sweeps: passes over all distances; each reverts part of the one before.
     """
 
     stop: float = 0.01
@@ -49,21 +46,22 @@ def guard_action(
     nearest_at: Callable[[Tensor], Nearest],
     constants: GuardConstants = DEFAULTS,
 ) -> Tensor:
-    """The action nearest to a wanted one under which every distance can still be braked to `stop`.
+    """Return the action nearest to a given one that lets every distance be braked to `stop`.
 
-    Nearest in units of what each joint can change its speed by. Seen from the end of the period no
-    distance may be below `least` either. Where bounds contradict each other they are kept in part.
+    Nearest is in units of the joints' largest speed changes. In addition, no distance may be below
+    `least` at the end of the period. Bounds that contradict each other are met in part.
 
     Args:
-        bound: the arms, where they are bound for.
+        bound: the arms half a period ahead, see `bound_for`.
         action: (B, n) in [-1, 1].
-        near: what they are near to there.
-        nearest_at: what they would be near to at other joint positions (B, n).
+        near: their distances there.
+        nearest_at: finds the distances at other joint positions (B, n).
 
     Returns:
         (B, n) in [-1, 1].
     """
-    within, k = find_reachable_velocities(model, bound), constants
+    k = constants
+    within = find_reachable_velocities(model, bound)
     weight = torch.where(model.dqd.isinf(), model.qdlim, model.dqd).square()
     qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
     spaces = make_brakes(model, near, k.stop, k.share)

@@ -1,4 +1,4 @@
-"""NEO, a reactive controller that solves a quadratic programme for every arm at every step."""
+"""NEO: a reactive controller that solves a quadratic programme for every arm at every step."""
 
 from dataclasses import dataclass
 
@@ -31,8 +31,7 @@ class NeoConstants(ReactiveConstants):
 
 
 class Neo:
-    """NEO: towards the goal, round obstacles and joint limits, by a quadratic programme (QP) at
-    every step.
+    """NEO: avoids obstacles and joint limits on the way to the goal by a quadratic programme (QP).
 
     Haviland & Corke, "NEO: A Novel Expeditious Optimisation Algorithm for Reactive Motion Control
     of Manipulators", IEEE Robotics and Automation Letters 6(2), 2021,
@@ -44,8 +43,8 @@ class Neo:
 
     where v is the wanted velocity of `servo`, e the sum of the absolute errors [m + rad] and m the
     manipulability. For a goal without an orientation, J, v, e and m are those of the position.
-    Solved for s, s = v - J qd leaves a strictly convex programme in qd alone. Where its conditions
-    contradict each other the arm is told to stop.
+    Solved for s, s = v - J qd leaves a strictly convex programme in qd alone. If its conditions
+    contradict each other the arm stops.
 
     Differences from the authors' example, https://github.com/petercorke/robotics-toolbox-python
     examples/neo.py: the rotation error is a rotation vector in the base frame, not roll, pitch and
@@ -63,23 +62,21 @@ class Neo:
       94.6%, (0.01, 0.2, 1) 92.0%, (0.01, 0.1, 1) 83.8%, (0.01, 0.2, 0.5) 94.6%.
 
     Args:
-        env: the environment to act in; the ground and the arm itself are heeded, and obstacles
-            where its task has any.
-        constants: in place of the tuned ones.
+        env: the environment to act in; the ground, the arm itself and any obstacles are avoided.
+        constants: other than the tuned ones.
 
     Raises:
         ConfigError: qpsolvers or quadprog is not installed.
     """
 
     def __init__(self, env: Controlled, constants: NeoConstants | None = None):
-        self._env, self._surroundings = env, Surroundings(env)
+        self._env = env
+        self._surroundings = Surroundings(env)
         self._constants = constants or NeoConstants()
         self._solver = QuadraticSolver()
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
-        values.
-        """
+        """Return the action (B, a_dim) in [-1, 1] for the environment's moment."""
         qd = self._solver.solve(
             *self._compute_cost(), self._compute_dampers(), self._compute_bounds()
         )
@@ -87,12 +84,11 @@ class Neo:
         return (qd.to(qdlim) / qdlim).clamp(-1.0, 1.0)  # the clamp only removes rounding
 
     def _compute_cost(self) -> tuple[Tensor, Tensor]:
-        """P (B, n, n) and c (B, n) of the cost qd^T P qd / 2 + c^T qd."""
-        k, moment = self._constants, self._env.moment
-        error, v = (
-            _double(compute_pose_error(moment)),
-            _double(compute_tcp_velocity(moment, k.gain)),
-        )
+        """Return P (B, n, n) and c (B, n) of the cost qd^T P qd / 2 + c^T qd."""
+        k = self._constants
+        moment = self._env.moment
+        error = _double(compute_pose_error(moment))
+        v = _double(compute_tcp_velocity(moment, k.gain))
         J = _double(moment.J)
         J_r = J[:, : error.shape[1]]
         slack = 1.0 / error.abs().sum(1).clamp_min(LEAST_ERROR)
@@ -101,15 +97,17 @@ class Neo:
         return P, -pull - k.manipulability * manipulability_gradient(J, error.shape[1])
 
     def _compute_bounds(self) -> Bounds:
-        """The speed limits, and dampers to the position limits."""
-        model, q = self._env.model, self._env.moment.state.q
-        damper, chain = self._constants.joint_damper, model.chain
+        """Return the speed limits, damped at the position limits."""
+        model = self._env.model
+        q = self._env.moment.state.q
+        damper = self._constants.joint_damper
+        chain = model.chain
         return make_joint_dampers(
             _double(q), _double(model.qlim), _double(model.qdlim), damper, chain
         )
 
     def _compute_dampers(self) -> HalfSpaces:
-        """Dampers to what may be hit."""
+        """Return the dampers to obstacles, the ground and the arm itself."""
         near = self._surroundings()
         near = Nearest(_double(near.distance), _double(near.gradient))
         return make_distance_dampers(
@@ -118,5 +116,5 @@ class Neo:
 
 
 def _double(x: Tensor) -> Tensor:
-    """What the solver takes."""
+    """Convert to float64 on the CPU, which the solver takes."""
     return x.cpu().double()

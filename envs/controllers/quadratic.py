@@ -1,4 +1,4 @@
-"""Many small quadratic programmes, one an arm."""
+"""Solver of many small quadratic programmes, one for each arm."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from td3_robot.errors import missing_package
 
 
 class QuadraticSolver:
-    """Solves small strictly convex programmes by the method of quadprog.
+    """Solver of small strictly convex programmes by quadprog.
 
     Goldfarb & Idnani, "A numerically stable dual method for solving strictly convex quadratic
     programs", Mathematical Programming 27, 1983.
@@ -27,19 +27,20 @@ class QuadraticSolver:
         self._solve_qp = solve_qp
 
     def solve(self, P: Tensor, c: Tensor, spaces: HalfSpaces, bounds: Bounds) -> Tensor:
-        """The x inside half-spaces and bounds that minimises x^T P x / 2 + c^T x.
+        """Return the x inside half-spaces and bounds that minimises x^T P x / 2 + c^T x.
 
         Args:
             P: (B, n, n) positive definite; c: (B, n).
 
         Returns:
-            (B, n); zeros in a row whose conditions contradict each other. All in float64 on the
+            (B, n); zeros in rows whose conditions contradict each other. All in float64 on the
             CPU.
         """
         x = -torch.linalg.solve(P, c[:, :, None])[:, :, 0]
         one = torch.eye(x.shape[1], dtype=x.dtype).expand_as(P)
         lower, upper = bounds
-        G, h = torch.cat((spaces.G, one, -one), 1), torch.cat((spaces.h, upper, -lower), 1)
+        G = torch.cat((spaces.G, one, -one), 1)
+        h = torch.cat((spaces.h, upper, -lower), 1)
         met = ((G @ x[:, :, None])[:, :, 0] <= h).all(1)  # the unconstrained minimum is the answer
         left = (~met).nonzero().squeeze(1)
         if len(left):

@@ -1,9 +1,9 @@
-"""A reactive controller for many arms at once: to a goal by what is near now, without a plan.
+"""Reactive controller for many arms: moves to the goal around near obstacles, without a plan.
 
 It solves the quadratic programme of NEO (Haviland & Corke, "NEO: A Novel Expeditious Optimisation
 Algorithm for Reactive Motion Control of Manipulators", IEEE Robotics and Automation Letters 6(2),
-2021) without its manipulability, nearly, in a fixed number of operations and without a solver: fast
-enough for a policy to be shown what it says at every step.
+2021) without its manipulability, approximately, in a fixed number of operations and without a
+solver: fast enough for its action to be part of an observation.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,13 @@ from envs.kinematics.least_squares import damped_inverse
 from envs.simulation.engine import SimModel
 from envs.world import Moment
 
-LEAST_ERROR = (
-    1e-4  # [m + rad] the weight of the slack grows no further: keeps the programme well conditioned
-)
+# Error below which the weight of the slack does not grow, for the conditioning [m + rad].
+LEAST_ERROR = 1e-4
 
 
 @dataclass(frozen=True)
 class ReactiveConstants:
-    """The constants of the controller; what a damper is: envs/controllers/halfspaces.py.
+    """The constants of the controller; dampers are defined in envs/controllers/halfspaces.py.
 
     Attributes:
         gain: TCP speed per distance [1/s].
@@ -59,18 +58,18 @@ def compute_reactive_velocity(
     constants: ReactiveConstants = DEFAULTS,
     sweeps: int = 4,
 ) -> Tensor:
-    """Joint velocities that bring the TCP to its goal, as far as dampers let them; see
-    `solve_with_dampers`.
+    """Compute joint velocities towards the goal inside dampers, see `solve_with_dampers`.
 
     Joint limits come last, by clamping.
 
     Args:
-        near: what the arms are near to.
+        near: distances of the arms.
 
     Returns:
         (B, n) [rad/s or m/s], inside the speed limits.
     """
-    error, velocity = compute_pose_error(moment), compute_tcp_velocity(moment, constants.gain)
+    error = compute_pose_error(moment)
+    velocity = compute_tcp_velocity(moment, constants.gain)
     dampers = make_distance_dampers(near, constants.obstacle_damper, constants.self_damper)
     qd = solve_with_dampers(
         moment.J[:, : error.shape[1]], error, velocity, dampers, constants.effort, sweeps
@@ -85,23 +84,23 @@ def compute_reactive_velocity(
 def solve_with_dampers(
     J: Tensor, error: Tensor, velocity: Tensor, dampers: HalfSpaces, effort: float, sweeps: int
 ) -> Tensor:
-    """The joint velocities that move the TCP as wanted, inside half-spaces.
+    """Compute the joint velocities inside half-spaces that move the TCP as wanted.
 
-    Over qd and a slack s that lets the TCP leave its straight way, with e the sum of the absolute
+    Over qd and a slack s that lets the TCP leave its straight line, with e the sum of the absolute
     errors:
 
         minimise effort/2 |qd|^2 + 1/(2 e) |s|^2   subject to J qd + s = velocity,   dampers G qd <=
         h
 
     Without dampers that is damped least squares, J^T M velocity with M = (J J^T + effort e I)^-1. A
-    damper moves it along F g with F = I - J^T M J, mostly such motion as leaves the TCP alone. How
-    far is found by `project_hildreth`.
+    damper moves it along F g with F = I - J^T M J, mostly motion that leaves the TCP alone, by a
+    distance that `project_hildreth` finds.
 
     Args:
         J: (B, m, n) rows of the Jacobians that belong to the error.
-        error: (B, m) what is left to the goal [m or rad].
-        velocity: (B, m) wanted of the TCP [m/s or rad/s].
-        dampers: of what the arms are near to.
+        error: (B, m) to the goal [m or rad].
+        velocity: (B, m) wanted velocity of the TCP [m/s or rad/s].
+        dampers: half-spaces of the distances.
 
     Returns:
         (B, n) [rad/s or m/s].
@@ -114,21 +113,18 @@ def solve_with_dampers(
 
 
 class Reactive:
-    """Damped least squares behind dampers, see `compute_reactive_velocity`: nearly NEO, for many arms at once and on
-    any device.
+    """Damped least squares inside dampers: nearly NEO, for many arms and on any device.
 
     Args:
-        env: the environment to act in; the ground and the arm itself are heeded, and obstacles
-            where its task has any.
+        env: the environment to act in; the ground, the arm itself and any obstacles are avoided.
     """
 
     def __init__(self, env: Controlled):
-        self._env, self._surroundings = env, Surroundings(env)
+        self._env = env
+        self._surroundings = Surroundings(env)
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, a_dim) in [-1, 1]; of the observation only the moment matters, not the
-        values.
-        """
+        """Return the action (B, a_dim) in [-1, 1] for the environment's moment."""
         env = self._env
         return (
             compute_reactive_velocity(env.model, env.moment, self._surroundings()) / env.model.qdlim

@@ -1,4 +1,4 @@
-"""The scripted push: what a programmer would write for the task `push` instead of learning it."""
+"""Scripted expert for the task `push`, as a programmer would write it."""
 
 from torch import Tensor
 
@@ -6,10 +6,9 @@ from envs.controllers.controlled import Controlled
 
 
 class ScriptedPush:
-    """Down behind the cube, against it towards the goal, and again from behind when it has slid
-    aside.
+    """Scripted expert that comes down behind the cube and pushes it to the goal, again if it slips.
 
-    It keeps no state, see `Push.scripted`.
+    It has no state, see `Push.compute_scripted_action`.
 
     Args:
         env: an environment of the task `push` to act in.
@@ -19,7 +18,5 @@ class ScriptedPush:
         self._env = env
 
     def __call__(self, observation: Tensor) -> Tensor:
-        """(B, o_dim) -> (B, n) in [-1, 1]; of the observation only the moment matters, not the
-        values.
-        """
+        """Return the action (B, n) in [-1, 1] for the environment's moment."""
         return self._env.task.compute_scripted_action(self._env.world, self._env.moment)

@@ -1,6 +1,4 @@
-"""How the TCP should move now, by the goal of any task that moves the TCP: position-based
-servoing.
-"""
+"""Position-based servoing: the velocity of the TCP towards the goal of any task that moves it."""
 
 import torch
 from torch import Tensor
@@ -10,11 +8,11 @@ from envs.world import Moment
 
 
 def compute_pose_error(moment: Moment) -> Tensor:
-    """What is left to the goal, in the base frame.
+    """Compute the error of the TCP to the goal in the base frame.
 
     Returns:
-        (B, 3) [m] where the goal is a position (B, 3); (B, 6) [m, rad] where it is a pose (B, 7):
-        the translation, then the rotation vector.
+        (B, 3) [m] if the goal is a position (B, 3); (B, 6) [m, rad] if it is a pose (B, 7): the
+        translation, then the rotation vector.
     """
     goal = moment.scene["goal"]
     translation = goal[:, :3] - moment.tcp
@@ -26,11 +24,11 @@ def compute_pose_error(moment: Moment) -> Tensor:
 
 
 def compute_tcp_velocity(moment: Moment, gain: float) -> Tensor:
-    """The TCP's velocity that lets the error fall as exp(-gain t), (B, 3) [m/s] or (B, 6) [m/s,
-    rad/s], base frame.
+    """Compute the TCP's velocity that lets the error fall as exp(-gain t), (B, 3) [m/s] or (B, 6)
+    [m/s, rad/s], in the base frame.
 
-    Gain times the error, and on top of it the velocity of a goal that moves, which without it would
-    be followed at a distance of that velocity / gain (feed-forward; Siciliano et al., "Robotics:
+    It is gain times the error plus the velocity of a goal that moves, which otherwise would be
+    followed at a distance of that velocity / gain (feed-forward; Siciliano et al., "Robotics:
     Modelling, Planning and Control" (2009), section 3.7.1).
     """
     velocity = gain * compute_pose_error(moment)
@@ -40,5 +38,5 @@ def compute_tcp_velocity(moment: Moment, gain: float) -> Tensor:
 
 
 def has_orientation(moment: Moment) -> bool:
-    """Whether the goal is a pose."""
+    """Tell whether the goal is a pose."""
     return moment.scene["goal"].shape[1] == 7

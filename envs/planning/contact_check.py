@@ -1,4 +1,4 @@
-"""Whether joint positions are free of contact: with the arm itself and with the ground."""
+"""Contact checks of joint positions with the arm itself and the ground."""
 
 import torch
 from torch import Tensor
@@ -6,18 +6,18 @@ from torch import Tensor
 from envs.collision import clearance
 from envs.world import GROUND, World
 
-MARGIN = 0.005  # [m] by which what solves a goal is free of contact
+MARGIN = 0.005  # least clearance of solutions [m]
 _HALVINGS = 4
 
 
 def is_free(world: World, q: Tensor, room: float = MARGIN, driver: float | None = None) -> Tensor:
-    """Whether arms at q (..., n) are more than `room` [m] away from themselves and the ground.
+    """Return whether arms at q (..., n) are further than `room` [m] from themselves and the ground.
 
     Args:
-        driver: coordinate of the gripper's [rad or m]; None: whatever it does.
+        driver: coordinate of the gripper [rad or m]; None: any.
 
     Returns:
-        (...) bool, and true of a robot whose capsules are not known.
+        (...) bool; true if the robot's capsules are not known.
     """
     if world.collision is None:
         return torch.ones(q.shape[:-1], dtype=torch.bool, device=q.device)
@@ -29,8 +29,9 @@ def is_free(world: World, q: Tensor, room: float = MARGIN, driver: float | None 
 
 
 def find_free_start(world: World, offset: Tensor) -> Tensor:
-    """Joint positions (B, n) at offsets (B, n) from home, halved until nothing touches, at home in
-    the end.
+    """Return joint positions (B, n) at offsets (B, n) from home, halved until free of contact.
+
+    After `_HALVINGS` they are home itself.
     """
     for _ in range(_HALVINGS):
         q = torch.clamp(world.home + offset, *world.model.qlim)

@@ -1,10 +1,8 @@
-"""Random obstacle scenes that are feasible: obstacles are put in the way of the arm, but never in a
-known detour.
+"""Random feasible obstacle scenes: obstacles block the straight motion, but not a known detour.
 
-A detour in joint space is drawn first, start - via - solution in two straight legs, and held to be
-free of the ground and the arm itself. Obstacles then stand where they are in the way of going
-straight: around the line from the TCP's start to its goal, and around the arm halfway. One that
-comes too near to the arm anywhere on the detour is left out.
+A detour in joint space, start - via - solution in two straight legs, is sampled first, free of
+contact with the ground and the arm itself. Obstacles are then placed around the line from the TCP's
+start to its goal, and around the arm halfway. Those too near to the arm on the detour are dropped.
 """
 
 from dataclasses import dataclass
@@ -20,36 +18,30 @@ from envs.collision.queries import CACHE_ROWS, compute_segments, obstacle_distan
 from envs.kinematics.rotations import build_rotations
 from envs.world import World
 
-SPHERES, BOXES, WALLS = 3, 2, 1  # slots
-NUMBERS = (
-    1.0,
-    1.0,
-    2.0,
-    4.0,
-    8.0,
-)  # relative chance of 1, 2, ... obstacles; where there is room for fewer, fewer
-PROPOSALS = 8  # places that are tried for every slot
+# Slots of each kind of obstacle.
+SPHERES = 3
+BOXES = 2
+WALLS = 1
+# Relative probabilities of 1, 2, ... obstacles; fewer if there is no room for as many.
+NUMBERS = (1.0, 1.0, 2.0, 4.0, 8.0)
+PROPOSALS = 8  # positions that are tried for every slot
 SPHERE_RADIUS = (0.05, 0.12)  # [m]
 BOX_HALF = (0.04, 0.12)  # half of each side [m]
-SLABS = 0.85  # share of boxes that are slabs across the way; the others are lumps at any angle
+SLABS = 0.85  # share of boxes that are slabs across the motion; the others are at any angle
 SLAB_HALF = (0.12, 0.28)  # half of a slab's long sides [m]
 SLAB_THICKNESS = (0.03, 0.05)  # half of its short one [m]
-SLANT = 0.3  # a slab is across the way within this [rad]
+SLANT = 0.3  # greatest deviation of a slab from across the motion [rad]
 WALL_GAP = (0.03, 0.15)  # from the line between start and goal to a wall [m]
 OVERHEAD = 0.25  # share of walls that are ceilings; the others are upright
-AT_THE_HAND = (
-    0.65  # share of spheres and boxes that are in the way of the hand; the others are in the arm's
-)
-IN_THE_WAY = -0.02  # the straight line from start to goal comes nearer than this to an obstacle [m]
-COARSE, POINTS = (
-    4,
-    14,
-)  # configurations on a leg of a detour: for choosing obstacles, and for checking them
+AT_THE_HAND = 0.65  # share of spheres and boxes that block the hand; the others block the arm
+IN_THE_WAY = -0.02  # distance of the straight line below which an obstacle blocks it [m]
+COARSE = 4  # configurations on a leg of a detour for choosing obstacles
+POINTS = 14  # configurations on a leg of a detour for checking them
 
 
 @dataclass(frozen=True)
 class Detour:
-    """Ways of B arms in joint space, in two straight legs.
+    """Paths of B arms of two straight legs in joint space.
 
     Attributes:
         start, via, solution: (B, n) [rad or m].
@@ -60,11 +52,11 @@ class Detour:
     solution: Tensor
 
     def __getitem__(self, rows: Tensor) -> "Detour":
-        """Those in some rows."""
+        """Return the paths of some rows."""
         return Detour(*(value[rows] for value in vars(self).values()))
 
     def sample_points(self, count: int = POINTS) -> Tensor:
-        """(2 count + 1, B, n) configurations, evenly spread over each leg."""
+        """Return configurations (2 count + 1, B, n), evenly spread over each leg."""
         share = torch.linspace(0, 1, count + 1, device=self.via.device)[:, None, None]
         return torch.cat(
             (
@@ -74,7 +66,7 @@ class Detour:
         )
 
     def compute_duration(self, world: World) -> Tensor:
-        """(B,) duration with every joint at full speed [s]."""
+        """Compute the duration (B,) with every joint at full speed [s]."""
         legs = (
             torch.stack((self.via - self.start, self.solution - self.via)).abs() / world.model.qdlim
         )
@@ -84,7 +76,7 @@ class Detour:
 def sample_uniform(
     bounds: tuple[float, float], *shape: int, like: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Uniform numbers on the device of `like`."""
+    """Sample uniform numbers on the device of `like`."""
     lower, upper = bounds
     return lower + (upper - lower) * torch.rand(*shape, device=like.device, generator=generator)
 
@@ -97,22 +89,25 @@ def draw_obstacles(
     spread: float,
     generator: torch.Generator,
 ) -> tuple[Detour, Obstacles]:
-    """1 to 5 obstacles in the way, for those detours for which some are found.
+    """Sample 1 to 5 obstacles that block the straight motions of detours.
 
     Args:
-        margin: from the arm at start and solution, more than this [m].
-        path_margin: from the arm on the way, more than this [m].
-        spread: standard deviation of an obstacle's place around what it is to be in the way of,
-            each axis [m].
+        margin: least clearance of the arm at start and solution [m].
+        path_margin: least clearance of the arm on the detour [m].
+        spread: standard deviation of an obstacle's position around what it blocks, each axis [m].
 
     Returns:
-        The detours, and the obstacles of each, spare slots parked at `FAR`.
+        The detours for which there are obstacles, and these, with spare slots parked at `FAR`.
     """
-    proposed, line = propose(world, detour, spread, generator), _sample_line(world, detour)
+    proposed = propose(world, detour, spread, generator)
+    line = _sample_line(world, detour)
     chosen, fits = _choose(proposed, _is_roughly_clear(world, detour, proposed, path_margin), line)
     blocks = compute_point_distances(line, chosen).amin(0).T < IN_THE_WAY
     rows = (fits & blocks).any(1)
-    detour, chosen, fits, blocks = detour[rows], chosen.select_rows(rows), fits[rows], blocks[rows]
+    detour = detour[rows]
+    chosen = chosen.select_rows(rows)
+    fits = fits[rows]
+    blocks = blocks[rows]
 
     ends = torch.stack((detour.start, detour.solution))
     fits &= (_compute_clearances(world, ends, chosen) > margin) & (
@@ -123,9 +118,8 @@ def draw_obstacles(
     wanted = 1 + torch.multinomial(
         torch.tensor(NUMBERS, device=fits.device).expand(len(fits), -1), 1, generator=generator
     )
-    lot = (
-        torch.rand(fits.shape, **here) + 2.0 * (~fits) - 1.0 * (blocks & (blocks.cumsum(1) == 1))
-    )  # one that blocks
+    first = blocks & (blocks.cumsum(1) == 1)  # one that blocks always stays
+    lot = torch.rand(fits.shape, **here) + 2.0 * (~fits) - 1.0 * first
     stays = fits & (lot.argsort(1).argsort(1) < wanted)
     spheres, walls, boxes = stays.split((SPHERES, WALLS, BOXES), 1)
     rows = blocks.any(1)
@@ -133,7 +127,7 @@ def draw_obstacles(
 
 
 def _sample_line(world: World, detour: Detour) -> Tensor:
-    """(3, P, B) points on the straight line from the TCP's start to its goal."""
+    """Return points (3, P, B) on the straight line from the TCP's start to its goal."""
     first, last = (
         kinematics.fkine(world.model.chain, q)[:, :3, 3].T[:, None]
         for q in (detour.start, detour.solution)
@@ -144,7 +138,7 @@ def _sample_line(world: World, detour: Detour) -> Tensor:
 def _is_roughly_clear(
     world: World, detour: Detour, proposed: Obstacles, path_margin: float
 ) -> Tensor:
-    """(B, M) bool: whether a detour avoids the proposals, judged by the middle of each capsule."""
+    """Return whether detours avoid the proposals by the middles of the capsules, (B, M) bool."""
     radius = world.capsules.radius[:, None]  # (K, 1, 1)
     fits = torch.ones((), dtype=torch.bool, device=radius.device)
     for q in detour.sample_points(COARSE).unbind(0):
@@ -156,33 +150,37 @@ def _is_roughly_clear(
 
 
 def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles, Tensor]:
-    """One of the proposals for each slot, and whether it fits (B, M): for the first slot of each
-    kind the one that is most in the way of those that fit, for the others any.
+    """Choose one of the proposals for each slot, and return whether it fits (B, M).
+
+    For the first slot of each kind it is the fitting one that blocks most, for the others any.
     """
     score = -compute_point_distances(line, proposed).amin(0).T
-    chosen, there = [], []
+    chosen = []
+    found = []
     counts = [PROPOSALS * slots for slots in (SPHERES, WALLS, BOXES)]
     spheres, boxes, walls = proposed.kinds
     kinds = (spheres, walls, boxes)
-    for value, fit, way in zip(kinds, fits.split(counts, 1), score.split(counts, 1)):
-        fit, way = fit.unflatten(1, (-1, PROPOSALS)), way.unflatten(1, (-1, PROPOSALS))
-        way = torch.cat((way[:, :1], torch.zeros_like(way[:, 1:])), 1)
-        best = torch.where(fit, way, -torch.inf).argmax(2)[:, :, None]
+    for value, fit, block in zip(kinds, fits.split(counts, 1), score.split(counts, 1)):
+        fit = fit.unflatten(1, (-1, PROPOSALS))
+        block = block.unflatten(1, (-1, PROPOSALS))
+        block = torch.cat((block[:, :1], torch.zeros_like(block[:, 1:])), 1)
+        best = torch.where(fit, block, -torch.inf).argmax(2)[:, :, None]
         chosen.append(
             value.unflatten(1, fit.shape[1:]).take_along_dim(best[:, :, :, None], 2)[:, :, 0]
         )
-        there.append(fit.any(2))
-    return Obstacles(chosen[0], chosen[2], chosen[1]), torch.cat(there, 1)
+        found.append(fit.any(2))
+    return Obstacles(chosen[0], chosen[2], chosen[1]), torch.cat(found, 1)
 
 
 def compute_point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
-    """Signed distances of points (3, N, B) to every obstacle, in the order of `obstacle_distances`,
-    (N, M, B) [m].
+    """Compute signed distances (N, M, B) of points (3, N, B) to every obstacle, in the order of
+    `obstacle_distances` [m].
     """
     sphere, box, wall = map(move_components_first, obstacles.kinds)
     x = points[:, :, None]
     r = x - sphere[:3]
-    axes, offset = build_rotations(box[6:]).unbind(1), x - box[:3]
+    axes = build_rotations(box[6:]).unbind(1)
+    offset = x - box[:3]
     beyond = torch.stack([dot(axis, offset) for axis in axes]).abs() - box[3:6]
     outside = beyond.clamp(min=0)
     inside = torch.maximum(torch.maximum(beyond[0], beyond[1]), beyond[2]).clamp(max=0)
@@ -195,15 +193,17 @@ def compute_point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
 
 
 def propose(world: World, detour: Detour, spread: float, generator: torch.Generator) -> Obstacles:
-    """Obstacles that are in the way of going straight, `PROPOSALS` for every slot."""
-    start, solution = detour.start, detour.solution
-    B, here = len(start), {"like": start, "generator": generator}
+    """Propose obstacles that block the straight motion, `PROPOSALS` for every slot."""
+    start = detour.start
+    solution = detour.solution
+    B = len(start)
+    here = {"like": start, "generator": generator}
     first, last = (kinematics.fkine(world.model.chain, q)[:, :3, 3] for q in (start, solution))
     p, d = compute_segments(world.capsules, (start + solution) / 2)
     middles = (p + d / 2).permute(2, 1, 0)  # (B, K, 3)
 
-    def places(count: int) -> Tensor:
-        """(B, count, 3)."""
+    def sample_places(count: int) -> Tensor:
+        """Sample positions (B, count, 3)."""
         share = sample_uniform((0.1, 0.9), B, count, 1, **here)
         at_hand = torch.lerp(first[:, None], last[:, None], share)
         chosen = torch.randint(
@@ -217,17 +217,19 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
         )
 
     S, N, W = (PROPOSALS * slots for slots in (SPHERES, BOXES, WALLS))
-    spheres = torch.cat((places(S), sample_uniform(SPHERE_RADIUS, B, S, 1, **here)), 2)
-    boxes = torch.cat((places(N), _sample_boxes(last - first, N, generator)), 2)
+    spheres = torch.cat((sample_places(S), sample_uniform(SPHERE_RADIUS, B, S, 1, **here)), 2)
+    boxes = torch.cat((sample_places(N), _sample_boxes(last - first, N, generator)), 2)
     return Obstacles(spheres, boxes, _sample_walls(first, last, W, generator))
 
 
 def _sample_boxes(motion: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """(B, count, 7) sides and turn of boxes: some lumps at any angle, some slabs across a motion
-    (B, 3) [m], which are upright or level after the way it goes.
+    """Sample sides and turns (B, count, 7) of boxes: some at any angle, some slabs across a motion
+    (B, 3) [m], upright or level depending on its direction.
     """
-    shape, here = (len(motion), count), {"like": motion, "generator": generator}
-    slab, motion = sample_uniform((0, 1), *shape, **here) < SLABS, motion[:, None]
+    shape = (len(motion), count)
+    here = {"like": motion, "generator": generator}
+    slab = sample_uniform((0, 1), *shape, **here) < SLABS
+    motion = motion[:, None]
     level = motion[:, :, 2].abs() > torch.linalg.vector_norm(motion[:, :, :2], dim=2)
     heading = torch.atan2(motion[:, :, 1], motion[:, :, 0]) + sample_uniform(
         (-SLANT, SLANT), *shape, **here
@@ -247,14 +249,13 @@ def _sample_boxes(motion: Tensor, count: int, generator: torch.Generator) -> Ten
 
 
 def _sample_walls(first: Tensor, last: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """(B, count, 4): upright at any angle, or overhead, so far from the line between two points (B,
-    3).
+    """Sample walls (B, count, 4), upright at any angle or overhead, at distances of `WALL_GAP` from
+    the line between two points (B, 3).
     """
-    shape, here = (len(first), count, 1), {"like": first, "generator": generator}
-    angle, overhead = (
-        sample_uniform((-torch.pi, torch.pi), *shape, **here),
-        sample_uniform((0, 1), *shape, **here) < OVERHEAD,
-    )
+    shape = (len(first), count, 1)
+    here = {"like": first, "generator": generator}
+    angle = sample_uniform((-torch.pi, torch.pi), *shape, **here)
+    overhead = sample_uniform((0, 1), *shape, **here) < OVERHEAD
     upright = torch.cat((angle.cos(), angle.sin(), torch.zeros_like(angle)), 2)
     normal = torch.where(overhead, first.new_tensor([0.0, 0.0, -1.0]), upright)
     ends = torch.stack([(normal * end[:, None]).sum(2, keepdim=True) for end in (first, last)])
@@ -262,8 +263,8 @@ def _sample_walls(first: Tensor, last: Tensor, count: int, generator: torch.Gene
 
 
 def _compute_clearances(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
-    """(B, M) the least clearance between the arm and each obstacle at q (P, B, n), as
-    `obstacle_distances` orders.
+    """Compute the least clearance (B, M) between the arm at q (P, B, n) and each obstacle, in the
+    order of `obstacle_distances`.
     """
     least = []
     for some in q.split(max(1, CACHE_ROWS // max(1, q.shape[1]))):
@@ -277,23 +278,21 @@ def _compute_clearances(world: World, q: Tensor, obstacles: Obstacles) -> Tensor
 
 
 def park(obstacles: Obstacles, spheres: Tensor, boxes: Tensor, walls: Tensor) -> Obstacles:
-    """The obstacles that are to stay, (B, count) bool for each kind, and the others where nothing
-    reaches.
-    """
+    """Return the obstacles with those that do not stay, (B, count) bool each, out of reach."""
 
-    def centre(value, stays):
+    def park_centre(value, stays):
         return torch.where(stays[:, :, None], value[:, :, :3], FAR)
 
     balls, blocks, planes = obstacles.kinds
     offset = torch.where(walls[:, :, None], planes[:, :, 3:], -FAR)
     return Obstacles(
-        torch.cat((centre(balls, spheres), balls[:, :, 3:]), 2),
-        torch.cat((centre(blocks, boxes), blocks[:, :, 3:]), 2),
+        torch.cat((park_centre(balls, spheres), balls[:, :, 3:]), 2),
+        torch.cat((park_centre(blocks, boxes), blocks[:, :, 3:]), 2),
         torch.cat((planes[:, :, :3], offset), 2),
     )
 
 
 def is_present(obstacles: Obstacles) -> tuple[Tensor, Tensor, Tensor]:
-    """Which spheres, boxes and walls are not parked, (B, count) bool each."""
+    """Return which spheres, boxes and walls are not parked, (B, count) bool each."""
     spheres, boxes, walls = obstacles.kinds
     return spheres[:, :, 0] < FAR / 2, boxes[:, :, 0] < FAR / 2, walls[:, :, 3] > -FAR / 2

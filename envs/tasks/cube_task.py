@@ -1,6 +1,7 @@
-"""What tasks have in common in which a hand that points down moves a cube on a table."""
+"""Base class of tasks in which a hand that points down moves a cube on a table."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -11,32 +12,50 @@ from envs.tasks.task import Task
 from envs.world import Moment, World
 from td3_robot.errors import not_none
 
-CANDIDATES = 1024  # scenes drawn at a time: each is solved for, which costs more than drawing it
+CANDIDATES = 1024  # scenes sampled at a time: solving one costs more than sampling it
+
+
+class HandFeatures(NamedTuple):
+    """Observed features of B hands.
+
+    Attributes:
+        approach, closing: (B, 3) directions of the hand in the base frame.
+        in_hand: (B, 3) the cube from the TCP, along the hand's third, closing and approach
+            directions [error_unit].
+        joint_tilt: (B, k - 1) J_w^T (approach x down), the motion of the k joints that move the TCP
+            that turns the hand down fastest, without the first joint, whose axis is vertical.
+    """
+
+    approach: Tensor
+    closing: Tensor
+    in_hand: Tensor
+    joint_tilt: Tensor
 
 
 @dataclass(frozen=True)
 class CubeTask(Task):
-    """The base frame's z = 0 is the table. A goal is (3,), where the cube's centre is to be; the
-    scene further holds `object` (3,), where it is, and `held` (), whether something holds it.
+    """A cube on a table, which is the plane z = 0 of the base frame.
+
+    A goal (3,) is a position of the cube's centre. The scene also holds `object` (3,), the cube's
+    position, and `held` (), whether it is grasped.
 
     Attributes:
         cube: side of the cube [m].
         least_way: least distance between cube and goal at the start [m].
-        table_room: room under the finger tips while they are at a cube that lies on the table [m].
-        hover: how far over the place where it is to come down the hand is led there [m].
-        corridor: horizontal distance from that place within which it is led straight down [m].
-        descent: slope of the way down to there.
-        approach_weight: reward lost per metre between the TCP and that way's next point.
-        tilt_weight: reward lost with the approach direction level; in proportion to 1 - cos of the
-            tilt.
+        table_room: distance of the finger tips from the table at a cube that lies on it [m].
+        hover: height from which the hand approaches its target [m].
+        corridor: horizontal distance from the target within which the hand moves straight down [m].
+        descent: slope of the approach outside the corridor.
+        approach_weight: reward lost per metre of the approach vector.
+        tilt_weight: reward lost with a level approach direction; proportional to 1 - cos(tilt).
         distance_weight: reward lost per metre between cube and goal.
         precision_weight: height of the bonus for the cube at the goal.
         precision_scale: distance at which that has fallen to 1/e [m].
         action_weight: reward lost for a full-speed command of all joints.
-        stillness_weight, stillness_scale: the same on top of it with the cube at the goal, see
-            `Reach` [-, m].
-        table_weight: reward lost per centimetre that a finger tip is below the table, up to 3 cm.
-        error_unit: length in which the observation gives distances [m].
+        stillness_weight, stillness_scale: additional cost with the cube at the goal, see `Reach`
+            [-, m].
+        table_weight: reward lost per centimetre of a finger tip below the table, up to 3 cm.
+        error_unit: unit of observed distances [m].
     """
 
     cube: float
@@ -71,42 +90,35 @@ class CubeTask(Task):
 
     @property
     def criterion(self) -> str:
-        """See `Task.criterion`."""
+        """The condition of success, in words."""
         return f"the cube within {1000 * self.tolerance:g} mm of the goal at the end of the episode"
 
     @property
     def cube_side(self) -> float:
-        """See `Task.cube_side`."""
+        """Side of the cubes [m]."""
         return self.cube
 
     def compute_tcp_height(self, world: World) -> float:
-        """Of the TCP over the table while it is at a cube that lies there [m]."""
+        """Return the TCP's height over the table at a cube that lies on it [m]."""
         hand = not_none(world.model.hand)
         return max(hand.half, hand.tip + self.table_room)
 
-    def observe_hand(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What an observation has of the hand, B times.
-
-        Returns:
-            approach, closing: (B, 3) the hand's directions in the base frame.
-            in_hand: (B, 3) the cube from the TCP, across, closing and approach [error_unit].
-            joint_tilt: (B, k - 1) J_w^T (approach x down), the motion of the k joints that can move
-                the TCP that turns the hand down fastest, without the first one, whose axis is
-                vertical.
-        """
+    def observe_hand(self, world: World, moment: Moment) -> HandFeatures:
+        """Compute the observed features of the hands."""
         R_bg = grasp.compute_hand_axes(not_none(world.model.hand), moment.T_be)
         in_hand = (
             grasp.transform_to_hand(R_bg, moment.tcp, moment.scene["object"]) / self.error_unit
         )
-        approach, J_w = R_bg[:, :, 2], moment.J[:, 3:, : world.model.position_joints]
+        approach = R_bg[:, :, 2]
+        J_w = moment.J[:, 3:, : world.model.position_joints]
         joint_tilt = (J_w[:, 1] * approach[:, :1] - J_w[:, 0] * approach[:, 1:2])[:, 1:]
-        return approach, R_bg[:, :, 1], in_hand, joint_tilt
+        return HandFeatures(approach, R_bg[:, :, 1], in_hand, joint_tilt)
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """The goal and the cube."""
+        """List the shapes of goal and cube."""
         scene = moment.scene
         return [make_goal_ball(scene["goal"][0], self.cube), make_cube_shape(scene, self.cube)]
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
-        """Where the cube is, (B, 3) [m]."""
+        """Return the cube's position (B, 3) [m]."""
         return moment.scene["object"]

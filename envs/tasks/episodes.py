@@ -1,8 +1,9 @@
-"""Where episodes begin: with random starts and scenes, or with one that is known."""
+"""Sources of episodes: random starts and scenes, or a given one."""
 
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from envs.planning.contact_check import find_free_start
 from envs.simulation.engine import SimState, make_rest_state
@@ -16,63 +17,65 @@ class Episodes(Protocol):
     """A source of episodes."""
 
     def seed(self, seed: int) -> None:
-        """What is drawn from now on depends on this alone."""
+        """Seed the source: what is sampled from now on depends on the seed alone."""
 
     def draw(self, count: int) -> tuple[SimState, Scene]:
-        """How `count` episodes begin."""
+        """Sample the states and scenes that `count` episodes begin with."""
         ...
 
     def state_dict(self) -> dict:
-        """All that what is drawn next depends on."""
+        """Return everything that the next samples depend on."""
         ...
 
     def load_state_dict(self, state: dict) -> None:
-        """Take back what `state_dict` gave, on any device."""
+        """Restore what `state_dict` returned, on any device."""
 
 
 class OneEpisode:
-    """The same episode every time; an `Episodes`.
+    """A source of one and the same episode; an `Episodes`.
 
     Args:
-        moment: that it begins with.
-        row: which of the moment's arms.
+        moment: the moment that it begins with.
+        row: the arm of that moment.
     """
 
     def __init__(self, moment: Moment, row: int):
         only = moment.each(lambda x: x[row : row + 1])
-        self._state, self._scene = only.state, only.scene
+        self._state = only.state
+        self._scene = only.scene
 
     def seed(self, seed: int) -> None:
-        """Nothing depends on it."""
+        """Do nothing: the episode does not depend on a seed."""
 
     def draw(self, count: int) -> tuple[SimState, Scene]:
-        """See `Episodes.draw`."""
+        """Return `count` copies of the start."""
 
-        def repeated(parts):
+        def repeat(parts):
             return {name: x.expand(count, *x.shape[1:]).clone() for name, x in parts.items()}
 
-        return SimState(**repeated(vars(self._state))), repeated(self._scene)
+        return SimState(**repeat(vars(self._state))), repeat(self._scene)
 
     def state_dict(self) -> dict:
-        """Nothing changes."""
+        """Return nothing: nothing changes."""
         return {}
 
     def load_state_dict(self, state: dict) -> None:
-        """Nothing to take."""
+        """Do nothing: there is no state."""
 
 
 class RandomEpisodes:
     """Arms at rest around home, free of contact, and scenes that can be solved; an `Episodes`.
 
     Args:
-        task, world: what for, and with which robot.
-        reuse: hand scenes out more than once where the task says that they are dear, see
-            `ScenePool`. The scene that an arm gets next then depends on how many the others have
-            used: all are handed out in one order.
+        task, world: the task and its robot.
+        reuse: use scenes more than once if the task's `fresh_scenes` says so, see `ScenePool`. The
+            next scene of an arm then depends on how many the others have used: all arms take
+            scenes from one sequence.
     """
 
     def __init__(self, task: Task, world: World, reuse: bool = False):
-        self._task, self._world = task, world
+        self._task = task
+        self._world = world
         self._generator = torch.Generator(world.device)
         self.pool = ScenePool(task, world, self._generator, task.fresh_scenes if reuse else 1.0)
 
@@ -83,11 +86,10 @@ class RandomEpisodes:
 
     def draw(self, count: int) -> tuple[SimState, Scene]:
         """See `Episodes.draw`."""
-        model, like = (
-            self._world.model,
-            {"generator": self._generator, "device": self._world.device},
+        model = self._world.model
+        noise = torch.rand(
+            count, len(model.qdlim), generator=self._generator, device=self._world.device
         )
-        noise = torch.rand(count, len(model.qdlim), **like)
         scene = self.pool.draw(count)
         offset = (2.0 * noise - 1.0) * self._task.start_spread
         q = scene.pop("start") if "start" in scene else find_free_start(self._world, offset)
@@ -110,34 +112,39 @@ class RandomEpisodes:
 
 
 class ScenePool:
-    """Solvable scenes, drawn ahead in large blocks, since most candidates fail.
+    """A pool of solvable scenes, sampled in large blocks, since most candidates fail.
 
-    They are handed out in order. At the end of the pool more are drawn, and all but the new ones
-    forgotten, unless scenes are dear: where `fresh` is below 1 it is the share of scenes that are
-    new. The pool, of `FEWEST` to `KEPT`, is then shuffled and handed out again.
+    Scenes are used in order. At the end of the pool a new block replaces it. If `fresh`, the share
+    of scenes that are new, is below 1, the pool of `FEWEST` to `MOST` scenes is shuffled and used
+    again as long as that share is kept.
     """
 
     BLOCK = 8192
-    FEWEST, KEPT = 200, 10_000
+    FEWEST = 200
+    MOST = 10_000
     PATIENCE = 10  # blocks in a row without a scene
 
     def __init__(self, task: Task, world: World, generator: torch.Generator, fresh: float = 1.0):
-        self._task, self._world, self._generator, self._fresh = task, world, generator, fresh
+        self._task = task
+        self._world = world
+        self._generator = generator
+        self._fresh = fresh
         self.clear()
 
     def clear(self) -> None:
-        """Forget scenes drawn ahead, so that the next ones depend on the generator alone."""
+        """Drop all scenes, so that the next ones depend on the generator alone."""
         self.scenes: Scene = {}
-        self.next, self.handed_out = 0, 0  # of the pool, and in all
+        self.next = 0  # index in the pool
+        self.handed_out = 0  # in all
 
     def __len__(self) -> int:
         return len(next(iter(self.scenes.values()), ()))
 
     def draw(self, count: int) -> Scene:
-        """`count` scenes.
+        """Return the next `count` scenes.
 
         Raises:
-            ConfigError: block after block of candidates holds none.
+            ConfigError: `PATIENCE` blocks of candidates in a row hold none.
         """
         while len(self) - self.next < count:
             if self._fresh < 1.0 and self._has_enough(count):
@@ -150,26 +157,25 @@ class ScenePool:
         return {key: value[rows] for key, value in self.scenes.items()}
 
     def _has_enough(self, count: int) -> bool:
-        """Whether the pool holds its share of fresh scenes, and as many as are asked for."""
-        share = min(self.KEPT, self._fresh * self.handed_out)
+        """Tell whether the pool holds `count` scenes and its share of fresh ones."""
+        share = min(self.MOST, self._fresh * self.handed_out)
         return len(self) >= max(count, share, self.FEWEST)
 
     def _shuffle(self) -> None:
         order = torch.randperm(len(self), generator=self._generator, device=self._generator.device)
-        self.scenes, self.next = {key: value[order] for key, value in self.scenes.items()}, 0
+        self._keep(order)
 
     def _append_block(self) -> None:
         found = self._find_block()
         if self._fresh == 1.0:  # what was handed out is not used again
-            self.scenes, self.next = (
-                {key: value[self.next :] for key, value in self.scenes.items()},
-                0,
-            )
-        self.scenes = (
-            {key: torch.cat((self.scenes[key], found[key])) for key in found}
-            if self.scenes
-            else found
-        )
+            self._keep(slice(self.next, None))
+        if self.scenes:
+            found = {key: torch.cat((self.scenes[key], found[key])) for key in found}
+        self.scenes = found
+
+    def _keep(self, rows: Tensor | slice) -> None:
+        self.scenes = {key: value[rows] for key, value in self.scenes.items()}
+        self.next = 0
 
     def _find_block(self) -> Scene:
         for _ in range(self.PATIENCE):
@@ -177,7 +183,7 @@ class ScenePool:
             if len(found["goal"]):
                 return found
         raise ConfigError(
-            f"workspace {self._world.workspace.tolist()} holds none of {self.PATIENCE} rounds of random goals that the "
-            "arm could be led to without contact with itself or the ground (z = 0 of its base); enlarge it, or "
-            "give the arm room below its base"
+            f"workspace {self._world.workspace.tolist()} holds none of {self.PATIENCE} rounds of "
+            "random goals that the arm could be led to without contact with itself or the ground "
+            "(z = 0 of its base); enlarge it, or give the arm room below its base"
         )

@@ -1,4 +1,4 @@
-"""What the policy sees, column by column."""
+"""Columns of an observation: their names, widths and order."""
 
 import functools
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ class Column(NamedTuple):
 
     Attributes:
         name: of the part.
-        width: how many elements it has.
-        tells_goal: whether another goal would change it, so that it has to be left out where goals
-            are replaced.
+        width: number of elements.
+        tells_goal: whether it depends on the goal; such columns are left out of the observation of
+            goal environments.
     """
 
     name: str
@@ -34,7 +34,8 @@ class Layout:
 
     def __init__(self, columns: Iterable[Column]):
         self.columns = tuple(columns)
-        self._slices, self.size = {}, 0
+        self.size = 0
+        self._slices = {}
         for column in self.columns:
             self._slices[column.name] = slice(self.size, self.size + column.width)
             self.size += column.width
@@ -47,14 +48,12 @@ class Layout:
 
 
 def arm_columns(world: World) -> list[Column]:
-    """Those that every task begins with: `envs.o`, then the joints' velocities."""
+    """List the columns that every task begins with: `envs.o`, then the joint velocities."""
     n = len(world.model.qdlim)
     return [Column("q", n), Column("drivers", len(world.model.driver_mimic)), Column("qd", n)]
 
 
 def multiply_transpose(J: Tensor, x: Tensor) -> Tensor:
-    """J^T x, (B, n), of J (B, m, n) and x (B, m): the joint motion along which x shrinks
-    fastest.
-    """
+    """Compute J^T x (B, n) of J (B, m, n), x (B, m): the joint motion that shortens x fastest."""
     rows = (J[:, row] * x[:, row, None] for row in range(J.shape[1]))
     return functools.reduce(torch.add, rows)  # far faster than a strided sum

@@ -1,25 +1,23 @@
-"""Figures that only some tasks have, as data: evaluations, tables and reports work them out and
-show them.
-"""
+"""Measures: figures of single tasks that evaluations, tables and reports compute and show."""
 
 import math
 from typing import NamedTuple
 
 
 class Measure(NamedTuple):
-    """A figure of an episode, and what is told of it over many.
+    """A figure of an episode, and how it is summarised over many.
 
     Attributes:
-        name: what the figure is called in results; it ends in its unit.
-        of: the name in `Step.info` of what it is made of, (T, B) over an episode.
-        reduction: of the episode: "last", "least" or "any" (at any step), "none" (at no step), or
-            "steps", every step once the task's `settle` time has passed.
+        name: its name in results; it ends in the unit.
+        of: name in `Step.info` of the values (T, B) that it is computed from.
+        reduction: over an episode: "last", "least" or "any" (at any step), "none" (at no step), or
+            "steps", every step after the task's settling time.
         summary: over episodes: "quantiles" (median and 95th percentile), "least" (median and least
             of all) or "rate".
         label: in tables and reports.
-        unit: that the table shows it in: "mm", "deg" or "%".
-        within: the task's constant that success wants it below, in SI units; None where success has
-            none.
+        unit: of tables: "mm", "deg" or "%".
+        within: name of the task's constant that success bounds it by, in SI units; None if success
+            does not depend on it.
     """
 
     name: str
@@ -31,11 +29,11 @@ class Measure(NamedTuple):
     within: str | None = None
 
     def to_result_unit(self, value):
-        """From SI into the unit that the name ends in."""
+        """Convert from SI units to the unit that the name ends in."""
         return value * UNITS[self.unit][0]
 
     def to_table_unit(self, value):
-        """From SI into `unit`."""
+        """Convert from SI units to `unit`."""
         return self.to_result_unit(value) * UNITS[self.unit][1]
 
 

@@ -1,5 +1,4 @@
-"""Pick and place: grasp a cube that lies on the table and bring it to a goal, in the air half the
-time.
+"""Pick and place: grasp a cube on the table and bring it to a goal on the table or in the air.
 
 Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early.
 How the cube moves is in envs/simulation/grasp.py; the whole task is described in
@@ -28,16 +27,16 @@ from td3_robot.errors import not_none
 
 @dataclass(frozen=True)
 class Picking(CubeTask):
-    """What tasks have in common in which a cube is grasped and brought somewhere; each says where
-    to in `places`.
+    """Base class of tasks in which a cube is grasped and brought to a goal.
 
-    The hand is led to the cube from above; `approach_weight` is lost while nothing is held.
+    Heirs define `sample_places`. The hand approaches the cube from above; `approach_weight` applies
+    while nothing is held.
 
     Attributes:
-        around_weight: height of the bonus for the pads around the cube, falling to 1/e at
-            `around_scale` [m].
-        gripper_weight: reward lost for a shut gripper on the way, and for an open one around the
-            cube.
+        around_weight: height of the bonus for the pads around the cube.
+        around_scale: distance at which that bonus has fallen to 1/e [m].
+        gripper_weight: reward lost for a shut gripper away from the cube, and for an open one
+            around it.
         held_weight: bonus for holding the cube.
     """
 
@@ -54,9 +53,9 @@ class Picking(CubeTask):
     )
 
     def list_columns(self, world: World) -> list[Column]:
-        """See `observe`."""
+        """List the columns of `observe`."""
         k = world.model.position_joints
-        told = {"goal", "error", "way", "joint_way", "scripted"}
+        tell_goal = {"goal", "error", "way", "joint_way", "scripted"}
         points = {
             name: 3
             for name in ("tcp", "approach", "closing", "goal", "object", "in_hand", "error", "way")
@@ -70,7 +69,7 @@ class Picking(CubeTask):
         }
         return [
             *arm_columns(world),
-            *(Column(name, width, name in told) for name, width in (points | rest).items()),
+            *(Column(name, width, name in tell_goal) for name, width in (points | rest).items()),
         ]
 
     # Scenes
@@ -78,18 +77,18 @@ class Picking(CubeTask):
     def sample_places(
         self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Where cubes lie and where they are to be, (B, 3) each [m].
+        """Sample positions of cubes and goals, (B, 3) each [m].
 
         Args:
-            draw: gives uniform numbers in [0, 1), (B, ...), by the further dimensions.
-            place: gives random places over the floor of the workspace (B, 3), by their heights
-                (B,).
+            draw: samples uniform numbers (B, *shape) in [0, 1) of a shape.
+            place: samples positions (B, 3) over the floor of the workspace at heights (B,).
         """
         raise NotImplementedError
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Cubes and goals in the workspace that the hand, pointing down, can be at without contact;
-        found from home, within qlim.
+        """Sample cubes and goals in the workspace that the hand reaches without contact.
+
+        It points down. Solutions are searched from home, inside qlim.
         """
         count = min(count, CANDIDATES)
 
@@ -109,36 +108,34 @@ class Picking(CubeTask):
         home = world.home.expand(len(cube), -1)
         arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])
         q, reached = solve_pointing_down(*arm, home, cube + lift)
-        there, arrived = solve_pointing_down(*arm, q, goal + lift)
-        good = reached & arrived & self._free(world, q) & self._free(world, there)
+        q_goal, arrived = solve_pointing_down(*arm, q, goal + lift)
+        good = reached & arrived & self._is_free(world, q) & self._is_free(world, q_goal)
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
         return {"goal": goal[good], "object": cube[good], "held": held[good]}
 
-    def _free(self, world: World, q: Tensor) -> Tensor:
-        """(B,) whether arms at q (B, n) touch nothing with the gripper open, and with the cube in
-        it.
+    def _is_free(self, world: World, q: Tensor) -> Tensor:
+        """Return whether arms at q (B, n) are free of contact with the gripper open and with the
+        cube in it, (B,) bool.
         """
         hand = not_none(world.model.hand)
         openings = hand.stroke[1], grasp.find_driver(hand, self.cube)
         return torch.stack([is_free(world, q, driver=driver) for driver in openings]).all(0)
 
-    # What the policy sees
+    # Observation
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m]; approach and closing, the hand's directions
-        in the base frame; goal and object [m]; in_hand, the cube from the TCP, across, closing and
-        approach; error = goal - object; way, where the TCP is to go now, see `way` (these three in
-        error_unit); joint_way = J_v^T way and joint_tilt, the joint motions that go there, and turn
-        the hand down, fastest, the latter without the first joint, whose axis is vertical; room
-        between the pads beyond the cube's side, 1 when open; held, 0 or 1; and scripted, what the
-        scripted pick would do.
+        """Return the observation (B, o_dim).
+
+        Its columns are o [rad, m]; qd [rad/s]; tcp [m]; approach, closing and in_hand, see
+        `HandFeatures`; goal and object [m]; error = goal - object [error_unit]; way, see
+        `compute_approach_vector` [error_unit]; joint_way = J_v^T way; joint_tilt, see
+        `HandFeatures`; room between the pads beyond the cube's side, 1 when open; held, 0 or 1; and
+        scripted, the action of the scripted expert.
         """
-        scene, state, model, hand = (
-            moment.scene,
-            moment.state,
-            world.model,
-            not_none(world.model.hand),
-        )
+        scene = moment.scene
+        state = moment.state
+        model = world.model
+        hand = not_none(model.hand)
         approach, closing, in_hand, joint_tilt = self.observe_hand(world, moment)
         way = self.compute_approach_vector(world, moment) / self.error_unit
         error = (scene["goal"] - scene["object"]) / self.error_unit
@@ -154,17 +151,18 @@ class Picking(CubeTask):
             error,
             way,
         )
-        told = compute_pick_action(self, world, moment)
-        last = (joint_way, joint_tilt, room[:, None], scene["held"][:, None].to(way.dtype), told)
+        held = scene["held"][:, None].to(way.dtype)
+        scripted = compute_pick_action(self, world, moment)
+        last = (joint_way, joint_tilt, room[:, None], held, scripted)
         return torch.cat((batched_o(model, state), state.qd, *directions, *last), 1)
 
     def is_placed(self, scene: Scene) -> Tensor:
-        """(B,) bool: whether the cube is where it is to be let go; by default nowhere."""
+        """Return whether the cube is where it is to be released, (B,) bool; by default never."""
         return torch.zeros_like(scene["held"])
 
     def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
-        """(B, 3) from the TCP to where it is to go now [m]: to the grasp, from above; with the
-        cube, to the goal.
+        """Return the displacement (B, 3) of the TCP to its next target [m]: the grasp, from above,
+        or with the cube the goal.
         """
         scene = moment.scene
         from_cube = moment.tcp - scene["object"]
@@ -174,15 +172,19 @@ class Picking(CubeTask):
         to_grasp = torch.cat((-from_cube[:, :2], (over - from_cube[:, 2])[:, None]), 1)
         return torch.where(scene["held"][:, None], scene["goal"] - scene["object"], to_grasp)
 
-    # What it is paid for
+    # Reward
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `compute_reward_terms`."""
-        scene, hand, driver = moment.scene, not_none(world.model.hand), moment.state.gripper
+        """Return success, the cube's distance and the terms of `compute_reward_terms`."""
+        scene = moment.scene
+        hand = not_none(world.model.hand)
+        driver = moment.state.gripper
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
         clearance = grasp.compute_tip_height(hand, moment.T_be, driver)
-        seen = RewardInputs(
-            way=torch.linalg.vector_norm(self.compute_approach_vector(world, moment), dim=1),
+        inputs = RewardInputs(
+            approach_distance=torch.linalg.vector_norm(
+                self.compute_approach_vector(world, moment), dim=1
+            ),
             distance=distance,
             held=scene["held"] | self.is_placed(scene),
             down=-grasp.compute_hand_axes(hand, moment.T_be)[:, 2, 2],
@@ -191,17 +193,20 @@ class Picking(CubeTask):
         )
         measures = {"object": scene["object"], "held": scene["held"], "table_clearance": clearance}
         return Outcome(
-            distance < self.tolerance, distance, compute_reward_terms(self, seen, action), measures
+            distance < self.tolerance,
+            distance,
+            compute_reward_terms(self, inputs, action),
+            measures,
         )
 
 
 @register_task("pick_place")
 @dataclass(frozen=True)
 class PickPlace(Picking):
-    """The constants of the task; its values live in configs/tasks/pick_place.yaml.
+    """The task `pick_place`; the values of its constants are in configs/tasks/pick_place.yaml.
 
     Attributes:
-        air_lowest, air_highest: heights between which the goals in the air lie [m].
+        air_lowest, air_highest: range of heights of the goals in the air [m].
     """
 
     air_lowest: float
@@ -210,7 +215,7 @@ class PickPlace(Picking):
     def sample_places(
         self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """See `Picking.places`: half of the goals are on the table."""
+        """Sample cubes on the table, and goals half of which are on the table."""
         air = self.air_lowest + draw() * (self.air_highest - self.air_lowest)
         table = torch.full_like(air, self.cube / 2.0)
         return place(table), place(torch.where(draw() < 0.5, air, table))
@@ -218,18 +223,18 @@ class PickPlace(Picking):
 
 @dataclass(frozen=True)
 class RewardInputs:
-    """What the reward depends on beside the action, each (B,).
+    """Inputs of the reward in addition to the action, each (B,).
 
     Attributes:
-        way: to where the TCP is to go, see `Picking.way` [m].
+        approach_distance: length of the approach vector [m].
         distance: between cube and goal [m].
-        held: bool, whether the cube is held, or is where it is to be let go.
+        held: bool, whether the cube is held, or is where it is to be released.
         down: cosine of the angle between the hand's approach and straight down.
         room: between the pads beyond the cube's side, 1 when open, 0 at the cube's side or below.
         clearance: height of the finger tips over the table [m].
     """
 
-    way: Tensor
+    approach_distance: Tensor
     distance: Tensor
     held: Tensor
     down: Tensor
@@ -237,26 +242,26 @@ class RewardInputs:
     clearance: Tensor
 
 
-def compute_reward_terms(task: Picking, seen: RewardInputs, action: Tensor) -> dict[str, Tensor]:
-    """The named terms whose sum is the reward, each (B,).
+def compute_reward_terms(task: Picking, inputs: RewardInputs, action: Tensor) -> dict[str, Tensor]:
+    """Compute the named terms, each (B,), whose sum is the reward.
 
     Args:
         action: (B, n + 1) in [-1, 1]; the gripper's costs nothing.
     """
     effort = action[:, :-1].square().mean(1)
-    held = seen.held.to(effort.dtype)
-    around = torch.exp(-seen.way / task.around_scale)
-    wrong_gripper = (1.0 - around) * (1.0 - seen.room) + around * seen.room
-    near = torch.exp(-seen.distance / task.stillness_scale)
+    held = inputs.held.to(effort.dtype)
+    around = torch.exp(-inputs.approach_distance / task.around_scale)
+    wrong_gripper = (1.0 - around) * (1.0 - inputs.room) + around * inputs.room
+    near = torch.exp(-inputs.distance / task.stillness_scale)
     return {
-        "approach": (held - 1.0) * task.approach_weight * seen.way,
-        "tilt": -task.tilt_weight * (1.0 - seen.down),
-        "around": task.around_weight * torch.where(seen.held, 1.0, around),
+        "approach": (held - 1.0) * task.approach_weight * inputs.approach_distance,
+        "tilt": -task.tilt_weight * (1.0 - inputs.down),
+        "around": task.around_weight * torch.where(inputs.held, 1.0, around),
         "gripper": (held - 1.0) * task.gripper_weight * wrong_gripper,
         "held": task.held_weight * held,
-        "distance": -task.distance_weight * seen.distance,
-        "precision": task.precision_weight * torch.exp(-seen.distance / task.precision_scale),
+        "distance": -task.distance_weight * inputs.distance,
+        "precision": task.precision_weight * torch.exp(-inputs.distance / task.precision_scale),
         "action": -task.action_weight * effort,
         "stillness": -task.stillness_weight * near * effort.sqrt(),
-        "table": -task.table_weight * (-100.0 * seen.clearance).clamp(0.0, 3.0),
+        "table": -task.table_weight * (-100.0 * inputs.clearance).clamp(0.0, 3.0),
     }

@@ -1,7 +1,6 @@
-"""Pick and place as a cube with forces would have it: it lies turned any way, and stops fingers
-that come from above.
+"""Pick and place for contact dynamics: the cube is turned and stops fingers from above.
 
-It is `pick_place` but for the scenes, see docs/physics.md.
+The task is `pick_place` with other scenes, see docs/physics.md.
 """
 
 import math
@@ -17,12 +16,14 @@ from envs.world import Scene, World
 @register_task("pick_turned")
 @dataclass(frozen=True)
 class PickTurned(PickPlace):
-    """See `PickPlace`. The scene further holds `yaw` (), by how much the cube is turned at first
-    about the vertical [rad], and `contact_depth` (), how deep a finger is in its top [m].
+    """The task `pick_turned`: `pick_place` with turned cubes.
+
+    The scene also holds `yaw` (), the cube's initial turn about the vertical [rad], and
+    `contact_depth` (), the depth of a finger in its top [m].
     """
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """See `PickPlace.candidates`."""
+        """Sample the scenes of `pick_place` with turned cubes."""
         scene = super().sample_scenes(world, count, generator)
         turn = torch.rand(len(scene["goal"]), generator=generator, device=world.device)
         return {**scene, "yaw": 0.5 * math.pi * turn, "contact_depth": torch.zeros_like(turn)}

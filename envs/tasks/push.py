@@ -1,7 +1,7 @@
 """Push: slide a cube over the table to a goal, with shut fingers.
 
 Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early.
-How the cube moves without forces is in envs/simulation/grasp.py; the task is described in
+How the cube moves in the kinematic engine is in envs/simulation/grasp.py; the task is described in
 docs/push.md.
 """
 
@@ -27,20 +27,20 @@ from td3_robot.errors import not_none
 @register_task("push")
 @dataclass(frozen=True)
 class Push(CubeTask):
-    """The constants of the task; its values live in configs/tasks/push.yaml.
+    """The task `push`; the values of its constants are in configs/tasks/push.yaml.
 
-    Goals are on the table. The scene further holds `contact_depth` (), how deep a finger that came
-    from above is in the top of the cube [m]. The hand comes down behind the cube and pushes as long
-    as it is no further than `corridor` beside the line from the goal through the cube.
+    Goals are on the table. The scene also holds `contact_depth` (), the depth of a finger in the
+    cube's top [m]. The hand comes down behind the cube and pushes as long as it is within
+    `corridor` of the line from the goal through the cube.
 
     Attributes:
-        longest_way: between cube and goal at the start [m].
-        behind: from the cube's centre to where the TCP comes down, on the far side from the goal
+        longest_way: greatest distance between cube and goal at the start [m].
+        behind: distance behind the cube's centre, seen from the goal, at which the TCP comes down
             [m].
-        stride: how far ahead of itself the TCP is led while it pushes, at most [m].
-        near: the cube is pushed no more when it is this near to the goal [m].
+        stride: greatest length of the approach vector while pushing [m].
+        near: distance between cube and goal at which pushing stops [m].
         turn_weight: reward lost per radian of `turn`.
-        gain, damping: of the scripted push, see `point_down` [1/s, m/rad].
+        gain, damping: of the scripted expert, see `point_down` [1/s, m/rad].
     """
 
     longest_way: float
@@ -56,30 +56,30 @@ class Push(CubeTask):
     def make_world(
         self, robot: Robot, device: torch.device | str, collision: bool = False
     ) -> World:
-        """See `Task.make_world`: here a cube that is pushed off its middle slips, as one that turns is
-        lost.
-        """
+        """Compile the robot with a hand from which an eccentrically pushed cube slips."""
         made = super().make_world(robot, device, collision)
         hand = replace(not_none(made.model.hand), slips=True)
         return replace(made, model=replace(made.model, hand=hand))
 
     def list_columns(self, world: World) -> list[Column]:
-        """See `observe`."""
-        k, n = world.model.position_joints, len(world.model.qdlim)
-        told = {"goal", "error", "way", "joint_way", "turn", "joint_turn", "scripted"}
+        """List the columns of `observe`."""
+        k = world.model.position_joints
+        n = len(world.model.qdlim)
+        tell_goal = {"goal", "error", "way", "joint_way", "turn", "joint_turn", "scripted"}
         points = {name: 3 for name in ("tcp", "approach", "closing", "in_hand", "way", "goal")}
         points |= {"object": 2, "error": 2}
         rest = {"joint_way": k, "joint_tilt": k - 1, "turn": 1, "joint_turn": n, "scripted": n}
         return [
             *arm_columns(world),
-            *(Column(name, width, name in told) for name, width in (points | rest).items()),
+            *(Column(name, width, name in tell_goal) for name, width in (points | rest).items()),
         ]
 
     # Scenes
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Cubes and goals on the table that the hand, pointing down, can come down behind and end
-        behind, without contact; found from home, within qlim.
+        """Sample cubes and goals on the table behind which the hand fits without contact.
+
+        It points down. Solutions are searched from home, inside qlim.
         """
         count = min(count, CANDIDATES)
         lower, upper = world.workspace[:, :2]
@@ -87,50 +87,52 @@ class Push(CubeTask):
             upper - lower
         )
         cube, goal = torch.nn.functional.pad(places, (0, 1), value=self.cube / 2.0)
-        way = torch.linalg.vector_norm(goal - cube, dim=1)
-        chosen = (way >= self.least_way) & (way <= self.longest_way)
+        distance = torch.linalg.vector_norm(goal - cube, dim=1)
+        chosen = (distance >= self.least_way) & (distance <= self.longest_way)
         cube, goal = cube[chosen], goal[chosen]
         over = cube.new_tensor([0.0, 0.0, self.compute_tcp_height(world) - self.cube / 2.0])
         back = self.behind * _compute_direction(cube, goal)
         arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])
         home = world.home.expand(len(cube), -1)
         q, reached = solve_pointing_down(*arm, home, cube - back + over)
-        touching = (
-            self.cube / 2.0 * _compute_direction(cube, goal)
-        )  # more than touching: fingers are not thin
-        there, arrived = solve_pointing_down(*arm, q, goal - touching + over)
+        # More than touching: fingers are not thin.
+        touching = self.cube / 2.0 * _compute_direction(cube, goal)
+        q_goal, arrived = solve_pointing_down(*arm, q, goal - touching + over)
         shut = not_none(world.model.hand).stroke[0]
         good = (
-            reached & arrived & is_free(world, q, driver=shut) & is_free(world, there, driver=shut)
+            reached & arrived & is_free(world, q, driver=shut) & is_free(world, q_goal, driver=shut)
         )
         held = torch.zeros(len(cube), dtype=torch.bool, device=world.device)
         scene = {
             "goal": goal,
             "object": cube,
             "held": held,
-            "contact_depth": torch.zeros_like(way[chosen]),
+            "contact_depth": torch.zeros_like(distance[chosen]),
         }
         return {name: value[good] for name, value in scene.items()}
 
     def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
-        """The fingers stay shut."""
+        """Return the command of the joints, with the fingers shut."""
         return Command(action, torch.zeros_like(action[:, 0]))
 
-    # What the policy sees
+    # Observation
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp [m]; approach and closing, the hand's directions
-        in the base frame; in_hand, the cube from the TCP, across, closing and approach, and way,
-        where the TCP is to go now, see `way` (both in error_unit); goal [m]; object, the cube's
-        place on the table [m], and error, from there to the goal [error_unit]; joint_way = J_v^T
-        way and joint_tilt, the joint motions that go there, and turn the hand down, fastest, the
-        latter without the first joint, whose axis is vertical; turn, see `turn` [rad], and
-        joint_turn, which turns the hand so; and scripted, what the scripted push would do.
+        """Return the observation (B, o_dim).
+
+        Its columns are o [rad, m]; qd [rad/s]; tcp [m]; approach, closing and in_hand, see
+        `HandFeatures`; way, see `compute_approach_vector` [error_unit]; goal [m]; object, the
+        cube's position on the table [m]; error = goal - object [error_unit]; joint_way = J_v^T way;
+        joint_tilt, see `HandFeatures`; turn, see `turn` [rad]; joint_turn, the joint motion that
+        turns the hand so; and scripted, the action of the scripted expert.
         """
-        scene, state, model = moment.scene, moment.state, world.model
+        scene = moment.scene
+        state = moment.state
+        model = world.model
         *hand, joint_tilt = self.observe_hand(world, moment)
         way = self.compute_approach_vector(world, moment) / self.error_unit
-        goal, cube = scene["goal"], scene["object"][:, :2]
+        goal = scene["goal"]
+        cube = scene["object"][:, :2]
         places = (moment.tcp, *hand, way, goal, cube, (goal[:, :2] - cube) / self.error_unit)
         turn = self.turn(world, moment)[:, None]
         joint_way = multiply_transpose(moment.J[:, :3, : model.position_joints], way)
@@ -144,7 +146,7 @@ class Push(CubeTask):
         return torch.cat((batched_o(model, state), state.qd, *places, *motions), 1)
 
     def compute_scripted_action(self, world: World, moment: Moment) -> Tensor:
-        """(B, n) in [-1, 1]: along `way` and by `turn` at resolved rates, pointing down."""
+        """Compute the action (B, n) in [-1, 1] along the approach vector and by `turn`."""
         return point_down(
             world,
             moment,
@@ -155,13 +157,18 @@ class Push(CubeTask):
         )
 
     def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
-        """(B, 3) from the TCP to where it is to go now [m]: up from where it may be low beside the
-        cube, over and down behind it, then against it, towards the goal; nowhere once the cube is
-        there.
+        """Return the displacement (B, 3) of the TCP to its next target [m].
+
+        The hand rises if it is low next to the cube, moves over and down behind it, and then
+        against it towards the goal; zero once the cube is there.
         """
-        cube, goal, tcp = moment.scene["object"], moment.scene["goal"], moment.tcp
-        left, ahead = torch.linalg.vector_norm(goal - cube, dim=1), _compute_direction(cube, goal)
-        level, up = tcp.new_tensor([1.0, 1.0, 0.0]), tcp.new_tensor([0.0, 0.0, 1.0])
+        cube = moment.scene["object"]
+        goal = moment.scene["goal"]
+        tcp = moment.tcp
+        left = torch.linalg.vector_norm(goal - cube, dim=1)
+        ahead = _compute_direction(cube, goal)
+        level = tcp.new_tensor([1.0, 1.0, 0.0])
+        up = tcp.new_tensor([0.0, 0.0, 1.0])
         beyond = (tcp - cube) * level
         along = (beyond * ahead).sum(1)  # negative behind the cube
         aside = beyond - along[:, None] * ahead
@@ -183,23 +190,26 @@ class Push(CubeTask):
         return torch.where((left < self.near)[:, None], 0.0, way)
 
     def turn(self, world: World, moment: Moment) -> Tensor:
-        """(B,) by how much the hand has to turn about the vertical for one of its faces to meet the
-        cube squarely, up to an eighth of a turn [rad].
+        """Return the turn (B,) of the hand about the vertical that makes one of its faces meet the
+        cube squarely, up to an eighth of a revolution [rad].
         """
         ahead = _compute_direction(moment.scene["object"], moment.scene["goal"])
         across = grasp.compute_hand_axes(not_none(world.model.hand), moment.T_be)[:, :, 0]
         angle = torch.atan2(ahead[:, 1], ahead[:, 0]) - torch.atan2(across[:, 1], across[:, 0])
         return torch.atan2(torch.sin(4.0 * angle), torch.cos(4.0 * angle)) / 4.0
 
-    # What it is paid for
+    # Reward
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `compute_reward_terms`."""
-        scene, hand = moment.scene, not_none(world.model.hand)
+        """Return success, the cube's distance and the terms of `compute_reward_terms`."""
+        scene = moment.scene
+        hand = not_none(world.model.hand)
         distance = torch.linalg.vector_norm(scene["goal"] - scene["object"], dim=1)
         clearance = grasp.compute_tip_height(hand, moment.T_be, moment.state.gripper)
-        seen = RewardInputs(
-            way=torch.linalg.vector_norm(self.compute_approach_vector(world, moment), dim=1),
+        inputs = RewardInputs(
+            approach_distance=torch.linalg.vector_norm(
+                self.compute_approach_vector(world, moment), dim=1
+            ),
             turn=self.turn(world, moment).abs(),
             distance=distance,
             down=-grasp.compute_hand_axes(hand, moment.T_be)[:, 2, 2],
@@ -207,11 +217,14 @@ class Push(CubeTask):
         )
         measures = {"object": scene["object"], "table_clearance": clearance}
         return Outcome(
-            distance < self.tolerance, distance, compute_reward_terms(self, seen, action), measures
+            distance < self.tolerance,
+            distance,
+            compute_reward_terms(self, inputs, action),
+            measures,
         )
 
     def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.move_goal`; it stays on the table."""
+        """Return the moment with the goals moved to (B, g), kept on the table."""
         return self.replace_goal(
             world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
         )
@@ -219,43 +232,43 @@ class Push(CubeTask):
 
 @dataclass(frozen=True)
 class RewardInputs:
-    """What the reward depends on beside the action, each (B,).
+    """Inputs of the reward in addition to the action, each (B,).
 
     Attributes:
-        way: to where the TCP is to go, see `Push.way` [m].
-        turn: how far the hand's faces are from square to the push [rad].
+        approach_distance: length of the approach vector [m].
+        turn: angle of the hand's faces to the push [rad].
         distance: between cube and goal [m].
         down: cosine of the angle between the hand's approach and straight down.
         clearance: height of the finger tips over the table [m].
     """
 
-    way: Tensor
+    approach_distance: Tensor
     turn: Tensor
     distance: Tensor
     down: Tensor
     clearance: Tensor
 
 
-def compute_reward_terms(task: Push, seen: RewardInputs, action: Tensor) -> dict[str, Tensor]:
-    """The named terms whose sum is the reward, each (B,).
+def compute_reward_terms(task: Push, inputs: RewardInputs, action: Tensor) -> dict[str, Tensor]:
+    """Compute the named terms, each (B,), whose sum is the reward.
 
     Args:
         action: (B, n) in [-1, 1].
     """
     effort = action.square().mean(1)
-    near = torch.exp(-seen.distance / task.stillness_scale)
+    near = torch.exp(-inputs.distance / task.stillness_scale)
     return {
-        "approach": -task.approach_weight * seen.way,
-        "tilt": -task.tilt_weight * (1.0 - seen.down),
-        "turn": -task.turn_weight * seen.turn,
-        "distance": -task.distance_weight * seen.distance,
-        "precision": task.precision_weight * torch.exp(-seen.distance / task.precision_scale),
+        "approach": -task.approach_weight * inputs.approach_distance,
+        "tilt": -task.tilt_weight * (1.0 - inputs.down),
+        "turn": -task.turn_weight * inputs.turn,
+        "distance": -task.distance_weight * inputs.distance,
+        "precision": task.precision_weight * torch.exp(-inputs.distance / task.precision_scale),
         "action": -task.action_weight * effort,
         "stillness": -task.stillness_weight * near * effort.sqrt(),
-        "table": -task.table_weight * (-100.0 * seen.clearance).clamp(0.0, 3.0),
+        "table": -task.table_weight * (-100.0 * inputs.clearance).clamp(0.0, 3.0),
     }
 
 
 def _compute_direction(start: Tensor, end: Tensor) -> Tensor:
-    """(B, 3) unit vectors; zero where the two are one."""
+    """Return unit vectors (B, 3) from start to end; zero where they coincide."""
     return torch.nn.functional.normalize(end - start, dim=1)

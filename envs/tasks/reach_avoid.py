@@ -1,10 +1,9 @@
-"""Reach a point among obstacles and touch nothing: neither them, nor the ground, nor the arm
-itself.
+"""Reach a point among obstacles without contact with them, the ground or the arm itself.
 
 Success is the TCP within `tolerance` of the goal at the end of the episode. Contact ends the
-episode at once, without success. Scenes are drawn with a path that is known to be free, see
-envs/planning/obstacle_scenes.py, and then forgotten; the way that a policy is shown is one that was
-looked for, see envs/planning/motion_planner.py.
+episode immediately, without success. Scenes are sampled with a detour that is known to be free, see
+envs/planning/obstacle_scenes.py, which is then dropped; a policy observes a planned path, see
+envs/planning/motion_planner.py.
 """
 
 from dataclasses import dataclass, replace
@@ -29,25 +28,24 @@ from envs.tasks.task import Outcome
 from envs.world import GROUND, Moment, Scene, World, get_obstacles
 from td3_robot.errors import ConfigError
 
-ROUNDS = 20  # of drawing before giving up; for most arms one does
-DRAWN = 8  # points of a leg of the way
-AT_VIA = 0.15  # the way goes on to the solution when every joint is this near to via [rad]
+ROUNDS = 20  # of sampling before giving up; one is enough for most arms
+DRAWN = 8  # points of a leg of the drawn path
+AT_VIA = 0.15  # distance of every joint from via below which the path continues [rad]
 
 
 @register_task("reach_avoid")
 @dataclass(frozen=True)
 class ReachAvoid(Reach):
-    """The constants of the task; its values live in configs/tasks/reach_avoid.yaml. Those of
-    `Reach`, and:
+    """The task `reach_avoid`; the values of its constants are in configs/tasks/reach_avoid.yaml.
 
     Attributes:
-        sight: unit in which the observation gives the obstacles [m].
+        sight: unit of observed obstacles [m].
         repulsion: distance at which nearness has fallen to 1/e [m].
-        margin: obstacles are further than this from the arm at its start and at the solution [m].
-        path_margin: and further than this all along the known way [m].
-        path_time: longest that this way may take with every joint at full speed [s].
-        detour: standard deviation of its via around the straight way, each joint [rad].
-        spread: of obstacles around what they are in the way of, each axis [m].
+        margin: least distance of obstacles from the arm at its start and solution [m].
+        path_margin: least distance of obstacles from the arm on the detour [m].
+        path_time: longest duration of the detour with every joint at full speed [s].
+        detour: standard deviation of its via around the straight line, each joint [rad].
+        spread: standard deviation of obstacles around what they block, each axis [m].
     """
 
     sight: float
@@ -58,34 +56,36 @@ class ReachAvoid(Reach):
     detour: float
     spread: float
 
-    needs_collision = ends_early = True
-    fresh_scenes = 0.1  # a scene takes as long to draw as some ten steps of its arm
+    needs_collision = True
+    ends_early = True
+    fresh_scenes = 0.1  # sampling a scene takes as long as about ten steps of its arm
     controllers = (*Reach.controllers, "ik")
     move_gain = 6.0
     plan_keys = ("via", "solution", "passed")
     memory_keys = ("goal", "spheres", "boxes", "walls", "distance", "gradient", *plan_keys)
 
     def list_columns(self, world: World) -> list[Column]:
-        """See `observe`."""
-        moving, pushed = len(find_moving_links(world)), len(find_gradient_columns(world))
-        sensed = [
+        """List the columns of `observe`."""
+        n = len(world.model.qdlim)
+        proximity = [
             Column("nearness", len(world.capsules.links) + 1),
-            Column("closing", moving),
-            Column("push", pushed),
+            Column("closing", len(find_moving_links(world))),
+            Column("push", len(find_gradient_columns(world))),
         ]
+        controllers = [Column("reactive", n, True), Column("way", n, True)]
+        controllers += [Column("way_left", 1, True)]
         slots = {
             "spheres": 5 * scenes.SPHERES,
             "boxes": 9 * scenes.BOXES,
             "walls": 5 * scenes.WALLS,
         }
-        shown, n = [Column(name, width) for name, width in slots.items()], len(world.model.qdlim)
-        led = [Column("reactive", n, True), Column("way", n, True), Column("way_left", 1, True)]
-        return [*super().list_columns(world), *sensed, *led, *shown]
+        obstacles = [Column(name, width) for name, width in slots.items()]
+        return [*super().list_columns(world), *proximity, *controllers, *obstacles]
 
     # Scenes
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Scenes that have a free way, and with each what `begun` finds for it.
+        """Sample scenes that have a free path, with the planned paths.
 
         Raises:
             ConfigError: none was found.
@@ -101,16 +101,14 @@ class ReachAvoid(Reach):
                 return {**scene, **self._plan_path(world, detour.start, scene)}
         clear = float(clearance(world.capsules, world.home[None], ground=GROUND))
         raise ConfigError(
-            f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; its clearance at home is "
-            f"{clear:.3f} m, that of starts must be more than {MARGIN:g} m"
+            f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; its "
+            f"clearance at home is {clear:.3f} m, that of starts must be more than {MARGIN:g} m"
         )
 
     def draw(
         self, world: World, count: int, generator: torch.Generator
     ) -> tuple[scenes.Detour, Obstacles]:
-        """Obstacles that stand in the way, and a detour that they leave free: that there is one is
-        all that a scene tells of it.
-        """
+        """Sample obstacles that block the straight motion, and detours that they leave free."""
         solution = world.random_q(count, generator)
         solution = solution[
             world.in_workspace(kinematics.fkine(world.model.chain, solution)[:, :3, 3])
@@ -121,8 +119,8 @@ class ReachAvoid(Reach):
         )
 
     def plan_episode(self, world: World, state: SimState, scene: Scene) -> Scene:
-        """`via` and `solution` (B, n), the corner and the end of a way, see
-        envs/planning/motion_planner.py; and `passed` (B,), whether the corner is behind.
+        """Plan `via` and `solution` (B, n), the corner and the end of a path, see
+        envs/planning/motion_planner.py, and `passed` (B,), whether the corner has been reached.
         """
         return self._plan_path(world, state.q, scene)
 
@@ -137,21 +135,19 @@ class ReachAvoid(Reach):
     def _draw_detour(
         self, world: World, solution: Tensor, generator: torch.Generator
     ) -> scenes.Detour:
-        """Ways from around home to those of the configurations (B, n) to which one was found that
-        is free without obstacles.
-        """
-        like = {"device": world.device, "generator": generator}
-        noise = torch.rand(solution.shape, **like)
+        """Sample detours from around home to solutions (B, n) that are free without obstacles."""
+        here = {"device": world.device, "generator": generator}
+        noise = torch.rand(solution.shape, **here)
         start = world.home + (2.0 * noise - 1.0) * self.start_spread
-        aside = self.detour * torch.randn(solution.shape, **like)
-        via = torch.lerp(start, solution, torch.rand(len(solution), 1, **like)) + aside
+        aside = self.detour * torch.randn(solution.shape, **here)
+        via = torch.lerp(start, solution, torch.rand(len(solution), 1, **here)) + aside
         detour = scenes.Detour(*(q.clamp(*world.model.qlim) for q in (start, via, solution)))
         detour = detour[detour.compute_duration(world) < self.path_time]
         detour = detour[is_free(world, torch.stack((detour.start, detour.solution))).all(0)]
         return detour[is_free(world, detour.sample_points()).all(0)]
 
     def sense(self, world: World, moment: Moment) -> Moment:
-        """Look for what is near: `distance` (B, L + 1) of each link and of the arm to itself [m],
+        """Return the moment with `distance` (B, L + 1) of each link and of the arm to itself [m],
         and its `gradient` (B, L + 1, n) [m/rad].
         """
         found = nearest(
@@ -162,65 +158,74 @@ class ReachAvoid(Reach):
         )
 
     def find_nearest(self, world: World, moment: Moment) -> Nearest:
-        """What was found as the moment began."""
+        """Return the distances that `sense` found."""
         return Nearest(moment.scene["distance"], moment.scene["gradient"])
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """Whether the way's corner is behind."""
-        there = (after.state.q - after.scene["via"]).abs().amax(1) < AT_VIA
-        return replace(after, scene={**after.scene, "passed": after.scene["passed"] | there})
+        """Return the moment after a step with `passed` up to date."""
+        at_via = (after.state.q - after.scene["via"]).abs().amax(1) < AT_VIA
+        return replace(after, scene={**after.scene, "passed": after.scene["passed"] | at_via})
 
     # Observation
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): what `Reach.observe` has; nearness, closing and push, see `_near`; reactive,
-        the action of the `compute_reactive_velocity` controller; way, the action that goes along the way, and
-        way_left, how long that takes yet with every joint at full speed [s]; then the obstacles,
-        zeros where there is none: spheres as centre - tcp and radius [sight], boxes as centre - tcp
-        and half of each side [sight] and cosine and sine of twice the yaw, walls as normal and
-        distance of the TCP [sight]; after each a 1, it is there.
+        """Return the observation (B, o_dim).
+
+        Its columns are those of `Reach`; nearness, closing and push, see `_observe_proximity`;
+        reactive, the action of the `reactive` controller; way, the action that follows the path;
+        way_left, the duration of the rest of the path with every joint at full speed [s]; and the
+        slots of obstacles, zero if empty: spheres as centre - tcp and radius [sight], boxes as
+        centre - tcp and half of each side [sight] and cosine and sine of twice the yaw, walls as
+        normal and distance of the TCP [sight], each followed by a 1.
         """
-        led = (self._observe_reactive(world, moment), *self._observe_path(world, moment))
-        shown = (*self._observe_proximity(world, moment), *led, *self._show_obstacles(moment))
-        return torch.cat((super().observe(world, moment), *shown), 1)
+        columns = (
+            super().observe(world, moment),
+            *self._observe_proximity(world, moment),
+            self._observe_reactive(world, moment),
+            *self._observe_path(world, moment),
+            *self._observe_obstacles(moment),
+        )
+        return torch.cat(columns, 1)
 
     def _observe_proximity(self, world: World, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
-        """nearness (B, L + 1), exp(-clearance / `repulsion`); and for each of the `find_moving_links`
-        closing (B, k), how fast that rises [1/s], and push (B, m), the joint motion by which it
-        falls fastest, times `repulsion`, of the joints that move the link.
+        """Compute nearness (B, L + 1), exp(-clearance / `repulsion`); for each of the moving links
+        closing (B, k), its rate of change [1/s]; and push (B, m), the joint motion that reduces it
+        fastest, times `repulsion`, of the joints that move the link.
         """
         near = self.find_nearest(world, moment)
         nearness = torch.exp(-near.distance.clamp(min=-self.repulsion) / self.repulsion)
         push = nearness[:, :, None] * near.gradient
-        moving, pushed = (
-            world.index(*places(world)) for places in (find_moving_links, find_gradient_columns)
-        )
+        moving = world.index(*find_moving_links(world))
+        pushed = world.index(*find_gradient_columns(world))
         closing = (
             -(push.index_select(1, moving) @ moment.state.qd[:, :, None])[:, :, 0] / self.repulsion
         )
         return nearness, closing, push.flatten(1).index_select(1, pushed)
 
     def _observe_reactive(self, world: World, moment: Moment) -> Tensor:
-        """(B, n) in [-1, 1]."""
+        """Compute the action (B, n) in [-1, 1] of the `reactive` controller."""
         return (
             compute_reactive_velocity(world.model, moment, self.find_nearest(world, moment))
             / world.model.qdlim
         )
 
     def _observe_path(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
-        """way (B, n) in [-1, 1] and way_left (B, 1) [s]."""
-        q, scene, qdlim = moment.state.q, moment.scene, world.model.qdlim
-        following = select_waypoint(scene)
-        legs = torch.stack((following - q, scene["solution"] - following)).abs() / qdlim
-        return compute_joint_move(world.model, q, following, self.move_gain), legs.amax(2).sum(0)[
-            :, None
-        ]
+        """Compute way (B, n) in [-1, 1] and way_left (B, 1) [s]."""
+        q = moment.state.q
+        scene = moment.scene
+        waypoint = select_waypoint(scene)
+        legs = torch.stack((waypoint - q, scene["solution"] - waypoint)).abs()
+        left = (legs / world.model.qdlim).amax(2).sum(0)[:, None]
+        return compute_joint_move(world.model, q, waypoint, self.move_gain), left
 
-    def _show_obstacles(self, moment: Moment) -> list[Tensor]:
-        obstacles, tcp = moment.obstacles, moment.tcp[:, None]
+    def _observe_obstacles(self, moment: Moment) -> list[Tensor]:
+        obstacles = moment.obstacles
+        tcp = moment.tcp[:, None]
         spheres, boxes, walls = obstacles.kinds
-        cos, sin = boxes[:, :, 6:7], boxes[:, :, 9:]  # of half the yaw
-        cos, sin = cos * cos - sin * sin, 2.0 * cos * sin  # of the yaw
+        cos_half = boxes[:, :, 6:7]  # of half the yaw
+        sin_half = boxes[:, :, 9:]
+        cos = cos_half * cos_half - sin_half * sin_half
+        sin = 2.0 * cos_half * sin_half
         turn = torch.cat((cos * cos - sin * sin, 2.0 * cos * sin), 2)
         height = (walls[:, :, :3] * tcp).sum(2, keepdim=True) - walls[:, :, 3:]
         rows = (
@@ -230,23 +235,26 @@ class ReachAvoid(Reach):
             ),
             torch.cat((walls[:, :, :3], height / self.sight), 2),
         )
-        there = (flag[:, :, None].to(tcp.dtype) for flag in scenes.is_present(obstacles))
-        return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, there)]
+        flags = (flag[:, :, None].to(tcp.dtype) for flag in scenes.is_present(obstacles))
+        return [torch.cat((row * flag, flag), 2).flatten(1) for row, flag in zip(rows, flags)]
 
     def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.replace_goal`. To another goal the way is straight, to joint positions near to
-        those of the arm.
+        """Return the moment with other goals (B, 3).
+
+        The path to another goal is straight, to joint positions near those of the arm.
         """
-        old, q = moment.scene, moment.state.q
+        old = moment.scene
+        q = moment.state.q
         same = (goal == old["goal"]).all(1)
-        there = solve_pose(world.model.chain, world.model.qlim, q, goal)[0]
-        scene = {"goal": goal, "solution": torch.where(same[:, None], old["solution"], there)}
+        found = solve_pose(world.model.chain, world.model.qlim, q, goal)[0]
+        scene = {"goal": goal, "solution": torch.where(same[:, None], old["solution"], found)}
         return replace(moment, scene={**old, **scene, "passed": (old["passed"] > 0) | ~same})
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """The goal, the obstacles, and where the TCP goes on what is left of the way."""
-        q, scene = moment.state.q[:1], moment.scene
-        corner, end = select_waypoint(scene)[:1], scene["solution"][:1]
+        """List the shapes of the goal, the obstacles and the rest of the TCP's path."""
+        q = moment.state.q[:1]
+        corner = select_waypoint(moment.scene)[:1]
+        end = moment.scene["solution"][:1]
         share = torch.linspace(0, 1, DRAWN, device=q.device)[:, None]
         T_be = kinematics.fkine(
             world.model.chain,
@@ -262,23 +270,23 @@ class ReachAvoid(Reach):
     # Reward
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """That of `Reach`; contact ends the episode."""
+        """Return the outcome of `Reach`; contact ends the episode."""
         return replace(
             super().compute_outcome(world, moment, action), terminated=moment.scene["clearance"] < 0
         )
 
 
 def compute_goals(world: World, detour: scenes.Detour) -> Tensor:
-    """(B, 3) where the TCP is at the end [m]."""
+    """Return the TCP's positions (B, 3) at the ends of detours [m]."""
     return kinematics.fkine(world.model.chain, detour.solution)[:, :3, 3]
 
 
 def find_moving_links(world: World) -> list[int]:
-    """Which columns of a clearance (B, L + 1) change by the arm's motion: all but links that stand
-    or turn in place.
+    """List the columns of distances (B, L + 1) that the arm's motion changes: all but links that
+    stand or turn in place.
 
-    What turns in place is not quite round: a clearance of the Panda's link 1 changes by up to 5 cm
-        a radian.
+    A link that turns in place is not quite round: a clearance of the Panda's link 1 changes by up
+    to 5 cm a radian.
     """
     return [
         link
@@ -288,9 +296,7 @@ def find_moving_links(world: World) -> list[int]:
 
 
 def find_gradient_columns(world: World) -> list[int]:
-    """Which of the (L + 1) n elements of a clearance's gradient, link by link, are not always
-    zero.
-    """
+    """List the elements of the distances' gradient, (L + 1) n, that are not always zero."""
     n = len(world.model.qdlim)
     bodies = (*world.capsules.link_bodies, n)  # the last is the arm against itself
     return [link * n + joint for link in find_moving_links(world) for joint in range(bodies[link])]

@@ -1,6 +1,4 @@
-"""Tasks by name. A task's file names it, and its constants stand in a YAML file; nothing else needs
-to know it.
-"""
+"""Registry of tasks: their names, classes and YAML files of constants."""
 
 import dataclasses
 import functools
@@ -21,10 +19,10 @@ _tasks: dict[str, tuple[type[Task], Path]] = {}
 
 
 def register_task(name: str, constants: Path | None = None) -> Callable[[type[Kind]], type[Kind]]:
-    """Make a class known as the task `name`; a decorator.
+    """Register a class as the task `name`; a decorator.
 
     Args:
-        constants: the YAML file of its values; None is configs/tasks/NAME.yaml.
+        constants: YAML file of its values; None: configs/tasks/NAME.yaml.
     """
 
     def register(cls: type[Kind]) -> type[Kind]:
@@ -35,22 +33,20 @@ def register_task(name: str, constants: Path | None = None) -> Callable[[type[Ki
 
 
 def list_tasks() -> list[str]:
-    """Every registered task."""
+    """List the names of all registered tasks."""
     _load_own()
     return sorted(_tasks)
 
 
 @functools.cache
 def _load_own() -> None:
-    """Import the modules beside this one, in which the tasks of this package register
-    themselves.
-    """
+    """Import the modules of this folder, whose tasks register themselves."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         importlib.import_module(f"envs.tasks.{module.name}")
 
 
 def find_task_class(name: str) -> type[Task]:
-    """The class of a task.
+    """Return the class of a task.
 
     Raises:
         ConfigError: no such task.
@@ -61,26 +57,26 @@ def find_task_class(name: str) -> type[Task]:
 
 
 def find_task_name(task: Task) -> str:
-    """The name under which a task's class is registered; of one that is not, the class's own."""
+    """Return the registered name of a task, or the name of its class."""
     return next(
         (name for name, (cls, _) in _tasks.items() if cls is type(task)), type(task).__name__
     )
 
 
 def make_task(name: str) -> Task:
-    """A task with the constants of its file: its fields and no others, all of them numbers and none
-    negative.
+    """Build a task with the constants of its file: its fields and no others, none negative.
 
     Raises:
         ConfigError: no such task, or a constant that is missing, unknown or not such a number.
     """
     cls = find_task_class(name)
-    values, known = read_values(_tasks[name][1]), dataclasses.fields(cls)
+    known = dataclasses.fields(cls)
     kinds = get_type_hints(cls)  # also of a file whose annotations are text
     fields = {field.name: kinds[field.name] for field in known}
     values = {
         field.name: field.default for field in known if field.default is not dataclasses.MISSING
-    } | values
+    }
+    values |= read_values(_tasks[name][1])
     for key in values:
         if key not in fields:
             raise unknown(f"constant of task {name!r}", key, fields)

@@ -1,4 +1,4 @@
-"""What a scene looks like: plain descriptions of shapes to draw."""
+"""Shapes to draw: plain descriptions of goals, obstacles, cubes and paths."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ _PATH_RADIUS = 0.002  # [m]
 
 
 class Shape(NamedTuple):
-    """One thing to draw.
+    """A shape to draw.
 
     `kind` and `size` [m] are "sphere" and its radius, "box" and its three sides, "axes" and their
     length, or "line" and its radius.
@@ -39,56 +39,56 @@ class Shape(NamedTuple):
 
     @property
     def look(self) -> tuple:
-        """All but the pose: where it stays the same, a shape has only moved."""
+        """Everything but the pose, to tell whether a shape has only moved."""
         return self.kind, self.size, self.colour, self.points
 
     @property
     def is_goal(self) -> bool:
-        """Whether it is the ball at a goal."""
+        """True for the ball at a goal."""
         return self.kind == "sphere" and self.colour[:3] == GOAL[:3]
 
     def scale_opacity(self, opacity: float) -> "Shape":
-        """The same with less opacity, a share in [0, 1] of what it has."""
+        """Return the shape with its opacity multiplied by a factor in [0, 1]."""
         return self._replace(colour=(*self.colour[:3], opacity * self.colour[3]))
 
     def is_same(self, other: "Shape") -> bool:
-        """Whether it looks like another and is where that is."""
+        """Tell whether another shape has the same look and pose."""
         return self.look == other.look and np.array_equal(self.T_bs, other.T_bs)
 
 
 def make_goal_shapes(goal: Tensor) -> list[Shape]:
-    """A goal: a position (3,) [m], or a pose (7,) with a quaternion wxyz after it; in the base
-    frame.
+    """Make the shapes of a goal in the base frame: a position (3,) [m], or a pose (7,) of position
+    and quaternion wxyz.
     """
     return make_pose_shapes(make_pose(goal[:3], goal[3:]))[0 if len(goal) == 7 else 1 :]
 
 
 def make_pose_shapes(T_bt: np.ndarray) -> list[Shape]:
-    """A goal pose (4, 4) in the base frame: its axes, and a ball at their origin."""
+    """Make the shapes of a goal pose (4, 4) in the base frame: its axes and a ball."""
     return [Shape("axes", (0.12,), GOAL, T_bt), Shape("sphere", (0.018,), GOAL, T_bt)]
 
 
 def make_goal_ball(position: Tensor, side: float) -> Shape:
-    """A goal position (3,) for a cube [m]: a see-through ball with room for it."""
+    """Make a translucent ball at a goal (3,) [m], large enough for a cube of this side [m]."""
     return Shape("sphere", (0.9 * side,), (*GOAL[:3], 0.45), make_pose(position))
 
 
 def make_obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]:
-    """The obstacles around the first arm, the spare ones that are parked at `FAR` left out."""
+    """Make the shapes of the obstacles of the first arm, without spare ones parked at `FAR`."""
 
-    def there(rows, place):
+    def select(rows, place):
         return [] if rows is None else [row for row in rows[0] if _is_near(row[place])]
 
     spheres = [
         Shape("sphere", (row[3].item(),), OBSTACLE, make_pose(row[:3]))
-        for row in there(obstacles.spheres, slice(3))
+        for row in select(obstacles.spheres, slice(3))
     ]
     boxes = [
         Shape("box", tuple((2.0 * row[3:6]).tolist()), OBSTACLE, make_pose(row[:3], row[6:]))
-        for row in there(obstacles.boxes, slice(3))
+        for row in select(obstacles.boxes, slice(3))
     ]
     corners = workspace.double().cpu().numpy()
-    walls = there(obstacles.walls, slice(3, 4))
+    walls = select(obstacles.walls, slice(3, 4))
     return (
         spheres
         + boxes
@@ -99,8 +99,8 @@ def make_obstacle_shapes(obstacles: Obstacles, workspace: Tensor) -> list[Shape]
 def make_cube_shape(
     scene: dict[str, Tensor], side: float, name: str = OBJECT, colour: Colour = CUBE
 ) -> Shape:
-    """The first arm's cube of a name, turned by `turned` of the scene where an engine knows that,
-    else level.
+    """Make the shape of a cube of the first arm, with the orientation `turned` of the scene if the
+    engine gives it.
     """
     turned = scene.get(make_cube_key(name, "turned"))
     return Shape(
@@ -109,12 +109,12 @@ def make_cube_shape(
 
 
 def make_path_shape(points: Iterable[Any]) -> Shape:
-    """A line through positions (K, 3) in the base frame [m]."""
+    """Make a line through positions (K, 3) in the base frame [m]."""
     return Shape("line", (_PATH_RADIUS,), PATH, np.eye(4), tuple(map(tuple, points)))
 
 
 def make_pose(position: Tensor, quaternion: Tensor | None = None) -> np.ndarray:
-    """(4, 4) of a position (3,) [m] and a unit quaternion (4,), wxyz, or none."""
+    """Return the pose (4, 4) of a position (3,) [m] and a unit quaternion (4,), wxyz, or none."""
     T = torch.eye(4, dtype=torch.float64)
     T[:3, 3] = position
     if quaternion is not None and len(quaternion):
@@ -127,15 +127,15 @@ def _is_near(coordinates: Tensor) -> bool:
 
 
 def _make_wall(normal: np.ndarray, offset: float, workspace: np.ndarray) -> Shape:
-    """A thin square sheet on the surface of a half space, as large as the workspace is wide, beside
-    its middle.
+    """Make a thin square sheet on the surface of a half space, as large as the workspace's diagonal
+    and next to its middle.
     """
-    middle, side = workspace.mean(0), float(np.linalg.norm(workspace[1] - workspace[0]))
+    middle = workspace.mean(0)
+    side = float(np.linalg.norm(workspace[1] - workspace[0]))
     T = np.eye(4)
     across = np.cross(normal, np.eye(3)[np.abs(normal).argmin()])
     across /= np.linalg.norm(across)
     T[:3, :3] = np.stack((across, np.cross(normal, across), normal), 1)
-    T[:3, 3] = (
-        middle - (normal @ middle - offset + _WALL_THICKNESS / 2) * normal
-    )  # its outer face is the surface
+    # The outer face is the surface.
+    T[:3, 3] = middle - (normal @ middle - offset + _WALL_THICKNESS / 2) * normal
     return Shape("box", (side, side, _WALL_THICKNESS), WALL, T)

@@ -1,11 +1,11 @@
-"""Stack: put one cube onto another and let it go, which is for contact physics.
+"""Stack: put one cube onto another and release it, in the MuJoCo engine.
 
-Success is the cube at rest on the other, and no pad at it, at the end of the episode; nothing ends
-early. The numbers of that are those of ManiSkill's StackCube but for `tolerance`, which there is 33
-mm for the same cubes
+Success is the cube at rest on the other and released at the end of the episode; nothing ends
+early. Its thresholds are those of ManiSkill's StackCube but for `tolerance`, which there is 33 mm
+for the same cubes
 (https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How
-cubes move without forces is in envs/simulation/grasp.py and kinematic.py; the task is described in
-docs/stack.md.
+cubes move in the kinematic engine is in envs/simulation/grasp.py and kinematic.py; the task is
+described in docs/stack.md.
 """
 
 import math
@@ -29,19 +29,18 @@ from td3_robot.errors import not_none
 @register_task("stack")
 @dataclass(frozen=True)
 class Stack(Picking):
-    """The constants of the task; its values live in configs/tasks/stack.yaml. See `Picking`.
+    """The task `stack`; the values of its constants are in configs/tasks/stack.yaml.
 
-    The scene further holds `support` (3,), where the other cube is; the goal is one side above it
-    wherever it goes. `yaw` and `support_yaw` () say by how much the cubes are turned at first about
-    the vertical [rad], `contact_depth` () how deep a finger that came from above is in the top of
-    one [m], and `settled` () whether both are at rest and nothing grasps them.
+    The scene also holds `support` (3,), the position of the other cube, one side below the goal;
+    `yaw` and `support_yaw` (), the initial turns of the cubes about the vertical [rad];
+    `contact_depth` (), the depth of a finger in the top of a cube [m]; and `settled` (), whether
+    both cubes are at rest and not grasped.
 
     Attributes:
-        level: how much higher or lower than on the other cube the cube may be to count as on it
-            [m].
-        rest_speed: below which a cube is at rest [m/s].
-        placing: how near to the other's middle, horizontally, the held cube is let go [m].
-        clear: by how much the pads are wider than the cube before the hand goes up from it [m].
+        level: tolerance of the height of a cube that lies on the other [m].
+        rest_speed: speed below which a cube is at rest [m/s].
+        placing: horizontal distance to the other's middle at which the cube is released [m].
+        clear: gap of the pads beyond the cube's side before the hand rises [m].
         stacked_weight: bonus for success.
     """
 
@@ -56,20 +55,23 @@ class Stack(Picking):
 
     @property
     def criterion(self) -> str:
-        """See `Task.criterion`."""
-        return f"the cube at rest on the other and let go, {1000 * self.tolerance:g} mm off its middle at most, at the end"
+        """The condition of success, in words."""
+        return (
+            "the cube at rest on the other and let go, "
+            f"{1000 * self.tolerance:g} mm off its middle at most, at the end"
+        )
 
     # Scenes
 
     def sample_places(
         self, draw: Callable[..., Tensor], place: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """See `Picking.places`: all goals are over a cube on the table."""
+        """Sample cubes on the table, and goals on top of other cubes there."""
         table = torch.full_like(draw(), self.cube / 2.0)
         return place(table), place(table + self.cube)
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """See `Picking.candidates`."""
+        """Sample scenes as `Picking` does, with two cubes on the table."""
         scene = super().sample_scenes(world, count, generator)
         turns = torch.rand(2, len(scene["goal"]), generator=generator, device=world.device)
         yaw, support_yaw = 0.5 * math.pi * turns
@@ -85,31 +87,30 @@ class Stack(Picking):
         }
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """See `Task.advance`: whether the cubes have come to rest."""
-        ways = [
+        """Return the moment after a step with `settled` and the goal up to date."""
+        distances = [
             torch.linalg.vector_norm(after.scene[name] - before.scene[name], dim=1)
             for name in self.cubes
         ]
-        grasped = after.scene.get(
-            "pressed", after.scene["held"]
-        )  # engines with contacts know better
-        settled = (torch.maximum(*ways) < self.rest_speed * self.dt) & ~grasped
+        # Engines with contacts know better what is grasped.
+        grasped = after.scene.get("pressed", after.scene["held"])
+        settled = (torch.maximum(*distances) < self.rest_speed * self.dt) & ~grasped
         return self.sense(world, replace(after, scene={**after.scene, "settled": settled}))
 
     def sense(self, world: World, moment: Moment) -> Moment:
-        """See `Task.sense`: the goal is on the other cube wherever that is seen."""
+        """Return the moment with the goal on top of the other cube's measured position."""
         scene = moment.scene
         return replace(moment, scene={**scene, "goal": scene[SUPPORT] + self._compute_lift(scene)})
 
     def _compute_lift(self, scene: Scene) -> Tensor:
-        """(3,) from a cube on the table to one that is on it [m]."""
+        """Return the displacement (3,) from a cube to one on top of it [m]."""
         return scene["goal"].new_tensor([0.0, 0.0, self.cube])
 
-    # What it is led to and paid for
+    # Approach and reward
 
     def _is_on(self, scene: Scene, within: Tensor | float) -> Tensor:
-        """(B,) whether the cube is on the other, or as good as, within a horizontal distance of its
-        middle [m].
+        """Return whether the cube is on the other, within a horizontal distance of its middle [m],
+        (B,) bool.
         """
         off = scene[OBJECT] - scene["goal"]
         return (torch.linalg.vector_norm(off[:, :2], dim=1) < within) & (
@@ -117,15 +118,19 @@ class Stack(Picking):
         )
 
     def is_placed(self, scene: Scene) -> Tensor:
-        """See `Picking.placed`: one that is held has to be nearer to the middle than one that lies
-        there.
+        """Return whether the cube is on the other, (B,) bool; a held cube has to be nearer to the
+        middle than a released one.
         """
         within = torch.where(scene["held"], self.placing, self.tolerance)
         return self._is_on(scene, within)
 
     def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
-        """(B, 3) see `Picking.way`; nowhere while the placed cube is let go, and then up [m]."""
-        scene, hand = moment.scene, not_none(world.model.hand)
+        """Return the displacement (B, 3) of the TCP to its next target [m].
+
+        It is zero while the placed cube is released, then up; else it is that of `Picking`.
+        """
+        scene = moment.scene
+        hand = not_none(world.model.hand)
         apart = grasp.compute_gap(hand, moment.state.gripper) > self.cube + self.clear
         over = scene[OBJECT][:, 2] + self.compute_tcp_height(world) - self.cube / 2.0 + self.hover
         rise = torch.where(apart & ~scene["held"], over - moment.tcp[:, 2], 0.0)
@@ -135,26 +140,27 @@ class Stack(Picking):
         )
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `Picking.outcome`, and a bonus for success."""
-        outcome, scene = super().compute_outcome(world, moment, action), moment.scene
+        """Return the outcome of `Picking` with a bonus for success."""
+        outcome = super().compute_outcome(world, moment, action)
+        scene = moment.scene
         success = self._is_on(scene, self.tolerance) & scene["settled"]
         stacked = self.stacked_weight * success.to(action.dtype)
         return replace(outcome, success=success, terms={**outcome.terms, "stacked": stacked})
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """The goal and both cubes."""
+        """List the shapes of the goal and both cubes."""
         other = make_cube_shape(moment.scene, self.cube, SUPPORT, SUPPORT_COLOUR)
         return [*super().make_shapes(world, moment), other]
 
     def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.replace_goal`; the other cube is below it."""
+        """Return the moment with other goals (B, g) and the other cube below them."""
         return replace(
             moment,
             scene={**moment.scene, "goal": goal, SUPPORT: goal - self._compute_lift(moment.scene)},
         )
 
     def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.move_goal`; the other cube stays on the table."""
+        """Return the moment with the goals moved to (B, g); the other cube stays on the table."""
         return self.replace_goal(
             world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
         )

@@ -1,7 +1,7 @@
-"""What a task is: the episodes it draws, what the policy sees of them, and what it is paid for.
+"""Tasks: the scenes they sample, the observations and rewards of a policy, and success.
 
 A task holds constants and no state; its methods are pure functions of B arms at one moment.
-`ArmEnv` joins a task to an engine. Adding one: docs/add_your_own_task.md.
+`ArmEnv` joins a task to an engine. How to add one: docs/add_your_own_task.md.
 """
 
 import sys
@@ -43,16 +43,15 @@ RENAMED = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a control step was worth.
+    """The outcome of a control step.
 
     Attributes:
-        success: (B,) bool, contact or not; an episode is a success where its last step is, and no
-            step touched.
-        position_error: (B,) distance that the task wants to be zero [m].
+        success: (B,) bool, contact aside; an episode succeeds if its last step does and no step
+            had contact.
+        position_error: (B,) distance that the task reduces to zero [m].
         terms: named parts of the dense reward, each (B,).
         measures: further figures to report, each (B, ...).
-        terminated: (B,) bool, the task has come to an end; None: it never does before its time is
-            up.
+        terminated: (B,) bool, whether the task has ended; None: it never ends before the horizon.
     """
 
     success: Tensor
@@ -63,24 +62,24 @@ class Outcome:
 
     @property
     def ended(self) -> Tensor:
-        """(B,) bool: `terminated`, or nowhere."""
+        """(B,) bool: `terminated`, or all false."""
         return torch.zeros_like(self.success) if self.terminated is None else self.terminated
 
 
 @dataclass(frozen=True)
 class Task:
-    """What all tasks have in common; each is a subclass whose values live in a YAML file.
+    """Base class of tasks; the values of a task's fields are in a YAML file.
 
     Attributes:
         dt: control period [s].
         horizon: control steps an episode.
-        start_spread: episodes start at home plus a uniform offset up to this, each joint [rad].
+        start_spread: largest offset from home at the start, uniform for each joint [rad].
         tolerance: success distance [m].
-        contact_weight: reward lost in each step that ends in contact; none unless its file says so.
-        near_weight: reward lost in each step as contact is made, falling linearly to nothing at
+        contact_weight: reward lost in each step that ends in contact; none by default.
+        near_weight: reward lost in each step at contact, falling linearly to zero at
             `near_distance` [m].
-        change_weight: reward lost for asking every joint for a velocity that is its limit away from
-            the one it has.
+        near_distance: distance below which `near_weight` costs something [m].
+        change_weight: reward lost for commanding every joint a velocity change of its speed limit.
     """
 
     dt: float
@@ -92,38 +91,29 @@ class Task:
     near_distance: float = field(default=0.03, kw_only=True)
     change_weight: float = field(default=0.0, kw_only=True)
 
-    # What else there is to know of a kind of task; not constants of a file.
-    controllers: ClassVar[tuple[str, ...]] = (
-        "rrmc",
-        "neo",
-        "reactive",
-    )  # those of envs/controllers that can do it
-    measures: ClassVar[tuple[Measure, ...]] = ()  # figures of its own
-    memory_keys: ClassVar[tuple[str, ...]] = (
-        "goal",
-    )  # of the scene: what `observe` and `outcome` depend on
-    moves_gripper: ClassVar[bool] = (
-        False  # whether the action has one more element, the wanted opening of the gripper
-    )
-    needs_hand: ClassVar[bool] = (
-        False  # whether it cannot be done without a gripper whose pads are known
-    )
-    cubes: ClassVar[tuple[str, ...]] = (
-        OBJECT,
-    )  # names in scenes of those that there are, where `cube_side` is one
-    needs_collision: ClassVar[bool] = (
-        False  # whether it cannot be done without the robot's capsules
-    )
-    ends_early: ClassVar[bool] = (
-        False  # whether `outcome` tells which episodes come to an end before their time is up
-    )
-    move_gain: ClassVar[float] = (
-        4.0  # of a motion to joint positions that solve it: speed per distance [1/s]
-    )
-    plan_keys: ClassVar[tuple[str, ...]] = ()  # of the scene: what `begun` gives
-    fresh_scenes: ClassVar[float] = (
-        1.0  # share of a training's episodes with a scene that is new, see `ScenePool`
-    )
+    # Constants of a kind of task, which no file sets.
+    # Classical controllers that can do the task, of envs/controllers.
+    controllers: ClassVar[tuple[str, ...]] = ("rrmc", "neo", "reactive")
+    # Figures of the task's own.
+    measures: ClassVar[tuple[Measure, ...]] = ()
+    # Parts of the scene that `observe` and `compute_outcome` depend on.
+    memory_keys: ClassVar[tuple[str, ...]] = ("goal",)
+    # Whether the action has one more element, the opening of the gripper.
+    moves_gripper: ClassVar[bool] = False
+    # Whether the task needs a gripper whose pads are known.
+    needs_hand: ClassVar[bool] = False
+    # Names of the cubes in scenes, if `cube_side` is a number.
+    cubes: ClassVar[tuple[str, ...]] = (OBJECT,)
+    # Whether the task needs the robot's capsules.
+    needs_collision: ClassVar[bool] = False
+    # Whether `compute_outcome` ends episodes before the horizon.
+    ends_early: ClassVar[bool] = False
+    # Gain of the joint motion to a solution: speed per distance [1/s].
+    move_gain: ClassVar[float] = 4.0
+    # Parts of the scene that `plan_episode` returns.
+    plan_keys: ClassVar[tuple[str, ...]] = ()
+    # Share of a training's episodes that get a new scene, see `ScenePool`.
+    fresh_scenes: ClassVar[float] = 1.0
 
     def __init_subclass__(cls, **options: object):
         """Accept the older names of hooks, and answer to them."""
@@ -137,26 +127,26 @@ class Task:
 
     @property
     def criterion(self) -> str:
-        """Of success, in words."""
+        """The condition of success, in words."""
         return f"an error below {1000 * self.tolerance:g} mm at the end of the episode"
 
     @property
     def settle_steps(self) -> int:
-        """Control steps at the start of an episode whose errors do not count."""
+        """Number of control steps at the start of an episode whose errors do not count."""
         return 0
 
     @property
     def cube_side(self) -> float | None:
-        """Side of the cubes that are around [m]; None where there are none."""
+        """Side of the cubes in the scene [m]; None if the task has none."""
         return None
 
     def make_world(
         self, robot: Robot, device: torch.device | str, collision: bool = False
     ) -> World:
-        """The robot made ready for this task, with its capsules where they are known.
+        """Compile the robot for this task, with its capsules if they are known.
 
         Args:
-            collision: they have to be.
+            collision: whether the capsules are required.
 
         Raises:
             ConfigError: the robot lacks what the task needs.
@@ -169,86 +159,84 @@ class Task:
         )
 
     def list_columns(self, world: World) -> list[Column]:
-        """Those of `observe`: `o` first (`q`, `drivers`), then `qd`, and among the rest `goal`."""
+        """List the columns of `observe`: `q`, `drivers` and `qd` first, `goal` among the others."""
         raise NotImplementedError
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Draw scenes and keep those that can be solved without contact: any number of rows up to
-        `count`, often far fewer.
+        """Sample `count` scenes and keep those that can be solved without contact, often far fewer.
 
-        A scene with the name `start` (n,) fixes where its episode begins; otherwise it is around
-        home.
+        If scenes have a part `start` (n,), their episodes begin there, otherwise around home.
         """
         raise NotImplementedError
 
     def plan_episode(self, world: World, state: SimState, scene: Scene) -> Scene:
-        """What follows from the scene of B episodes, as it is measured, and from where their arms
-        begin: beside it.
+        """Return the parts `plan_keys` of the scenes of B episodes.
+
+        Args:
+            state: where the arms begin.
+            scene: as it is measured.
         """
         return {}
 
     # A control step
 
     def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
-        """What the arms are told by actions (B, a_dim) in [-1, 1]; by default the gripper's comes
-        last, if any.
+        """Return the command of actions (B, a_dim) in [-1, 1].
+
+        By default the action itself, with the gripper's element last, if any.
         """
         if self.moves_gripper:
             return Command(action[:, :-1], (action[:, -1] + 1.0) / 2.0)
         return Command(action)
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """What a control step does to the scene beyond what the engine does, a goal's motion for
-        one.
+        """Return the moment after a control step with what the engine does not change, such as a
+        goal that moves.
 
         Args:
-            before: as the step began.
-            after: the engine has moved arms and objects; the rest of the scene is still the one of
+            before: the moment before the step.
+            after: arms and objects as the engine has moved them; the rest of the scene is that of
                 `before`.
         """
         return after
 
     def predict(self, moment: Moment, seconds: float) -> Moment:
-        """The moment with what moves by itself where it will be a little later; by default nothing
-        does.
-        """
+        """Return the moment with moving goals a little later; by default goals do not move."""
         return moment
 
     def sense(self, world: World, moment: Moment) -> Moment:
-        """A moment that a controller is to see, with what is worked out of it once, for all that
-        follows.
-        """
+        """Return an observed moment with the parts of the scene that are computed once a step."""
         return moment
 
     def compute_clearance(self, world: World, moment: Moment) -> Tensor:
-        """(B,) how far the arms are from touching anything, their fingers at their true shape
-        [m].
-        """
+        """Return the clearance (B,) of the arms, with their fingers at their true shape [m]."""
         at = moment.state
         return clearance(world.capsules, at.q, moment.obstacles, GROUND, at.gripper, moment.frames)
 
     def find_nearest(self, world: World, moment: Moment) -> Nearest:
-        """What the arms are near to: obstacles, the ground and themselves. Needs
-        `World.collision`.
+        """Find the distances of the arms to obstacles, the ground and themselves.
+
+        Needs `World.collision`.
         """
         return self.find_nearest_at(world, moment, moment.state.q, moment.frames)
 
     def find_nearest_at(
         self, world: World, moment: Moment, q: Tensor, frames: list[Tensor] | None = None
     ) -> Nearest:
-        """What they would be near to at q (B, n). Of a task that moves the gripper the fingers are
-        where they are now: they have to come down to the table, and what encloses their whole
-        stroke stands out below their tips.
+        """Find the distances that the arms would have at q (B, n).
+
+        If the task moves the gripper, the fingers are where they are now: they have to come down to
+        the table, and the capsules of their whole stroke stand out below their tips.
         """
         gripper = moment.state.gripper if self.moves_gripper else None
         return nearest(world.capsules, q, moment.obstacles, GROUND, gripper, frames)
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """What the policy sees, (B, o_dim); see `columns`."""
+        """Return the observation (B, o_dim), see `list_columns`."""
         raise NotImplementedError
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """What the control step that led to a moment was worth.
+        """Compute the outcome of the control step that led to a moment.
 
         Args:
             action: (B, a_dim) in [-1, 1] of that step.
@@ -256,33 +244,29 @@ class Task:
         raise NotImplementedError
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """What to draw around the first arm of a moment."""
+        """List the shapes to draw around the first arm of a moment."""
         return make_goal_shapes(moment.scene["goal"][0])
 
     # Other goals
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
-        """The goal (B, g) that a moment would have met."""
+        """Return the goal (B, g) that a moment would have met."""
         raise NotImplementedError
 
     def is_goal_met(self, achieved: Tensor, desired: Tensor) -> Tensor:
-        """Whether goals (B, g) count as reached by what was achieved (B, g), so far as goals alone
-        tell; (B,) bool.
-        """
+        """Return whether goals (B, g) are met by achieved goals (B, g), (B,) bool."""
         return torch.linalg.vector_norm(desired - achieved, dim=1) < self.tolerance
 
     def compute_previous_goal(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
-        """The goal (B, g) one step before it was `goal` (B, g), for goals that move; by default
-        they stand still.
-        """
+        """Return the goals (B, g) one step before `goal` (B, g); by default goals do not move."""
         return goal
 
     def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """The moment as it would have been with another goal (B, g)."""
+        """Return the moment as it would have been with other goals (B, g)."""
         return replace(moment, scene={**moment.scene, "goal": goal})
 
     def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """The moment in which somebody puts the goal elsewhere, (B, g), and the episode goes on."""
+        """Return the moment with the goals moved to (B, g) by hand; the episodes continue."""
         return self.replace_goal(world, moment, goal)
 
 

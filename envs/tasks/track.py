@@ -1,9 +1,7 @@
-"""Track a moving goal: keep the TCP on a point that goes round a random smooth loop at constant
-speed.
+"""Track a moving goal: keep the TCP on a point that runs along a loop at constant speed.
 
-The goal at control step k is where it is at the time k dt of the arm's state, and the error is
-measured between those two. Success is a mean error, over the episode after the first `settle`
-seconds, of at most `tolerance`.
+The error at control step k is between the TCP and the goal at the time k dt. Success is a mean
+error, over the episode after the first `settle` seconds, of at most `tolerance`.
 """
 
 import math
@@ -26,33 +24,30 @@ from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
 
-COARSE, DENSE = (
-    16,
-    128,
-)  # samples of a loop: to drop the hopeless ones early, and to measure its length
+COARSE = 16  # samples of a loop for dropping infeasible ones early
+DENSE = 128  # samples of a loop for measuring its length
 
 
 @register_task("track")
 @dataclass(frozen=True)
 class Track(Task):
-    """The constants of the task; its values live in configs/tasks/track.yaml.
+    """The task `track`; the values of its constants are in configs/tasks/track.yaml.
 
     Attributes:
-        speed: of the goal along its loop [m/s].
-        settle: time to get to the goal before errors count [s].
-        radius_min, radius_max: a loop is about an ellipse with a half axis between these [m].
-        bend: amplitude of the loop's second harmonic, relative to the half axis, at most.
-        effort: one way of the arm to follow the goal exactly needs at most this share of each
-            joint's speed and acceleration limits.
+        speed: speed of the goal along its loop [m/s].
+        settle: time to reach the goal before errors count [s].
+        radius_min, radius_max: range of the half axis of the ellipse that a loop resembles [m].
+        bend: greatest amplitude of the loop's second harmonic, relative to the half axis.
+        effort: share of each joint's speed and acceleration limits that suffices to follow the
+            goal exactly.
         distance_weight: reward lost per metre of distance, each step.
         precision_weight: height of the reward bonus at the goal.
         precision_scale: distance at which the bonus has fallen to 1/e [m].
         action_weight: reward lost for a full-speed command of all joints.
-        error_unit: length in which the observation gives the error, and per second the goal's
-            velocity [m].
+        error_unit: unit of the observed error, and per second of the goal's velocity [m].
         joint_unit: joint motion at which the observation's joint_error saturates [rad or m].
-        gain: of the observation's resolved_rate [1/s].
-        damping: of the inverse that gives both [m/rad].
+        gain: gain of the observation's resolved_rate [1/s].
+        damping: damping of the inverse of both [m/rad].
     """
 
     speed: float
@@ -92,35 +87,37 @@ class Track(Task):
 
     @property
     def settle_steps(self) -> int:
-        """Errors count after this many control steps."""
+        """Number of control steps before errors count."""
         return round(self.settle / self.dt)
 
     @property
     def criterion(self) -> str:
-        """See `Task.criterion`."""
-        return f"a mean error of at most {1000 * self.tolerance:g} mm after the first {self.settle:g} s"
+        """The condition of success, in words."""
+        tolerance = 1000 * self.tolerance
+        return f"a mean error of at most {tolerance:g} mm after the first {self.settle:g} s"
 
     def list_columns(self, world: World) -> list[Column]:
-        """See `observe`."""
+        """List the columns of `observe`."""
         k = world.model.position_joints
         goal = [Column("goal", 3, True), Column("error", 3, True), Column("goal_velocity", 3)]
         n = len(world.model.qdlim)
-        along = [
+        motion = [
             Column("resolved_rate", n, True),
             Column("joint_error", k, True),
             Column("room", n),
         ]
-        return [*arm_columns(world), Column("tcp", 3), *goal, *along]
+        return [*arm_columns(world), Column("tcp", 3), *goal, *motion]
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
-        """Loops that the arm can follow.
+        """Sample loops that the arm can follow.
 
-        `path` (k, horizon + 2, 3) is the goal at every control step and one step on [m], `goal` (k,
-        3) where it is now, `goal_velocity` (k, 3) its mean velocity until the next step [m/s], and
-        `error_sum` (k,) the sum of the errors that count, without that of the present step [m].
+        `path` (k, horizon + 2, 3) is the goal at every control step and one step later [m], `goal`
+        (k, 3) its present position, `goal_velocity` (k, 3) its mean velocity until the next step
+        [m/s], and `error_sum` (k,) the sum of the errors that count before the present step [m].
         """
         path = sample_trajectories(self, world, count, generator)[1]
-        goal, goal_velocity = path[:, 0], (path[:, 1] - path[:, 0]) / self.dt
+        goal = path[:, 0]
+        goal_velocity = (path[:, 1] - goal) / self.dt
         return {
             "path": path,
             "goal": goal,
@@ -129,15 +126,15 @@ class Track(Task):
         }
 
     def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
-        """The gripper is shut on the goal and open elsewhere, so that it can be seen."""
+        """Shut the gripper on the goal and open it elsewhere, so that tracking can be seen."""
         return Command(action, (compute_distance(moment) > self.tolerance).to(action.dtype))
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """The goal moves on, and the error before it did is added to the sum."""
+        """Move the goal, and add the error before that to the sum."""
         counted = torch.where(before.steps > self.settle_steps, compute_distance(before), 0.0)
         path = after.scene["path"]
         rows = torch.arange(len(path), device=path.device)
-        now = after.steps.clamp_max(self.horizon)  # foresight looks beyond the end
+        now = after.steps.clamp_max(self.horizon)  # latency compensation looks beyond the end
         goal = path[rows, now]
         moved = {
             "goal": goal,
@@ -147,18 +144,19 @@ class Track(Task):
         return replace(after, scene={**after.scene, **moved})
 
     def predict(self, moment: Moment, seconds: float) -> Moment:
-        """See `Task.predict`."""
+        """Return the moment with the goal a little later."""
         goal = moment.scene["goal"] + seconds * moment.scene["goal_velocity"]
         return replace(moment, scene={**moment.scene, "goal": goal})
 
     def observe(self, world: World, moment: Moment) -> Tensor:
-        """(B, o_dim): o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit];
-        goal_velocity, until the next step [error_unit/s]; resolved_rate, the action of
-        resolved-rate control at `gain`, 0 for joints that do not move the TCP, and joint_error, the
-        joint motion of the others to the goal, which saturates at about `joint_unit` so that
-        millimetres are seen, both by damped least squares; room, see `motion.room`.
+        """Return the observation (B, o_dim).
+
+        Its columns are o [rad, m]; qd [rad/s]; tcp and goal [m]; error = goal - tcp [error_unit];
+        goal_velocity until the next step [error_unit/s]; resolved_rate and joint_error, see
+        `_observe_tracking`; room, see `compute_limit_proximity`.
         """
-        tcp, goal = moment.tcp, moment.scene["goal"]
+        tcp = moment.tcp
+        goal = moment.scene["goal"]
         error = (goal - tcp) / self.error_unit
         velocity = moment.scene["goal_velocity"] / self.error_unit
         parts = (batched_o(world.model, moment.state), moment.state.qd, tcp, goal, error, velocity)
@@ -172,8 +170,14 @@ class Track(Task):
         )
 
     def _observe_tracking(self, world: World, moment: Moment) -> tuple[Tensor, Tensor]:
-        """resolved_rate (B, n) and joint_error (B, k)."""
-        k, n = world.model.position_joints, len(world.model.qdlim)
+        """Compute resolved_rate (B, n) and joint_error (B, k) by damped least squares.
+
+        The first is the action of resolved-rate control at `gain`, 0 for joints that do not move
+        the TCP. The second is the motion of the others to the goal, which saturates at about
+        `joint_unit` so that millimetres are visible.
+        """
+        k = world.model.position_joints
+        n = len(world.model.qdlim)
         wanted = torch.stack((moment.scene["goal"] - moment.tcp, moment.scene["goal_velocity"]), 2)
         error, along = (damped_inverse(moment.J[:, :3, :k], self.damping**2) @ wanted).unbind(2)
         resolved = (self.gain * error + along) / world.model.qdlim[:k]
@@ -182,8 +186,9 @@ class Track(Task):
         )
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """See `compute_reward_terms`. `tracking_error_mean` is the mean of the errors that count so far, 0
-        before [m].
+        """Return success, the distance and the terms of `compute_reward_terms`.
+
+        The measure `tracking_error_mean` is the mean of the errors that count so far, or 0 [m].
         """
         d = compute_distance(moment)
         counted = (moment.steps - self.settle_steps).clamp_min(0)
@@ -194,24 +199,24 @@ class Track(Task):
         )
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
-        """The goal and its loop."""
+        """List the shapes of the goal and its loop."""
         return [
             *super().make_shapes(world, moment),
             make_path_shape(moment.scene["path"][0].tolist()),
         ]
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
-        """Where the TCP is, (B, 3) [m]."""
+        """Return the TCP's position (B, 3) [m]."""
         return moment.tcp
 
     def compute_previous_goal(self, before: Moment, after: Moment, goal: Tensor) -> Tensor:
-        """See `Task.compute_previous_goal`."""
+        """Return the goals (B, 3) one step before `goal` (B, 3)."""
         return goal + (before.scene["goal"] - after.scene["goal"])
 
     def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.replace_goal`. The velocity stays, so the goal is one of a shifted loop; and as
-        earlier errors are those of another goal, this is as if the present step were the first that
-        counts.
+        """Return the moment with other goals (B, 3) of the same velocity, on shifted loops.
+
+        Earlier errors are those of another goal; so the present step becomes the first that counts.
         """
         scene = {**moment.scene, "goal": goal, "error_sum": torch.zeros_like(goal[:, 0])}
         return replace(
@@ -219,20 +224,17 @@ class Track(Task):
         )
 
     def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """See `Task.move_goal`; the loop goes along."""
+        """Return the moment with the goals moved to (B, 3), and their loops with them."""
         path = moment.scene["path"] + (goal - moment.scene["goal"])[:, None]
         return replace(moment, scene={**moment.scene, "path": path, "goal": goal})
 
 
 def compute_reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[str, Tensor]:
-    """The named terms whose sum is the reward.
+    """Compute the named terms, each (B,), whose sum is the reward.
 
     Args:
         distance: (B,) between TCP and goal [m].
         action: (B, n) in [-1, 1].
-
-    Returns:
-        Each term (B,).
     """
     return {
         "distance": -task.distance_weight * distance,
@@ -247,13 +249,12 @@ def compute_reward_terms(task: Track, distance: Tensor, action: Tensor) -> dict[
 def sample_trajectories(
     task: Track, world: World, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Joint motions that follow a loop of the TCP at constant speed, within the limits, and where
-    the TCP is.
+    """Sample joint motions that follow a loop of the TCP at constant speed within the limits.
 
-    A loop is q(s) = q_c + f(s) A with f of `compute_harmonics`, s in [0, 1]. About a random q_c, the joint
-    amplitudes A are the least that would draw a random ellipse with a second harmonic, were the arm
-    linear; what the arm draws instead is the loop. So it is round, where random joint amplitudes
-    give mostly slivers with sharp ends.
+    A loop is q(s) = q_c + f(s) A with f of `compute_harmonics`, s in [0, 1]. About a random q_c,
+    the joint amplitudes A are the least that would draw a random ellipse with a second harmonic if
+    the arm were linear. The arm's actual loop is round as well, where random joint amplitudes give
+    mostly slivers with sharp ends.
 
     Returns:
         q (k, horizon + 2, n) [rad] and the TCP's positions (k, horizon + 2, 3) [m], at steps of dt;
@@ -264,13 +265,15 @@ def sample_trajectories(
     q_c = world.random_q(count, generator)
     T_be, J = kinematics.fkine_jacob0(chain, q_c)
     inside = world.in_workspace(T_be[:, :3, 3])
-    q_c, J_v = q_c[inside], J[inside, :3]
+    q_c = q_c[inside]
+    J_v = J[inside, :3]
     A = sample_ellipses(task, len(q_c), generator) @ torch.linalg.pinv(J_v).mT  # (k, 4, n)
 
     s = torch.arange(COARSE, device=world.device) / COARSE
     q = _compute_q(q_c, A, s)
     hopeful = _is_within(world.model.qlim, q) & world.in_workspace(_compute_tcp(chain, q)).all(1)
-    q_c, A = q_c[hopeful], A[hopeful]
+    q_c = q_c[hopeful]
+    A = A[hopeful]
 
     s = _space_evenly(
         _compute_tcp(
@@ -281,49 +284,50 @@ def sample_trajectories(
     q = _compute_q(q_c, A, s)
     q = q[_is_followable(task, world, q)]
     path = _compute_tcp(chain, q)
-    seen = world.in_workspace(path).all(1)
-    q, path = q[seen], path[seen]
+    inside = world.in_workspace(path).all(1)
+    q = q[inside]
+    path = path[inside]
     untouched = is_free(world, q).all(1)
     return q[untouched], path[untouched]
 
 
 def sample_ellipses(task: Track, count: int, generator: torch.Generator) -> Tensor:
-    """Random ellipses in random planes, with a second harmonic that bends them out of it.
+    """Sample ellipses in random planes, with a second harmonic that bends them.
 
     Returns:
-        (count, 4, 3) the vectors that `compute_harmonics` are multiplied with [m].
+        (count, 4, 3) vectors to multiply `compute_harmonics` with [m].
     """
 
-    def uniform(*size):
+    def sample_uniform(*size):
         return torch.rand(count, *size, generator=generator, device=generator.device)
 
     normal = torch.randn(2, count, 3, generator=generator, device=generator.device)
     first = torch.nn.functional.normalize(normal[0], dim=1)
     second = torch.nn.functional.normalize(torch.linalg.cross(first, normal[1]), dim=1)
-    radius = task.radius_min + (task.radius_max - task.radius_min) * uniform(1, 1)
-    flat = 0.5 + 0.5 * uniform(1)  # ratio of the half axes
-    bent = task.bend * (2.0 * uniform(2, 3) - 1.0)
+    radius = task.radius_min + (task.radius_max - task.radius_min) * sample_uniform(1, 1)
+    flat = 0.5 + 0.5 * sample_uniform(1)  # ratio of the half axes
+    bent = task.bend * (2.0 * sample_uniform(2, 3) - 1.0)
     return radius * torch.cat((torch.stack((first, flat * second), 1), bent), 1)
 
 
 def compute_harmonics(s: Tensor) -> Tensor:
-    """(..., 4): cosine and sine of one and of two turns, at places s (...) of a loop in turns."""
+    """Return cosine and sine (..., 4) of one and two turns at places s (...) in turns."""
     turn = 2.0 * math.pi * s
     return torch.stack((turn.cos(), turn.sin(), (2.0 * turn).cos(), (2.0 * turn).sin()), -1)
 
 
 def _compute_q(q_c: Tensor, A: Tensor, s: Tensor) -> Tensor:
-    """(k, S, n) joint positions at places s, (S,) or (k, S)."""
+    """Return joint positions (k, S, n) at places s, (S,) or (k, S)."""
     return q_c[:, None] + compute_harmonics(s) @ A
 
 
 def _compute_tcp(chain: kinematics.Chain, q: Tensor) -> Tensor:
-    """(k, S, 3) TCP positions of q (k, S, n)."""
+    """Return TCP positions (k, S, 3) of q (k, S, n)."""
     return kinematics.fkine(chain, q.flatten(0, 1))[:, :3, 3].reshape(*q.shape[:2], 3)
 
 
 def _space_evenly(loop: Tensor, task: Track) -> Tensor:
-    """Where on its loop the goal is at every control step and one step on.
+    """Return the places of the goal on its loop at every control step and one step later.
 
     Args:
         loop: (k, S + 1, 3) positions at s = 0, 1/S, ..., 1 [m].
@@ -332,9 +336,8 @@ def _space_evenly(loop: Tensor, task: Track) -> Tensor:
         (k, horizon + 2) places s in [0, 1], equally far from each other along the polyline.
     """
     sides = torch.linalg.vector_norm(loop.diff(dim=1), dim=2)
-    gone = torch.nn.functional.pad(
-        sides.cumsum(1), (1, 0)
-    )  # (k, S + 1) length of the polyline up to each position
+    # (k, S + 1) length of the polyline up to each position
+    gone = torch.nn.functional.pad(sides.cumsum(1), (1, 0))
     wanted = task.speed * task.dt * torch.arange(task.horizon + 2, device=loop.device)
     wanted = wanted.expand(len(loop), -1) % gone[:, -1:]
     side = (torch.searchsorted(gone, wanted, right=True) - 1).clamp_max(sides.shape[1] - 1)
@@ -342,7 +345,7 @@ def _space_evenly(loop: Tensor, task: Track) -> Tensor:
 
 
 def _is_followable(task: Track, world: World, q: Tensor) -> Tensor:
-    """(k,) whether joint motions q (k, S, n) at steps of dt keep to `effort` and inside qlim."""
+    """Return whether motions q (k, S, n) at steps of dt keep to `effort` and qlim, (k,) bool."""
     model = world.model
     qd = q.diff(dim=1) / model.dt
     speed = (qd.abs() <= task.effort * model.qdlim).all(2).all(1)
@@ -351,5 +354,5 @@ def _is_followable(task: Track, world: World, q: Tensor) -> Tensor:
 
 
 def _is_within(qlim: Tensor, q: Tensor) -> Tensor:
-    """(k,) whether q (k, S, n) stays inside the limits (2, n)."""
+    """Return whether q (k, S, n) stays inside the limits (2, n), (k,) bool."""
     return ((q >= qlim[0]) & (q <= qlim[1])).all(2).all(1)

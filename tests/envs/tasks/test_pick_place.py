@@ -254,7 +254,7 @@ def test_the_cube_keeps_the_gripper_open_and_goes_with_the_hand(make, robot):
 
 def seen(**changes) -> RewardInputs:
     values = {
-        "way": 0.0,
+        "approach_distance": 0.0,
         "distance": 0.0,
         "held": False,
         "down": 1.0,
@@ -274,7 +274,7 @@ def pay(action=(0.0, 0.0, 1.0), **changes) -> dict[str, float]:
 
 
 def test_reward_terms_are_what_a_hand_gets():
-    terms = pay((1.0, -0.2, 0.9), way=0.02, distance=0.05, down=0.5, room=0.25, clearance=-0.02)
+    terms = pay((1.0, -0.2, 0.9), approach_distance=0.02, distance=0.05, down=0.5, room=0.25, clearance=-0.02)
     effort, e = (1 + 0.04) / 2, math.exp(-1)
     expected = {
         "approach": -0.02,
@@ -289,7 +289,7 @@ def test_reward_terms_are_what_a_hand_gets():
         "table": -1.5 * 2,
     }
     assert terms == pytest.approx(expected, abs=1e-6)
-    held = pay(held=True, way=0.2, distance=0.2, room=0.0)
+    held = pay(held=True, approach_distance=0.2, distance=0.2, room=0.0)
     assert (
         held["approach"] == held["gripper"] == 0 and held["held"] == 1.5 and held["around"] == 0.5
     )
@@ -297,10 +297,10 @@ def test_reward_terms_are_what_a_hand_gets():
 
 def test_each_stage_is_worth_more_than_the_one_before():
     stages = [
-        pay(way=0.5, distance=0.4),
-        pay(way=0.07, distance=0.4),
-        pay(way=0.0, distance=0.4),
-        pay(way=0.0, distance=0.4, room=0.0),
+        pay(approach_distance=0.5, distance=0.4),
+        pay(approach_distance=0.07, distance=0.4),
+        pay(approach_distance=0.0, distance=0.4),
+        pay(approach_distance=0.0, distance=0.4, room=0.0),
         pay(held=True, distance=0.4, room=0.0),
         pay(held=True, distance=0.1, room=0.0),
         pay(held=True, distance=0.0, room=0.0),
