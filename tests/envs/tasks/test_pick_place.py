@@ -274,7 +274,14 @@ def pay(action=(0.0, 0.0, 1.0), **changes) -> dict[str, float]:
 
 
 def test_reward_terms_are_what_a_hand_gets():
-    terms = pay((1.0, -0.2, 0.9), approach_distance=0.02, distance=0.05, down=0.5, room=0.25, clearance=-0.02)
+    terms = pay(
+        (1.0, -0.2, 0.9),
+        approach_distance=0.02,
+        distance=0.05,
+        down=0.5,
+        room=0.25,
+        clearance=-0.02,
+    )
     effort, e = (1 + 0.04) / 2, math.exp(-1)
     expected = {
         "approach": -0.02,

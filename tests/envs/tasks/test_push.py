@@ -30,7 +30,7 @@ def led():
     env = envs.make("panda", "push")
 
     def led(tcp, cube=(0.5, 0.0), goal=(0.7, 0.0)):
-        moment, height = env.moment, TASK.height(env.world)
+        moment, height = env.moment, TASK.compute_tcp_height(env.world)
         T = moment.T_be.clone()
         T[0, :3, 3] = torch.tensor((*tcp[:2], height + tcp[2]))
         places = {"object": torch.tensor([[*cube, 0.02]]), "goal": torch.tensor([[*goal, 0.02]])}
