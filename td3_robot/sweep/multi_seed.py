@@ -1,6 +1,4 @@
-"""One training for each of several seeds, each a process of its own, as many at once as there are
-cores for.
-"""
+"""One training per seed, each in a process of its own, as many at a time as there are cores for."""
 
 import contextlib
 import os
@@ -19,8 +17,8 @@ from td3_robot.cli.arguments import CONFIG_NAME, TrainArguments, save_config
 from td3_robot.errors import ConfigError, not_none
 from td3_robot.loggers.base import Trackers
 from td3_robot.loggers.mlflow import open_store
-from td3_robot.sweep.relaunch import resume_command
-from td3_robot.sweep.seed_summary import finished, plot_band, spreads, table
+from td3_robot.sweep.relaunch import build_resume_command
+from td3_robot.sweep.seed_summary import compute_spreads, format_table, plot_band, read_outcomes
 from td3_robot.utils.console import STOPPED, UNWRITTEN, say
 from td3_robot.utils.signals import stop_on_signal
 
@@ -49,44 +47,43 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
     folder = arguments.resume or (
         claim_run(RUNS, config.run) if config.run is not None else make_next_run(RUNS)
     )
-    at_once = min(max(1, cores() // config.threads), len(config.seeds))
+    at_once = min(max(1, count_cores() // config.threads), len(config.seeds))
     with lock_run(folder):
         save_config(config, folder / CONFIG_NAME, arguments.environment)
         if config.mlflow:
             open_store()  # made by one: seeds that begin at once would all make it
         commands = [
-            [sys.executable, str(script), *_own(words, folder, seed)] for seed in config.seeds
+            [sys.executable, str(script), *_build_words(words, folder, seed)]
+            for seed in config.seeds
         ]
         listed = ", ".join(map(str, config.seeds))
         say(f"seeds {listed} in {folder}, {at_once} at once, threads of each: {config.threads}")
-        crew = _Crew(config.threads)
-        with ThreadPoolExecutor(at_once) as pool, stop_on_signal(crew.stop):
+        processes = SeedProcesses(config.threads)
+        with ThreadPoolExecutor(at_once) as pool, stop_on_signal(processes.stop):
             try:
-                codes = dict(zip(config.seeds, pool.map(crew.run, config.seeds, commands)))
+                codes = dict(zip(config.seeds, pool.map(processes.run, config.seeds, commands)))
             finally:
-                crew.stop()  # a second signal asks again
-        done = finished(
+                processes.stop()  # a second signal asks again
+        done = read_outcomes(
             folder, [seed for seed, code in codes.items() if code in (0, UNWRITTEN)]
-        )  # not of a sitting before
-        written = _report(folder, arguments, done)
-    return _end(folder, codes, len(done) == len(codes)) or (0 if written else UNWRITTEN)
+        )  # not of an earlier session
+        written = _write_report(folder, arguments, done)
+    return _print_end(folder, codes, len(done) == len(codes)) or (0 if written else UNWRITTEN)
 
 
-def cores() -> int:
-    """Those that this process may use."""
+def count_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _own(words: Sequence[str], folder: Path, seed: int) -> list[str]:
-    """The command line of one seed."""
+def _build_words(words: Sequence[str], folder: Path, seed: int) -> list[str]:
+    """Return the command line of one seed."""
     begin = ["--resume=null", f"--config={folder / CONFIG_NAME}", f"--seed={seed}"]
-    return resume_command(folder / f"seed{seed}", [*words, "--seeds="], begin)
+    return build_resume_command(folder / f"seed{seed}", [*words, "--seeds="], begin)
 
 
-class _Crew:
-    """Processes that are stopped together; what they print is passed on, each line with its
-    seed.
-    """
+class SeedProcesses:
+    """Processes that are stopped together; their lines are printed, each with its seed."""
 
     def __init__(self, threads: int):
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
@@ -98,9 +95,7 @@ class _Crew:
         self._stopped = False
 
     def run(self, seed: int, command: list[str]) -> int:
-        """Run one to its end, in a thread of its own. Returns its exit code, or as a shell tells a
-        signal.
-        """
+        """Run one to its end, in a thread of its own; return its exit code, 128 + N after signal N."""
         if self._stopped:
             return STOPPED
         pipes: dict[str, Any] = {
@@ -113,23 +108,23 @@ class _Crew:
         if self._stopped:  # just now
             process.send_signal(signal.SIGINT)
         errors = threading.Thread(
-            target=_pass_on, args=(not_none(process.stderr), seed, sys.stderr)
+            target=_print_lines, args=(not_none(process.stderr), seed, sys.stderr)
         )
         errors.start()
-        _pass_on(self._new(not_none(process.stdout)), seed, sys.stdout)
+        _print_lines(self._filter_printed(not_none(process.stdout)), seed, sys.stdout)
         errors.join()
         code = process.wait()
         if code < 0 and not self._stopped:
-            _tell(f"seed {seed}: ended by {signal.Signals(-code).name}", sys.stderr)
+            _print_line(f"seed {seed}: ended by {signal.Signals(-code).name}", sys.stderr)
         return code if code >= 0 else 128 - code
 
     def stop(self) -> None:
-        """Ask all to save and end; no more are begun."""
+        """Make all save and end, and start no more."""
         self._stopped = True
         for process in self._running:
             process.send_signal(signal.SIGINT)
 
-    def _new(self, lines: Iterable[str]) -> Iterator[str]:
+    def _filter_printed(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
             with self._saying:
                 new = line not in self._said
@@ -138,37 +133,35 @@ class _Crew:
                 yield line
 
 
-def _pass_on(lines: Iterable[str], seed: int, to: TextIO) -> None:
-    """Print the lines of one seed, to the last."""
+def _print_lines(lines: Iterable[str], seed: int, to: TextIO) -> None:
+    """Print all lines of one seed."""
     for line in lines:
-        _tell(f"seed {seed}: {line.rstrip()}", to)
+        _print_line(f"seed {seed}: {line.rstrip()}", to)
 
 
-def _tell(line: str, to: TextIO) -> None:
+def _print_line(line: str, to: TextIO) -> None:
     with contextlib.suppress(OSError):  # whoever reads along may have left
         print(line, file=to, flush=True)
 
 
-def _report(folder: Path, arguments: TrainArguments, done: dict[int, dict[str, Any]]) -> bool:
-    """Table, summary and picture of the seeds that have finished. Returns whether all could be
-    written.
-    """
+def _write_report(folder: Path, arguments: TrainArguments, done: dict[int, dict[str, Any]]) -> bool:
+    """Print table, write summary and curve of the finished seeds; return whether that succeeded."""
     if not done:
         return True
-    say("\n".join(table(done)))
+    say("\n".join(format_table(done)))
     seeds = arguments.config.seeds
     whole = {"seeds": list(seeds), "finished": len(done) == len(seeds)}
-    write_summary(folder, {**arguments.environment.metadata, **spreads(done), **whole})
+    write_summary(folder, {**arguments.environment.metadata, **compute_spreads(done), **whole})
     trackers = Trackers()
     trackers.try_write("the curve", plot_band, folder, list(done))
     return not trackers.failed
 
 
-def _end(folder: Path, codes: dict[int, int], finished: bool) -> int:
-    """Say which seeds have failed, and how to go on. Returns the exit code."""
+def _print_end(folder: Path, codes: dict[int, int], finished: bool) -> int:
+    """Print which seeds have failed, and how to go on; return the exit code."""
     failed = {seed: code for seed, code in codes.items() if code not in (0, STOPPED, UNWRITTEN)}
     if failed:
-        _tell(
+        _print_line(
             f"error: {len(failed)} of {len(codes)} seeds failed: {', '.join(map(str, failed))}",
             sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""How a run that other processes look after is begun, or gone on with after whatever ended it."""
+"""The command that starts or resumes a run, for processes that supervise it."""
 
 import shutil
 from collections.abc import Sequence
@@ -8,16 +8,15 @@ from td3_robot.checkpoint import lock_run, run_name
 from td3_robot.checkpoint.resume_point import LAST
 
 
-def resume_command(run: Path, words: Sequence[str], begin: Sequence[str]) -> list[str]:
-    """The command line of `train.py` for a run: its own words and, as later flags win, what the run
-    needs.
+def build_resume_command(run: Path, words: Sequence[str], begin: Sequence[str]) -> list[str]:
+    """Return the command line of `train.py` that starts a run, or resumes it.
 
-    What was stopped before its first resume point begins anew.
+    A run that was stopped before its first resume point starts again.
 
     Args:
         run: its folder, whether it exists or not.
-        words: of every sitting.
-        begin: of the first.
+        words: of every session.
+        begin: of the first, after them.
 
     Raises:
         ConfigError: another process has the run.

@@ -14,7 +14,7 @@ from td3_robot.cli.arguments import CONFIG_NAME
 from td3_robot.loggers.base import fill_scores, get_steps
 from td3_robot.loggers.csv import read_metrics
 from td3_robot.sweep.search_space import SearchSpace, Trial
-from td3_robot.sweep.seed_summary import outcome_of
+from td3_robot.sweep.seed_summary import read_outcome
 from td3_robot.sweep.trial_process import ENDED, FINISHED, get_end_mark
 from td3_robot.utils.atomic_files import replace_file
 from td3_robot.utils.yaml_file import read_mapping, write_yaml
@@ -81,7 +81,7 @@ def read_result(folder: Path, trial: Trial, space: SearchSpace) -> Result | None
     rows = read_metrics(run)
     if not rows or metric not in fill_scores(rows[-1]):
         return None
-    summary = outcome_of(run)
+    summary = read_outcome(run)
     state = ENDED if get_end_mark(run).exists() else "unfinished"
     if summary is not None:
         state = FINISHED

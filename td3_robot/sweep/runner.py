@@ -15,7 +15,7 @@ from td3_robot.cli.arguments import TrainArguments
 from td3_robot.config.field import get_spellings, iter_options
 from td3_robot.errors import ConfigError, missing_package
 from td3_robot.loggers.base import Trackers
-from td3_robot.sweep.multi_seed import cores
+from td3_robot.sweep.multi_seed import count_cores
 from td3_robot.sweep.parallel_coordinates import plot_settings
 from td3_robot.sweep.results import (
     BEST,
@@ -196,7 +196,7 @@ def _make_local_options(cleanup: contextlib.ExitStack) -> dict[str, Any]:
         "include_dashboard": False,
         "_node_ip_address": "127.0.0.1",
         "_temp_dir": place,
-        "num_cpus": cores(),
+        "num_cpus": count_cores(),
         "object_store_memory": _OBJECT_STORE,
     }
 

@@ -1,6 +1,4 @@
-"""What several trainings of one configuration came to: a table, mean and spread, a curve with a
-band.
-"""
+"""Results of several seeds of one configuration: table, mean and spread, a curve with a band."""
 
 import math
 import statistics
@@ -27,8 +25,8 @@ _COLUMNS = (  # heading, key of the summary, format
 Summaries = Mapping[int, dict[str, Any]]  # by seed
 
 
-def outcome_of(run: Path) -> dict[str, Any] | None:
-    """The summary of a run that has finished; None of any other."""
+def read_outcome(run: Path) -> dict[str, Any] | None:
+    """Return the summary of a run, None where it has not finished."""
     try:
         summary = read_summary(run) or {}
     except CheckpointError:
@@ -36,20 +34,18 @@ def outcome_of(run: Path) -> dict[str, Any] | None:
     return fill_scores(summary) if summary.get("finished") else None
 
 
-def finished(folder: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """The summaries of the runs seedN in a folder that have finished, by seed."""
-    summaries = {seed: outcome_of(folder / f"seed{seed}") for seed in seeds}
+def read_outcomes(folder: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return the summaries of the finished runs seedN in a folder, by seed."""
+    summaries = {seed: read_outcome(folder / f"seed{seed}") for seed in seeds}
     return {seed: summary for seed, summary in summaries.items() if summary is not None}
 
 
-def spreads(summaries: Summaries) -> dict[str, dict[str, float]]:
-    """Mean, standard deviation (divided by one less than their number), least and most of each
-    figure of all runs.
-    """
+def compute_spreads(summaries: Summaries) -> dict[str, dict[str, float]]:
+    """Return mean, standard deviation (N - 1), minimum and maximum of each figure of all runs."""
     return {
         name: {
             "mean": statistics.fmean(known),
-            "std": _deviation(known),
+            "std": _compute_deviation(known),
             "min": min(known),
             "max": max(known),
         }
@@ -63,25 +59,29 @@ def spreads(summaries: Summaries) -> dict[str, dict[str, float]]:
     }
 
 
-def _deviation(values: list[float]) -> float:
-    """NaN where one run tells nothing of it."""
+def _compute_deviation(values: list[float]) -> float:
+    """Return the standard deviation, NaN of one run."""
     return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
-def table(summaries: Summaries) -> Iterator[str]:
-    """Lines: a heading, one a seed, their mean and their standard deviation."""
+def format_table(summaries: Summaries) -> Iterator[str]:
+    """Yield lines: a heading, one per seed, their mean and their standard deviation."""
     columns = [
         c for c in _COLUMNS if any(summary.get(c[1]) is not None for summary in summaries.values())
     ]
-    yield _line("seed", (name.rjust(len(pattern.format(0.0))) for name, _, pattern in columns))
+    yield _format_line(
+        "seed", (name.rjust(len(pattern.format(0.0))) for name, _, pattern in columns)
+    )
     rows: dict[str, Mapping[str, Any]] = {str(seed): summary for seed, summary in summaries.items()}
-    spread = spreads(summaries)
+    spread = compute_spreads(summaries)
     rows |= {what: {name: of[what] for name, of in spread.items()} for what in ("mean", "std")}
     for first, row in rows.items():
-        yield _line(first, (format_cell(pattern, row.get(name)) for _, name, pattern in columns))
+        yield _format_line(
+            first, (format_cell(pattern, row.get(name)) for _, name, pattern in columns)
+        )
 
 
-def _line(first: str, cells: Iterable[str]) -> str:
+def _format_line(first: str, cells: Iterable[str]) -> str:
     return f"{first:>6} {' '.join(cells)}"
 
 
@@ -110,7 +110,7 @@ def plot_band(folder: Path, seeds: list[int]) -> None:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     returns = axes = figure.subplots()
     if known := all("success_rate" in run[steps[0]] for run in runs):
-        _band(
+        _draw_band(
             axes,
             steps,
             [[100 * run[step]["success_rate"] for run in runs] for step in steps],
@@ -119,7 +119,7 @@ def plot_band(folder: Path, seeds: list[int]) -> None:
         axes.set_ylim(0, 101)
         axes.set_ylabel("success rate [%]", color="tab:blue")
         returns = axes.twinx()
-    _band(
+    _draw_band(
         returns,
         steps,
         [[run[step]["episode_return"] for run in runs] for step in steps],
@@ -137,7 +137,7 @@ def plot_band(folder: Path, seeds: list[int]) -> None:
         figure.savefig(new, dpi=120, format="png")
 
 
-def _band(axes, steps: list[int], values: list[list[float]], color: str) -> None:
+def _draw_band(axes, steps: list[int], values: list[list[float]], color: str) -> None:
     """The mean of each row of values in a band from its least to its most."""
     axes.plot(steps, [statistics.fmean(row) for row in values], color=color, marker=".")
     axes.fill_between(

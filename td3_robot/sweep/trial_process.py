@@ -15,8 +15,8 @@ from td3_robot.checkpoint import lock_run
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.base import fill_scores, get_steps
 from td3_robot.loggers.csv import read_metrics
-from td3_robot.sweep.relaunch import resume_command
-from td3_robot.sweep.seed_summary import outcome_of
+from td3_robot.sweep.relaunch import build_resume_command
+from td3_robot.sweep.seed_summary import read_outcome
 from td3_robot.utils.console import STOPPED
 
 STOP = "stop"  # a file in the folder of the sweep: all trials are to save and end
@@ -105,7 +105,7 @@ class TrialProcess:
         """Return True if all rows to come are in the folder."""
         if self._process is not None:
             return self._process.poll() is not None
-        if outcome_of(self._folder) is None and not get_end_mark(self._folder).exists():
+        if read_outcome(self._folder) is None and not get_end_mark(self._folder).exists():
             return False
         if self._folder.is_dir():
             # the process of a sweep that was killed may be at its last pictures
@@ -129,7 +129,7 @@ class TrialProcess:
         return {"done": True, "outcome": UNKNOWN, "why": why}
 
     def _report_end(self) -> dict[str, Any]:
-        if outcome_of(self._folder) is not None:
+        if read_outcome(self._folder) is not None:
             if not self._steps:
                 return self._report_no_metric(f"{self._folder.name} ended without an evaluation")
             return {"done": True, "outcome": FINISHED}
@@ -158,7 +158,7 @@ class TrialProcess:
         """
         if self._folder.is_dir():
             _wait_until_free(self._folder)
-        words = resume_command(self._folder, [], self._begin)
+        words = build_resume_command(self._folder, [], self._begin)
         if self._folder.is_dir():
             words += self._change
         with open(get_log_file(self._folder), "a", encoding="utf-8") as log:

@@ -1,6 +1,4 @@
-"""Everything that can be wrong with a run folder, looked for without training or measuring
-anything.
-"""
+"""Checks of everything in a run folder, without training or measuring anything."""
 
 import math
 import re
@@ -25,66 +23,73 @@ from td3_robot.loggers.base import get_steps
 from td3_robot.loggers.csv import CSV_NAME, read_metrics
 from td3_robot.td3.agent import TD3
 
-GOOD, MISSING, OTHER, WRONG = "ok", "-", "differs", "wrong"
+GOOD = "ok"
+MISSING = "-"
+OTHER = "differs"
+WRONG = "wrong"
 
 
 class Finding(NamedTuple):
-    """What was looked at, whether it is as it should be, and what it is."""
+    """The result of one check.
+
+    Attributes:
+        what: the thing that was checked.
+        state: GOOD, WRONG, OTHER where it is right and not as here, MISSING where there is nothing.
+        text: what was found.
+    """
 
     what: str
-    # GOOD, WRONG, OTHER where it is right and not as here, or MISSING where there is nothing to
-    # look at
     state: str
     text: str
 
 
-class _Missing(Exception):
-    """There is nothing to look at; that is nothing wrong."""
+class _NothingToCheck(Exception):
+    """There is nothing to check, which is not an error."""
 
 
-class _Other(Exception):
-    """It is right, but something here is another."""
+class _Differs(Exception):
+    """It is right, but not as here."""
 
 
 def verify(path: Path, environment: Callable[[], tuple[int, int, dict[str, Any]]]) -> list[Finding]:
-    """Look at everything in a checkpoint folder.
+    """Check everything in a checkpoint folder.
 
     Args:
         path: the folder, or the older form, a prefix of files.
         environment: o_dim, a_dim and constants of what the checkpoint is to act in; may raise a
             `Td3RobotError`.
     """
-    looks: dict[str, Callable[[], str]] = {
-        "state files": lambda: _files(path),
-        "networks": lambda: _agent(path),
-        "environment": lambda: _environment(path, environment),
-        "constants": lambda: _constants(path, environment),
-        "metrics": lambda: _metrics(path),
-        "summary": lambda: _summary(path),
-        "resume point": lambda: _resume_point(path),
-        "leftovers": lambda: _leftovers(path),
+    checks: dict[str, Callable[[], str]] = {
+        "state files": lambda: _check_files(path),
+        "networks": lambda: _check_networks(path),
+        "environment": lambda: _check_environment(path, environment),
+        "constants": lambda: _check_constants(path, environment),
+        "metrics": lambda: _check_metrics(path),
+        "summary": lambda: _check_summary(path),
+        "resume point": lambda: _check_resume_point(path),
+        "leftovers": lambda: _find_leftovers(path),
     }
-    return [_finding(what, look) for what, look in looks.items()]
+    return [_run_check(what, check) for what, check in checks.items()]
 
 
-def _finding(what: str, look: Callable[[], str]) -> Finding:
+def _run_check(what: str, check: Callable[[], str]) -> Finding:
     try:
-        return Finding(what, GOOD, look())
-    except _Missing as nothing:
+        return Finding(what, GOOD, check())
+    except _NothingToCheck as nothing:
         return Finding(what, MISSING, str(nothing))
-    except _Other as other:
+    except _Differs as other:
         return Finding(what, OTHER, str(other))
     except Td3RobotError as error:
         return Finding(what, WRONG, str(error))
 
 
-def _files(path: Path) -> str:
+def _check_files(path: Path) -> str:
     found = checkpoint.load(path)
     summed = "SHA-256 as written" if found.metadata else f"no {MANIFEST}, so no SHA-256"
-    return f"{len(found.states)} files, {sum(1 for _ in _tensors(found.states))} tensors; {summed}"
+    return f"{len(found.states)} files, {sum(1 for _ in _iter_tensors(found.states))} tensors; {summed}"
 
 
-def _agent(path: Path) -> str:
+def _check_networks(path: Path) -> str:
     agent = TD3.from_checkpoint(path)
     action = agent.select_action(torch.zeros(1, agent.o_dim))
     if not action.isfinite().all():
@@ -99,48 +104,48 @@ def _agent(path: Path) -> str:
     )
 
 
-def _environment(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> str:
+def _check_environment(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> str:
     o_dim, a_dim, _ = environment()
     TD3.from_checkpoint(path).require(o_dim, a_dim, f"checkpoint {path}")
     return "config.yaml is valid; observations and actions are as wide as the networks"
 
 
-def _constants(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> str:
+def _check_constants(path: Path, environment: Callable[[], tuple[int, int, dict]]) -> str:
     record = read_provenance(path) or read_provenance(path.parent)
     if not record:
-        raise _Missing("no record of them")
+        raise _NothingToCheck("no record of them")
     if changed := find_differences(record["constants"], environment()[2]):
-        raise _Other(f"trained with others: {', '.join(changed)}")
+        raise _Differs(f"trained with others: {', '.join(changed)}")
     return "those that it was trained with"
 
 
-def _metrics(path: Path) -> str:
+def _check_metrics(path: Path) -> str:
     if not (path / CSV_NAME).is_file():
-        raise _Missing(f"no {CSV_NAME}")
+        raise _NothingToCheck(f"no {CSV_NAME}")
     steps = [get_steps(row) for row in read_metrics(path)]
     if steps != sorted(set(steps)):
         raise CheckpointError(f"rows of {CSV_NAME} are doubled or out of order")
     return f"{len(steps)} rows, up to {steps[-1] if steps else 0} steps"
 
 
-def _summary(path: Path) -> str:
+def _check_summary(path: Path) -> str:
     told = read_summary(path)
     if told is None:
-        raise _Missing("no summary.json")
+        raise _NothingToCheck("no summary.json")
     counts: list[Any] = [told.get("env_steps"), told.get("gradient_steps")]
     if not all(isinstance(count, int) and count >= 0 for count in counts):
         raise CheckpointError("summary.json does not count steps and updates")
     rows = read_metrics(path)
     text = f"{'finished' if told.get('finished') else 'stopped'} after {counts[0]} env steps, {counts[1]} updates"
     if rows and get_steps(rows[-1]) > max(counts):
-        raise _Other(f"of an earlier sitting: {text}")
+        raise _Differs(f"of an earlier session: {text}")
     return text
 
 
-def _resume_point(path: Path) -> str:
+def _check_resume_point(path: Path) -> str:
     last = path / LAST
     if not last.is_dir():
-        raise _Missing("none, so that it cannot be resumed")
+        raise _NothingToCheck("none, so that it cannot be resumed")
     trainer = read_resume_point(path, None)[1]
     best = trainer["best"]
     if not isinstance(best, list | tuple):
@@ -151,7 +156,7 @@ def _resume_point(path: Path) -> str:
     if not all(isinstance(score, int | float) and not math.isnan(score) for score in best):
         raise CheckpointError(f"{last}: the score of the best policy is no number")
     TD3.from_checkpoint(last)
-    rows = list(_tensors([source.get("replay") for source in sources]))
+    rows = list(_iter_tensors([source.get("replay") for source in sources]))
     if not all(tensor.isfinite().all() for tensor in rows):
         raise CheckpointError(f"{last}: the replay has a value that is NaN or infinite")
     replay = (
@@ -162,9 +167,9 @@ def _resume_point(path: Path) -> str:
     return f"after {steps} env steps, {trainer['gradient_steps']} updates; {replay}"
 
 
-def _leftovers(path: Path) -> str:
+def _find_leftovers(path: Path) -> str:
     if who := checkpoint.find_owner(path):
-        raise _Missing(f"{who} is training it")
+        raise _NothingToCheck(f"{who} is training it")
     inside = path.rglob(".*") if path.is_dir() else ()
     strays = [
         file.name
@@ -178,17 +183,17 @@ def _leftovers(path: Path) -> str:
     return "none"
 
 
-def _tensors(state: object) -> Iterator[torch.Tensor]:
-    """Those in nested states."""
+def _iter_tensors(state: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested states."""
     if isinstance(state, torch.Tensor):
         yield state
     elif isinstance(state, dict | list | tuple):
         for item in state.values() if isinstance(state, dict) else state:
-            yield from _tensors(item)
+            yield from _iter_tensors(item)
 
 
 def print_findings(path: Path, findings: list[Finding]) -> None:
-    """One table."""
+    """Print the findings as a table."""
     from rich.console import Console
     from rich.table import Table
 

@@ -20,7 +20,7 @@ from td3_robot.errors import ConfigError
 from td3_robot.loggers.csv import CsvLog
 from td3_robot.sweep import multi_seed as module
 from td3_robot.sweep.multi_seed import train_seeds
-from td3_robot.sweep.seed_summary import plot_band, spreads, table
+from td3_robot.sweep.seed_summary import compute_spreads, format_table, plot_band
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 
@@ -228,12 +228,15 @@ def test_a_resumed_run_keeps_its_seeds(run):
 
 def test_figures_that_not_every_seed_has_have_no_mean():
     runs = {0: {"wall_s": 4.0, "solved_at_s": 1.0}, 7: {"wall_s": 8.0, "solved_at_s": None}}
-    assert spreads(runs).keys() == {"wall_s"}
-    heading, first, second, mean, deviation = table(runs)
+    assert compute_spreads(runs).keys() == {"wall_s"}
+    heading, first, second, mean, deviation = format_table(runs)
     assert [row.split() for row in (first, second)] == [["0", "4.0", "1.0"], ["7", "8.0", "-"]]
     assert mean.split() == ["mean", "6.0", "-"] and deviation.split() == ["std", "2.8", "-"]
     assert len({map(len, (heading, first, second, mean, deviation))}) == 1
-    assert list(table({3: {"wall_s": 1.0}}))[-1].split() == ["std", "-"]  # one run has no spread
+    assert list(format_table({3: {"wall_s": 1.0}}))[-1].split() == [
+        "std",
+        "-",
+    ]  # one run has no spread
 
 
 def test_the_band_ends_where_the_first_seed_ends(tmp_path, monkeypatch):
@@ -247,7 +250,7 @@ def test_the_band_ends_where_the_first_seed_ends(tmp_path, monkeypatch):
                 {"env_steps": step, "gradient_steps": step, "episode_return": float(step + seed)}
             )
     monkeypatch.setattr(
-        "td3_robot.sweep.seed_summary._band", lambda axes, *drawing: drawn.append(drawing)
+        "td3_robot.sweep.seed_summary._draw_band", lambda axes, *drawing: drawn.append(drawing)
     )
     plot_band(tmp_path, [0, 1])
     (band,) = drawn

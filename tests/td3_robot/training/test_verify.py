@@ -68,7 +68,7 @@ def test_a_summary_of_an_earlier_sitting_is_told_and_is_nothing_wrong(run):
     found = {finding.what: finding for finding in verify(run, environment)}["summary"]
     assert (found.state, found.text) == (
         OTHER,
-        "of an earlier sitting: stopped after 100 env steps, 40 updates",
+        "of an earlier session: stopped after 100 env steps, 40 updates",
     )
 
 
