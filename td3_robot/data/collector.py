@@ -12,7 +12,7 @@ from td3_robot.data.episode_stats import EpisodeStatistics
 from td3_robot.data.expert import ExpertActions
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation.rollout import Policy
-from td3_robot.networks.normalization import RewardScaler
+from td3_robot.networks.normalization import RewardScaler, share_moments
 from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, scale_and_clip
 from td3_robot.td3.agent import TD3
@@ -78,9 +78,12 @@ class Collector:
             horizon=exploration.pink_steps,
         )
         self._uncertainty = UncertaintyScale(env.device) if exploration.uncertainty else None
-        self.scaler = None
-        if config.reward.normalize:
-            self.scaler = RewardScaler(env.num_envs, config.td3.gamma, env.device)
+        normalize = config.reward.normalize
+        self.scaler = (
+            RewardScaler(env.num_envs, config.td3.gamma, env.device) if normalize else None
+        )
+        if self.scaler is not None:
+            share_moments(self.scaler, agent.communicator)
         self._episodes = EpisodeStatistics(env.num_envs, env.device)
         self.observation = env.reset(derive_seed(config.seed, "training episodes"))
         self._expert = expert and ExpertActions(expert, env.num_envs, exploration, self.generator)

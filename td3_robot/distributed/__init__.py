@@ -1,8 +1,8 @@
-"""Trainings in several processes: one of each of several seeds, or one by all of them together."""
+"""One training by several processes, which torchrun starts."""
 
 import os
 
 
-def launched() -> bool:
-    """Whether torchrun started this process as one of several."""
+def is_launched_by_torchrun() -> bool:
+    """Return whether torchrun started this process as one of several."""
     return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1

@@ -1,4 +1,4 @@
-"""How torchrun's processes come together to one training, and what each of them is to do."""
+"""How the processes that torchrun starts find each other, share the work and report errors."""
 
 import contextlib
 import dataclasses
@@ -20,29 +20,29 @@ from td3_robot.cli.arguments import TrainArguments, merge_options
 from td3_robot.config.field import flatten_options
 from td3_robot.config.run import Config
 from td3_robot.config.td3 import BATCHED
-from td3_robot.data.batch_source import BatchSource
-from td3_robot.distributed.communicator import PATIENCE, Ranks
-from td3_robot.distributed.trainer import SharedTD3, SharedTrainer
+from td3_robot.distributed.communicator import PATIENCE, TorchCommunicator
 from td3_robot.errors import ConfigError, RanksError
-from td3_robot.td3.agent import TD3
-from td3_robot.training.trainer import Trainer
-from td3_robot.utils.seeding import derive_seed
+from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
+from td3_robot.utils.seeding import derive_process_seed
 
 
-def shard_config(config: Config, rank: int, count: int) -> Config:
-    """What one of several processes does of a training: its share of environments, batch, replay
-    and evaluations.
+def shard_config(config: Config, rank: int, size: int) -> Config:
+    """Return one process's share of environments, batch, replay and evaluations.
 
     Raises:
         ConfigError: the training cannot be divided so.
     """
-    replay, evaluation, exploration = config.replay, config.evaluation, config.exploration
+    if size == 1:
+        return config
+    replay = config.replay
+    exploration = config.exploration
+    episodes = config.evaluation.episodes
     for name, whole in (("replay.batch_size", replay.batch_size), ("num_envs", config.num_envs)):
-        if whole % count and not (name == "num_envs" and config.dataset):
-            raise ConfigError(f"{name} must be a multiple of the {count} processes, got {whole}")
-    if 0 < evaluation.episodes < count:
+        if whole % size and not (name == "num_envs" and config.dataset):
+            raise ConfigError(f"{name} must be a multiple of the {size} processes, got {whole}")
+    if 0 < episodes < size:
         raise ConfigError(
-            f"evaluation.episodes must be 0, or one at least for each of {count} processes"
+            f"evaluation.episodes must be 0, or one at least for each of {size} processes"
         )
     for name, value, alone in (
         ("norm", config.td3.norm, BATCHED),
@@ -55,96 +55,68 @@ def shard_config(config: Config, rank: int, count: int) -> Config:
         raise ConfigError(
             "cuda_graph is for one process: several exchange gradients in the middle of each step"
         )
-    episodes = evaluation.episodes // count + (rank < evaluation.episodes % count)
     return dataclasses.replace(
         config,
-        seed=derive_seed(config.seed, f"process {rank}") if rank else config.seed,
-        num_envs=max(1, config.num_envs // count),
-        steps=-(-config.steps // count),
+        seed=derive_process_seed(config.seed, rank),
+        num_envs=max(1, config.num_envs // size),
+        steps=-(-config.steps // size),
         replay=dataclasses.replace(
-            replay, batch_size=replay.batch_size // count, capacity=max(1, replay.capacity // count)
+            replay, batch_size=replay.batch_size // size, capacity=max(1, replay.capacity // size)
         ),
         exploration=dataclasses.replace(
-            exploration, start_steps=-(-exploration.start_steps // count)
+            exploration, start_steps=-(-exploration.start_steps // size)
         ),
-        evaluation=dataclasses.replace(evaluation, episodes=episodes),
+        evaluation=dataclasses.replace(
+            config.evaluation, episodes=episodes // size + (rank < episodes % size)
+        ),
     )
 
 
-class Team:
-    """Who trains: this process alone or, with `ranks`, several of them together.
-
-    Attributes:
-        part: the configuration of what this process does.
-        first: whether this is the process that logs, saves and speaks.
-        told: how many they are, to be told of the run; empty of one.
-        command: what starts such a training.
-    """
-
-    def __init__(self, config: Config, ranks: Ranks | None = None):
-        self._ranks = ranks
-        self.part = config if ranks is None else shard_config(config, ranks.rank, ranks.count)
-        self.first = ranks is None or ranks.rank == 0
-        self.told = "" if ranks is None else f", {ranks.count} processes"
-        self.command = "python train.py" if ranks is None else _command()
-
-    def agent(self, *shape, **options) -> TD3:
-        """The agent, as `TD3` takes it."""
-        return (
-            TD3(*shape, **options)
-            if self._ranks is None
-            else SharedTD3(self._ranks, *shape, **options)
-        )
-
-    def trainer(self, agent: TD3, source: BatchSource, *others) -> Trainer:
-        """The trainer, as `Trainer` takes it."""
-        if self._ranks is None:
-            return Trainer(agent, source, *others)
-        return SharedTrainer(self._ranks, agent, source, *others, seed=self.part.seed)
-
-    @contextlib.contextmanager
-    def folder(self, arguments: TrainArguments) -> Iterator[Path]:
-        """The run folder, for this process alone; of those that are not the first, one that is
-        thrown away.
-        """
-        if not self.first:
-            with _thrown_away() as folder:
-                yield Path(folder)
-            return
-        name = arguments.config.run
-        if (
-            self._ranks is not None
-            and name is not None
-            and _restarts("COUNT")
-            and (RUNS / name).is_dir()
-        ):
-            with lock_run(RUNS / name):  # it had no resume point, or it would be resumed
-                shutil.rmtree(RUNS / name)
-        folder = arguments.resume or (
-            claim_run(RUNS, name) if name is not None else make_next_run(RUNS)
-        )
-        if self._ranks is not None:
-            self._ranks.store.set("run", run_name(folder))
-        with lock_new_run(folder):
-            yield folder
+@contextlib.contextmanager
+def open_run_folder(arguments: TrainArguments, communicator: Communicator) -> Iterator[Path]:
+    """Lock the run folder, for process 0; the others get a temporary folder."""
+    if communicator.rank:
+        try:
+            temporary = tempfile.TemporaryDirectory()
+        except OSError as error:
+            raise ConfigError(f"there is no room for temporary files: {error.strerror}") from error
+        with temporary as folder:
+            yield Path(folder)
+        return
+    name = arguments.config.run
+    together = isinstance(communicator, TorchCommunicator)
+    if together and name is not None and _count_restarts() and (RUNS / name).is_dir():
+        with lock_run(RUNS / name):  # it had no resume point, or it would be resumed
+            shutil.rmtree(RUNS / name)
+    folder = arguments.resume or (
+        claim_run(RUNS, name) if name is not None else make_next_run(RUNS)
+    )
+    if together:
+        communicator.store.set("run", run_name(folder))
+    with lock_new_run(folder):
+        yield folder
 
 
-def _thrown_away() -> tempfile.TemporaryDirectory:
-    try:
-        return tempfile.TemporaryDirectory()
-    except OSError as error:
-        raise ConfigError(f"there is no room for temporary files: {error.strerror}") from error
+def format_command(communicator: Communicator) -> str:
+    """Return the command that starts a training by as many processes."""
+    return "python train.py" if communicator.size == 1 else _format_torchrun()
+
+
+def _format_torchrun() -> str:
+    machines = int(os.environ["GROUP_WORLD_SIZE"])
+    place = "--rdzv_backend c10d --rdzv_endpoint HOST:PORT "
+    many = f"--nnodes {machines} {place}" if machines > 1 else ""
+    return f"torchrun {many}--nproc_per_node {os.environ['LOCAL_WORLD_SIZE']} -- train.py"
 
 
 @contextlib.contextmanager
 def error_relay() -> Iterator[dist.Store]:
-    """Meet the other processes; what goes wrong in any of them ends all, and is said by whichever
-    knew it first.
+    """Meet the other processes; an error in any of them ends all, and is printed by one.
 
     Process 0 alone writes to stdout.
 
     Raises:
-        RanksError: the others do not come, or one is lost; it says how to go on.
+        RanksError: the others do not come, or one is lost; it has the command to go on with.
     """
     rank = int(os.environ["RANK"])
     if rank:
@@ -153,72 +125,63 @@ def error_relay() -> Iterator[dist.Store]:
         store, *_ = next(dist.rendezvous("env://", timeout=datetime.timedelta(seconds=PATIENCE)))
     except RuntimeError as error:
         raise RanksError(f"process {rank} does not find the others: {error}") from error
-    store = dist.PrefixStore(
-        f"start {_restarts('COUNT')}", store
-    )  # it still holds what those before a restart said
+    # the store still holds what was written before a restart
+    store = dist.PrefixStore(f"start {_count_restarts()}", store)
     try:
         yield store
     except BaseException as error:
-        run = _said_of(store, "run")
-        if not _is_first(store):
+        run = _read_run_name(store)
+        if not _claim_error(store):
             sys.stderr = open(os.devnull, "w")
         if isinstance(error, RanksError) and run:
-            raise RanksError(f"{error}; go on with: {_command()} --resume {run}") from error
+            command = f"{_format_torchrun()} --resume {run}"
+            raise RanksError(f"{error}; go on with: {command}") from error
         raise
 
 
-def _command() -> str:
-    machines = int(os.environ["GROUP_WORLD_SIZE"])
-    many = (
-        f"--nnodes {machines} --rdzv_backend c10d --rdzv_endpoint HOST:PORT "
-        if machines > 1
-        else ""
-    )
-    return f"torchrun {many}--nproc_per_node {os.environ['LOCAL_WORLD_SIZE']} -- train.py"
-
-
-def _said_of(store: dist.Store, name: str) -> str | None:
-    """What a process has told the others, None where that cannot be known."""
+def _read_run_name(store: dist.Store) -> str | None:
+    """Return the name of the run, None where process 0 has not written it or is lost."""
     try:
-        return store.get(name).decode() if store.check([name]) else None
+        return store.get("run").decode() if store.check(["run"]) else None
     except RuntimeError:
         return None
 
 
-def _is_first(store: dist.Store) -> bool:
-    """Whether no other process has said what is wrong; where that cannot be known, each says it."""
+def _claim_error(store: dist.Store) -> bool:
+    """Return whether this process is the first to report an error; True where the store is lost."""
     try:
         return store.add("told", 1) == 1
     except RuntimeError:
         return True
 
 
-def team_of(arguments: TrainArguments, store: dist.Store | None) -> Team:
-    """This process alone or, with where they meet, all that torchrun started.
+def connect(arguments: TrainArguments, store: dist.Store | None) -> Communicator:
+    """Return the communicator of all processes that torchrun started; of one without a store.
 
     Raises:
-        ConfigError: the processes were not told the same, share a GPU, or cannot divide the
-            training.
+        ConfigError: the processes have other arguments, or share a GPU.
     """
     if store is None:
-        return Team(arguments.config)
-    rank, count = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
-    ranks = Ranks(store, rank, count, PATIENCE, arguments.config.device)
-    _require_same(ranks, arguments)
-    return Team(arguments.config, ranks)
+        return SINGLE_PROCESS
+    rank = int(os.environ["RANK"])
+    size = int(os.environ["WORLD_SIZE"])
+    communicator = TorchCommunicator(store, rank, size, PATIENCE, arguments.config.device)
+    require_same_arguments(communicator, arguments)
+    return communicator
 
 
-def _require_same(ranks: Ranks, arguments: TrainArguments) -> None:
-    """Hold the processes to one configuration, and to a GPU each."""
-    config = dataclasses.replace(
-        arguments.config, device=torch.device(arguments.config.device).type
-    )
-    told = {
-        name: str(value)
-        for name, value in flatten_options(merge_options(arguments.environment, config))
-    }
+def require_same_arguments(communicator: Communicator, arguments: TrainArguments) -> None:
+    """Check that all processes have one configuration, and a GPU each.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    device = torch.device(arguments.config.device).type
+    config = dataclasses.replace(arguments.config, device=device)
+    options = flatten_options(merge_options(arguments.environment, config))
+    values = {name: str(value) for name, value in options}
     place = f"{arguments.config.device} of {socket.gethostname()}"
-    everywhere = ranks.gather([told, place])
+    everywhere = communicator.all_gather_object([values, place])
     for rank, (other, _) in enumerate(everywhere):
         for name, value in everywhere[0][0].items():
             if other[name] != value:
@@ -226,14 +189,13 @@ def _require_same(ranks: Ranks, arguments: TrainArguments) -> None:
                     f"{name} is {value} in process 0 and {other[name]} in process {rank}"
                 )
     places = [place for _, place in everywhere]
-    if config.device == "cuda" and len(set(places)) < len(places):
+    if device == "cuda" and len(set(places)) < len(places):
         twice = next(place for place in places if places.count(place) > 1)
         raise ConfigError(f"two processes have {twice}; --device cuda gives each its own")
 
 
-def with_own(words: list[str], arguments: TrainArguments) -> list[str]:
-    """The command line of a process: with its own GPU and, where torchrun has started the job anew,
-    with its run.
+def add_process_flags(words: list[str], arguments: TrainArguments) -> list[str]:
+    """Return the command line of one process: with its GPU and, after a restart, with its run.
 
     Raises:
         ConfigError: there is no such GPU, or a restart could not know which run to go on with.
@@ -243,21 +205,22 @@ def with_own(words: list[str], arguments: TrainArguments) -> list[str]:
         raise ConfigError(
             "seeds and torchrun exclude each other: --seeds starts processes of its own"
         )
-    if _restarts("MAX") and config.run is None and arguments.resume is None:
+    allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0))
+    if allowed and config.run is None and arguments.resume is None:
         raise ConfigError(
             "torchrun --max-restarts needs --run NAME, the run that a restart goes on with"
         )
-    if _restarts("COUNT") and config.run is not None and (RUNS / config.run / LAST).is_dir():
+    if _count_restarts() and config.run is not None and (RUNS / config.run / LAST).is_dir():
         words = [*words, "--run=null", f"--resume={config.run}"]
     if config.device == "cuda":
-        number, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-        if number >= there:
-            raise ConfigError(f"process {number} of this machine has no GPU: it has {there}")
+        number = int(os.environ["LOCAL_RANK"])
+        available = torch.cuda.device_count()
+        if number >= available:
+            raise ConfigError(f"process {number} of this machine has no GPU: it has {available}")
         words = [*words, f"--device=cuda:{number}"]
     return words
 
 
-def _restarts(which: str) -> int:
-    """How many times torchrun has started this job anew (COUNT), or may at most (MAX)."""
-    name = {"COUNT": "TORCHELASTIC_RESTART_COUNT", "MAX": "TORCHELASTIC_MAX_RESTARTS"}[which]
-    return int(os.environ.get(name, 0))
+def _count_restarts() -> int:
+    """Return how many times torchrun has restarted this job."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))

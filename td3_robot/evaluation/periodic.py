@@ -1,9 +1,13 @@
 """Evaluations of a policy during a run, on episodes that the seed fixes and nothing learns from."""
 
+import contextlib
 import threading
+
+import torch
 
 from td3_robot.evaluation.rollout import evaluate
 from td3_robot.td3.agent import TD3
+from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.utils.signals import Stopped
 from td3_robot.vec_env import VecEnv
@@ -17,14 +21,16 @@ class PeriodicEvaluation:
 
     Args:
         env: as many environments as there are episodes; None for no evaluations.
-        seed: of the run.
+        seed: of the run or, of several processes that train together, of this one.
+        communicator: of these; the scores are the means over the episodes of all.
 
     Attributes:
         stop: set it, from whatever thread, to end an evaluation after the step it is at.
     """
 
-    def __init__(self, env: VecEnv | None, seed: int):
+    def __init__(self, env: VecEnv | None, seed: int, communicator: Communicator = SINGLE_PROCESS):
         self.env = env
+        self._communicator = communicator
         self._seed = seed
         self.stop = threading.Event()
 
@@ -43,4 +49,14 @@ class PeriodicEvaluation:
                 raise Stopped
             return agent.select_action(o)
 
-        return evaluate(policy, self.env, derive_seed(self._seed, use))
+        scores: dict[str, float] | None = None
+        with contextlib.suppress(Stopped):
+            scores = evaluate(policy, self.env, derive_seed(self._seed, use))
+        if any(self._communicator.all_reduce_any(scores is None)) or scores is None:
+            raise Stopped
+        if self._communicator.size == 1:
+            return scores
+        own = torch.tensor([self.env.num_envs, *scores.values()], dtype=torch.float64)
+        rows = self._communicator.all_gather(own)
+        share = rows[:, :1] / rows[:, 0].sum()
+        return dict(zip(scores, (share * rows[:, 1:]).sum(0).tolist()))

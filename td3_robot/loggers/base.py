@@ -21,12 +21,16 @@ class Trackers(list[Tracker]):
 
     The first failure of each is a warning on stderr; every tracker is called again next time.
 
+    Args:
+        silent: ignore failures, those of a process whose folder is a temporary one.
+
     Attributes:
         failed: something could not be written: `train.py` then ends with an exit code of its own.
     """
 
-    def __init__(self):
+    def __init__(self, silent: bool = False):
         super().__init__()
+        self._silent = silent
         self._warned: set[str] = set()
 
     @property
@@ -53,7 +57,7 @@ class Trackers(list[Tracker]):
 
     def warn(self, name: str, error: Exception) -> None:
         """Warn on stderr, once a name, that it cannot be written, and count it as failed."""
-        if name in self._warned:
+        if self._silent or name in self._warned:
             return
         self._warned.add(name)
         # the reason of the system, if an error of ours wraps one

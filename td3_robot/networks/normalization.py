@@ -4,13 +4,13 @@ Only `update` changes them, so a policy in evaluation keeps the statistics it wa
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from td3_robot.config.td3 import TD3Config
 from td3_robot.errors import CheckpointError
+from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 
 _EPSILON = 1e-8  # added to the variance of returns
 
@@ -31,11 +31,10 @@ class RunningMoments(nn.Module):
         count: () rows so far.
         mean, variance: (dim,) of all rows, the variance divided by `count`; 0 and 1 before the
             first.
-        all_gather: in a distributed training, returns the moments (N, 1 + 2 dim) of all processes,
-            given those of this one.
+        communicator: of the processes that train together, whose rows all count in each.
     """
 
-    all_gather: Callable[[Tensor], Tensor] | None = None
+    communicator: Communicator = SINGLE_PROCESS
     count: Tensor
     mean: Tensor
     variance: Tensor
@@ -55,14 +54,16 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
         """Add the rows of `x` (B, dim) to the statistics."""
-        if self.all_gather is None and not len(x):
+        alone = self.communicator.size == 1
+        if alone and not len(x):
             return
         x = x.to(self.mean.dtype)
         moments = torch.var_mean(x, 0, correction=0) if len(x) else (self.variance, self.mean)
         variance, mean = moments
-        if self.all_gather is None:
+        if alone:
             return self._join(len(x), mean, variance)
-        for row in self.all_gather(torch.cat((mean.new_tensor([len(x)]), mean, variance))):
+        own = torch.cat((mean.new_tensor([len(x)]), mean, variance))
+        for row in self.communicator.all_gather(own):
             if row[0] > 0:
                 self._join(row[0], *row[1:].chunk(2))
 
@@ -73,6 +74,13 @@ class RunningMoments(nn.Module):
         between = (mean - self.mean).square() * share * (1.0 - share)
         self.mean.lerp_(mean, share)
         self.variance.lerp_(variance, share).add_(between)
+
+
+def share_moments(module: nn.Module, communicator: Communicator) -> None:
+    """Make the running statistics of a module count the rows of all processes."""
+    for part in module.modules():
+        if isinstance(part, RunningMoments):
+            part.communicator = communicator
 
 
 class RunningNormalizer(nn.Module):

@@ -36,13 +36,14 @@ from td3_robot.networks.mlp import (
     make_mlps,
     polyak_tensors,
 )
-from td3_robot.networks.normalization import RunningNormalizer, make_normalizer
+from td3_robot.networks.normalization import RunningNormalizer, make_normalizer, share_moments
 from td3_robot.networks.weight_norm import normalize_weights
 from td3_robot.replay import Batch
 from td3_robot.td3 import agent_io
 from td3_robot.td3.actor_losses import ActorStep, make_actor_terms
 from td3_robot.td3.losses import smooth_target_action
 from td3_robot.td3.value_heads import make_value_head
+from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 from td3_robot.utils.seeding import derive_seed
 
 _WEIGHTS_LOCK = threading.Lock()  # drawing weights seeds the generator of all threads
@@ -72,6 +73,10 @@ class TD3:
         optimizer: makes the optimizer of each network from its weights and learning rate, like
             `networks.fused_adam.make_adam`.
         config: all options; the default is the TD3 of the paper.
+        communicator: of the processes that train this agent together. All descend the mean of their
+            gradients, so that all stay the same to the bit. The mean over N processes of the
+            gradients of batches of B / N is the gradient of one of B, wherever the loss is a mean
+            over the batch; only the weight of `bc_alpha` is that of each process's own part.
         options: single fields of `TD3Config`, which override `config`. docs/td3.md explains each.
 
     Attributes:
@@ -97,6 +102,7 @@ class TD3:
         networks: MakeNetworks = make_mlps,
         optimizer: MakeOptimizer = make_adam,
         config: TD3Config | None = None,
+        communicator: Communicator = SINGLE_PROCESS,
         **options,
     ):
         for name in {"hidden", "critic_hidden"} & options.keys():
@@ -118,8 +124,12 @@ class TD3:
         self.value = make_value_head(config, self.device)
         self.actor_terms = make_actor_terms(config, self.a_max)
         self.gradient_steps = 0
-        self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, "target noise"))
+        self.communicator = communicator
+        rank = communicator.rank  # each process has target noise of its own
+        use = f"target noise of process {rank}" if rank else "target noise"
+        self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, use))
         self.normalizer = make_normalizer(config, o_dim, self.device)
+        share_moments(self.normalizer, communicator)
         self._make_networks(networks, seed)
         self._make_optimizers(optimizer)
 
@@ -287,6 +297,9 @@ class TD3:
         return loss.detach()
 
     def _limit_gradients(self, nets: Sequence[nn.Module], norm: float | None) -> None:
+        if self.communicator.size > 1:
+            weights = get_trainable(*nets)
+            self.communicator.all_reduce_mean([x.grad for x in weights if x.grad is not None])
         clip_gradients(nets, norm)
 
     def _estimate_value(self, state: Tensor, action: Tensor) -> Tensor:

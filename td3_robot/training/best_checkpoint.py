@@ -1,45 +1,55 @@
-"""The best policy of a run: the one that the run folder holds, and what made it the best."""
+"""The best policy of a run, which the run folder holds, and its score."""
 
 import copy
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from td3_robot import checkpoint
 from td3_robot.errors import CheckpointError
 from td3_robot.td3.agent import TD3
+from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 
 _NONE = (-math.inf, -math.inf)
 
 
-class Best:
-    """Which policy is the best so far.
+class BestCheckpoint:
+    """The best policy so far; of several processes that train together, process 0 writes it.
 
     Args:
         folder: the run folder.
-        metadata: what a checkpoint says of where it learned.
+        metadata: where the policy learned, for its checkpoint.
+        communicator: of the processes that train together.
 
     Attributes:
-        score: success rate, 0 where the environment tells none, and return; minus infinity before
-            the first.
+        score: success rate, 0 where the environment does not have one, and return; minus infinity
+            before the first.
         figures: those of them that are known, by name.
-        actor_trained: whether its actor has. Before, it is what it was made as, a controller that it is to
-            correct for one.
+        actor_trained: whether its actor was updated. Before, it is as it was made, for example a
+            controller that it is to correct.
     """
 
-    def __init__(self, folder: Path, metadata: Mapping[str, object]):
-        self._folder, self._metadata = folder, metadata
+    def __init__(
+        self,
+        folder: Path,
+        metadata: Mapping[str, object],
+        communicator: Communicator = SINGLE_PROCESS,
+    ):
+        self._folder = folder
+        self._metadata = metadata
+        self._communicator = communicator
         self.score = _NONE
         self.figures: dict[str, float] = {}
         self.actor_trained = False
-        self._waiting: tuple[dict[str, dict], dict[str, object]] | None = None  # to be written
+        self._unwritten: tuple[dict[str, dict], dict[str, object]] | None = None
 
     def judge(self, metrics: dict[str, float], actor_trained: bool) -> bool:
-        """Whether these are the scores of a better policy than all before, which then counts as the
-        best.
+        """Return whether these are the scores of a better policy than all before, and adopt them
+        if so.
 
-        One that has learnt is better than any that has not. A return that is no number is worse
-        than all others; where there is none at all, the newest policy is the best.
+        A trained actor is better than any that is not. A return that is NaN or infinite is worse
+        than all others; where there is no return at all, the newest policy is the best.
         """
         known = math.isfinite(metrics.get("episode_return", math.nan))
         score = (metrics.get("success_rate", 0.0), metrics["episode_return"]) if known else _NONE
@@ -55,52 +65,56 @@ class Best:
             self.figures = {name: metrics[name] for name in names if name in metrics}
         return better
 
-    def save(self, agent: TD3, more: dict[str, object]) -> None:
-        """Make the agent's policy the one that the folder holds, with its score and `more` to be
-        known of it.
+    def save(self, agent: TD3, notes: dict[str, object]) -> None:
+        """Write the agent's policy into the folder, with its score and `notes` as metadata.
 
         Raises:
-            CheckpointError: it cannot be written; it waits for `catch_up`.
+            CheckpointError: it cannot be written; `write` tries again.
         """
         metadata = {
             "agent": agent.metadata(),
             "trained_on": self._metadata,
             "score": self.figures,
             "actor_trained": self.actor_trained,
-            **more,
+            **notes,
         }
-        self._waiting = agent.state_dicts(), metadata
+        self._unwritten = agent.state_dicts(), metadata
         try:
-            self.catch_up()
+            self.write()
         except CheckpointError:
-            self._waiting = copy.deepcopy(self._waiting)  # the agent learns on
+            self._unwritten = copy.deepcopy(self._unwritten)  # the agent goes on learning
             raise
 
-    def catch_up(self) -> None:
-        """Write what could not be written before.
+    def write(self) -> None:
+        """Write what `save` could not write, if anything.
 
         Raises:
-            CheckpointError: it still cannot be.
+            CheckpointError: it still cannot be written.
         """
-        if self._waiting is not None:
-            checkpoint.write(self._folder, *self._waiting)
-            self._waiting = None
+        if self._unwritten is not None and self._communicator.rank == 0:
+            checkpoint.write(self._folder, *self._unwritten)
+        self._unwritten = None
 
-    def policy(self, like: TD3) -> TD3:
-        """The policy that the folder holds, as a copy of an agent."""
-        best = copy.deepcopy(like)
-        best.load(self._folder)
+    def load(self, agent: TD3) -> TD3:
+        """Return a copy of an agent with the policy that the folder of process 0 holds."""
+        states = None
+        try:
+            if self._communicator.rank == 0:
+                states = [checkpoint.read(self._folder)] * self._communicator.size
+        finally:  # the others are told of a failure, too
+            own = self._communicator.scatter(states)
+        best = copy.deepcopy(agent)
+        best.load_state_dicts(own)
         return best
 
-    def recall(self, saved: list[float]) -> None:
-        """Take the score of what the folder holds, which may have been found after `saved` was,
-        with a resume point.
+    def restore(self, score: list[float], metadata: Mapping[str, Any]) -> None:
+        """Take back the score of a resume point, or of the metadata of the folder's checkpoint,
+        which may be newer.
         """
-        metadata = checkpoint.load(self._folder, names=()).metadata
-        self.figures = metadata.get("score", {})
-        trained = metadata.get("learnt", True)  # the key of older ones, if they have any
+        self.figures = dict(metadata.get("score", {}))
+        trained = metadata.get("learnt", True)  # the key of older checkpoints, if they have any
         self.actor_trained = bool(metadata.get("actor_trained", trained))
         if self.figures:
-            saved = [self.figures.get("success_rate", 0.0), self.figures["episode_return"]]
-        success_rate, episode_return = map(float, saved)
+            score = [self.figures.get("success_rate", 0.0), self.figures["episode_return"]]
+        success_rate, episode_return = map(float, score)
         self.score = success_rate, episode_return

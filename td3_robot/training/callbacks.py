@@ -20,9 +20,11 @@ class Run(Protocol):
     config: Config
     folder: Path
     metadata: dict[str, object]  # what it learns in
-    solved_at_s: (
-        float | None
-    )  # seconds at the first evaluation at or above 99% success, None before
+
+    @property
+    def solved_at_s(self) -> float | None:
+        """Seconds at the first evaluation at or above 99% success; None before."""
+        ...
 
     @property
     def env_steps(self) -> int:

@@ -1,4 +1,4 @@
-"""What a training measures from one evaluation to the next: losses and speeds."""
+"""Losses and speeds of a training, from one evaluation to the next."""
 
 import math
 import time
@@ -10,31 +10,33 @@ from torch import Tensor
 LOSSES = ("Q1_loss", "Q2_loss", "Q1", "actor_loss")
 
 
-class Interval:
-    """Sums and clocks that start when it is made.
+class TrainingMeters:
+    """Sums of losses and clocks, which start when the object is made.
 
     Args:
         steps, env_steps, gradient_steps: where the run is.
 
     Attributes:
-        steps: where the run was, in what its length is counted in.
+        steps: where the run was at the start, in what its length is counted in.
         totals: the sum of each loss, on the agent's device.
     """
 
     def __init__(self, steps: int, env_steps: int, gradient_steps: int):
-        self.steps, self._env_steps, self._gradient_steps = steps, env_steps, gradient_steps
+        self.steps = steps
+        self._env_steps = env_steps
+        self._gradient_steps = gradient_steps
         self._began = time.perf_counter()
         self.totals: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, losses: dict[str, Tensor]) -> None:
-        """Count the losses of a gradient step in."""
+        """Add the losses of a gradient step."""
         for name, value in losses.items():
             self.totals[name] = self.totals.get(name, 0.0) + value
             self._counts[name] = self._counts.get(name, 0) + 1
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next figures depend on, as tensors and plain values."""
+        """Return what the next figures depend on, as tensors and plain values."""
         counters = [self.steps, self._env_steps, self._gradient_steps]
         seconds = time.perf_counter() - self._began
         return {
@@ -45,25 +47,23 @@ class Interval:
         }
 
     @classmethod
-    def of(cls, state: dict[str, Any], device: torch.device) -> "Interval":
-        """The interval that `state_dict` was of, going on now."""
-        interval = cls(*state["from"])
-        interval._began -= state["seconds"]
-        interval.totals = {name: total.to(device) for name, total in state["totals"].items()}
-        interval._counts = dict(state["counts"])
-        return interval
+    def from_state(cls, state: dict[str, Any], device: torch.device) -> "TrainingMeters":
+        """Return meters that go on from what `state_dict` returned."""
+        meters = cls(*state["from"])
+        meters._began -= state["seconds"]
+        meters.totals = {name: total.to(device) for name, total in state["totals"].items()}
+        meters._counts = dict(state["counts"])
+        return meters
 
-    def losses(self) -> dict[str, float]:
-        """Their means, NaN for one that was not computed; reading them waits for the device."""
+    def compute_losses(self) -> dict[str, float]:
+        """Return the mean losses, NaN for one that was not computed; waits for the device."""
         means = {name: float(total / self._counts[name]) for name, total in self.totals.items()}
         return {name: means.get(name, math.nan) for name in LOSSES}
 
-    def speeds(
+    def compute_speeds(
         self, steps: int, env_steps: int, gradient_steps: int, total: int
     ) -> dict[str, float]:
-        """Steps a second up to now, and the seconds that are left of `total` steps at this
-        speed.
-        """
+        """Return steps per second since the start, and the seconds left to `total` at this speed."""
         seconds = time.perf_counter() - self._began
         return {
             "env_steps_per_s": (env_steps - self._env_steps) / seconds,

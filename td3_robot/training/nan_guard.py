@@ -1,4 +1,4 @@
-"""Numbers that are none, caught in the step in which they appear, and kept for study."""
+"""Detection of NaN and infinity in the step in which they appear, with a file of evidence."""
 
 import contextlib
 import math
@@ -19,36 +19,36 @@ EVIDENCE = "not_finite.pt"  # in the run folder
 _NETWORKS = ("Q1", "Q2", "actor")
 
 
-class Watch:
-    """Holds an agent's weights, and what else is reported or saved, to finite numbers.
+class NanGuard:
+    """A check that an agent's weights, and what else is reported or saved, are finite.
 
     Args:
         agent: weights beyond what a checkpoint may hold count as infinite.
-        folder: of the last good checkpoint, where what went wrong is kept too.
+        folder: of the last good checkpoint, where the evidence is written too.
     """
 
     def __init__(self, agent: TD3, folder: Path):
-        self._agent, self._folder = agent, folder
+        self._agent = agent
+        self._folder = folder
         self._weights = {name: [*getattr(agent, name).parameters()] for name in _NETWORKS}
         self._optimizers = {name: getattr(agent, f"{name}_optimizer") for name in _NETWORKS}
 
     @torch.no_grad()
-    def look(self, batch: Batch, losses: dict[str, Tensor]) -> None:
-        """After an update with this batch: what is wrong with it has reached its losses or the
-        weights.
+    def check_update(self, batch: Batch, losses: dict[str, Tensor]) -> None:
+        """Check losses, weights and moments after an update with this batch.
 
-        On a CPU alone, where it costs some hundredths of an update; elsewhere it would wait for the
-        device, and the next `require` finds it.
+        On a CPU only, where it costs some hundredths of an update; elsewhere it would wait for the
+        device, and the next `require_finite` finds it.
 
         Raises:
-            NotFiniteError: names what it is; the batch is its evidence.
+            NotFiniteError: names what is not finite; the batch is its evidence.
         """
         if is_asynchronous(self._agent.device):
             return
         names = _NETWORKS[: 2 + ("actor_loss" in losses)]
         moved = [weight for name in names for weight in self._weights[name]]
         squares = [
-            square for name in names for square in self._moments(name, ("exp_avg_sq",))
+            square for name in names for square in self._collect_moments(name, ("exp_avg_sq",))
         ]  # overflow first
         given = batch[:5]  # of which a normaliser or bounded values may clip what is infinite
         finite = [
@@ -61,18 +61,16 @@ class Watch:
             return
         parts = {name: value for name, value in batch._asdict().items() if value is not None}
         named = {f"{name} of the batch": value for name, value in parts.items()}
-        self.require(named | losses | self._gradients(), parts)
+        self.require_finite(named | losses | self._collect_gradients(), parts)
 
-    def _moments(
+    def _collect_moments(
         self, name: str, kinds: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
     ) -> list[Tensor]:
-        """What the optimizer of a network, where it is Adam, remembers of gradients and of their
-        squares.
-        """
+        """Return Adam's moments of a network; none with another optimizer."""
         entries = self._optimizers[name].state.values()
         return [entry[kind] for entry in entries for kind in kinds if kind in entry]
 
-    def _gradients(self) -> dict[str, Tensor]:
+    def _collect_gradients(self) -> dict[str, Tensor]:
         found = {
             name: [w.grad.flatten() for w in weights if w.grad is not None]
             for name, weights in self._weights.items()
@@ -83,8 +81,10 @@ class Watch:
             if gradients
         }
 
-    def require(self, others: dict[str, Tensor], evidence: dict[str, Tensor] | None = None) -> None:
-        """Hold weights, moments and others, by the names to tell, to finite numbers.
+    def require_finite(
+        self, others: dict[str, Tensor], evidence: dict[str, Tensor] | None = None
+    ) -> None:
+        """Check weights, moments and other named tensors.
 
         Raises:
             NotFiniteError: names the first that is NaN or infinite, with the evidence.
@@ -93,20 +93,20 @@ class Watch:
         for name, weights in self._weights.items():
             flat = torch.cat([weight.detach().flatten() for weight in weights])
             values[f"a weight of {name}"] = flat.where(flat.abs() <= LARGEST, math.inf)
-            if moments := [moment.flatten() for moment in self._moments(name)]:
+            if moments := [moment.flatten() for moment in self._collect_moments(name)]:
                 values[f"a moment of {name}"] = torch.cat(moments)
         for name, value in values.items():
             if not torch.isfinite(value).all():
                 raise NotFiniteError(
-                    f"{name} became NaN or infinite by update {self._agent.gradient_steps}; the last good checkpoint "
-                    f"is intact in {self._folder}; lower td3.critic_lr, set td3.critic_grad_clip or check the reward",
+                    f"{name} became NaN or infinite by update {self._agent.gradient_steps}; "
+                    f"the last good checkpoint is intact in {self._folder}; lower td3.critic_lr, "
+                    "set td3.critic_grad_clip or check the reward",
                     evidence,
                 )
 
     @contextlib.contextmanager
-    def keeping(self) -> Iterator[None]:
-        """Keep what ends the block with a NotFiniteError, and the agent as it was then, in the file
-        EVIDENCE.
+    def write_evidence(self) -> Iterator[None]:
+        """Write the file EVIDENCE where a NotFiniteError ends the block.
 
         `torch.load` reads it: `error`, `evidence`, `gradient_steps` and the state dicts of the
         `agent`.

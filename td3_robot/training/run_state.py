@@ -1,9 +1,11 @@
-"""Where a training is, and how that is saved and taken up."""
+"""The state of a training, and how it is saved and restored."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from td3_robot import checkpoint
 from td3_robot.checkpoint.resume_point import (
     as_checkpoint_errors,
     load_resume_point,
@@ -11,135 +13,157 @@ from td3_robot.checkpoint.resume_point import (
 )
 from td3_robot.config.run import Config
 from td3_robot.data.batch_source import BatchSource
-from td3_robot.errors import CheckpointError
-from td3_robot.evaluation.periodic import PeriodicEvaluation
-from td3_robot.loggers.base import Trackers
 from td3_robot.td3.agent import TD3
-from td3_robot.training.best_checkpoint import Best
-from td3_robot.training.meters import Interval
-from td3_robot.training.nan_guard import Watch
+from td3_robot.training.best_checkpoint import BestCheckpoint
+from td3_robot.training.meters import TrainingMeters
+from td3_robot.training.nan_guard import NanGuard
 from td3_robot.vec_env import restore_generator
 
 
-class Resuming:
-    """What a `Trainer` knows of where it is and does with resume points; the rest of it is its
-    loop.
+class RunState:
+    """Everything that the next step of a run depends on, and its counters and clocks.
+
+    Args:
+        agent, source, config, folder, metadata: as for `Trainer`.
+        started: `time.perf_counter()` at process start.
+
+    Attributes:
+        best: the best policy so far.
+        meters: losses and speeds since the last evaluation.
+        nan_guard: checks what is saved.
+        solved_at_s: seconds at the first evaluation at or above 99% success; None before.
+        saved_steps: `steps` of the newest resume point.
     """
 
-    processes = 1  # that train together
-    agent: TD3
-    source: BatchSource
-    config: Config
-    folder: Path
-    metadata: Mapping[str, object]
-    trackers: Trackers
-    best: Best
-    solved_at_s: float | None
-    saved_steps: int
-    _watch: Watch
-    _periodic: PeriodicEvaluation
-    _interval: Interval
-    _started: float
-    _saved_at: float
+    def __init__(
+        self,
+        agent: TD3,
+        source: BatchSource,
+        config: Config,
+        folder: Path,
+        metadata: Mapping[str, object],
+        started: float,
+    ):
+        self._agent = agent
+        self._source = source
+        self._config = config
+        self._folder = folder
+        self._metadata = metadata
+        self._started = started
+        self._communicator = agent.communicator
+        self.best = BestCheckpoint(folder, metadata, self._communicator)
+        self.nan_guard = NanGuard(agent, folder)
+        self.solved_at_s: float | None = None
+        self.saved_steps = 0
+        self.reset_meters()
 
     @property
     def env_steps(self) -> int:
-        """Control steps of all environments together; none in offline learning."""
-        return self.source.env_steps
+        """Control steps of all environments of all processes; none in offline learning."""
+        return self._source.env_steps * self._communicator.size
 
     @property
     def steps(self) -> int:
         """What `config.steps` counts: env steps or, learning from a dataset, gradient steps."""
-        return self.env_steps if self.config.dataset is None else self.agent.gradient_steps
+        return self.env_steps if self._config.dataset is None else self._agent.gradient_steps
 
     @property
-    def _counters(self) -> tuple[int, int, int]:
-        return self.steps, self.env_steps, self.agent.gradient_steps
+    def counters(self) -> tuple[int, int, int]:
+        """`steps`, `env_steps` and gradient steps."""
+        return self.steps, self.env_steps, self._agent.gradient_steps
 
     @property
     def wall_s(self) -> float:
-        """Seconds since process start, earlier sittings included."""
+        """Seconds since process start, earlier sessions included."""
         return time.perf_counter() - self._started
 
     @property
     def logged_steps(self) -> int:
         """`steps` of the newest row that was logged; a resumed run writes later ones again."""
-        return self._interval.steps
+        return self.meters.steps
 
-    def _save(self, with_replay: bool = True) -> None:
-        """Write the resume point, after a best policy that could not be written before."""
-        self.keep("the best policy", self.best.catch_up)
-        self.keep("the resume point", self.save_resume_point, with_replay)
-        self._saved_at = time.perf_counter()  # a full disk is not tried again at every step
+    def reset_meters(self) -> None:
+        """Start to measure from here."""
+        self.meters = TrainingMeters(*self.counters)
 
-    def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
-        """Save a part of the run; where that fails, as on a full disk, the former one stays and the
-        run goes on.
-        """
-        try:
-            if not self.folder.is_dir():
-                raise CheckpointError(f"there is no folder {str(self.folder)!r} any more")
-            save(*arguments)
-        except CheckpointError as error:
-            self.trackers.warn(what, error)
-
-    def save_resume_point(self, with_replay: bool = True) -> None:
-        """Write `last`: networks, optimizers and everything else the next step depends on.
+    def gather(self, with_replay: bool = True) -> list[dict[str, Any]] | None:
+        """Return, in process 0, what each process alone knows of the next step; None elsewhere.
 
         Raises:
-            NotFiniteError: the networks diverged; the former resume point stays.
+            NotFiniteError: the networks diverged.
         """
-        source = self.source.state_dict(with_replay)
-        rows = (
-            {"a transition in the replay": source["replay"]["rows"]} if source.get("replay") else {}
-        )
-        self._watch.require(self._interval.totals | rows)
-        state = {
-            "gradient_steps": self.agent.gradient_steps,
-            "best": list(self.best.score),
-            "solved_at_s": self.solved_at_s,
-            "wall_s": self.wall_s,
-            "interval": self._interval.state_dict(),
-            "target_generator": self.agent.generator.get_state(),
-            "source": source,
+        own = {
+            "source": self._source.state_dict(with_replay),
+            "target_generator": self._agent.generator.get_state(),
+            "interval": self.meters.state_dict(),
         }
-        metadata = {
-            "agent": self.agent.metadata(),
-            "trained_on": self.metadata,
-            **self.source.metadata(),
-        }
-        write_resume_point(
-            self.folder, {**self.agent.state_dicts(), "trainer_state": state}, metadata
-        )
+        gathered = self._communicator.gather(own)
+        replay = own["source"].get("replay")
+        rows = {"a transition in the replay": replay["rows"]} if replay else {}
+        self.nan_guard.require_finite(self.meters.totals | rows)
+        return gathered
+
+    def write(self, gathered: list[dict[str, Any]] | None) -> None:
+        """Write the resume point `last`, in process 0, with what `gather` returned.
+
+        Raises:
+            CheckpointError: it cannot be written; the former one stays.
+        """
+        if gathered is not None:
+            state = {
+                **gathered[0],
+                "gradient_steps": self._agent.gradient_steps,
+                "best": list(self.best.score),
+                "solved_at_s": self.solved_at_s,
+                "wall_s": self.wall_s,
+            }
+            if len(gathered) > 1:
+                state["source"] = {"ranks": gathered}
+            states = {**self._agent.state_dicts(), "trainer_state": state}
+            trained_on = {"trained_on": self._metadata, **self._source.metadata()}
+            write_resume_point(
+                self._folder, states, {"agent": self._agent.metadata(), **trained_on}
+            )
         self.saved_steps = self.steps
 
-    def resume(self) -> list[str]:
-        """Take up where `last` left off. Without a saved replay the policy first collects a new
-        one.
-
-        Returns:
-            What could not be restored, a sentence each.
-
-        Raises:
-            CheckpointError: there is no resume point, it is damaged, or its networks have other
-                shapes.
-            ConfigError: the run had another number of environments.
-        """
-        states, state = load_resume_point(self.folder, self.processes)
-        with as_checkpoint_errors(self.folder):
-            lost = self.source.load_state_dict(state["source"])
-            self.agent.load_state_dicts(states)
-            self.agent.gradient_steps = state["gradient_steps"]
-            self.best.recall(state["best"])
+    def load(self) -> list[str]:
+        """Go on from the resume point in the folder of process 0; see `Trainer.resume`."""
+        parts = None
+        try:
+            parts = self._read() if self._communicator.rank == 0 else None
+        finally:  # the others are told of a failure, too
+            part = self._communicator.scatter(parts)
+        states, state, metadata = part
+        with as_checkpoint_errors(self._folder):
+            lost = self._source.load_state_dict(state["source"])
+            self._agent.load_state_dicts(states)
+            self._agent.gradient_steps = state["gradient_steps"]
+            self.best.restore(state["best"], metadata)
             self.solved_at_s = state["solved_at_s"]
             self._started -= state["wall_s"]
-            restore_generator(self.agent.generator, state["target_generator"])
-            interval = state.get("interval")  # older resume points have none
-            self._interval = (
-                Interval.of(interval, self.agent.device) if interval else Interval(*self._counters)
-            )
+            restore_generator(self._agent.generator, state["target_generator"])
+            self.reset_meters()
+            if meters := state.get("interval"):  # older resume points have none
+                self.meters = TrainingMeters.from_state(meters, self._agent.device)
             if state.get("begun"):  # older runs could evaluate while they trained
-                steps = self._interval.steps
-                lost.append(f"the evaluation at step {steps} was not over and has no row")
+                steps = self.meters.steps
+                lost = [*lost, f"the evaluation at step {steps} was not over and has no row"]
         self.saved_steps = self.steps
         return lost
+
+    def _read(self) -> list[list[Any]]:
+        """Return for each process the networks, its trainer state and the best one's metadata."""
+        size = self._communicator.size
+        states, state = load_resume_point(self._folder, size)
+        metadata = checkpoint.load(self._folder, names=()).metadata
+        if size == 1:
+            return [[states, state, metadata]]
+        del states["trainer_state"]
+        with as_checkpoint_errors(
+            self._folder
+        ):  # older resume points have the meters of process 0 alone
+            owns = [
+                {**own, "interval": own.get("interval") or state.get("interval")}
+                for own in state["source"]["ranks"]
+            ]
+        return [[states, {**state, **own}, metadata] for own in owns]

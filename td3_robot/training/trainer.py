@@ -1,9 +1,11 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
-import threading
 import time
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import torch
 
 from td3_robot import checkpoint
 from td3_robot.checkpoint.summary import is_summarised, write_summary
@@ -11,22 +13,22 @@ from td3_robot.config.field import require_same
 from td3_robot.config.run import Config
 from td3_robot.config.schedules import compute_schedule_factor
 from td3_robot.data.batch_source import BatchSource
+from td3_robot.errors import CheckpointError, RanksError
 from td3_robot.evaluation.periodic import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.loggers.base import Trackers, fill_scores
 from td3_robot.td3.agent import TD3
 from td3_robot.td3.cuda_graph import CudaGraphUpdates
-from td3_robot.training.best_checkpoint import Best
 from td3_robot.training.callbacks import Callback
-from td3_robot.training.meters import Interval
-from td3_robot.training.nan_guard import Watch
-from td3_robot.training.run_state import Resuming
+from td3_robot.training.run_state import RunState
+from td3_robot.utils.communicator import Communicator
 from td3_robot.utils.json_file import replace_non_finite
 from td3_robot.utils.memory import measure_peak_memory
+from td3_robot.utils.seeding import derive_process_seed
 from td3_robot.utils.signals import Stopped, stop_on_signal
 from td3_robot.vec_env import VecEnv
 
 
-class Trainer(Resuming):
+class Trainer:
     """One run of TD3: batches from a source, evaluations in environments of their own, a run
     folder.
 
@@ -50,8 +52,7 @@ class Trainer(Resuming):
 
     Attributes:
         trackers: what takes the metrics; whatever they raise costs no training.
-        solved_at_s: seconds at the first evaluation at or above 99% success; None before.
-        saved_steps: `steps` of the newest resume point.
+        state: counters, clocks and everything else that a resume restores.
     """
 
     def __init__(
@@ -66,18 +67,45 @@ class Trainer(Resuming):
         metadata: Mapping[str, object] | None = None,
     ):
         require_same("td3.", config.td3, agent.config)
-        self.agent, self.source, self.config = agent, source, config
-        self.folder, self.callbacks, self.evaluation_env = folder, callbacks, evaluation_env
-        self.metadata, self.trackers = dict(metadata or {}), Trackers()
-        self._started = time.perf_counter() if started is None else started
-        self.solved_at_s: float | None = None
-        self.best, self._watch = Best(folder, self.metadata), Watch(agent, folder)
-        self._captured = CudaGraphUpdates(agent) if config.cuda_graph else None
-        self._stop = threading.Event()
-        self._periodic = PeriodicEvaluation(evaluation_env, config.seed)
-        self._complete = False  # stopped because it has what it was for
-        self._saved_at, self.saved_steps = time.perf_counter(), 0
-        self._interval = Interval(*self._counters)
+        self.agent = agent
+        self.source = source
+        self.evaluation_env = evaluation_env
+        self.config = config
+        self.folder = folder
+        self.callbacks = callbacks
+        self.metadata = dict(metadata or {})
+        self._communicator = agent.communicator
+        self.trackers = Trackers(silent=self._communicator.rank > 0)
+        started = time.perf_counter() if started is None else started
+        self.state = RunState(agent, source, config, folder, self.metadata, started)
+        seed = derive_process_seed(config.seed, self._communicator.rank)
+        self._evaluation = PeriodicEvaluation(evaluation_env, seed, self._communicator)
+        self._graphs = CudaGraphUpdates(agent) if config.cuda_graph else None
+        self._stop_requested = False
+        self._finish_requested = False
+        self._stops = False  # what all processes have agreed on
+        self._finishes = False
+        self._saved_at = time.perf_counter()
+
+    @property
+    def steps(self) -> int:
+        """What `config.steps` counts: env steps or, learning from a dataset, gradient steps."""
+        return self.state.steps
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps of all environments together; none in offline learning."""
+        return self.state.env_steps
+
+    @property
+    def solved_at_s(self) -> float | None:
+        """Seconds at the first evaluation at or above 99% success; None before."""
+        return self.state.solved_at_s
+
+    @property
+    def progress(self) -> float:
+        """Share of the run's steps already made."""
+        return self.steps / self.config.steps
 
     # The loop
 
@@ -85,154 +113,234 @@ class Trainer(Resuming):
         """Train until `config.steps`, or until `stop`, Ctrl-C, SIGTERM or SIGHUP, which save the
         resume point first.
 
-        An evaluation does not hold a stop up: it is made anew when the run is resumed. Signals are
-        heeded in the main thread; in another one the run is stopped with `stop`.
+        A stop does not wait for the end of an evaluation: it is repeated when the run is resumed.
+        Signals are handled in the main thread; in another one the run is stopped with `stop`.
 
         Returns:
-            The summary, as `summary.json` has it; its key `finished` says which of the two it was.
+            The summary, as `summary.json` has it; its key `finished` is false after a stop.
 
         Raises:
             NotFiniteError: something became NaN or infinite; checkpoints stay as they last were
                 good, with `EVIDENCE`.
             TypeError: the state of the source, or of its environments, is not of tensors and plain
                 values.
-            CheckpointError: the first checkpoint cannot be written; a later one is told, and the
-                former stays.
+            CheckpointError: the first checkpoint cannot be written; a failure of a later one is
+                reported, and the former stays.
         """
-        checkpoint.check_plain(
-            self.source.state_dict(with_replay=False), "source"
-        )  # not only when it is first saved
-        if not self.steps:
-            self.best.save(
-                self.agent, self.source.metadata()
-            )  # from here on the folder is a whole checkpoint
-        with stop_on_signal(self.stop), self._watch.keeping():
+        # now, and not only when it is first saved
+        checkpoint.check_plain(self.source.state_dict(with_replay=False), "source")
+        if not self.steps:  # from here on the folder is a whole checkpoint
+            self.state.best.save(self.agent, self.source.metadata())
+        with stop_on_signal(self.stop), self.state.nan_guard.write_evidence():
             try:
                 self._train()
                 self._save(with_replay=False)
-                return self._summarise(self._final_scores(), finished=True)
+                return self._summarise(self._compute_final_scores(), finished=True)
             except Stopped:
                 self._save()
-                return self._summarise(
-                    self.best.figures if self.evaluation_env else self._final_scores(),
-                    finished=False,
-                )
+                known = self.state.best.figures
+                scores = known if self.evaluation_env else self._compute_final_scores()
+                return self._summarise(scores, finished=False)
 
     def _train(self) -> None:
-        """All steps and evaluations; `Stopped` where it is to end before."""
+        """Make all steps and evaluations; raise `Stopped` where the run is to end before."""
         self._evaluate_if_due()  # a stop may have cut that short
-        while self.steps < self.config.steps and not self._stop.is_set():
+        self._agree()
+        while self.steps < self.config.steps and not self._stops:
             self._step()
-        if not self._complete and self.steps < self.config.steps:
+        if not self._finishes and self.steps < self.config.steps:
             raise Stopped
-        if self.steps > self._interval.steps:  # the last steps are not evaluated yet
+        if self.steps > self.state.meters.steps:  # the last steps are not evaluated yet
             self._evaluate()
 
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
-        """End the run after the step it is at, from whatever thread.
+        """End the run after the current step, from whatever thread; in all processes that train
+        together.
 
         Args:
-            finished: it has what it was for.
+            finished: it need not be resumed.
             at_once: an evaluation that is due is left to the resume.
         """
-        self._complete |= finished
-        self._stop.set()
+        self._finish_requested |= finished
+        self._stop_requested = True
         if at_once and not finished:
-            self._periodic.stop.set()
+            self._evaluation.stop.set()
 
     def _step(self) -> None:
-        """One step of the environments and all that follows from it."""
+        """Make one step of the environments, and all that follows from it."""
         self.source.collect(self.progress)
         if self.source.ready:
             self._learn()
         for callback in self.callbacks:
             callback.on_step(self)
         self._evaluate_if_due()
-        if self._save_due():
+        if self._agree():
             self._save()
 
-    def _save_due(self) -> bool:
-        """Asked after every step: whether the resume point is to be written."""
-        return time.perf_counter() - self._saved_at > self.config.save_every
-
-    @property
-    def progress(self) -> float:
-        """Share of the run's steps already made."""
-        return self.steps / self.config.steps
+    def _agree(self) -> bool:
+        """Agree with all processes whether the run ends here; return whether the resume point is
+        due by the clock of process 0.
+        """
+        due = time.perf_counter() - self._saved_at > self.config.save_every
+        self._stops, self._finishes, due = self._communicator.all_reduce_any(
+            self._stop_requested, self._finish_requested, due and self._communicator.rank == 0
+        )
+        return due
 
     def _learn(self) -> None:
-        """The gradient steps that follow one step of the environments."""
+        """Make the gradient steps that follow one step of the environments."""
         schedule, progress = self.config.schedule, self.progress
         self.agent.scale_learning_rates(
             compute_schedule_factor(schedule.lr, progress, schedule.lr_floor)
         )
-        update = self._captured or self.agent.update
+        update = self._graphs or self.agent.update
         for _ in range(self.config.updates_per_step):
             batch = self.source.sample(progress)
             metrics = update(batch)
-            self._watch.look(batch, metrics)
+            self.state.nan_guard.check_update(batch, metrics)
             if "td_error" in metrics:
                 self.source.update_priorities(metrics.pop("td_error"))
-            self._interval.add(metrics)
+            self.state.meters.add(metrics)
+
+    # Saving
+
+    def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
+        """Save a part of the run; where that fails, as on a full disk, report it by `what`: the
+        former one stays and the run goes on.
+        """
+        try:
+            if not self.folder.is_dir():
+                raise CheckpointError(f"there is no folder {str(self.folder)!r} any more")
+            save(*arguments)
+        except CheckpointError as error:
+            self.trackers.warn(what, error)
+
+    def _save(self, with_replay: bool = True) -> None:
+        """Write the resume point, after a best policy that could not be written before."""
+        self.keep("the best policy", self.state.best.write)
+        gathered = self.state.gather(with_replay)  # outside, as saving may fail in one process
+        self.keep("the resume point", self.state.write, gathered)
+        self._saved_at = time.perf_counter()  # a full disk is not tried again at every step
+
+    def save_resume_point(self, with_replay: bool = True) -> None:
+        """Write `last`: networks, optimizers and everything else the next step depends on.
+
+        Raises:
+            CheckpointError: it cannot be written; the former resume point stays.
+            NotFiniteError: the networks diverged; the former resume point stays.
+        """
+        self.state.write(self.state.gather(with_replay))
+
+    def resume(self) -> list[str]:
+        """Go on from the resume point `last`. Without a saved replay the policy first collects a
+        new one.
+
+        Returns:
+            What could not be restored, a sentence each.
+
+        Raises:
+            CheckpointError: there is no resume point, it is damaged, or its networks have other
+                shapes.
+            ConfigError: the run had another number of environments or processes.
+        """
+        return self.state.load()
 
     # Measuring
 
     def _evaluate_if_due(self) -> None:
         every = self.config.evaluation.every
-        if self.steps // every > self._interval.steps // every:
+        if self.steps // every > self.state.meters.steps // every:
             self._evaluate()
 
     def _evaluate(self) -> None:
         """Evaluate the policy, keep it if it is the best so far, and log."""
-        self._watch.require(self._interval.totals)
+        state = self.state
+        state.nan_guard.require_finite(state.meters.totals)
         metrics = self._measure()
         scores = fill_scores(metrics)
         actor_trained = self.agent.actor_trained
-        if actor_trained and scores.get("success_rate", 0.0) >= 0.99 and self.solved_at_s is None:
-            self.solved_at_s = self.wall_s
-        if self.best.judge(scores, actor_trained):
-            self.keep("the best policy", self.best.save, self.agent, self.source.metadata())
+        if actor_trained and scores.get("success_rate", 0.0) >= 0.99 and state.solved_at_s is None:
+            state.solved_at_s = state.wall_s
+        if state.best.judge(scores, actor_trained):
+            self.keep("the best policy", state.best.save, self.agent, self.source.metadata())
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)
         self.trackers.log(metrics)
-        self._interval = Interval(*self._counters)
+        state.reset_meters()
 
     def _measure(self) -> dict[str, float]:
         """Return the row of an evaluation; speeds come first, since evaluations do not count."""
-        speeds = self._interval.speeds(*self._counters, self.config.steps)
+        meters = self.state.meters
+        if self._communicator.size > 1:
+            self._communicator.all_reduce_mean(list(meters.totals.values()))
+            require_same_networks(self.agent, self._communicator)
+        speeds = meters.compute_speeds(*self.state.counters, self.config.steps)
         return {
             "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
-            **self._periodic.scores(self.agent, PERIODIC),
-            **self.source.metrics(),
-            **self._interval.losses(),
+            **self._evaluation.scores(self.agent, PERIODIC),
+            **_average(self.source.metrics(), self._communicator),
+            **meters.compute_losses(),
             **speeds,
-            "wall_s": self.wall_s,
+            "wall_s": self.state.wall_s,
         }
 
-    def _final_scores(self) -> dict[str, float]:
-        """Those of the best policy on episodes used for nothing else."""
+    def _compute_final_scores(self) -> dict[str, float]:
+        """Return the scores of the best policy on episodes used for nothing else."""
         if self.evaluation_env is None:
-            judged_by = dict(zip(("train_success_rate", "train_return"), self.best.score))
+            scores = dict(zip(("train_success_rate", "train_return"), self.state.best.score))
             known = self.source.metrics()
-            return {name: score for name, score in judged_by.items() if name in known}
-        return self._periodic.scores(self.best.policy(self.agent), FINAL)
+            return {name: score for name, score in scores.items() if name in known}
+        return self._evaluation.scores(self.state.best.load(self.agent), FINAL)
 
     @property
     def summarised(self) -> bool:
-        """Whether the run ended here and its summary says so; a signal may have come between."""
-        return is_summarised(self.folder, self.env_steps, self.agent.gradient_steps)
+        """Whether the run ended here and its summary has it; a signal may have come between."""
+        written = self._communicator.rank == 0 and is_summarised(
+            self.folder, self.env_steps, self.agent.gradient_steps
+        )
+        return any(self._communicator.all_reduce_any(written))
 
     def _summarise(self, scores: dict[str, float], finished: bool) -> dict:
         """Write the summary and return it."""
-        told = {**self.metadata, "seed": self.config.seed, **scores, "env_steps": self.env_steps}
-        told |= {
+        summary = {
+            **self.metadata,
+            "seed": self.config.seed,
+            **scores,
+            "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
-            "wall_s": self.wall_s,
+            "wall_s": self.state.wall_s,
             "solved_at_s": self.solved_at_s,
         }
         if (most := measure_peak_memory(self.agent.device)) is not None:
-            told["peak_memory_gb"] = round(1e-9 * most, 3)
-        summary = replace_non_finite({**told, "finished": finished})
+            summary["peak_memory_gb"] = round(1e-9 * most, 3)
+        summary = replace_non_finite({**summary, "finished": finished})
         self.trackers.try_write("the summary", write_summary, self.folder, summary)
         return summary
+
+
+def _average(figures: dict[str, float], communicator: Communicator) -> dict[str, float]:
+    """Return the mean of each figure over those processes that know it."""
+    if communicator.size == 1 or not figures:
+        return figures
+    rows = communicator.all_gather(torch.tensor(list(figures.values()), dtype=torch.float64))
+    return dict(zip(figures, rows.nanmean(0).tolist()))
+
+
+def require_same_networks(agent: TD3, communicator: Communicator) -> None:
+    """Check that the networks are the same in all processes, to the bit.
+
+    Raises:
+        RanksError: they differ, as other processors may round otherwise.
+    """
+    weights = [
+        weight.detach().cpu().flatten()
+        for net in (agent.actor, agent.Q1, agent.Q2)
+        for weight in net.parameters()
+    ]
+    own = zlib.crc32(torch.cat(weights).numpy().tobytes())
+    sums = communicator.all_gather_object(own)
+    if differ := [rank for rank, value in enumerate(sums) if value != sums[0]]:
+        raise RanksError(
+            f"the networks of processes 0 and {differ[0]} differ; train on processors of one kind"
+        )

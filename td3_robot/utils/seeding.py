@@ -11,3 +11,8 @@ def derive_seed(seed: int, use: str) -> int:
     mixes seed and use so that neighbours have nothing in common.
     """
     return int(np.random.SeedSequence((seed, *use.encode())).generate_state(1)[0])
+
+
+def derive_process_seed(seed: int, rank: int) -> int:
+    """Return the seed of one of several processes that train together; process 0 has the run's."""
+    return derive_seed(seed, f"process {rank}") if rank else seed

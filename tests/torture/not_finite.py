@@ -89,7 +89,7 @@ def watched(trainer: Trainer) -> list[str]:
     the same.
     """
     seen: list[str] = []
-    look, add = trainer._watch.look, trainer.source.replay.add  # type: ignore[attr-defined]
+    look, add = trainer.state.nan_guard.check_update, trainer.source.replay.add  # type: ignore[attr-defined]
     networks = (trainer.agent.Q1, trainer.agent.Q2, trainer.agent.actor)
 
     def looked(batch, losses) -> None:
@@ -108,7 +108,7 @@ def watched(trainer: Trainer) -> list[str]:
         if not all(part.isfinite().all() for part in parts if part is not None):
             seen.append("what is not finite was stored")
 
-    trainer._watch.look, trainer.source.replay.add = looked, added  # type: ignore[attr-defined, method-assign]
+    trainer.state.nan_guard.check_update, trainer.source.replay.add = looked, added  # type: ignore[attr-defined, method-assign]
     return seen
 
 

@@ -63,14 +63,16 @@ def test_a_disk_that_was_full_for_a_while_costs_nothing(
         f"warning: {what} cannot be written (No space left on device); the run goes on"
         for what in ("the resume point", "the best policy")
     ]
-    assert trainer.trackers.failed and trainer.saved_steps == 400
+    assert trainer.trackers.failed and trainer.state.saved_steps == 400
 
 
 def test_a_disk_that_stays_full_leaves_the_last_good_checkpoint_and_no_halves(
     tmp_path, train, monkeypatch, roomy, assert_same
 ):
     trainer = train(tmp_path, callbacks=[Disk(monkeypatch, 101, 1000)], save_every=1e-9)
-    assert trainer.run()["finished"] and trainer.trackers.failed and trainer.saved_steps == 100
+    assert (
+        trainer.run()["finished"] and trainer.trackers.failed and trainer.state.saved_steps == 100
+    )
     whole = {*checkpoint.REQUIRED, "actor_target", "Q1_target", "Q2_target", checkpoint.MANIFEST}
     assert names_in(tmp_path) == {*whole, LAST, "summary.json"} and names_in(tmp_path / LAST) == {
         *whole,

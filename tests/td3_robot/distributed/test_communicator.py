@@ -27,27 +27,29 @@ from td3_robot.config.run import (
     TD3Config,
 )
 from td3_robot.data.collector import Collector
-from td3_robot.distributed.communicator import Ranks
-from td3_robot.distributed.launch import _require_same, shard_config, with_own
-from td3_robot.distributed.trainer import SharedPeriodicEvaluation, SharedTD3, SharedTrainer
+from td3_robot.distributed.communicator import TorchCommunicator
+from td3_robot.distributed.launch import add_process_flags, require_same_arguments, shard_config
 from td3_robot.errors import ConfigError, RanksError
-from td3_robot.networks.normalization import RunningMoments
-from td3_robot.training.best_checkpoint import Best
+from td3_robot.evaluation.periodic import PeriodicEvaluation
+from td3_robot.networks.normalization import RunningMoments, share_moments
+from td3_robot.training.best_checkpoint import BestCheckpoint
 from td3_robot.training.callbacks import Callback
 from td3_robot.training.trainer import Trainer
 
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
 
 
-def together(count: int, work: Callable[[Ranks], Any], patience: float = 60.0) -> list[Any]:
-    """What each of several ranks makes of the same work; an error of any is raised, the first that
+def together(
+    count: int, work: Callable[[TorchCommunicator], Any], patience: float = 60.0
+) -> list[Any]:
+    """What each of several processes makes of the same work; an error of any is raised, the first that
     is no loss.
     """
     store, results, errors = dist.HashStore(), [None] * count, []
 
     def run(rank: int) -> None:
         try:
-            results[rank] = work(Ranks(store, rank, count, patience))
+            results[rank] = work(TorchCommunicator(store, rank, count, patience))
         except Exception as error:
             errors.append(error)
 
@@ -74,20 +76,20 @@ def same(one: TD3, other: TD3) -> bool:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_each_knows_what_all_have(count):
-    def work(ranks: Ranks):
-        tensors = [torch.full((2, 3), float(ranks.rank)), torch.arange(4.0) * ranks.rank]
-        ranks.average(tensors)
-        ranks.average([])
-        value = {"rank": ranks.rank, "many": torch.zeros(10 * ranks.rank)}  # of different sizes
-        firsts = ranks.to_first(value)
-        mine = ranks.from_first(
-            [f"for {rank}" * rank for rank in range(count)] if ranks.rank == 0 else None
+    def work(comm: TorchCommunicator):
+        tensors = [torch.full((2, 3), float(comm.rank)), torch.arange(4.0) * comm.rank]
+        comm.all_reduce_mean(tensors)
+        comm.all_reduce_mean([])
+        value = {"rank": comm.rank, "many": torch.zeros(10 * comm.rank)}  # of different sizes
+        firsts = comm.gather(value)
+        mine = comm.scatter(
+            [f"for {rank}" * rank for rank in range(count)] if comm.rank == 0 else None
         )
-        wishes = ranks.any(ranks.rank == 1, False)
+        wishes = comm.all_reduce_any(comm.rank == 1, False)
         return (
             tensors,
-            ranks.rows(torch.tensor([ranks.rank, 7])),
-            ranks.gather(ranks.rank),
+            comm.all_gather(torch.tensor([comm.rank, 7])),
+            comm.all_gather_object(comm.rank),
             firsts,
             mine,
             wishes,
@@ -114,13 +116,15 @@ def test_nobody_waits_for_ever():
     with pytest.raises(RanksError, match="process [01] of 2 has lost another one"):
         together(
             2,
-            lambda ranks: ranks.any(True) if ranks.rank == 0 else threading.Event().wait(1.5),
+            lambda comm: (
+                comm.all_reduce_any(True) if comm.rank == 0 else threading.Event().wait(1.5)
+            ),
             patience=0.5,
         )
     with pytest.raises(RanksError, match="process [12] of 3 has lost another one"):
-        together(3, lambda ranks: ranks.any(True) if ranks.rank else None, patience=1.0)
+        together(3, lambda comm: comm.all_reduce_any(True) if comm.rank else None, patience=1.0)
     with pytest.raises(RanksError, match="process 0 has failed"):
-        together(2, lambda ranks: ranks.from_first(None))
+        together(2, lambda comm: comm.scatter(None))
 
 
 # One policy
@@ -138,7 +142,7 @@ def doubled(agent: TD3) -> TD3:
     "options", [{}, {"critic_grad_clip": 0.1, "actor_grad_clip": 0.01}, {"atoms": 5}]
 )
 def test_parts_of_a_batch_teach_what_the_whole_does(count, options):
-    """Ranks with a part of each batch each: the same networks to the bit, those of one with the
+    """TorchCommunicator with a part of each batch each: the same networks to the bit, those of one with the
     whole to rounding.
     """
     if "atoms" in options:
@@ -154,10 +158,10 @@ def test_parts_of_a_batch_teach_what_the_whole_does(count, options):
         for _ in range(6)
     ]
 
-    def work(ranks: Ranks):
-        agent = doubled(SharedTD3(ranks, 3, 2, seed=5, **options))
+    def work(comm: TorchCommunicator):
+        agent = doubled(TD3(3, 2, seed=5, communicator=comm, **options))
         for batch in batches:
-            agent.update(Batch(*(None if x is None else x.chunk(count)[ranks.rank] for x in batch)))
+            agent.update(Batch(*(None if x is None else x.chunk(count)[comm.rank] for x in batch)))
         return agent
 
     alone = doubled(TD3(3, 2, seed=5, **options))
@@ -174,11 +178,11 @@ def test_parts_of_a_batch_teach_what_the_whole_does(count, options):
 def test_running_statistics_are_those_of_all_rows(empty):
     rows = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(1)) * 3 + 100
 
-    def work(ranks: Ranks):
+    def work(comm: TorchCommunicator):
         moments = RunningMoments(2)
-        moments.all_gather = ranks.rows
-        moments.update(rows[ranks.rank])
-        moments.update(rows[ranks.rank][: 0 if empty and ranks.rank == 1 else 2])
+        share_moments(moments, comm)
+        moments.update(rows[comm.rank])
+        moments.update(rows[comm.rank][: 0 if empty and comm.rank == 1 else 2])
         return moments
 
     first, *others = together(3, work)
@@ -228,7 +232,7 @@ class Log(Callback):
 
 @pytest.fixture
 def training(tmp_path, point_env):
-    """Train with so many ranks, each in a folder of its own: the trainers, what they logged, and
+    """Train with so many processes, each in a folder of its own: the trainers, what they logged, and
     the summaries.
     """
 
@@ -239,17 +243,15 @@ def training(tmp_path, point_env):
         stop=lambda rank: float("inf"),
         patience: float = 60.0,
     ):
-        def work(ranks: Ranks):
-            part = shard_config(CONFIG, ranks.rank, ranks.count)
-            folder = tmp_path / (name if ranks.rank == 0 else f"{name}-{ranks.rank}-{resume}")
+        def work(comm: TorchCommunicator):
+            part = shard_config(CONFIG, comm.rank, comm.size)
+            folder = tmp_path / (name if comm.rank == 0 else f"{name}-{comm.rank}-{resume}")
             folder.mkdir(exist_ok=resume)
-            agent = SharedTD3(ranks, 3, 2, seed=CONFIG.seed, **dataclasses.asdict(CONFIG.td3))
+            agent = TD3(3, 2, seed=CONFIG.seed, communicator=comm, **dataclasses.asdict(CONFIG.td3))
             source = Collector(agent, point_env(part.num_envs, seed=part.seed), part)
-            log = Log(stop(ranks.rank))
+            log = Log(stop(comm.rank))
             judged_in = point_env(part.evaluation.episodes)
-            trainer = SharedTrainer(
-                ranks, agent, source, judged_in, CONFIG, folder, None, [log], seed=part.seed
-            )
+            trainer = Trainer(agent, source, judged_in, CONFIG, folder, None, [log])
             trainer.trackers.append(log)
             if resume:
                 assert trainer.resume() == []
@@ -289,7 +291,7 @@ def test_all_train_one_policy_and_know_one_score(count, training):
             [row[name] for name in shared] for row in rows
         ]
         assert told["episode_return"] == summary["episode_return"]
-        assert not torch.equal(other.source._source.observation, trainer.source._source.observation)
+        assert not torch.equal(other.source.observation, trainer.source.observation)
         assert not torch.equal(
             other.agent.generator.get_state(), trainer.agent.generator.get_state()
         )
@@ -303,9 +305,7 @@ def test_one_that_is_stopped_stops_all_and_the_job_goes_on_exactly(training):
     resumed = training("cut", 2, resume=True)
     for (trainer, _, summary), (cut_trainer, *_) in zip(whole, resumed):
         assert same(trainer.agent, cut_trainer.agent) and summary["finished"]
-        assert torch.equal(
-            trainer.source._source.observation, cut_trainer.source._source.observation
-        )
+        assert torch.equal(trainer.source.observation, cut_trainer.source.observation)
     expected, found = (
         [{k: v for k, v in row.items() if not k.endswith("_s")} for row in log[0][1]]
         for log in (whole, resumed)
@@ -345,7 +345,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
     """It says what is missing once, and the job goes on to its end; in the end all play what is in
     its folder.
     """
-    judged, write, scores = [], checkpoint_folder.write_state, SharedPeriodicEvaluation.scores
+    judged, write, scores = [], checkpoint_folder.write_state, PeriodicEvaluation.scores
 
     def full(path, state):
         if judged and path.is_relative_to(tmp_path / "run"):
@@ -357,8 +357,8 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
         return scores(self, agent, use)
 
     monkeypatch.setattr(checkpoint_folder, "write_state", full)
-    monkeypatch.setattr(SharedPeriodicEvaluation, "scores", look)
-    monkeypatch.setattr(Best, "judge", lambda *_: True)
+    monkeypatch.setattr(PeriodicEvaluation, "scores", look)
+    monkeypatch.setattr(BestCheckpoint, "judge", lambda *_: True)
     (trainer, _, summary), (other, *_) = training("run", 2)
     assert summary["finished"] and trainer.trackers.failed and not other.trackers.failed
     written = checkpoint.read(tmp_path / "run", NETWORKS)
@@ -416,7 +416,7 @@ def told(line: str) -> TrainArguments:
 def test_processes_that_were_told_different_things_are_refused():
     lines = ("--td3.gamma 0.9 --run a", "--td3.gamma 0.8 --run a")
     with pytest.raises(ConfigError, match=r"td3.gamma is 0.9 in process 0 and 0.8 in process 1"):
-        together(2, lambda ranks: _require_same(ranks, told(lines[ranks.rank])))
+        together(2, lambda comm: require_same_arguments(comm, told(lines[comm.rank])))
 
 
 def on_gpu(line: str, device: str) -> TrainArguments:
@@ -431,14 +431,14 @@ def test_two_processes_on_one_gpu_are_refused():
     for devices in (("cuda:0", "cuda:1"), ("cpu", "cpu")):
         together(
             2,
-            lambda ranks, devices=devices: _require_same(
-                ranks, on_gpu("--run a", devices[ranks.rank])
+            lambda comm, devices=devices: require_same_arguments(
+                comm, on_gpu("--run a", devices[comm.rank])
             ),
         )
     with pytest.raises(
         ConfigError, match=r"two processes have cuda:0 of .*; --device cuda gives each its own"
     ):
-        together(2, lambda ranks: _require_same(ranks, on_gpu("--run a", "cuda:0")))
+        together(2, lambda comm: require_same_arguments(comm, on_gpu("--run a", "cuda:0")))
 
 
 @pytest.fixture
@@ -454,20 +454,26 @@ def second_of_two(monkeypatch):
 def test_each_process_has_a_gpu_of_its_own_or_is_refused(second_of_two):
     arguments = on_gpu("--run a", "cuda")
     with pytest.raises(ConfigError, match="process 1 of this machine has no GPU: it has 1"):
-        with_own(["--run=a"], arguments)
+        add_process_flags(["--run=a"], arguments)
     second_of_two.setattr(torch.cuda, "device_count", lambda: 2)
-    assert with_own(["--run=a"], arguments) == ["--run=a", "--device=cuda:1"]
+    assert add_process_flags(["--run=a"], arguments) == ["--run=a", "--device=cuda:1"]
 
 
 def test_what_torchrun_starts_anew_knows_its_run(second_of_two, tmp_path):
     second_of_two.chdir(tmp_path)
     second_of_two.setenv("TORCHELASTIC_MAX_RESTARTS", "2")
     with pytest.raises(ConfigError, match="torchrun --max-restarts needs --run NAME"):
-        with_own([], told(""))
-    assert with_own(["--run=a"], told("--run a")) == ["--run=a"]
+        add_process_flags([], told(""))
+    assert add_process_flags(["--run=a"], told("--run a")) == ["--run=a"]
     second_of_two.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert with_own(["--run=a"], told("--run a")) == ["--run=a"]  # it had no resume point yet
+    assert add_process_flags(["--run=a"], told("--run a")) == [
+        "--run=a"
+    ]  # it had no resume point yet
     (tmp_path / "checkpoints/a/last").mkdir(parents=True)
-    assert with_own(["--run=a"], told("--run a")) == ["--run=a", "--run=null", "--resume=a"]
+    assert add_process_flags(["--run=a"], told("--run a")) == [
+        "--run=a",
+        "--run=null",
+        "--resume=a",
+    ]
     with pytest.raises(ConfigError, match="seeds and torchrun exclude each other"):
-        with_own([], told("--seeds 0 1"))
+        add_process_flags([], told("--seeds 0 1"))

@@ -11,7 +11,7 @@ import torch
 from td3_robot import TD3, Batch
 from td3_robot.checkpoint.resume_point import LAST
 from td3_robot.errors import NotFiniteError
-from td3_robot.training.nan_guard import EVIDENCE, Watch
+from td3_robot.training.nan_guard import EVIDENCE, NanGuard
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -28,9 +28,9 @@ def agent_and_batch(**parts) -> tuple[TD3, Batch]:
 
 
 def look(agent, batch, updates=1):
-    watch = Watch(agent, "run")
+    guard = NanGuard(agent, "run")
     for _ in range(updates):
-        watch.look(batch, agent.update(batch))
+        guard.check_update(batch, agent.update(batch))
 
 
 def test_what_is_finite_passes():

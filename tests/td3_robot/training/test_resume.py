@@ -198,7 +198,7 @@ def test_a_finished_run_can_go_on_to_more_steps(tmp_path, train, assert_same):
 
 def test_the_clock_counts_earlier_sittings(tmp_path, train):
     first = train(tmp_path, on_step=stop_at(60))
-    first._started -= 1000.0
+    first.state._started -= 1000.0
     assert first.run()["wall_s"] > 1000
     second = train(tmp_path)
     second.resume()

@@ -339,7 +339,7 @@ def test_a_return_that_is_no_number_is_neither_the_best_nor_the_end_of_the_run(
     trainer = train(tmp_path, evaluation_env=Poisoned(4), steps=180)
     summary = trainer.run()
     assert summary["finished"] and summary["episode_return"] is None
-    assert trainer.best.score == tuple(
+    assert trainer.state.best.score == tuple(
         trainer.trackers[0][0][name] for name in ("success_rate", "episode_return")
     )
     json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)

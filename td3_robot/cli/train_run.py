@@ -1,0 +1,164 @@
+"""The parts of `train.py` that know nothing of what is learned in: what it builds, what it prints."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from td3_robot import checkpoint
+from td3_robot.checkpoint import run_name
+from td3_robot.checkpoint.provenance import describe_differences, write_provenance
+from td3_robot.cli.arguments import CONFIG_NAME, merge_options, save_config
+from td3_robot.cli.progress import Display
+from td3_robot.config.run import Config
+from td3_robot.data.batch_source import BatchSource
+from td3_robot.data.collector import Collector
+from td3_robot.data.mixed import make_source
+from td3_robot.evaluation.rollout import Policy
+from td3_robot.loggers.base import fill_scores
+from td3_robot.loggers.csv import CsvLog
+from td3_robot.loggers.learning_curve import plot_learning_curve
+from td3_robot.loggers.mlflow import MLflowLog, open_store
+from td3_robot.loggers.tensorboard import TensorBoardLog
+from td3_robot.td3.agent import TD3
+from td3_robot.training.callbacks import Callback, Run, StopAt, make_callbacks
+from td3_robot.training.trainer import Trainer
+from td3_robot.utils.communicator import Communicator
+from td3_robot.utils.console import STOPPED, UNWRITTEN, say, warn
+from td3_robot.utils.memory import keep_freed_memory
+from td3_robot.vec_env import VecEnv
+
+
+class Publish(Callback):
+    """A callback that shows a view the policy after every step."""
+
+    def __init__(self, view: Any, policy: torch.nn.Module):
+        self._view = view
+        self._policy = policy
+
+    def on_step(self, run: Run) -> None:
+        """Show the policy as it is now."""
+        self._view.publish(self._policy)
+
+
+def set_up_process(config: Config) -> None:
+    """Set torch's threads and precision; open the MLflow store first, which may fail."""
+    if config.mlflow:
+        open_store()
+    keep_freed_memory()
+    torch.set_num_threads(config.threads)
+    torch.set_float32_matmul_precision(config.matmul_precision)
+
+
+def build_agent(
+    config: Config, env: VecEnv, communicator: Communicator, start_from: Path | None
+) -> TD3:
+    """Build the agent for an environment, with the networks of a checkpoint if one is given."""
+    agent = TD3(
+        env.o_dim,
+        env.a_dim,
+        device=config.device,
+        seed=config.seed,
+        communicator=communicator,
+        **dataclasses.asdict(config.td3),
+    )
+    if start_from is not None:
+        agent.load(start_from)
+    return agent
+
+
+def build_source(
+    agent: TD3, env: VecEnv, config: Config, expert: Policy | None, start_from: Path | None
+) -> BatchSource:
+    """Build the source of batches, with the reward statistics of a checkpoint if one is given."""
+    source = make_source(agent, env, config, expert)
+    if isinstance(source, Collector) and start_from is not None:
+        metadata = checkpoint.load(start_from, names=()).metadata
+        source.take_reward_statistics(metadata.get("rewards"))
+    return source
+
+
+def build_callbacks(config: Config) -> list[Callback]:
+    """Build the display, which comes first, and what the configuration asks for."""
+    return [Display(config.steps), *make_callbacks(config)]
+
+
+def resume(trainer: Trainer) -> bool:
+    """Resume a run and say what is lost; return whether it is finished already."""
+    lost = trainer.resume()
+    steps = trainer.steps
+    if steps >= trainer.config.steps and trainer.summarised:
+        name = run_name(trainer.folder)
+        say(f"{name} is finished after {steps} steps; raise --steps to train on")
+        return True
+    for sentence in lost:
+        say(sentence)
+    return False
+
+
+def add_stop(trainer: Trainer, callbacks: list[Callback], stop_at: int | None) -> None:
+    """Add the callback that stops the run after so many steps, if any."""
+    if stop_at is not None:
+        callbacks.append(StopAt(stop_at, trainer.steps, trainer.config.steps))
+
+
+def build_trackers(
+    trainer: Trainer,
+    callbacks: list[Callback],
+    argv: list[str],
+    environment: Any,
+    fingerprint: dict[str, Any],
+) -> None:
+    """Write configuration and provenance into the run folder; add the trackers to the trainer."""
+    config = trainer.config
+    folder = trainer.folder
+    logged = trainer.state.logged_steps
+    save_config(config, folder / CONFIG_NAME, environment)
+    warn(describe_differences(write_provenance(folder, "train.py", argv, fingerprint)))
+    displays = [each for each in callbacks if isinstance(each, Display)]
+    trainer.trackers += [*displays, CsvLog(folder, logged), TensorBoardLog(folder, logged)]
+    if config.mlflow:
+        options = merge_options(environment, config)
+        trainer.trackers.append(MLflowLog(folder, options, run_name(folder)))
+
+
+def close_trackers(trainer: Trainer) -> None:
+    """Draw the learning curve, which MLflow takes along, and close the trackers."""
+    trainer.trackers.try_write("the curve", plot_learning_curve, trainer.folder)
+    trainer.trackers.close()
+
+
+def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int | None) -> int:
+    """Print how good the policy is, or how a stopped run goes on; return the exit code.
+
+    Args:
+        trainer: whose run has ended.
+        summary: of the run.
+        command: that starts such a training.
+        stop_at: steps after which it was to stop; None without a limit.
+    """
+    if summary["finished"]:
+        _print_scores(fill_scores(summary), trainer.folder)
+        return UNWRITTEN if trainer.trackers.failed else 0
+    steps, saved_steps = trainer.steps, trainer.state.saved_steps
+    lost = "" if saved_steps == steps else f", of which {saved_steps} are saved"
+    unit = "env steps" if trainer.config.dataset is None else "updates"
+    again = f"{command} --resume {run_name(trainer.folder)}"
+    say(f"stopped at {steps} {unit}{lost}; go on with: {again}")
+    if lost:
+        return UNWRITTEN
+    return 0 if stop_at is not None and steps >= stop_at else STOPPED
+
+
+def _print_scores(summary: dict[str, Any], folder: Path) -> None:
+    outcome = "done"
+    if summary.get("episode_return") is not None:
+        outcome = f"return {summary['episode_return']:.2f}"
+        if "success_rate" in summary:
+            outcome = f"success rate {summary['success_rate']:.1%}, {outcome}"
+    memory = ""
+    if "peak_memory_gb" in summary:
+        memory = f", {summary['peak_memory_gb']:.1f} GB of memory"
+    say(f"{outcome} after {summary['wall_s']:.1f} s{memory}; the curve is in {folder}")
+    say(f"see how good it is: python evaluate.py --checkpoint {folder}")
