@@ -12,6 +12,7 @@ from td3_robot.networks.manual_backward import (
     frozen_renorm_forward,
 )
 from td3_robot.networks.mlp import freeze, get_plain_weights, get_trainable, is_renormed, train_mode
+from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 
 
 def forward(net: nn.Module, x: Tensor) -> "ManualMLPPass | AutogradPass":
@@ -35,8 +36,18 @@ def frozen_forward(net: nn.Module, x: Tensor) -> Tensor:
         return net(x)
 
 
-def clip_gradients(nets: Sequence[nn.Module], limit: float | None) -> None:
-    """Clip the gradient of each network to the norm `limit`; None clips nothing."""
+def clip_gradients(
+    nets: Sequence[nn.Module], limit: float | None, communicator: Communicator = SINGLE_PROCESS
+) -> None:
+    """Clip the gradient of each network to the norm `limit`; None clips nothing.
+
+    The gradient is the mean over all processes. Over N processes with batches of B / N it is that
+    of one batch of B, wherever the loss is a mean over the batch; only the weight of `bc_alpha` is
+    that of each process's own part.
+    """
+    if communicator.size > 1:
+        weights = get_trainable(*nets)
+        communicator.all_reduce_mean([x.grad for x in weights if x.grad is not None])
     if limit is not None:
         for net in nets:
             torch.nn.utils.clip_grad_norm_(net.parameters(), limit)

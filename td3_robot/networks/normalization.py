@@ -126,11 +126,15 @@ class RunningNormalizer(nn.Module):
         return ((x - self.moments.mean) * self.scale).clamp(-self.limit, self.limit).to(x.dtype)
 
 
-def make_normalizer(config: TD3Config, dim: int, device: torch.device) -> nn.Module:
+def make_normalizer(
+    config: TD3Config, dim: int, device: torch.device, communicator: Communicator
+) -> nn.Module:
     """Make the normaliser of observations (B, dim) that the options ask for, or the identity."""
     if not config.normalize_observations:
         return nn.Identity()
-    return RunningNormalizer(dim, device, config.normalize_clip, config.normalize_epsilon)
+    normalizer = RunningNormalizer(dim, device, config.normalize_clip, config.normalize_epsilon)
+    share_moments(normalizer, communicator)
+    return normalizer
 
 
 class RewardScaler(nn.Module):

@@ -36,7 +36,7 @@ from td3_robot.networks.mlp import (
     make_mlps,
     polyak_tensors,
 )
-from td3_robot.networks.normalization import RunningNormalizer, make_normalizer, share_moments
+from td3_robot.networks.normalization import RunningNormalizer, make_normalizer
 from td3_robot.networks.weight_norm import normalize_weights
 from td3_robot.replay import Batch
 from td3_robot.td3 import agent_io
@@ -68,21 +68,16 @@ class TD3:
         a_max: bound of the actions, a scalar or one value a joint; actions lie in [-a_max, a_max].
         device: device of the networks.
         seed: seed of the initial weights and of the target noise.
-        networks: makes the actor and both critics, like `networks.mlp.make_mlps`; docs/library.md
-            has others.
+        networks: makes the actor and both critics, like `networks.mlp.make_mlps`.
         optimizer: makes the optimizer of each network from its weights and learning rate, like
             `networks.fused_adam.make_adam`.
         config: all options; the default is the TD3 of the paper.
-        communicator: of the processes that train this agent together. All descend the mean of their
-            gradients, so that all stay the same to the bit. The mean over N processes of the
-            gradients of batches of B / N is the gradient of one of B, wherever the loss is a mean
-            over the batch; only the weight of `bc_alpha` is that of each process's own part.
+        communicator: of the processes that train this agent; all step by their mean gradients.
         options: single fields of `TD3Config`, which override `config`. docs/td3.md explains each.
 
     Attributes:
         config: the resolved options.
-        normalizer: running statistics of observations, the identity without
-            `normalize_observations`.
+        normalizer: running statistics of observations, or the identity.
         policy: normaliser, then the deployed network: the actor or its target (`config.policy`).
         gradient_steps: number of updates.
 
@@ -125,11 +120,9 @@ class TD3:
         self.actor_terms = make_actor_terms(config, self.a_max)
         self.gradient_steps = 0
         self.communicator = communicator
-        rank = communicator.rank  # each process has target noise of its own
-        use = f"target noise of process {rank}" if rank else "target noise"
+        use = communicator.name_stream("target noise")
         self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, use))
-        self.normalizer = make_normalizer(config, o_dim, self.device)
-        share_moments(self.normalizer, communicator)
+        self.normalizer = make_normalizer(config, o_dim, self.device, communicator)
         self._make_networks(networks, seed)
         self._make_optimizers(optimizer)
 
@@ -297,10 +290,7 @@ class TD3:
         return loss.detach()
 
     def _limit_gradients(self, nets: Sequence[nn.Module], norm: float | None) -> None:
-        if self.communicator.size > 1:
-            weights = get_trainable(*nets)
-            self.communicator.all_reduce_mean([x.grad for x in weights if x.grad is not None])
-        clip_gradients(nets, norm)
+        clip_gradients(nets, norm, self.communicator)
 
     def _estimate_value(self, state: Tensor, action: Tensor) -> Tensor:
         """Return the value (B, 1) that the actor ascends: Q1, or the lower with `actor_min_q`."""
@@ -384,8 +374,7 @@ class TD3:
         from the deployed network.
 
         Raises:
-            CheckpointError: nothing there, damaged, unsafe, or of an agent with another a_max or
-                other networks.
+            CheckpointError: nothing there, damaged, unsafe, or with another a_max or other networks.
         """
         agent_io.load_agent(self, name)
 

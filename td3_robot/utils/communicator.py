@@ -23,6 +23,10 @@ class Communicator:
     rank = 0
     size = 1
 
+    def name_stream(self, use: str) -> str:
+        """Return the name of this process's own stream of random numbers for a use."""
+        return f"{use} of process {self.rank}" if self.rank else use
+
     def all_reduce_mean(self, tensors: Sequence[Tensor]) -> None:
         """Replace tensors of one dtype by their means over all processes."""
 
