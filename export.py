@@ -60,7 +60,8 @@ def main(argv: list[str]) -> int:
     _, made_of = load_run_config(checkpoint, EnvOptions)
     if made_of.env is not None:
         raise ConfigError(
-            f"{str(checkpoint)!r} is of {made_of.env!r}; only policies of our own robots are exported"
+            f"{str(checkpoint)!r} is of {made_of.env!r}; "
+            "only policies of our own robots are exported"
         )
 
     import envs
@@ -142,7 +143,7 @@ def write_policy(
 
 
 def _describe(name: str, acceleration: float | None) -> int:
-    """Write what td3_robot.deploy knows of a robot."""
+    """Write the description of a robot for td3_robot.deploy."""
     import envs
     from envs.export.robot_description import describe
     from td3_robot.deploy.robot.description import ROBOTS
@@ -151,9 +152,8 @@ def _describe(name: str, acceleration: float | None) -> int:
     values = describe(envs.make_robot(name), acceleration)
     path = ROBOTS / f"{values['name']}.json"
     write_text(path, json.dumps(values, separators=(",", ":")) + "\n")
-    print(
-        f"{path}: {len(values['joints'])} joints, {'no' if values['capsules'] is None else 'its'} capsules"
-    )
+    capsules = "no" if values["capsules"] is None else "its"
+    print(f"{path}: {len(values['joints'])} joints, {capsules} capsules")
     return 0
 
 

@@ -171,7 +171,8 @@ def _run(asked: Arguments) -> str:
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
         ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
         print(
-            f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; Enter or Ctrl-C stops it"
+            f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; "
+            "Enter or Ctrl-C stops it"
         )
         how = {
             "latency": latency,

@@ -251,8 +251,8 @@ def spoilt(metadata: dict, path: str, value: object) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    "test_vectors.0.observation test_vectors.3.scene robot.limits.velocity robot.capsules.ends robot.joints rate "
-    "robot task moves_gripper test_vectors".split(),
+    "test_vectors.0.observation test_vectors.3.scene robot.limits.velocity "
+    "robot.capsules.ends robot.joints rate robot task moves_gripper test_vectors".split(),
 )
 def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(exported, tmp_path, path):
     for value in (None, 3, "long" * 999, [[1.0], 2.0], {}):

@@ -22,8 +22,7 @@ DIGITS = 9  # significant ones: all that the simulator's 32-bit numbers have
 
 
 def describe(robot: Robot, acceleration: float | None = None) -> dict:
-    """What `td3_robot.deploy.robot.description.Robot.from_dict` reads; the capsules are null where the
-    robot has none.
+    """Return the description of a robot that `td3_robot.deploy` reads.
 
     Args:
         acceleration: the limit of every joint of a robot whose file has none [rad/s2 or m/s2].
@@ -34,12 +33,14 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
     """
     if robot.qddlim is not None and acceleration is not None:
         raise ConfigError(
-            f"robot {robot.name!r} has acceleration limits of its own; --acceleration is for one without"
+            f"robot {robot.name!r} has acceleration limits of its own; "
+            "--acceleration is for one without"
         )
     if robot.qddlim is None and acceleration is None:
         wanted = "say one that its joints can hold with --acceleration, in rad/s2"
         raise ConfigError(
-            f"robot {robot.name!r} has no acceleration limits, and a real arm has to brake: {wanted}"
+            f"robot {robot.name!r} has no acceleration limits, "
+            f"and a real arm has to brake: {wanted}"
         )
     hand = robot.gripper
     try:

@@ -1,4 +1,4 @@
-"""What an arm is to the loop that drives it; one adapter a vendor in adapters/."""
+"""The interface of an arm to the control loop; one adapter a vendor in adapters/."""
 
 from typing import NamedTuple, Protocol
 

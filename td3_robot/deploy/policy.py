@@ -70,7 +70,8 @@ class Policy:
         path = Path(name) / FILE if Path(name).is_dir() else Path(name)
         if not path.is_file():
             raise DeployError(
-                f"no {path}; write it with: python export.py --checkpoint {Path(name)} --onnx {path}"
+                f"no {path}; write it with: "
+                f"python export.py --checkpoint {Path(name)} --onnx {path}"
             )
         try:
             session = _start_session(path.read_bytes())

@@ -33,19 +33,19 @@ class FrankyArm:
         self._robot.recover_from_errors()
 
     def read(self) -> Reading | None:
-        """See `Arm`."""
+        """Return the newest state, or None."""
         state = self._robot.current_joint_state
         return Reading(np.array(state.position), np.array(state.velocity), None, time.monotonic())
 
     def send(self, qd: np.ndarray) -> None:
-        """See `Arm`."""
+        """Command velocities (n,)."""
         self._sending = True
         self._robot.move(
             JointVelocityMotion(qd.tolist(), duration=Duration(HOLD)), asynchronous=True
         )
 
     def stop(self) -> None:
-        """See `Arm`."""
+        """End the motion and give control back."""
         if self._sending:
             self._robot.move(JointVelocityStopMotion(), asynchronous=True)
             self._robot.join_motion()

@@ -57,8 +57,8 @@ class Ros2Arm:
             self._newest = Reading(q, qd, None, time.monotonic())
 
     def read(self) -> Reading | None:
-        """See `Arm`. All that has come is taken: what is left waiting would be old when it is read,
-        and look new.
+        """Return the newest state. All that has come is taken: what is left waiting would be old
+        when it is read, and look new.
         """
         for _ in range(QUEUE):
             came = self._came
@@ -69,12 +69,12 @@ class Ros2Arm:
         return newest
 
     def send(self, qd: np.ndarray) -> None:
-        """See `Arm`."""
+        """Command velocities (n,)."""
         self._sending = True
         self._publisher.publish(Float64MultiArray(data=qd.tolist()))
 
     def stop(self) -> None:
-        """See `Arm`."""
+        """End the motion and give control back."""
         if self._sending:
             self.send(np.zeros(len(self._joints)))
         self._node.destroy_node()

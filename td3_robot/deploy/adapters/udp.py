@@ -19,21 +19,19 @@ SUM = struct.Struct("<I")
 
 
 def packed(number: int, stamp: float, values: np.ndarray) -> bytes:
-    """A packet of float64 values."""
+    """Return a packet of float64 values."""
     body = HEAD.pack(0, number, stamp)[SUM.size :] + np.asarray(values, "<f8").tobytes()
     return SUM.pack(zlib.crc32(body)) + body
 
 
 class Inbox:
-    """What has come in at a socket, without what is damaged, old, twice, or not of this many
-    values.
-    """
+    """A filter for packets that are damaged, old, duplicate, or of another number of values."""
 
     def __init__(self, count: int):
         self.count, self.number = count, 0
 
     def taken(self, packet: bytes) -> tuple[float, np.ndarray] | None:
-        """Stamp and values of a packet that counts."""
+        """Return stamp and values of a good packet, else None."""
         if len(packet) != HEAD.size + 8 * self.count:
             return None
         total, number, stamp = HEAD.unpack_from(packet)
@@ -44,7 +42,7 @@ class Inbox:
 
 
 def waiting(sock: socket.socket) -> list[tuple[bytes, tuple]]:
-    """All packets that have arrived at a socket that does not block, and where they came from."""
+    """Return all packets at a socket that does not block, with their senders."""
     packets = []
     while True:
         try:
@@ -72,7 +70,7 @@ class UdpArm:
         self._socket.setblocking(False)
 
     def read(self) -> Reading | None:
-        """See `Arm`."""
+        """Return the newest state, or None."""
         newest = None
         for packet, _ in waiting(self._socket):
             newest = self._inbox.taken(packet) or newest
@@ -82,7 +80,7 @@ class UdpArm:
         return Reading(values[: self._n], values[self._n : -1], float(values[-1]), stamp)
 
     def send(self, qd: np.ndarray) -> None:
-        """See `Arm`."""
+        """Command velocities (n,)."""
         self._number += 1
         try:
             self._socket.send(packed(self._number, time.monotonic(), qd))
@@ -90,6 +88,6 @@ class UdpArm:
             pass
 
     def stop(self) -> None:
-        """See `Arm`."""
+        """End the motion and give control back."""
         self.send(np.zeros(self._n))
         self._socket.close()

@@ -1,6 +1,4 @@
-"""The robot's end of UDP: an arm that is stepped in real time, with a network as bad as is asked
-for.
-"""
+"""The robot's end of UDP: an arm that is stepped in real time, behind a network with faults."""
 
 import heapq
 import random
@@ -34,7 +32,7 @@ class Steppable(Protocol):
 
 @dataclass(frozen=True)
 class Faults:
-    """What happens to packets, each way; shares are in [0, 1].
+    """Faults of packets, each direction; shares are in [0, 1].
 
     Attributes:
         delay, jitter: every packet is late by the first and up to the second on top [s]; so they
@@ -57,13 +55,13 @@ class Faults:
 
 
 class Lossy:
-    """A way through which packets go."""
+    """A lossy direction of a network."""
 
     def __init__(self, faults: Faults, seed: int):
         self.faults, self._random, self._queue, self._count = faults, random.Random(seed), [], 0
 
     def put(self, packet: bytes, now: float) -> None:
-        """Send one on its way."""
+        """Send a packet."""
         faults, draw = self.faults, self._random
         if draw.random() < faults.drop:
             return
@@ -80,7 +78,7 @@ class Lossy:
             heapq.heappush(self._queue, (now + late, self._count, packet))
 
     def due(self, now: float) -> list[bytes]:
-        """Those that have arrived."""
+        """Return the packets that have arrived."""
         arrived = []
         while self._queue and self._queue[0][0] <= now:
             arrived.append(heapq.heappop(self._queue)[2])

@@ -37,7 +37,7 @@ class UrRtdeArm:
         self._newest, self._sending = None, False
 
     def read(self) -> Reading | None:
-        """See `Arm`. The robot's own clock only says whether a state is a new one."""
+        """Return the newest state. The robot's own clock only says whether a state is a new one."""
         stamp = self._receive.getTimestamp()
         if stamp == self._newest:
             return None
@@ -46,8 +46,8 @@ class UrRtdeArm:
         return Reading(np.array(q), np.array(qd), None, time.monotonic())
 
     def send(self, qd: np.ndarray) -> None:
-        """See `Arm`. The robot waits for signs of life from the first on, not while the policy is
-        still thinking.
+        """Command velocities. The robot waits for signs of life from the first on, not while the
+        policy is still thinking.
         """
         if not self._sending:
             self._control.setWatchdog(LEAST_RATE)
@@ -56,7 +56,7 @@ class UrRtdeArm:
         self._control.kickWatchdog()
 
     def stop(self) -> None:
-        """See `Arm`."""
+        """End the motion and give control back."""
         if self._sending:
             self._control.speedStop(DECELERATION)
         self._control.stopScript()

@@ -1,4 +1,4 @@
-"""What a policy is shown of its goal in joint space, worked out once for each goal, in numpy."""
+"""Joint-space goals and paths of a policy, planned once for each goal, in numpy."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""How near an arm is to itself, to the ground and to obstacles, for a few configurations at once.
+"""Distances of an arm to itself, the ground and obstacles, for a few configurations at once.
 
 The arm is the capsules of its description: all points within a radius of a segment. The formulas
 are those of the simulator's guard (envs/collision/geometry.py); a test holds both to the same
@@ -59,9 +59,7 @@ class Capsules:
 
     @functools.cached_property
     def _columns(self) -> np.ndarray:
-        """What the frames of all bodies side by side, (3 m, 4 bodies), are multiplied with to give
-        a `CapsuleSegments`.
-        """
+        """Matrix that takes the frames of all bodies, (3 m, 4 bodies), to `CapsuleSegments`."""
         capsules, count = np.arange(len(self.bodies)), self.bodies.max(initial=0) + 1
         start, extent = np.zeros((2, count, 4, len(capsules)))
         start[self.bodies, :3, capsules], start[self.bodies, 3, capsules] = self.ends[:, 0], 1.0
@@ -87,7 +85,7 @@ class Capsules:
         )
 
     def place(self, frames: np.ndarray) -> CapsuleSegments:
-        """From `Chain.frames` (m, n+1, 4, 4)."""
+        """Return the segments for `Chain.frames` (m, n+1, 4, 4)."""
         m, K, P = len(frames), len(self.bodies), len(self.first)
         beside = frames[:, : len(self._columns) // 4, :3].transpose(2, 0, 1, 3).reshape(3 * m, -1)
         found = (beside @ self._columns).reshape(3, m, -1)
@@ -101,13 +99,13 @@ class Capsules:
         )
 
     def measure_self(self, at: CapsuleSegments) -> np.ndarray:
-        """(m, P) signed distances of the checked pairs [m]."""
+        """Return signed distances (m, P) of the checked pairs [m]."""
         dd, ee, radii = self.sizes
         gap, _ = find_segment_gap(at.r, at.first, at.second, dd, ee)
         return length(gap) - radii
 
     def measure_surroundings(self, at: CapsuleSegments, obstacles: Obstacles) -> np.ndarray:
-        """(m, M) signed distances of capsules to obstacles and the ground [m]."""
+        """Return signed distances (m, M) of capsules to obstacles and the ground [m]."""
         p, d, found = at.p[..., None], at.d[..., None], []  # against every obstacle
         if len(obstacles.spheres):
             centre, radius = obstacles.spheres[:, :3].T[:, None, None], obstacles.spheres[:, 3]
@@ -128,9 +126,7 @@ class Capsules:
         return np.concatenate(distances, 1) if distances else np.zeros((m, 0))
 
     def find_clearance(self, frames: np.ndarray, obstacles: Obstacles) -> np.ndarray:
-        """(m,) how far the arm is from touching anything, at most `MOST` [m], from
-        `Chain.frames`.
-        """
+        """Return the clearance (m,) from anything, at most `MOST` [m], from `Chain.frames`."""
         at = self.place(frames)
         own, around = (
             x.min(1, initial=MOST)
@@ -139,8 +135,8 @@ class Capsules:
         return np.minimum(own, around)
 
     def find_reach(self, chain: Chain, stroke: np.ndarray) -> np.ndarray:
-        """(n,) by how much a distance can change at most per unit of each joint's motion [m/rad or
-        1].
+        """Return the most by which a distance changes per unit of each joint's motion, (n,) [m/rad
+        or 1].
 
         The farthest that a segment's end beyond a joint can be from its axis: the way to it along
         the chain.
@@ -162,7 +158,8 @@ class Capsules:
 def find_segment_gap(
     r: np.ndarray, d: np.ndarray, e: np.ndarray, dd: np.ndarray, ee: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The vector (3, ...) from the nearest point of u + t e to that of p + s d [m], and s (...).
+    """Return the vector (3, ...) from the nearest point of u + t e to that of p + s d [m], and s
+    (...).
 
     Ericson, Real-Time Collision Detection (2005), section 5.1.9, each parameter once more the best
     for the other.
@@ -179,7 +176,7 @@ def find_segment_gap(
 
 
 def find_point_gap(p: np.ndarray, d: np.ndarray, point: np.ndarray) -> np.ndarray:
-    """The vector (3, ...) from a point to the nearest of p + s d [m]."""
+    """Return the vector (3, ...) from a point to the nearest of p + s d [m]."""
     r = p - point
     return r + _unit(-dot(d, r) / np.maximum(dot(d, d), _TINY)) * d
 

@@ -1,5 +1,4 @@
-"""What this folder knows of a robot: one JSON object, in robots/NAME.json or inside an exported
-policy.
+"""The description of a robot: a JSON object, in robots/NAME.json or inside an exported policy.
 
 The simulator's half writes it (`envs/export/robot_description.py`); nothing here depends on that
 half. SI units; joints in the order of the arm, base to flange.
@@ -48,7 +47,7 @@ class Robot:
 
     @classmethod
     def from_dict(cls, values: dict) -> "Robot":
-        """From the JSON object.
+        """Build a robot from the JSON object.
 
         Raises:
             DeployError: it is not one of a robot.
@@ -75,8 +74,8 @@ class Robot:
 
     @classmethod
     def load(cls, name: str | Path) -> "Robot":
-        """By name, from the folder robots/ or the path of a JSON file; "fr3" is the Panda's shape
-        with FR3's limits and names.
+        """Load a robot by name, from the folder robots/ or the path of a JSON file; "fr3" is the
+        Panda's shape with FR3's limits and names.
 
         Raises:
             DeployError: there is no such robot, or its file is not one.

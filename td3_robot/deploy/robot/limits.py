@@ -1,4 +1,4 @@
-"""What a joint may do: positions, velocities, accelerations and jerks."""
+"""Limits of joints: positions, velocities, accelerations and jerks."""
 
 from dataclasses import dataclass, replace
 
@@ -51,8 +51,8 @@ class Limits:
 
     @classmethod
     def from_dict(cls, values: dict) -> "Limits":
-        """From a robot's description: position (2, n), velocity, acceleration, and jerk where one
-        is known.
+        """Build limits from a robot's description: position (2, n), velocity, acceleration, and
+        jerk where one is known.
         """
         number = {key: np.array(value, float) for key, value in values.items() if value is not None}
         acceleration = number["acceleration"]
@@ -62,11 +62,11 @@ class Limits:
 
     @property
     def n(self) -> int:
-        """How many joints."""
+        """Number of joints."""
         return len(self.lower)
 
     def find_velocity_range(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest and the highest velocity at positions (..., n)."""
+        """Return the lowest and the highest velocity at positions (..., n)."""
         if self.curve is None:
             return -self.velocity, self.velocity
         (low, c_low, offset_low), (high, c_high, offset_high) = self.curve
@@ -75,8 +75,8 @@ class Limits:
         return -_between(down, self.velocity), _between(up, self.velocity)
 
     def narrow(self, speed: float = 1.0, margin: float = 0.0) -> "Limits":
-        """With a share of the velocities, a margin inside the positions [rad or m], and less by
-        what rounding may do.
+        """Return limits with a share of the velocities, a margin inside the positions [rad or m],
+        and less by what rounding may do.
 
         Raises:
             DeployError: speed is not in (0, 1], or the margin leaves no room.

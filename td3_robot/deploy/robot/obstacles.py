@@ -1,4 +1,4 @@
-"""What stands around an arm, in its base frame."""
+"""Obstacles around an arm, in its base frame."""
 
 import json
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Obstacles:
 
     @classmethod
     def load(cls, path: Path, ground: float | None = None) -> "Obstacles":
-        """From a JSON object with any of `spheres`, `boxes` and `walls`.
+        """Load obstacles from a JSON object with any of `spheres`, `boxes` and `walls`.
 
         Raises:
             DeployError: it cannot be read, or is not one.
@@ -63,11 +63,11 @@ class Obstacles:
             )
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise DeployError(
-                f"{path} does not say what stands around: {' '.join(str(error).split())}"
+                f"{path} is no description of obstacles: {' '.join(str(error).split())}"
             ) from None
 
     def fill_slots(self, slots: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray]:
-        """As a policy is shown them, spare ones parked.
+        """Return the obstacles in the slots of a policy, spare ones parked.
 
         Args:
             slots: of each kind, how many the policy knows and how many numbers each has.

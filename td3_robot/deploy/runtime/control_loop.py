@@ -50,7 +50,8 @@ def wait_for_calm_start(
             continue
         if now - heard > patience or now - begun > 10 * patience:
             raise DeployError(
-                f"the arm has sent no state for {now - heard:.2f} s, or states with gaps all the time"
+                f"the arm has sent no state for {now - heard:.2f} s, "
+                "or states with gaps all the time"
             )
         if now - heard > watch.state_age:
             first = newest = None  # a gap: begin anew
@@ -59,7 +60,8 @@ def wait_for_calm_start(
     if (far > 0).any():
         joint = int(far.argmax())
         raise DeployError(
-            f"joint {joint + 1} is at {newest.q[joint]:.3f} and the policy starts within {region:g} of "
+            f"joint {joint + 1} is at {newest.q[joint]:.3f} and "
+            f"the policy starts within {region:g} of "
             f"{home[joint]:.3f}: move the arm there by hand or with its own tools"
         )
     return newest
@@ -75,7 +77,8 @@ def _check(reading: Reading, before: Reading | None, watch: Watchdog) -> None:
             )
     if (np.abs(reading.qd) > AT_REST).any():
         raise DeployError(
-            f"joint {int(np.abs(reading.qd).argmax()) + 1} moves already; start with the arm at rest"
+            f"joint {int(np.abs(reading.qd).argmax()) + 1} moves already; "
+            "start with the arm at rest"
         )
     if before is not None:
         passed = (
@@ -200,7 +203,7 @@ def run_control_loop(
 
 
 def _read(arm: Arm, watch: Watchdog) -> Reading | None:
-    """What the arm has to say; one that cannot be read is braked, as one that is silent."""
+    """Read the arm; one that cannot be read is braked, as one that is silent."""
     try:
         return arm.read()
     except Exception as error:  # a maker's own code
@@ -211,6 +214,6 @@ def _read(arm: Arm, watch: Watchdog) -> Reading | None:
 
 
 def _ahead(foresight: LatencyCompensator, reading: Reading, now: float, age: float) -> Reading:
-    """A state that came a while ago [s], as it will be when what is sent now begins to act."""
+    """Predict from a state of this age [s] the state when a command sent now begins to act."""
     q, qd, gripper = foresight(reading.q, reading.qd, reading.gripper, now, age)
     return Reading(q, qd, gripper, reading.stamp)

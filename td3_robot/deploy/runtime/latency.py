@@ -1,4 +1,4 @@
-"""How late an arm is: what passes from sending a velocity to a state that shows its effect."""
+"""The latency of an arm: from sending a velocity to a state that shows its effect."""
 
 import contextlib
 import time
@@ -21,10 +21,10 @@ FOLLOWED = 0.5
 def measure_latency(
     arm: Arm, robot: Robot, joint: int = 0, speed: float = 0.1, seconds: float = 1.0
 ) -> float:
-    """Move one joint, at rest before, at a constant speed, and see how far it is behind: delays and
-    servo lag together.
+    """Measure delays and servo lag together: move one joint, at rest before, at a constant speed.
 
-    The arm is watched as in `run_control_loop`, and is braked to rest whatever ends this, Ctrl-C included.
+    The arm is watched as in `run_control_loop`, and is braked to rest whatever ends this, Ctrl-C
+    included.
 
     Args:
         joint: which, from 0; there has to be room for `speed` times `seconds` above where it is.
@@ -53,8 +53,8 @@ def measure_latency(
         raise DeployError(watch.reason)
     if not behind or not gone > 0 or not moved >= FOLLOWED * gone:
         raise DeployError(
-            f"joint {joint + 1} was sent {gone:.3f} far and went {moved:.3f}: it does not follow, or later than after "
-            f"{(1 - FOLLOWED) * seconds:g} s"
+            f"joint {joint + 1} was sent {gone:.3f} far and went {moved:.3f}: it does not follow, "
+            f"or later than after {(1 - FOLLOWED) * seconds:g} s"
         )
     return float(np.median(behind)) / speed
 
@@ -71,9 +71,7 @@ def _first(arm: Arm) -> Reading:
 def _move(
     arm: Arm, watch: Watchdog, joint: int, speed: float, seconds: float
 ) -> tuple[list[float], float, float]:
-    """How far the joint was behind at each state of the steady part, how far it was sent and how
-    far it went.
-    """
+    """Return the joint's lag at each state of the steady part, and how far it was sent and went."""
     wanted, start = np.zeros(watch.safe.limits.n), watch.safe.state.q[joint]
     wanted[joint] = speed
     gone = moved = 0.0

@@ -1,5 +1,4 @@
-"""What an arm will be when the next command begins to act: the commands that are still on their way
-are known.
+"""The state of an arm when the next command begins to act, from the commands still on their way.
 
 The measured state is rolled over the velocities that were sent in the last `latency` seconds, by
 the step of the simulator's kinematic engine (envs/simulation/kinematic.py); docs/robustness.md says
@@ -32,7 +31,7 @@ def shut(q: np.ndarray, gripper: float, q_after: np.ndarray, after: float) -> fl
 
 
 class LatencyCompensator:
-    """One for a motion: tell it what is sent, and ask it what will be.
+    """A predictor for one motion, from the commands that are sent.
 
     Args:
         robot: the arm.
@@ -54,10 +53,9 @@ class LatencyCompensator:
         self._sent: deque[tuple[float, np.ndarray]] = deque()
 
     def sent(self, command: np.ndarray, now: float) -> None:
-        """What the arm is told from now on, until the next.
+        """Record the command that the arm is sent now, in force until the next.
 
-        What was said of this time, or of a later one, is forgotten: say again what was really sent
-            in the end.
+        It replaces a command of this time, or of a later one.
 
         Args:
             command: (n,) velocities [rad/s or m/s]; or (n + 1,), and the gripper's opening after
@@ -86,13 +84,13 @@ class LatencyCompensator:
         age: float = 0.0,
         grip: Grip = shut,
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
-        """The state in which a velocity that is sent now begins to act.
+        """Predict the state in which a velocity that is sent now begins to act.
 
         Args:
             q, qd: (n,) measured joint positions [rad or m] and velocities [rad/s or m/s].
             gripper: its driver coordinate [rad or m]; None where nothing is known of it.
             age: how long ago they came in [s].
-            grip: told of each step, says what the gripper comes to in it.
+            grip: returns the driver coordinate after each step.
 
         Returns:
             The same three, then.
@@ -108,9 +106,7 @@ class LatencyCompensator:
     def _part_way(
         self, q: np.ndarray, qd: np.ndarray, q_then: np.ndarray, qd_then: np.ndarray, share: float
     ) -> np.ndarray:
-        """A share of the way of a step to where the arm is then bound for, as `ArmEnv` has it; all
-        of it for 1.
-        """
+        """Return q after a share of a step, as `ArmEnv` interpolates it."""
         limits, half = self.robot.limits, 0.5 / self.rate
 
         def within(x):
@@ -124,8 +120,8 @@ class LatencyCompensator:
         )
 
     def _on_their_way(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
-        """The mean command of each step, with 1, and of the last with the share of a step that it
-        is.
+        """Return the mean command of each step and its share of a step, which is 1 but for the
+        last.
         """
         steps = round(ahead * self.rate, 6)
         ends = (
@@ -136,9 +132,7 @@ class LatencyCompensator:
         return zip(means, np.diff(ends) * self.rate)
 
     def _told(self, now: float, times: np.ndarray) -> np.ndarray:
-        """(m, n) or (m, n + 1) the integral of what was sent, up to times (m,) that count from now
-        [s].
-        """
+        """Return the integral of the commands up to times (m,) from now [s], (m, n) or (m, n + 1)."""
         began = np.array([when for when, _ in self._sent]) - now
         commands = np.array([command for _, command in self._sent])
         whole = np.cumsum(commands[:-1] * np.diff(began)[:, None], axis=0)
@@ -151,7 +145,7 @@ class LatencyCompensator:
     def _stepped(
         self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
-        """One step on: `step` of the engine, for one arm."""
+        """Return the state after one step of the simulator's engine."""
         limits, h, n = self.robot.limits, 1.0 / self.rate, len(q)
         change = limits.acceleration * h
         on = 0.5 * h * qd

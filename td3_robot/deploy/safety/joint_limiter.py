@@ -33,9 +33,7 @@ BELOW_CURVE = 0.97  # of those limits that it means to use
 
 
 class JointPlanState(NamedTuple):
-    """The plan that each joint is on, for how many ticks it has been, and where that has brought
-    it.
-    """
+    """The plan that each joint follows, its age in ticks, and the state it has led to."""
 
     plan: Plan
     age: np.ndarray
@@ -43,7 +41,7 @@ class JointPlanState(NamedTuple):
 
 
 def plan_joint_stop(state: State, h: float, limits: Limits) -> tuple[JointPlanState, np.ndarray]:
-    """The course of joints that stop at once, and whether it holds every limit of each."""
+    """Plan a stop that begins now, and return whether it holds every limit of each joint."""
     course = _start_stop(state, h, limits)
     return course, find_held_limits(course.plan, h, limits)
 
@@ -54,13 +52,13 @@ def _start_stop(state: State, h: float, limits: Limits) -> JointPlanState:
 
 
 def continue_plan(course: JointPlanState, h: float) -> JointPlanState:
-    """A tick further on the same plans."""
+    """Advance by a tick on the same plans."""
     age = course.age + 1.0
     return JointPlanState(course.plan, age, evaluate_plan(course.plan, age, h))
 
 
 def steer(course: JointPlanState, target: np.ndarray, h: float, limits: Limits) -> JointPlanState:
-    """A tick further, towards velocities that are wanted, as far as the limits allow.
+    """Advance by a tick towards wanted velocities, as far as the limits allow.
 
     Args:
         target: (..., n) finite velocities [rad/s]; anything beyond the limits is cut off.
@@ -84,7 +82,7 @@ def steer(course: JointPlanState, target: np.ndarray, h: float, limits: Limits) 
 def choose_plans(
     which: np.ndarray, course: JointPlanState, other: JointPlanState
 ) -> JointPlanState:
-    """Of two courses, joint by joint."""
+    """Choose between two plans, joint by joint."""
 
     def pick(a, b):
         return np.where(which, a, b)
@@ -99,7 +97,7 @@ def choose_plans(
 def _stepped(
     now: State, a: np.ndarray, h: float, limits: Limits
 ) -> tuple[JointPlanState, np.ndarray]:
-    """A tick with accelerations a, and a stop from there; and whether that holds every limit."""
+    """Advance by a tick with accelerations a, and plan a stop from there."""
     return plan_joint_stop(_move(now, a, h), h, limits)
 
 
@@ -109,7 +107,7 @@ def _move(now: State, a: np.ndarray, h: float) -> State:
 
 
 def _limit_target(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
-    """The target, lowered to what a joint could brake from before its limits without hurry."""
+    """Return the target, lowered to what a joint could brake from before its limits without hurry."""
     ease = limits.jerk / (
         8.0 * limits.acceleration
     )  # [1/s] at which it closes in on a limit in the end
@@ -126,8 +124,8 @@ def _limit_target(now: State, target: np.ndarray, h: float, limits: Limits) -> n
 
 
 def _find_acceleration(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
-    """The next acceleration on the fastest way to a velocity that arrives there with none: a stop,
-    one order up.
+    """Return the next acceleration on the fastest way to a velocity that arrives there with none:
+    a stop, one order up.
     """
     missing, step = target - now.v, h * limits.jerk
     a = np.copysign(

@@ -85,27 +85,25 @@ class SafetyFilter:
 
     @classmethod
     def for_robot(cls, name: str, rate: float = 1000.0, **options) -> "SafetyFilter":
-        """For a robot by name, or by the path of its description; see `Robot.load` and the
-        arguments of the class.
-        """
+        """Make a filter for a robot by name, or by the path of its description."""
         return cls(Robot.load(name), rate, **options)
 
     @property
     def obstacles(self) -> Obstacles:
-        """See the class."""
+        """Obstacles around the arm; set them while it is at rest."""
         return self._obstacles
 
     @obstacles.setter
     def obstacles(self, obstacles: Obstacles | None) -> None:
         if self.robot.capsules is None and obstacles is not None:
             raise DeployError(
-                f"robot {self.robot.name!r} has no capsules, so that obstacles cannot be kept clear of"
+                f"robot {self.robot.name!r} has no capsules, so obstacles cannot be avoided"
             )
         self._obstacles = obstacles or Obstacles()
 
     @property
     def state(self) -> State:
-        """See the class."""
+        """Position, velocity and acceleration that the arm was last sent."""
         return self._get_state().now
 
     def reset(
@@ -131,8 +129,8 @@ class SafetyFilter:
             joint = int(np.argmin(held))
             low, high = self.limits.lower[joint], self.limits.upper[joint]
             raise DeployError(
-                f"joint {joint + 1} at {start.q[joint]:.4f}, moving at {start.v[joint]:.4f}, cannot stop within "
-                f"{low:.4f} to {high:.4f}: move the arm there by hand or with its own tools"
+                f"joint {joint + 1} at {start.q[joint]:.4f}, moving at {start.v[joint]:.4f}, "
+                f"cannot stop within {low:.4f} to {high:.4f}: move the arm there by hand or with its own tools"
             )
         if why := self._find_obstruction(course)[0]:
             raise DeployError(f"cannot start here: {why}")
@@ -177,7 +175,7 @@ class SafetyFilter:
         return self._course
 
     def _interpolate(self, command: np.ndarray) -> np.ndarray:
-        """On a straight line from what was aimed at when the command changed, to the command."""
+        """Return the target on a straight line from the earlier one to the command."""
         command = np.minimum(np.maximum(command, -self.limits.velocity), self.limits.velocity)
         if (command != self._command).any():
             self._command, self._from, self._ticks = command, self._aim, 0
@@ -186,7 +184,7 @@ class SafetyFilter:
         return self._aim
 
     def _scale_target(self, target: np.ndarray) -> np.ndarray:
-        """As much of the target as nearby things and the TCP speed allow, in the same direction."""
+        """Scale the target down to what nearby things and the TCP speed allow."""
         if self.tcp_speed is not None:
             fast = np.linalg.norm(self._J @ target)
             target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(fast, 1e-9))
@@ -206,8 +204,8 @@ class SafetyFilter:
         return step.now.v.copy()
 
     def _find_obstruction(self, course: JointPlanState) -> tuple[str, float, bool]:
-        """What a stop meets on its way, in words; else how near it comes to anything [m], and if
-        nearer than now.
+        """Return why a stop is not clear, or "" with its least distance to anything [m], and
+        whether it comes nearer than now.
         """
         if self._reach is None and self.tcp_speed is None:
             return "", np.inf, False

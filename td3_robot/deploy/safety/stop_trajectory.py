@@ -1,5 +1,4 @@
-"""How joints stop: the plan by which a joint comes to rest, and which states still have one that
-holds all limits.
+"""Stops of joints: the plan by which a joint comes to rest, and whether it holds all limits.
 
 Time runs in ticks of h seconds. In a tick the acceleration changes by at most h J, then the
 velocity by h a, then the position by h v; so accelerations and jerks are the differences that a
@@ -47,12 +46,12 @@ class Plan(NamedTuple):
 
     @property
     def ticks(self) -> np.ndarray:
-        """How many ticks the stop takes."""
+        """Duration of the stop in ticks."""
         return self.ramp + self.hold + self.release
 
 
 def plan_stop(start: State, h: float, limits: Limits) -> Plan:
-    """The fastest stop from a state, rounded up to whole ticks."""
+    """Plan the fastest stop from a state, rounded up to whole ticks."""
     step = h * limits.jerk  # [rad/s2] by which the acceleration may change in a tick
     coasting = np.ceil(
         np.abs(start.a) / step - 1e-9
@@ -76,7 +75,7 @@ def plan_stop(start: State, h: float, limits: Limits) -> Plan:
 
 
 def evaluate_plan(plan: Plan, tick: np.ndarray | float, h: float) -> State:
-    """Where a plan is after some ticks (whole numbers, at least 0); it rests once it has ended."""
+    """Return the state of a plan after some ticks (whole numbers, at least 0)."""
     i, slopes, since = _find_kinks(plan, tick)
     v, a = (
         plan.start.v + h * (i * plan.start.a + _sum_velocities(slopes, since)),
@@ -91,12 +90,12 @@ def evaluate_plan(plan: Plan, tick: np.ndarray | float, h: float) -> State:
 
 
 def evaluate_positions(plan: Plan, tick: np.ndarray | float, h: float) -> np.ndarray:
-    """Those of `evaluate_plan` alone."""
+    """Return the positions of a plan after some ticks."""
     return _sum_positions(plan, *_find_kinks(plan, tick), h)
 
 
 def _find_kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How many ticks of the plan are over; and (3, ..., n) by how much the slope of the
+    """Return how many ticks of the plan are over; and (3, ..., n) by how much the slope of the
     acceleration changes at the start of each phase [rad/s2 a tick], and how many ticks ago that
     was.
     """
@@ -129,7 +128,7 @@ def _sum_positions(
 
 
 def find_held_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
-    """Whether a plan keeps every limit of each joint from its start to its end; bool."""
+    """Return whether a plan keeps every limit of each joint from its start to its end; bool."""
     q, v, a = plan.start
     step, height = h * limits.jerk, np.abs(plan.peak)
     kept = np.maximum(np.abs(a), height) <= limits.acceleration
@@ -145,7 +144,7 @@ def find_held_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
 
 
 def _find_peak_speed(plan: Plan, h: float) -> np.ndarray:
-    """The greatest speed after a start whose acceleration still raises it."""
+    """Return the greatest speed after a start whose acceleration still raises it."""
     _, v, a = plan.start
     slope = (plan.peak - a) / plan.ramp
     rising = np.where(
@@ -162,9 +161,7 @@ CURVE_MARGIN = 0.99  # of those speeds, for what is between the samples
 
 
 def _is_below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
-    """Whether a plan keeps to velocities that depend on the position, looked at in each of its
-    phases.
-    """
+    """Return whether samples of a plan keep to the velocities that depend on the position."""
     share = SAMPLES.reshape(-1, *[1] * plan.ramp.ndim)
     phases = (
         share * plan.ramp,
@@ -180,8 +177,8 @@ def _is_below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
 
 
 def find_stopping_speed(distance: np.ndarray, step: np.ndarray, h: float) -> np.ndarray:
-    """The greatest rate from which something can still stop within `distance`, lowered by `step` in
-    every tick.
+    """Return the greatest rate from which something can still stop within `distance`, lowered by
+    `step` in every tick.
 
     Held for one tick, a rate u step (m - 1 < u <= m) covers u + (u - 1) + ... = m u - m (m - 1) / 2
     times h step.

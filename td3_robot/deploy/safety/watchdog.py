@@ -1,5 +1,4 @@
-"""Watches what comes from the arm and from the policy, and stops the arm where either cannot be
-trusted.
+"""A watchdog over the arm and the policy, which stops the arm where either cannot be trusted.
 
 A watchdog that has tripped brakes by the safety filter's own plan, within every limit, says why in
 words, and stays so until it is reset. Times are the caller's, in seconds of one clock that does not
@@ -19,7 +18,7 @@ BEYOND = 0.02  # [rad or m] by which a measured position may be outside its limi
 
 
 class Watchdog:
-    """One for a run: tell it what arrives, and ask it in every tick what to send.
+    """A watchdog for one run: give it states and commands, and call it in every tick.
 
     Args:
         safe: the filter, reset to where the arm is.
@@ -80,14 +79,14 @@ class Watchdog:
         self.reason = self.reason or reason
 
     def see(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> None:
-        """A state of the arm: positions and velocities (n,) that were measured at a time."""
+        """Take a state of the arm: positions and velocities (n,) measured at a time."""
         if why := self._find_fault(q, qd, stamp):
             return self.trip(why)
         if stamp > self._seen:
             self._q, self._seen = np.array(q, float), stamp
 
     def _find_fault(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
-        """What cannot be true of a state, in words."""
+        """Return what cannot be true of a state, or an empty string."""
         limits, state = self.safe.robot.limits, self.safe.state
         for name, value in (("position", q), ("velocity", qd)):
             if not self._is_numeric(value):
@@ -101,14 +100,16 @@ class Watchdog:
             passed = np.abs(q - self._q) - most * abs(stamp - self._seen) - RESOLUTION
             for beyond in (passed, np.abs(qd) - most - RESOLUTION):
                 if (beyond > 0).any():
-                    return f"the arm reports joint {int(beyond.argmax()) + 1} moving faster than it can"
+                    joint = int(beyond.argmax()) + 1
+                    return f"the arm reports joint {joint} moving faster than it can"
         apart = np.abs(q - state.q) - self.following - np.abs(state.v) * self.state_age
         if (apart > 0).any():
-            return f"joint {int(apart.argmax()) + 1} is not where it was sent to, by more than {self.following:g}"
+            joint = int(apart.argmax()) + 1
+            return f"joint {joint} is not where it was sent to, by more than {self.following:g}"
         return ""
 
     def _is_numeric(self, value: object) -> bool:
-        """Whether there is a finite one for each joint."""
+        """Return whether a value has a finite number for each joint."""
         try:
             numbers = np.asarray(value, float)
         except (TypeError, ValueError):
@@ -116,7 +117,7 @@ class Watchdog:
         return numbers.shape == self._fastest.shape and bool(np.isfinite(numbers).all())
 
     def command(self, qd: np.ndarray, stamp: float) -> None:
-        """A command (n,) of the policy [rad/s or m/s], made at a time."""
+        """Take a command (n,) of the policy [rad/s or m/s], made at a time."""
         if not self._is_numeric(qd):
             return self.trip(
                 f"the policy's command is no number for each of {len(self._fastest)} joints"
@@ -125,9 +126,7 @@ class Watchdog:
             self._command, self._commanded = np.array(qd, float), stamp
 
     def __call__(self, now: float) -> np.ndarray:
-        """A tick: the velocities to send (n,) [rad/s or m/s]; once it has tripped, those of a
-        stop.
-        """
+        """Return the velocities to send (n,) [rad/s or m/s]; once it has tripped, those of a stop."""
         for who, what, age, most in (
             ("the arm", "state", now - self._seen, self.state_age),
             ("the policy", "command", now - self._commanded, self.command_age),
@@ -142,5 +141,5 @@ class Watchdog:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing moves any more."""
+        """Whether all sent velocities are zero."""
         return not self.safe.state.v.any()

@@ -105,7 +105,8 @@ def test_shipped_descriptions_are_what_is_described_now(name):
 
 
 def test_a_robot_from_a_file_is_described_with_an_acceleration_that_is_said(tmp_path):
-    joint = '<joint name="{}" type="revolute"><parent link="{}"/><child link="{}"/><origin xyz="0 0 0.3"/>'
+    joint = '<joint name="{}" type="revolute"><parent link="{}"/>'
+    joint += '<child link="{}"/><origin xyz="0 0 0.3"/>'
     joint += '<axis xyz="0 1 0"/><limit lower="-2" upper="2" velocity="2"/></joint>'
     links = "".join(f'<link name="{name}"/>' for name in ("base", "upper", "tcp"))
     text = links + joint.format("shoulder", "base", "upper") + joint.format("elbow", "upper", "tcp")
