@@ -97,8 +97,8 @@ class GymnasiumEnv:
         if not self._is_goal and not isinstance(space, spaces.Box):
             raise ConfigError(
                 f"env {self.name!r}: observation space {space} is not supported; it must be a Box, "
-                "a goal dictionary of Boxes, or what gymnasium.wrappers.FlattenObservation makes of "
-                "it"
+                "a goal dictionary of Boxes, or the result of "
+                "gymnasium.wrappers.FlattenObservation"
             )
         boxes = [space] if isinstance(space, spaces.Box) else space.values()
         return sum(int(np.prod(box.shape)) for box in boxes)

@@ -12,8 +12,8 @@ There are three kinds of each:
 - `PandaReachSparse-v0`: the same with a reward of 0 for a step that is a success, else -1;
 - `PandaReachGoal-v0`: goal dictionaries for hindsight, by the interface of
     gymnasium_robotics.core.GoalEnv. Its sparse reward depends on the goals alone, see
-    `Task.is_goal_met`: contacts do not count, though `is_success` in the info is the task's own. Dense
-    rewards depend on actions and joints too, which `compute_reward` does not get.
+    `Task.is_goal_met`: contacts do not count, though `is_success` in the info is the task's own.
+    Dense rewards depend on actions and joints too, which `compute_reward` does not get.
 """
 
 import gymnasium as gym
