@@ -125,6 +125,7 @@ class EvaluateFlags:
     base_offset: float | None = declare_disturbance("base_offset", _TRAINED)
     base_turn: float | None = declare_disturbance("base_turn", _TRAINED)
     assumed_latency: float | None = declare_disturbance("assumed_latency", _TRAINED)
+    estimate_latency: bool | None = declare_disturbance("estimate_latency", _TRAINED)
     randomize: str | None = None
     episodes: int | None = field(
         default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")}

@@ -345,6 +345,8 @@ class ArmEnv:
         on any device, and return the observation.
         """
         self._episodes.load_state_dict(state["episodes"])
+        if self._disturbed is not None:
+            self._disturbed.match_scene(state["scene"])
         self._resets.load_state_dict(state["begun"], self.device)
 
         def move(x):

@@ -45,6 +45,8 @@ def env_fingerprint(env: Any, randomize: str = NOTHING) -> dict[str, object]:
 def _read_ranges(randomize: str) -> dict[str, object]:
     """Read the values of a randomisation, with defaults for those missing in its file."""
     values = dataclasses.asdict(read_randomization(randomize))
+    if values["estimate_latency"] is None:  # unknown to older fingerprints
+        del values["estimate_latency"]
     return {**values.pop("physics"), **values}
 
 

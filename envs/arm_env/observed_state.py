@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from envs.simulation.calibration import measured_scene
 from envs.simulation.disturbances import DisturbedEngine, correct_held_cube
@@ -36,12 +37,15 @@ def predict_command_start(
     )
     for command, share in disturbed.iter_pending(true.scene):
         after = _step_nominal(task, world, known, command)
-        known = after if share == 1.0 else _interpolate(task, world, known, after, share)
+        if isinstance(share, Tensor):
+            known = _interpolate_each(task, world, known, after, share)
+        else:
+            known = after if share == 1.0 else _interpolate(task, world, known, after, share)
     return known
 
 
 def _rebuild_moment(
-    world: World, before: Moment, state: SimState, scene: Scene, steps: torch.Tensor
+    world: World, before: Moment, state: SimState, scene: Scene, steps: Tensor
 ) -> Moment:
     if "object" in scene:
         return make_moment(world, state, scene, steps)
@@ -55,17 +59,22 @@ def _step_nominal(task: Task, world: World, before: Moment, command: Command) ->
     )
 
 
-def _interpolate(task: Task, world: World, now: Moment, then: Moment, share: float) -> Moment:
-    """Return the moment a share of a control step after `now`.
+def _interpolate(
+    task: Task, world: World, now: Moment, then: Moment, share: float | Tensor
+) -> Moment:
+    """Return the moment a share of a control step after `now`, towards `then`, one step after it.
 
-    Positions are interpolated between the half-period-ahead positions of `now` and `then`. The
-    speed is that of `then`, since the earlier command ends sooner.
+    The half-period-ahead positions are interpolated. The speed is that of `then`, since the command
+    before ends sooner.
+
+    Args:
+        share: in [0, 1], a number or one for each arm (B, 1).
     """
     model = world.model
-    bounds = (bound_for(model, moment.state) for moment in (now, then))
-    before, later = bounds
+    before = bound_for(model, now.state)
+    later = bound_for(model, then.state)
     q = torch.lerp(before.q, later.q, share) - (0.5 * model.dt) * later.qd
-    gripper = torch.lerp(before.gripper, later.gripper, share)
+    gripper = torch.lerp(before.gripper[:, None], later.gripper[:, None], share)[:, 0]
     state = SimState(torch.clamp(q, *model.qlim), later.qd, gripper)
     objects = {
         name: torch.lerp(now.scene[name], then.scene[name], share)
@@ -74,3 +83,16 @@ def _interpolate(task: Task, world: World, now: Moment, then: Moment, share: flo
     }
     part = _rebuild_moment(world, now, state, {**now.scene, **objects}, now.steps)
     return task.predict(part, share * model.dt)
+
+
+def _interpolate_each(task: Task, world: World, now: Moment, then: Moment, share: Tensor) -> Moment:
+    """Interpolate with a share (B,) for each arm; 0 is exactly `now` and 1 exactly `then`."""
+    part = _interpolate(task, world, now, then, share[:, None])
+
+    def choose(between: Tensor, first: Tensor, last: Tensor) -> Tensor:
+        if first is last and between is first:
+            return first
+        each = share.view(-1, *[1] * (first.ndim - 1))
+        return torch.where(each == 0.0, first, torch.where(each == 1.0, last, between))
+
+    return part.each(choose, now, then)

@@ -10,11 +10,14 @@ LONGEST = 0.5  # [s] of latency: ten control steps of 20 Hz
 
 
 class Disturbance(NamedTuple):
-    """A disturbance between 0 and `most`, with the sentence that --help shows."""
+    """A disturbance between 0 and `most`, with the sentence that --help shows.
+
+    One without `most` is true or false.
+    """
 
     text: str
-    most: float
-    why: str  # there is none above
+    most: float | None = None
+    why: str = ""  # there is none above
 
 
 _OPEN_LOOP = "a loop with more is not closed"
@@ -63,11 +66,15 @@ DISTURBANCES = {  # the fields of `Disturbances`
     "assumed_latency": Disturbance(
         "Latency that controllers compensate, in seconds; 0 for none", LONGEST, _OPEN_LOOP
     ),
+    "estimate_latency": Disturbance(
+        "Estimate the latency of each arm from its motion, with assumed_latency as the first guess"
+    ),
 }
 
 
 def declare_disturbance(name: str, null: str = "null for that of randomize, or none") -> Any:
     """Declare an option for a disturbance; `null` says in --help what its default stands for."""
     text, most, why = DISTURBANCES[name]
-    metadata = {"fixed": True, "range": (0, most, why), "help": f"{text}; {null}; robots only."}
-    return dataclasses.field(default=None, metadata=metadata)
+    metadata = {"fixed": True, "help": f"{text}; {null}; robots only."}
+    limits = {} if most is None else {"range": (0, most, why)}
+    return dataclasses.field(default=None, metadata=metadata | limits)

@@ -84,6 +84,9 @@ class EnvOptions:
     assumed_latency: float | None = declare_disturbance(
         "assumed_latency", "null for the true one, the lag of the servos included"
     )
+    estimate_latency: bool | None = declare_disturbance(
+        "estimate_latency", "null where latency_spread is given and assumed_latency is not"
+    )
     randomize: str = field(default=NOTHING, metadata=_STAYS)
     env: str | None = field(
         default=None, metadata={"fixed": _strip_module, "in_file": (_PLAIN_ID, "plain id")}
@@ -128,7 +131,8 @@ class EnvOptions:
         assumed.
         """
         named = {name: getattr(self, name) for name in DISTURBANCES}
-        zeros = {name for name in named if self.randomize != NOTHING or name == "assumed_latency"}
+        beside = ("assumed_latency", "estimate_latency")
+        zeros = {name for name in named if self.randomize != NOTHING or name in beside}
         return {
             name: value for name, value in named.items() if value or (value == 0 and name in zeros)
         }

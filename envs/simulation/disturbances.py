@@ -17,8 +17,11 @@ from torch import Tensor
 from envs.config.disturbance_options import DISTURBANCES, LONGEST
 from envs.simulation.calibration import make_pose_error
 from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
+from envs.simulation.latency_estimator import LONGEST as LONGEST_CANDIDATE
+from envs.simulation.latency_estimator import LatencyEstimator
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
+from td3_robot.vec_env import is_asynchronous
 
 SPEED_NOISE = 10.0  # [1/s] deviation of the noise of measured speeds, over that of positions
 _ROUNDING = 1e-9  # of a control step
@@ -30,7 +33,8 @@ class Disturbances:
 
     `envs.config.disturbance_options` declares each with its unit and range. The noise of measured
     speeds is `SPEED_NOISE` times that of positions. An `assumed_latency` of None is the true
-    latency without its spread; a controller that assumes another takes the servos for ideal.
+    latency without its spread; a controller that assumes another takes the servos for ideal. An
+    `estimate_latency` of None estimates the latency where it is neither fixed nor assumed.
 
     Attributes:
         physics: how the physics of episodes differ, where the engine has any.
@@ -49,23 +53,31 @@ class Disturbances:
     base_offset: float = 0.0
     base_turn: float = 0.0
     assumed_latency: float | None = None
+    estimate_latency: bool | None = None
     physics: Variation = Variation()
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            most = DISTURBANCES[name].most if name in DISTURBANCES else 1.0
+            most = (name in DISTURBANCES and DISTURBANCES[name].most) or 1.0
             if isinstance(value, float | int) and not 0 <= value <= most:
                 raise ConfigError(f"{name} must be from 0 to {most:g}, got {value!r}")
 
     @property
     def foresight(self) -> float:
-        """The latency that the controller compensates [s]."""
+        """The latency that the controller compensates, or its first guess [s]."""
         return self.latency if self.assumed_latency is None else self.assumed_latency
 
     @property
     def known_lag(self) -> float:
         """The servo lag that the controller compensates [s]."""
         return self.servo_lag if self.assumed_latency is None else 0.0
+
+    @property
+    def is_latency_estimated(self) -> bool:
+        """Whether controllers compensate an estimate of each arm's latency."""
+        if self.estimate_latency is None:
+            return self.latency_spread > 0.0 and self.assumed_latency is None
+        return self.estimate_latency
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -77,7 +89,8 @@ class DisturbedEngine:
     In the scene are `sent` (B, K, a), the latest K commands, oldest first, joints [-1, 1] and the
     gripper's opening; `late` (B,), their delay in control steps; `joint_offset` (B, n), errors of
     the encoders [rad or m]; those of `calibration`; and, for an engine with physics, `varied`
-    (B, k), see `Variation.draw`.
+    (B, k), see `Variation.draw`. Where the latency is estimated, there are `evidence` (B, C), see
+    `LatencyEstimator`, and `noise` (B, 2, n), that of the latest measurement of q and qd.
 
     Args:
         engine: moves the arms.
@@ -87,6 +100,7 @@ class DisturbedEngine:
 
     Attributes:
         generator: draws all disturbances.
+        estimator: of the arms' latencies; None where controllers compensate a fixed one.
     """
 
     def __init__(
@@ -103,7 +117,16 @@ class DisturbedEngine:
             round(min(max(seconds, 0.0), LONGEST) / dt, 9) for seconds in late
         ]  # least and most
         self._ahead = round(disturbances.foresight / dt, 9)
-        self._kept = 1 + math.floor(max(self._late[1], self._ahead))
+        self.estimator = None
+        if disturbances.is_latency_estimated:
+            longest = max(LONGEST_CANDIDATE, self._late[1] * dt, disturbances.foresight)
+            self.estimator = LatencyEstimator(dt, disturbances.foresight, longest)
+
+    @property
+    def _kept(self) -> int:
+        """How many commands are in the scene."""
+        candidate = self.estimator.longest_steps if self.estimator else 0.0
+        return 1 + math.floor(max(self._late[1], self._ahead, candidate))
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
         """Draw the disturbances of episodes that begin; no command is pending yet."""
@@ -140,8 +163,12 @@ class DisturbedEngine:
             )
             disturbed["base_error"] = make_pose_error(offset, turn)
         disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
+        if self.estimator is not None:
+            disturbed["evidence"] = self.estimator.begin(B, none.device)
+            disturbed |= {"noise": self._sample_noise(state)} if given.noise else {}
         # One episode of many is begun again with what was drawn for it then.
-        kept = {name: scene[name] for name in disturbed if name in scene and name != "sent"}
+        anew = ("sent", "evidence", "noise")
+        kept = {name: scene[name] for name in disturbed if name in scene and name not in anew}
         return self._engine.begin(model, state, {**scene, **disturbed, **kept})
 
     def step(
@@ -151,8 +178,14 @@ class DisturbedEngine:
         grip = torch.ones_like(state.gripper) if command.grip is None else command.grip
         sent = torch.cat((scene["sent"], torch.cat((command.joints, grip[:, None]), 1)[:, None]), 1)
         acting = _mix_commands(sent, scene["late"])
-        scene = {**scene, "sent": sent[:, 1:]}
-        return self._engine.step(model, state, Command(acting[:, :-1], acting[:, -1]), scene)
+        command = Command(acting[:, :-1], acting[:, -1])
+        after, there = self._engine.step(model, state, command, {**scene, "sent": sent[:, 1:]})
+        if self.estimator is None:
+            return after, there
+        there = {**there, "noise": self._sample_noise(after)} if self._given.noise else there
+        measured = (self.measure(model, state, scene), self.measure(model, after, there))
+        evidence = self.estimator.update(model, *measured, sent, scene["evidence"])
+        return after, {**there, "evidence": evidence}
 
     def measure(self, model: SimModel, state: SimState, scene: Scene) -> SimState:
         """Measure the arms as their controller does: with noise, and with the servos' lag removed.
@@ -161,11 +194,11 @@ class DisturbedEngine:
         """
         q = state.q
         qd = state.qd
-        noise = self._given.noise
         lag = self._given.known_lag
-        if noise:
-            q = q + self._sample_normal(noise, *q.shape)
-            qd = qd + self._sample_normal(SPEED_NOISE * noise, *q.shape)
+        if self._given.noise:
+            noise = scene["noise"] if self.estimator else self._sample_noise(state)
+            q = q + noise[:, 0]
+            qd = qd + noise[:, 1]
         q = q + scene["joint_offset"] if "joint_offset" in scene else q
         if lag:
             q = q + lag * qd
@@ -176,11 +209,17 @@ class DisturbedEngine:
             else dataclasses.replace(state, q=torch.clamp(q, *model.qlim), qd=qd)
         )
 
-    def iter_pending(self, scene: Scene) -> Iterator[tuple[Command, float]]:
+    def iter_pending(self, scene: Scene) -> Iterator[tuple[Command, float | Tensor]]:
         """Yield the commands that act before one chosen now, each with its share of a control step.
 
         The share is 1 but for the last one, if the compensated latency is no whole number of steps.
+        Where the latency is estimated it is one for each arm, (B,), and 0 after the last command.
         """
+        if self.estimator is not None:
+            yield from self._iter_estimated(
+                self.estimator.estimate(scene["evidence"]), scene["sent"]
+            )
+            return
         whole = int(self._ahead)
         part = self._ahead - whole
         sent = scene["sent"]
@@ -189,6 +228,33 @@ class DisturbedEngine:
             yield Command(acting[:, :-1], acting[:, -1]), 1.0
         if part > _ROUNDING:
             yield Command(sent[:, -1, :-1], sent[:, -1, -1]), part
+
+    def _iter_estimated(
+        self, ahead: Tensor, sent: Tensor
+    ) -> Iterator[tuple[Command, float | Tensor]]:
+        """Yield the commands of `sent` (B, K, a) that act in the next `ahead` (B,) steps."""
+        rows = torch.arange(len(sent), device=sent.device)
+        whole = ahead.long()
+        part = ahead - whole
+        waits = is_asynchronous(sent.device)  # to ask for the number of steps would wait
+        least, most = (0, self._kept - 1) if waits else map(int, whole.aminmax())
+        for step in range(most + 1):
+            left = (whole - step).clamp_min(1)
+            acting = torch.lerp(sent[rows, -left], sent[rows, -left - 1], part[:, None])
+            full = whole > step
+            acting = torch.where(full[:, None], acting, sent[:, -1])
+            share = torch.where(full, 1.0, torch.where(whole == step, part, 0.0))
+            yield Command(acting[:, :-1], acting[:, -1]), 1.0 if step < least else share
+
+    def match_scene(self, scene: Scene) -> None:
+        """Estimate no latency if a scene of an older version has no evidence of it."""
+        if "evidence" not in scene:
+            self.estimator = None
+
+    def _sample_noise(self, state: SimState) -> Tensor:
+        """Draw the noise (B, 2, n) of measured positions and speeds."""
+        sizes = (self._given.noise, SPEED_NOISE * self._given.noise)
+        return torch.stack([self._sample_normal(size, *state.q.shape) for size in sizes], 1)
 
     def _sample_normal(self, deviation: float, *shape: int) -> Tensor:
         return deviation * torch.randn(

@@ -37,12 +37,20 @@ def read_randomization(name: str) -> Disturbances:
     values = read_values(path)
     owner = f"randomization {name!r}"
     check_keys(owner, values, path.name, needed=(), optional=(*DISTURBANCES, *_PHYSICS))
-    read: dict[str, Any] = {
-        key: parse_numbers(owner, key, value, (2,) if key in _PHYSICS else ()).tolist()
-        for key, value in values.items()
-    }
+    read: dict[str, Any] = {key: _read_value(owner, key, value) for key, value in values.items()}
     physics = Variation(**{key: tuple(read.pop(key)) for key in _PHYSICS if key in read})
     return Disturbances(**read, physics=physics)
+
+
+def _read_value(owner: str, key: str, value: object) -> object:
+    """Read a range of the physics, a number, or true or false."""
+    if key in _PHYSICS:
+        return parse_numbers(owner, key, value, (2,)).tolist()
+    if DISTURBANCES[key].most is not None:
+        return parse_numbers(owner, key, value, ()).item()
+    if not isinstance(value, bool):
+        raise ConfigError(f"{owner}: {key} must be true or false, got {value!r}")
+    return value
 
 
 def combine_disturbances(options: EnvOptions) -> Disturbances:

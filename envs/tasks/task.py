@@ -200,8 +200,12 @@ class Task:
         """
         return after
 
-    def predict(self, moment: Moment, seconds: float) -> Moment:
-        """Return the moment with moving goals a little later; by default goals do not move."""
+    def predict(self, moment: Moment, seconds: float | Tensor) -> Moment:
+        """Return the moment with moving goals a little later; by default goals do not move.
+
+        Args:
+            seconds: one time or one for each arm (B, 1).
+        """
         return moment
 
     def sense(self, world: World, moment: Moment) -> Moment:

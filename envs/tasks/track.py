@@ -143,7 +143,7 @@ class Track(Task):
         }
         return replace(after, scene={**after.scene, **moved})
 
-    def predict(self, moment: Moment, seconds: float) -> Moment:
+    def predict(self, moment: Moment, seconds: float | Tensor) -> Moment:
         """Return the moment with the goal a little later."""
         goal = moment.scene["goal"] + seconds * moment.scene["goal_velocity"]
         return replace(moment, scene={**moment.scene, "goal": goal})

@@ -47,6 +47,7 @@ OPTIONS = [  # each is left out or one of its choices
     "servo_lag 0.02",
     "noise 0.001",
     "assumed_latency 0 0.05",
+    "estimate_latency true false",
     "seed 1 2 3",
     "td3.critic crossq",
     "td3.hidden 8 16,16",
