@@ -39,7 +39,12 @@ audit: setup
 	else cat $(BIN)/../audit.log >&2; fi; exit $$status
 
 lint: setup-test
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright && $(BIN)/python tools/measure.py --check
+
+# Counts of the code: lines, rooms, arrows, verbs. AGAINST=FOLDER: of another checkout, to compare.
+.PHONY: measure
+measure:
+	$(PYTHON) tools/measure.py $(if $(AGAINST),--root $(AGAINST))
 
 setup: .venv/ready
 
