@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import envs.legacy  # noqa: F401  # old import paths
+from td3_robot.legacy import find_renamed
 
 if TYPE_CHECKING:
     from envs.registry import make, make_from_config
@@ -21,7 +22,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     """Import names on first use, so that a missing browser is reported before torch is loaded."""
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return find_renamed(__name__, name)
     from importlib import import_module
 
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -3,10 +3,28 @@
 from td3_robot.legacy import register_renames
 
 MODULES = {  # old module -> new module
+    "envs.controllers.teachers": "envs.controllers.experts",
     "envs.options": "envs.config.env_options",
     "envs.urdf": "envs.robots.urdf",
 }
-NAMES: dict[str, dict[str, str]] = {  # new module -> {old name: new name}
+NAMES = {  # new module -> {old name: new name}
+    "envs": {"of_config": "make_from_config"},
+    "envs.controllers.experts": {"make_teacher": "make_expert"},
+    "envs.collision": {
+        "known_collision": "find_collision_model",
+        "touching": "find_contact_points",
+    },
+    "envs.gymnasium_ids": {"id_of": "make_env_id"},
+    "envs.planning.contact_check": {"ROOM": "MARGIN", "free": "is_free"},
+    "envs.tasks.layout": {"transposed": "multiply_transpose"},
+    "envs.tasks.registry": {"task_names": "list_tasks"},
+    "envs.tasks.shapes": {
+        "cube_shape": "make_cube_shape",
+        "goal_shapes": "make_goal_shapes",
+        "obstacle_shapes": "make_obstacle_shapes",
+        "pose": "make_pose",
+        "pose_shapes": "make_pose_shapes",
+    },
 }
 
 register_renames(MODULES, NAMES)

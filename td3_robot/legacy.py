@@ -1,12 +1,16 @@
 """Old import paths and names: they keep working, and a warning names the new ones."""
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
 import sys
 import types
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 MODULES = {  # old module -> new module
     "td3_robot.agent": "td3_robot.td3.agent",
@@ -17,8 +21,21 @@ MODULES = {  # old module -> new module
     "td3_robot.tracking": "td3_robot.loggers.base",
     "td3_robot.trainer": "td3_robot.training.trainer",
 }
-NAMES: dict[str, dict[str, str]] = {  # new module -> {old name: new name}
-    "td3_robot.data.batch_source": {"Source": "BatchSource"}
+NAMES: dict[str, dict[str, str]] = {  # new module -> {old name: new name, or its dotted path}
+    "td3_robot.data.batch_source": {"Source": "BatchSource"},
+    "td3_robot.deploy": {"Foresight": "LatencyCompensator", "measured_latency": "measure_latency"},
+    "td3_robot.evaluation": {
+        "episode_statistics": "compute_episode_statistics",
+        "random_policy": "make_random_policy",
+        "rollouts": "iter_rollouts",
+    },
+    "td3_robot.loggers.base": {
+        "CsvLog": "td3_robot.loggers.csv.CsvLog",
+        "TensorBoardLog": "td3_robot.loggers.tensorboard.TensorBoardLog",
+        "plot_learning_curve": "td3_robot.loggers.learning_curve.plot_learning_curve",
+        "read_metrics": "td3_robot.loggers.csv.read_metrics",
+    },
+    "td3_robot.networks": {"mlps": "td3_robot.networks.mlp.make_mlps"},
 }
 
 
@@ -74,7 +91,7 @@ def register_renames(
 
 
 def find_renamed(module: str, name: str) -> object:
-    """Return what an old name of a module means now; a module's `__getattr__` may call it.
+    """Return what an old name of a module means now.
 
     Raises:
         AttributeError: the module never had that name.
@@ -85,3 +102,50 @@ def find_renamed(module: str, name: str) -> object:
     warnings.warn(f"{module}.{name} is now {new}", FutureWarning, stacklevel=3)
     home, _, attribute = new.rpartition(".")
     return getattr(importlib.import_module(home or module), attribute)
+
+
+def find_old_names(module: str) -> Callable[[str], object]:
+    """Return a `__getattr__` for a module, by which its old names are found."""
+    return functools.partial(find_renamed, module)
+
+
+class _OldName:
+    """An old attribute of a class; reads the new one."""
+
+    def __init__(self, new: str):
+        self._new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._old = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        warnings.warn(f"{self._old} is now {self._new}", FutureWarning, stacklevel=2)
+        return getattr(owner if instance is None else instance, self._new)
+
+
+def keep_old_names(**renamed: str) -> Callable[[type[T]], type[T]]:
+    """Decorate a class whose attributes were renamed: old name = new name.
+
+    Reading an old name gives what the new one is. A subclass that defines a method under its old
+    name has it under the new one, too.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        for old, new in renamed.items():
+            alias = _OldName(new)
+            alias.__set_name__(cls, old)
+            setattr(cls, old, alias)
+
+        def adopt_old_methods(subclass: type, **options: object) -> None:
+            super(cls, subclass).__init_subclass__(**options)
+            for old, new in renamed.items():
+                if old in vars(subclass) and new not in vars(subclass):
+                    setattr(subclass, new, vars(subclass)[old])
+                    warnings.warn(
+                        f"{subclass.__name__}.{old} is now {new}", FutureWarning, stacklevel=2
+                    )
+
+        cls.__init_subclass__ = classmethod(adopt_old_methods)  # type: ignore[assignment]
+        return cls
+
+    return decorate

@@ -24,9 +24,11 @@ from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, make_moment
 from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.legacy import keep_old_names
 from td3_robot.vec_env import Step, is_asynchronous, restore_generator
 
 
+@keep_old_names(nearest="find_nearest")
 class ArmEnv:
     """B simulated arms with one task; a `td3_robot.vec_env.GoalVecEnv`.
 

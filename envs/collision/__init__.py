@@ -20,6 +20,7 @@ from envs.collision.queries import (
     pair_distances,
     self_distance,
 )
+from td3_robot.legacy import find_old_names
 
 __all__ = [
     "CollisionModel",
@@ -37,3 +38,5 @@ __all__ = [
     "self_distance",
     "find_contact_points",
 ]
+
+__getattr__ = find_old_names(__name__)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from envs.kinematics import Chain
+from td3_robot.legacy import keep_old_names
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Fingers:
         return replace(self, poses=self.poses.to(device), corners=corners)
 
 
+@keep_old_names(with_fingers="select_model")
 @dataclass(frozen=True)
 class CollisionModel:
     """K capsules on the bodies of an arm, and which of them are held against each other.

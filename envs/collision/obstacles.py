@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import not_none
+from td3_robot.legacy import keep_old_names
 
 FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fewer than the others
 
 
+@keep_old_names(rows="select_rows")
 @dataclass(frozen=True)
 class Obstacles:
     """Solid shapes in the base frame of B environments; a leading 1 in place of B is shared by all.

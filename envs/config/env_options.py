@@ -12,6 +12,7 @@ from typing import Any
 from envs.config.disturbance_options import DISTURBANCES, declare_disturbance
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
+from td3_robot.legacy import keep_old_names
 
 VECTORS = ("sync", "async")
 KINEMATIC = "kinematic"
@@ -39,6 +40,7 @@ def _strip_module(env: str | None) -> str | None:
     return env and env.rpartition(":")[2]
 
 
+@keep_old_names(about="metadata", cost="describe_cost", preset="find_preset")
 @dataclass(frozen=True)
 class EnvOptions:
     """The environment.

@@ -11,6 +11,7 @@ from envs.controllers import BASELINES, make_baseline
 from envs.controllers.controlled import Controlled
 from envs.controllers.follow_solution import FollowSolution
 from td3_robot.errors import ConfigError, unknown
+from td3_robot.legacy import find_old_names
 
 
 def make_expert(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
@@ -26,3 +27,6 @@ def make_expert(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
     if name not in BASELINES:
         raise unknown("exploration.expert", name, ("solution", *BASELINES))
     return make_baseline(name, env)
+
+
+__getattr__ = find_old_names(__name__)

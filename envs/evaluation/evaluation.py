@@ -28,6 +28,7 @@ from td3_robot.evaluation.rollout import (
     rollout,
     summarise,
 )
+from td3_robot.legacy import keep_old_names
 from td3_robot.vec_env import VecEnv
 
 ROUND = 1000  # arms that step together
@@ -47,6 +48,16 @@ class Controller(NamedTuple):
     env: Any
 
 
+@keep_old_names(
+    acting="feedback_controllers",
+    alone="make_copy",
+    beside_random="compare_with_random",
+    env_of_whole_episodes="make_dataset_env",
+    page="render_report",
+    results="to_dict",
+    shown="make_copies",
+    success_behind="measure_success",
+)
 class Evaluation:
     """Evaluation of controllers on the same starts, goals and obstacles.
 

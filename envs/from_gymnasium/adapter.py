@@ -15,6 +15,7 @@ from torch import Tensor
 from envs.from_gymnasium.interface_checker import format_error
 from envs.from_gymnasium.processes import describe_dead_processes
 from td3_robot.errors import ConfigError, EnvError, NotFiniteError, Td3RobotError
+from td3_robot.legacy import keep_old_names
 from td3_robot.vec_env import Step
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")  # in this order
@@ -28,6 +29,7 @@ def is_goal_space(space: spaces.Space) -> bool:
     return all(isinstance(part, spaces.Box) for part in space.values())
 
 
+@keep_old_names(picture="render")
 class GymnasiumEnv:
     """Gymnasium environments that step together, as a `td3_robot.vec_env.VecEnv`.
 

@@ -23,6 +23,7 @@ from envs.gymnasium_ids.single import ArmGoalGymnasiumEnv, ArmGymnasiumEnv
 from envs.gymnasium_ids.vector import ArmGoalVectorEnv, ArmVectorEnv
 from envs.robots import robot_names
 from envs.tasks.registry import find_task_class, list_tasks
+from td3_robot.legacy import find_old_names
 
 __all__ = [
     "ArmGoalGymnasiumEnv",
@@ -68,3 +69,5 @@ def _is_feasible(robot: str, task: str) -> bool:
 
 
 register()
+
+__getattr__ = find_old_names(__name__)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from envs.collision import clearance
 from envs.world import GROUND, World
+from td3_robot.legacy import find_old_names
 
 MARGIN = 0.005  # least clearance of solutions [m]
 _HALVINGS = 4
@@ -38,3 +39,6 @@ def find_free_start(world: World, offset: Tensor) -> Tensor:
         offset = torch.where(is_free(world, q, 0.0)[:, None], offset, 0.5 * offset)
     q = torch.clamp(world.home + offset, *world.model.qlim)
     return torch.where(is_free(world, q, 0.0)[:, None], q, world.home)
+
+
+__getattr__ = find_old_names(__name__)

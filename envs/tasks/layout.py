@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from envs.world import World
+from td3_robot.legacy import find_old_names
 
 
 class Column(NamedTuple):
@@ -57,3 +58,6 @@ def multiply_transpose(J: Tensor, x: Tensor) -> Tensor:
     """Compute J^T x (B, n) of J (B, m, n), x (B, m): the joint motion that shortens x fastest."""
     rows = (J[:, row] * x[:, row, None] for row in range(J.shape[1]))
     return functools.reduce(torch.add, rows)  # far faster than a strided sum
+
+
+__getattr__ = find_old_names(__name__)

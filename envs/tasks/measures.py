@@ -3,7 +3,10 @@
 import math
 from typing import NamedTuple
 
+from td3_robot.legacy import keep_old_names
 
+
+@keep_old_names(in_results="to_result_unit", shown="to_table_unit")
 class Measure(NamedTuple):
     """A figure of an episode, and how it is summarised over many.
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.tasks.task import Task
 from td3_robot.errors import ConfigError, unknown
+from td3_robot.legacy import find_old_names
 
 Kind = TypeVar("Kind", bound=Task)
 
@@ -98,3 +99,6 @@ def _check_number(task: str, key: str, kind: Any, value: object) -> Any:
     ):
         raise ConfigError(f"task {task!r}: {key} must be a number and not negative, got {value!r}")
     return kind(value)
+
+
+__getattr__ = find_old_names(__name__)

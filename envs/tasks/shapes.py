@@ -11,6 +11,7 @@ from envs.collision import Obstacles
 from envs.collision.obstacles import FAR
 from envs.kinematics.rotations import to_matrix
 from envs.simulation.engine import OBJECT, make_cube_key
+from td3_robot.legacy import find_old_names, keep_old_names
 
 Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
 
@@ -24,6 +25,7 @@ _WALL_THICKNESS = 0.01  # [m] of the sheet that stands for a half space
 _PATH_RADIUS = 0.002  # [m]
 
 
+@keep_old_names(same="is_same", see_through="scale_opacity")
 class Shape(NamedTuple):
     """A shape to draw.
 
@@ -139,3 +141,6 @@ def _make_wall(normal: np.ndarray, offset: float, workspace: np.ndarray) -> Shap
     # The outer face is the surface.
     T[:3, 3] = middle - (normal @ middle - offset + _WALL_THICKNESS / 2) * normal
     return Shape("box", (side, side, _WALL_THICKNESS), WALL, T)
+
+
+__getattr__ = find_old_names(__name__)

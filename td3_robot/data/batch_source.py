@@ -4,6 +4,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from td3_robot.legacy import find_old_names
 from td3_robot.replay import Batch
 
 
@@ -45,3 +46,6 @@ class BatchSource(Protocol):
     def load_state_dict(self, state: dict) -> list[str]:
         """Restore a `state_dict`. Return a sentence for each thing that could not be restored."""
         ...
+
+
+__getattr__ = find_old_names(__name__)

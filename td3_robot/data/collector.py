@@ -12,6 +12,7 @@ from td3_robot.data.episode_stats import EpisodeStatistics
 from td3_robot.data.expert import ExpertActions
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.evaluation.rollout import Policy
+from td3_robot.legacy import keep_old_names
 from td3_robot.networks.normalization import RewardScaler, share_moments
 from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, scale_and_clip
@@ -23,6 +24,7 @@ from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, is_asynchronous, restore
 _REFILL_BATCHES = 5
 
 
+@keep_old_names(about="metadata")
 class Collector:
     """Explorer of B environments, with a replay of their transitions; a `BatchSource`.
 

@@ -5,6 +5,8 @@ numpy alone, and onnxruntime to load a policy; nothing else of this project is i
 way there.
 """
 
+import warnings
+
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.policy import Policy
 from td3_robot.deploy.robot.description import Robot
@@ -26,3 +28,14 @@ __all__ = [
     "Watchdog",
     "measure_latency",
 ]
+
+_OLD_NAMES = {"Foresight": "LatencyCompensator", "measured_latency": "measure_latency"}
+
+
+def __getattr__(name: str) -> object:
+    """Return what an old name means now."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = f"{__name__}.{name} is now {_OLD_NAMES[name]}"
+    warnings.warn(message, FutureWarning, stacklevel=2)
+    return globals()[_OLD_NAMES[name]]

@@ -9,6 +9,7 @@ from td3_robot.evaluation.rollout import (
     rollout,
     summarise,
 )
+from td3_robot.legacy import find_old_names
 
 __all__ = [
     "Rollout",
@@ -19,3 +20,5 @@ __all__ = [
     "rollout",
     "summarise",
 ]
+
+__getattr__ = find_old_names(__name__)

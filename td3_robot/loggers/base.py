@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
+from td3_robot.legacy import find_old_names
+
 
 class Tracker(Protocol):
     """Recorder of the metrics of each periodic evaluation, by the steps of `get_steps`."""
@@ -84,3 +86,6 @@ def fill_scores(metrics: dict[str, float]) -> dict[str, float]:
         return metrics
     names = {"episode_return": "train_return", "success_rate": "train_success_rate"}
     return metrics | {name: metrics[train] for name, train in names.items() if train in metrics}
+
+
+__getattr__ = find_old_names(__name__)

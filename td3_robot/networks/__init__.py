@@ -1,5 +1,8 @@
 """Torch modules, their gradients and optimizer steps."""
 
+from td3_robot.legacy import find_old_names
 from td3_robot.networks.mlp import MLP
 
 __all__ = ["MLP"]
+
+__getattr__ = find_old_names(__name__)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from td3_robot.config.field import NOT_NEGATIVE, require
 from td3_robot.config.td3 import BATCHED, INITS, NORMS, TD3Config
 from td3_robot.errors import ConfigError, get_first_line
+from td3_robot.legacy import keep_old_names
 from td3_robot.networks.batch_renorm import BatchRenorm
 from td3_robot.networks.linear import is_hooked, linear
 from td3_robot.networks.residual import Residual
@@ -34,6 +35,7 @@ def require_room(widths: Sequence[int]) -> None:
     require_memory(f"hidden {reprlib.repr(list(widths[1:-1]))}", _BYTES_PER_WEIGHT * weights, "cpu")
 
 
+@keep_old_names(scaled="scale_output", unscaled="backward_output")
 class MLP(nn.Module):
     """Linear layers with ReLU between them and a scaled output activation.
 

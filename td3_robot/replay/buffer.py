@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.legacy import keep_old_names
 from td3_robot.replay.sampler import Sampler, Uniform
 from td3_robot.utils.memory import require_memory
 
@@ -35,6 +36,7 @@ class Columns(NamedTuple):
     next_state: slice
 
 
+@keep_old_names(stored="add_rows")
 class Reader(Protocol):
     """A maker of batches from drawn rows."""
 
@@ -63,6 +65,7 @@ class OneStep:
         return buffer.batch(buffer.read(index))
 
 
+@keep_old_names(age="compute_age", ended="find_ends", later="shift", oldest_first="index_by_time")
 class ReplayBuffer:
     """A ring of slots, one for each time step, with one row for each environment.
 

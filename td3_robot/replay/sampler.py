@@ -5,9 +5,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from td3_robot.legacy import keep_old_names
 from td3_robot.replay.sum_tree import SumTree
 
 
+@keep_old_names(stored="add_rows")
 class Sampler(Protocol):
     """A drawer of rows, which are known by their index, slot * num_envs + environment."""
 
