@@ -37,6 +37,13 @@ NAMES: dict[str, dict[str, str]] = {  # new module -> {old name: new name, or it
     },
     "td3_robot.networks": {"mlps": "td3_robot.networks.mlp.make_mlps"},
 }
+TD3_ATTRIBUTES = {
+    "about": "metadata",
+    "disagreement": "compute_disagreement",
+    "due": "next_update",
+    "explored": "select_exploratory_action",
+    "learnt": "actor_trained",
+}
 
 
 class _OldModule(types.ModuleType):

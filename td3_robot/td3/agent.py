@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from td3_robot.config.td3 import TD3Config
 from td3_robot.errors import ConfigError
-from td3_robot.legacy import keep_old_names
+from td3_robot.legacy import TD3_ATTRIBUTES, keep_old_names
 from td3_robot.networks.backward import (
     AutogradPass,
     JointPass,
@@ -57,13 +57,7 @@ class UpdateSchedule(NamedTuple):
     actor: bool
 
 
-@keep_old_names(
-    about="metadata",
-    disagreement="compute_disagreement",
-    due="next_update",
-    explored="select_exploratory_action",
-    learnt="actor_trained",
-)
+@keep_old_names(**TD3_ATTRIBUTES)
 class TD3:
     """A TD3 agent: `actor`, `Q1`, `Q2`, their `*_target` networks and `*_optimizer` optimizers.
 
