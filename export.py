@@ -72,9 +72,8 @@ def main(argv: list[str]) -> int:
     path = options.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)
     path = path / FILE if path.is_dir() else path
     agent = TD3.from_checkpoint(checkpoint)
-    undisturbed = dataclasses.replace(
-        made_of, randomize=NOTHING, **dict.fromkeys(DISTURBANCES)
-    )  # test vectors are of what is measured without noise
+    # test vectors are of what is measured without noise
+    undisturbed = dataclasses.replace(made_of, randomize=NOTHING, **dict.fromkeys(DISTURBANCES))
     env: Any = envs.make_from_config(undisturbed, VECTORS, seed=0)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     write_policy(

@@ -137,9 +137,8 @@ def _run(asked: Arguments) -> str:
     )
     scene: dict[str, Any] = {"goal": np.array(asked.goal)}
     scene |= {"obstacles": around} if "spheres" in policy.scene else {}
-    policy(
-        policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene
-    )  # a goal of another shape is told of here
+    # a goal of another shape is told of here
+    policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()
         log = Log(asked.log, kept.joints)  # first: where none can be written nothing should move
@@ -147,9 +146,8 @@ def _run(asked: Arguments) -> str:
         arm = _connect(asked, policy, kept.joints, cleanup)
         limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed}
         limits["obstacles"] = around if known else None
-        follows = (
-            FOLLOWS if not asked.dry_run else np.pi * 100.0
-        )  # an arm that is sent nothing stays where it is
+        # an arm that is sent nothing stays where it is
+        follows = FOLLOWS if not asked.dry_run else np.pi * 100.0
         try:
             overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
             safe = SafetyFilter(kept, arm.rate, policy.rate, **limits)
@@ -161,9 +159,8 @@ def _run(asked: Arguments) -> str:
                 arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0
             )
             mind.prepare(start, scene)
-            start = wait_for_calm_start(
-                arm, watch, policy.robot.home, region, calm=MEANWHILE
-            )  # it is still there
+            # it is still there
+            start = wait_for_calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)
             watch.reset(start.q, start.stamp)
         except BaseException:
             arm.stop()  # gives it back to whoever moves it next

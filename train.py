@@ -112,9 +112,8 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
         if arguments.resume and run.resume(trainer):
             return 0
         run.add_stop(trainer, callbacks, flags.stop_at)
-        cleanup.enter_context(
-            stop_on_signal(trainer.stop)
-        )  # from here on there is something to resume
+        # from here on there is something to resume
+        cleanup.enter_context(stop_on_signal(trainer.stop))
         cleanup.callback(run.close_trackers, trainer)
         if communicator.rank == 0:
             fingerprint = env_fingerprint(env, options.randomize)

@@ -185,9 +185,8 @@ def gflop_of_update(width: int, o_dim: int, a_dim: int, batch: int) -> float:
         "critic": first["critic"] + width * width + width,
         "actor": first["actor"] + width * width + width * a_dim,
     }
-    learnt = {
-        net: 3 * whole[net] - first[net] for net in whole
-    }  # there, to the weights, and back but to the input
+    # there, to the weights, and back but to the input
+    learnt = {net: 3 * whole[net] - first[net] for net in whole}
     critics = whole["actor"] + 2 * whole["critic"] + 2 * learnt["critic"]
     actor = learnt["actor"] + 2 * whole["critic"]
     return 2 * batch * (critics + actor / 2) / 1e9

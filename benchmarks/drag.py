@@ -180,9 +180,8 @@ def main() -> None:
                 if (found := re.match(r"open (http\S+)", line))
             )
             with open_headless_page((SIZE["width"], SIZE["height"])) as page:
-                tab = (
-                    page if arguments.blind else page.context.browser.new_page(viewport=SIZE)
-                )  # this one draws
+                # this one draws
+                tab = page if arguments.blind else page.context.browser.new_page(viewport=SIZE)
                 tab.set_default_timeout(1000 * PATIENCE)
                 tab.add_init_script(WATCH)
                 tab.goto(url)

@@ -120,9 +120,8 @@ def main() -> None:
             f"of which {1e3 * found[name][0]:.2f} ms for any size"
         )
     print(f"gradients {1e-3 * size:.0f} kB an update, a transition {found['transition']} B")
-    here = [
-        count for count in RANKS[1:] if count <= max(2, os.cpu_count() or 1)
-    ]  # more would wait for a core
+    # more would wait for a core
+    here = [count for count in RANKS[1:] if count <= max(2, os.cpu_count() or 1)]
     measured = {count: all_reduce(count, size) for count in here}
     tiny = {count: all_reduce(count, 16) for count in here}
     for count in measured:

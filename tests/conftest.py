@@ -16,9 +16,8 @@ from tests.support import load_command
 
 torch.set_num_threads(1)
 if hasattr(signal, "SIGHUP"):
-    signal.signal(
-        signal.SIGHUP, signal.SIG_DFL
-    )  # tests that were started by nohup, and their processes, heed it too
+    # tests that were started by nohup, and their processes, heed it too
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
 

@@ -110,14 +110,8 @@ def test_the_simulating_half_knows_the_seam_alone():
 
 
 DEPLOYED = [path for path in SOURCES if name_of(path).startswith("td3_robot.deploy")]
-VENDORS = {
-    "rtde_control",
-    "rtde_receive",
-    "franky",
-    "rclpy",
-    "std_msgs",
-    "sensor_msgs",
-}  # each in its adapter alone
+# each in its adapter alone
+VENDORS = {"rtde_control", "rtde_receive", "franky", "rclpy", "std_msgs", "sensor_msgs"}
 
 
 def test_what_is_deployed_imports_nothing_else():

@@ -45,16 +45,13 @@ def test_the_gflop_of_an_update_are_those_of_its_products(bench):
     actor 3.
     """
     forward = {"critic": 2 + 1 + 1, "actor": 1 + 1 + 1}
-    learning = {
-        "critic": 4 + (1 + 1),
-        "actor": 3 + (1 + 1),
-    }  # to each weight, and back through all layers but the first
+    # to each weight, and back through all layers but the first
+    learning = {"critic": 4 + (1 + 1), "actor": 3 + (1 + 1)}
     critics = (
         forward["actor"] + 2 * forward["critic"] + 2 * (forward["critic"] + learning["critic"])
     )
-    actor = (
-        forward["actor"] + learning["actor"] + 2 * forward["critic"]
-    )  # there through Q1, and back to the action
+    # there through Q1, and back to the action
+    actor = forward["actor"] + learning["actor"] + 2 * forward["critic"]
     assert bench.benchmark_pages.gflop_of_update(1, 1, 1, 1) == pytest.approx(
         2 * (critics + actor / 2) / 1e9
     )

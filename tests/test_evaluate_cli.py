@@ -379,9 +379,8 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         "checkpoints/transpose: panda reach, 10 episodes, seed 3\n"
     )
     assert [out["episode"] for out in every] == list(range(10)) and "episode" not in together
-    assert all(
-        (out["episodes"], out["of_episodes"]) == (1, 10) for out in every
-    )  # which name it again
+    # which name it again
+    assert all((out["episodes"], out["of_episodes"]) == (1, 10) for out in every)
     for pick in (lambda out: out, lambda out: out["baselines"]["rrmc"]):
         errors = [pick(out)["final_position_error_m"]["median"] for out in every]
         assert len(set(errors)) > 5  # other episodes; those that end within rounding may agree

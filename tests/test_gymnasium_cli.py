@@ -44,12 +44,8 @@ def test_it_is_resumed_and_measured_beside_random_actions(pendulum):
     result = run_script(pendulum, "train", *"--resume swing --steps 1600".split())
     assert result.returncode == 0, result.stderr
     rows = read_metrics(pendulum / "checkpoints/swing")
-    assert [row["gradient_steps"] for row in rows] == [
-        0,
-        100,
-        200,
-        260,
-    ]  # 160 of 400 env steps fill the replay again
+    # 160 of 400 env steps fill the replay again
+    assert [row["gradient_steps"] for row in rows] == [0, 100, 200, 260]
     result = run_script(
         pendulum,
         "evaluate",

@@ -97,9 +97,8 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
     sweep.communicate()
     assert found and set(found) <= LOOPBACK
     whole = (first / "summary.json").stat().st_mtime_ns
-    saved = get_source_states(read_resume_point(second)[1])[0][
-        "env_steps"
-    ]  # later rows are made anew: Pendulum has no state
+    # later rows are made anew: Pendulum has no state
+    saved = get_source_states(read_resume_point(second)[1])[0]["env_steps"]
     before = [row for row in rows_of(second) if row["env_steps"] <= saved]
     done = subprocess.run([*command, "--resume", "s"], env=environment, timeout=500, **pipes)
     assert (done.returncode, done.stderr) == (0, "")

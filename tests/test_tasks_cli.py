@@ -78,9 +78,8 @@ def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_p
         >= LEAST[task]
         > measured["baselines"]["random"]["success_rate"] + 0.5
     )
-    exact = (
-        options.engine == "kinematic"
-    )  # the servos of the other follow what keeps the limits, and not exactly
+    # the servos of the other follow what keeps the limits, and not exactly
+    exact = options.engine == "kinematic"
     assert not exact or not any(count for count in measured["limit_violations"].values() if count)
 
 

@@ -118,10 +118,8 @@ def test_summary_and_metrics_agree_with_what_was_asked_and_what_happened(trained
     cwd, _, _, _, seconds = trained
     folder = cwd / "checkpoints" / "run4"
     summary, rows = json.loads((folder / "summary.json").read_text()), read_metrics(folder)
-    assert [row["env_steps"] for row in rows] == [
-        100_096,
-        200_192,
-    ]  # the first step of 256 at or past each multiple
+    # the first step of 256 at or past each multiple
+    assert [row["env_steps"] for row in rows] == [100_096, 200_192]
     assert (summary["robot"], summary["task"], summary["seed"], summary["finished"]) == (
         "panda",
         "reach",
@@ -131,9 +129,8 @@ def test_summary_and_metrics_agree_with_what_was_asked_and_what_happened(trained
     assert (
         summary["env_steps"] == 200_192 and summary["gradient_steps"] == rows[-1]["gradient_steps"]
     )
-    assert (
-        rows[-1]["wall_s"] < summary["wall_s"] < seconds
-    )  # from process start, so nearly all of it
+    # from process start, so nearly all of it
+    assert rows[-1]["wall_s"] < summary["wall_s"] < seconds
     assert summary["wall_s"] > 0.7 * seconds
     solved = [row["wall_s"] for row in rows if row["success_rate"] >= 0.99]
     assert summary["solved_at_s"] == (pytest.approx(solved[0], abs=0.1) if solved else None)

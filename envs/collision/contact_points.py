@@ -26,9 +26,8 @@ def find_contact_points(
     obstacles = obstacles or Obstacles()
     frames = compute_body_frames(model, q, gripper)
     p, d = place_segments(model, frames)
-    distance, u, x = measure_surroundings(
-        model, frames, p, d, obstacles, ground
-    )  # (K, M, 1), (3, K, M, 1) twice
+    # (K, M, 1), (3, K, M, 1) twice
+    distance, u, x = measure_surroundings(model, frames, p, d, obstacles, ground)
     middle = x - u * (model.radius[:, None] + 0.5 * distance)
     if ground is not None:  # whose points may be corners of fingers, which have no radius
         row = 1 + sum(

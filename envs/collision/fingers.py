@@ -27,12 +27,13 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
         hand.compute_model_q(model, driver)
         for driver in np.linspace(hand.closed, hand.opened, OPENINGS)
     ]
+    # (O, G, 4, 4)
     poses = np.array(
         [
             [base @ compute_link_pose(links[name], q, model.links[0]) for name in shapes.moving]
             for q in openings
         ]
-    )  # (O, G, 4, 4)
+    )
     bodies = {name: robot.n + 1 + index for index, name in enumerate(shapes.moving)}
     corners = [(bodies.get(name, robot.n), np.array(rows)) for name, rows in shapes.corners.items()]
     if BASE in shapes.corners:

@@ -28,11 +28,8 @@ from envs.collision.capsules import CollisionModel
 from envs.collision.queries import compute_body_frames, pair_distances, place_segments
 
 SAMPLES = 20_000
-ROUNDS = (
-    0.3,
-    0.1,
-    0.03,
-)  # spread of the searches around the closest sample, in parts of each joint's range
+# spread of the searches around the closest sample, in parts of each joint's range
+ROUNDS = (0.3, 0.1, 0.03)
 ROUND_SAMPLES = 500
 MARGIN = 0.01  # [m] what never comes closer is never checked
 # [m] a pair of capsules that is nowhere the closest while any is this close is left to the others

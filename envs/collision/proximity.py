@@ -78,9 +78,8 @@ def nearest(
     model = model.select_model(gripper)
     frames = compute_body_frames(model, q, gripper, frames)
     p, d = place_segments(model, frames)
-    distances, normals, points = measure_surroundings(
-        model, frames, p, d, obstacles, ground
-    )  # (K, M, B), (3, K, M, B) twice
+    # (K, M, B), (3, K, M, B) twice
+    distances, normals, points = measure_surroundings(model, frames, p, d, obstacles, ground)
 
     capsules = model.link_capsules
     count = distances.shape[1]

@@ -71,9 +71,8 @@ def compute_body_frames(
         q.dtype
     ) * steps
     low = at.long().clamp(max=steps - 1)
-    poses = torch.lerp(
-        fingers.poses[..., low], fingers.poses[..., low + 1], at - low
-    )  # (3, 4, G, B)
+    # (3, 4, G, B)
+    poses = torch.lerp(fingers.poses[..., low], fingers.poses[..., low + 1], at - low)
     turn = frames[-1][:, :3, None, None]
     place = frames[-1][:, 3, None]
     moved = turn[:, 0] * poses[0] + turn[:, 1] * poses[1] + turn[:, 2] * poses[2]
@@ -282,9 +281,8 @@ def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: O
         found.append(plane_distance(p, d, wall[:3], wall[3]))
     if obstacles.boxes is not None:
         box = move_components_first(obstacles.boxes)  # (10, 1, N, B)
-        axes = build_rotations(box[6:]).unbind(
-            1
-        )  # the box's axes in the base frame, (3, 1, N, B) each
+        # the box's axes in the base frame, (3, 1, N, B) each
+        axes = build_rotations(box[6:]).unbind(1)
         r = p - box[:3]
         start, extent = (torch.stack([dot(axis, x) for axis in axes]) for x in (r, d))
         length = model.length_squared[:, None].sqrt()

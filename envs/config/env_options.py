@@ -25,13 +25,8 @@ _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/p
 _DEAR = 0.5  # [s] a step, from which on it is said
 # Options of an evaluation that replace those of the training.
 CONDITIONS = ("engine", "randomize", *DISTURBANCES)
-_GOALS = (
-    "AntMaze",
-    "Fetch",
-    "Hand",
-    "Panda",
-    "PointMaze",
-)  # ids of gymnasium-robotics and panda-gym with goals
+# ids of gymnasium-robotics and panda-gym with goals
+_GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
 
 

@@ -14,9 +14,8 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 if TYPE_CHECKING:
     _Safe = yaml.SafeLoader
 else:
-    _Safe = getattr(
-        yaml, "CSafeLoader", yaml.SafeLoader
-    )  # libyaml's takes a tenth of the time, where it is there
+    # libyaml's takes a tenth of the time, where it is there
+    _Safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Safe):
@@ -90,9 +89,7 @@ def parse_numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -
 
 def make_pose(values: np.ndarray) -> np.ndarray:
     """Make a pose (4, 4) from (x, y, z, roll, pitch, yaw) [m, rad], rotated as in URDF."""
-    from spatialmath.base import (
-        rpy2tr,
-        transl,
-    )  # here: it takes most of a second, and a wrong option should not
+    # here: it takes most of a second, and a wrong option should not
+    from spatialmath.base import rpy2tr, transl
 
     return transl(values[:3]) @ rpy2tr(values[3:], order="zyx")

@@ -98,9 +98,8 @@ def _walk(chain: Chain, q: Tensor) -> tuple[Tensor, list[Tensor]]:
     q = q.T.contiguous()  # (n, B)
     sin = torch.sin(q)
     cos = torch.cos(q)
-    transposed = chain.constants.transpose(
-        1, 2
-    )  # M @ A, for M with its columns last but one, is A^T @ M
+    # M @ A, for M with its columns last but one, is A^T @ M
+    transposed = chain.constants.transpose(1, 2)
     frames = []
     M = chain.constants[0, :3, :, None].expand(3, 4, q.shape[1])
     for i, slides in enumerate(chain.prismatic):
@@ -162,9 +161,10 @@ def fkine_jacob0(chain: Chain, q: Tensor) -> tuple[Tensor, Tensor]:
 def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Compute `fkine_jacob0` from the `link_frames` of q."""
     *frames, M = frames
+    # (n, 3, B)
     axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(
         2
-    )  # (n, 3, B)
+    )
     linear = _cross(axes, M[:, 3] - origins)
     angular = axes
     if any(chain.prismatic):

@@ -21,9 +21,8 @@ def manipulability(J: Tensor) -> Tensor:
         (B,); zero in a singularity.
     """
     gram = J @ J.mT if J.shape[2] >= J.shape[1] else J.mT @ J
-    return (
-        torch.linalg.det(gram).clamp_min(0.0).sqrt()
-    )  # rounding can leave a singular one a little below
+    # rounding can leave a singular one a little below
+    return torch.linalg.det(gram).clamp_min(0.0).sqrt()
 
 
 def kinematic_hessian(J: Tensor) -> Tensor:

@@ -35,9 +35,10 @@ def to_quaternion(R: Tensor) -> Tensor:
     rotation is inaccurate.
     """
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = (row.unbind(1) for row in R.unbind(1))
+    # 4 w2, 4 x2...
     squares = torch.stack(
         (1 + xx + yy + zz, 1 + xx - yy - zz, 1 - xx + yy - zz, 1 - xx - yy + zz), 1
-    )  # 4 w2, 4 x2...
+    )
     candidates = torch.stack(  # row i is the quaternion times four times its element i
         (
             torch.stack((squares[:, 0], zy - yz, xz - zx, yx - xy), 1),
@@ -55,9 +56,8 @@ def to_quaternion(R: Tensor) -> Tensor:
 def from_vector(vector: Tensor) -> Tensor:
     """Convert rotation vectors (B, 3), axis times angle [rad], to unit quaternions (B, 4), wxyz."""
     half = 0.5 * torch.linalg.vector_norm(vector, dim=1, keepdim=True)
-    return torch.cat(
-        (half.cos(), 0.5 * torch.sinc(half / torch.pi) * vector), 1
-    )  # sin(half) / angle has no hole
+    # sin(half) / angle has no hole
+    return torch.cat((half.cos(), 0.5 * torch.sinc(half / torch.pi) * vector), 1)
 
 
 def rotation_vector(R: Tensor) -> Tensor:

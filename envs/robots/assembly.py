@@ -94,10 +94,8 @@ def _check_repository(owner: str, repository: str) -> None:
 
 
 def _load_urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
-    from envs.robots.urdf import (
-        build_model,
-        read_urdf,
-    )  # here: most robots are read by roboticstoolbox
+    # here: most robots are read by roboticstoolbox
+    from envs.robots.urdf import build_model, read_urdf
 
     if package is None:
         return build_model(read_urdf(path))

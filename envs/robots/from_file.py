@@ -41,9 +41,8 @@ def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None 
     name = Path(path).name.split(".")[0]
     model, chain = arm.model, arm.chain
     if hand is not None:
-        from envs.robots.assembly import (
-            assemble,
-        )  # here: it takes over a second, and a wrong file should not
+        # here: it takes over a second, and a wrong file should not
+        from envs.robots.assembly import assemble
 
         model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
         chain = compile_ets(model.ets())

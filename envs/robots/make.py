@@ -82,10 +82,8 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     hand = None if wanted == "none" else make_gripper(wanted)
     mount = make_pose(parse_numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
-    from envs.robots.assembly import (
-        assemble,
-        load_model,
-    )  # here: they take over a second, and a wrong name should not
+    # here: they take over a second, and a wrong name should not
+    from envs.robots.assembly import assemble, load_model
 
     _release_models_at_exit()
     model = assemble(name, load_model(owner, values["model"]), str(values["flange"]), hand, mount)

@@ -39,9 +39,8 @@ def measured_scene(scene: Scene) -> Scene:
     frame of the assumed base. The table is where the base stands.
     """
     if "object_offset" in scene:
-        cubes = [
-            name for name in (OBJECT, SUPPORT) if name in scene
-        ]  # a camera that is off is so for all of them
+        # a camera that is off is so for all of them
+        cubes = [name for name in (OBJECT, SUPPORT) if name in scene]
         scene = {**scene, **{name: scene[name] + scene["object_offset"] for name in cubes}}
     return displace_scene(scene, scene["base_error"]) if "base_error" in scene else scene
 

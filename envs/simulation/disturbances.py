@@ -113,9 +113,8 @@ class DisturbedEngine:
             disturbances.latency - disturbances.latency_spread,
             disturbances.latency + disturbances.latency_spread,
         )
-        self._late = [
-            round(min(max(seconds, 0.0), LONGEST) / dt, 9) for seconds in late
-        ]  # least and most
+        # least and most
+        self._late = [round(min(max(seconds, 0.0), LONGEST) / dt, 9) for seconds in late]
         self._ahead = round(disturbances.foresight / dt, 9)
         self.estimator = None
         if disturbances.is_latency_estimated:

@@ -160,9 +160,8 @@ def compute_press_depth(
         return transform_to_hand(compute_hand_axes(hand, T), T[:, :3, 3], scene["object"])
 
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=gap.device)[:, None, None]
-    x, y, z = torch.lerp(locate_cube(T_before), locate_cube(T_after), share).unbind(
-        2
-    )  # (SUBSTEPS + 1, B)
+    # (SUBSTEPS + 1, B)
+    x, y, z = torch.lerp(locate_cube(T_before), locate_cube(T_after), share).unbind(2)
     around = TURNED * hand.half
     inner = gap / 2.0 - around
     outer = gap / 2.0 + hand.finger + around
@@ -203,9 +202,8 @@ def move_cube(
     lowest = partial(_find_lowest, hand, cube, support)
     offset = transform_to_hand(before, T_before[:, :3, 3], cube)
     carried = tcp + (after * offset[:, None]).sum(2)
-    carried[:, 2] = torch.maximum(
-        carried[:, 2], lowest(carried, 2.0 * hand.half)
-    )  # it slips in the pads
+    # it slips in the pads
+    carried[:, 2] = torch.maximum(carried[:, 2], lowest(carried, 2.0 * hand.half))
     cube = torch.where(held[:, None], carried, push_cube(hand, T_before, T_after, cube, gap_before))
     p = transform_to_hand(after, tcp, cube)
     x, y, z = p.unbind(1)
@@ -264,17 +262,14 @@ def push_cube(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: 
     sides = compute_hand_axes(hand, T)
     sides = torch.cat((sides, -sides), 3)  # (SUBSTEPS, B, 3, 6) outward from a box
     level = torch.cat((sides[:, :, :2], torch.zeros_like(sides[:, :, 2:])), 2)
-    reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(
-        1e-6
-    )  # of a metre out, along the table
+    # of a metre out, along the table
+    reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(1e-6)
     ways = (level / reach).transpose(2, 3)  # (SUBSTEPS, B, 6, 3) horizontal unit vectors
-    bounds = (
-        _make_boxes(hand, gap) + T[:, :, None, :3, 3] @ sides
-    )  # (SUBSTEPS, B, 3, 6) from the base's origin
+    # (SUBSTEPS, B, 3, 6) from the base's origin
+    bounds = _make_boxes(hand, gap) + T[:, :, None, :3, 3] @ sides
     for i in range(SUBSTEPS):
-        depth = (
-            bounds[i] - cube[:, None] @ sides[i]
-        )  # (B, 3, 6) how deep the cube is in each box, from each side
+        # (B, 3, 6) how deep the cube is in each box, from each side
+        depth = bounds[i] - cube[:, None] @ sides[i]
         distance, side = (depth / reach[i]).min(2)
         out = ways[i].gather(1, side[:, :, None].expand(-1, -1, 3))
         if hand.slips:
@@ -299,9 +294,8 @@ def _move_round_edges(
         ways: (B, 6, 3) out of each side, along the table.
         distance, out: the same of a cube.
     """
-    nearest, side = torch.stack((depth[:, :, [0, 3]], depth[:, :, [1, 4]]), 2).min(
-        3
-    )  # (B, 3, 2): of x, of y
+    # (B, 3, 2): of x, of y
+    nearest, side = torch.stack((depth[:, :, [0, 3]], depth[:, :, [1, 4]]), 2).min(3)
     off = (hand.half - nearest).clamp(0.0, hand.half)  # boxes that are nowhere are infinitely far
     length = torch.linalg.vector_norm(off, dim=2)
     sides = torch.stack((ways[:, [0, 3]], ways[:, [1, 4]]), 1)  # (B, 2, 2, 3)

@@ -119,9 +119,8 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
     command = action.clamp(-1.0, 1.0) * model.qdlim
     qd = torch.clamp(command, *find_reachable_velocities(model, bound_for(model, state)))
     lower, upper = model.qlim
-    q = torch.clamp(
-        state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper
-    )  # the clamp only removes rounding
+    # the clamp only removes rounding
+    q = torch.clamp(state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper)
     return SimState(q, qd, _move_gripper(model, state.gripper, grip))
 
 
@@ -147,9 +146,8 @@ def find_reachable_velocities(model: SimModel, bound: SimState) -> tuple[Tensor,
         Both [rad/s or m/s].
     """
     lower, upper = model.qlim
-    room = torch.stack(
-        (bound.q - lower, upper - bound.q)
-    )  # both at once: with few arms the calls take the time
+    # both at once: with few arms the calls take the time
+    room = torch.stack((bound.q - lower, upper - bound.q))
     down, fastest = compute_stopping_speed(room, model.dqd, model.dt).unbind()
     slowest = -down
     return torch.clamp(bound.qd - model.dqd, slowest, fastest), torch.clamp(

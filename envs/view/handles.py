@@ -16,10 +16,8 @@ from td3_robot.errors import not_none
 GOAL = "goal"
 CUBE = "cube"
 _GOAL_SIZE = 0.02  # [m]
-_OBSTACLES = {
-    "sphere": "spheres",
-    "box": "boxes",
-}  # prefix of the handle's name -> name in the scene
+# prefix of the handle's name -> name in the scene
+_OBSTACLES = {"sphere": "spheres", "box": "boxes"}
 
 
 class Handle(NamedTuple):

@@ -138,10 +138,11 @@ def find_differences(trained: dict[str, Any], here: dict[str, Any]) -> list[str]
     only one side has, such as a randomisation that an evaluation adds, are not compared.
     """
     groups = trained.keys() & here.keys()
+    # tuples are lists
     before, now = (
         dict(_flatten(json.loads(json.dumps({group: side[group] for group in groups}))))
         for side in (trained, here)
-    )  # tuples are lists
+    )
     found = []
     for name in sorted(before.keys() | now.keys()):
         old, new = (repr(side[name]) if name in side else "missing" for side in (before, now))

@@ -122,9 +122,8 @@ def _open_lock_file(path: Path) -> TextIO:
         file = open(path, "a+", encoding="utf-8", errors="replace")
         try:
             if fcntl is not None:
-                fcntl.lockf(
-                    file, fcntl.LOCK_EX | fcntl.LOCK_NB
-                )  # unlike flock, not kept by children that go on
+                # unlike flock, not kept by children that go on
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             file.seek(0)
             who = file.read(200).strip() or "another process"

@@ -36,9 +36,8 @@ def read_state(path: Path, sums: dict[str, str] | None = None) -> dict:
     """
     try:
         with open(path, "rb") as file, warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # torch's advice about a file that is about to be refused
+            # torch's advice about a file that is about to be refused
+            warnings.simplefilter("ignore")
             _check_whole(file, path, sums)
             state = _unpickle(file, path)
     except OSError as error:

@@ -79,9 +79,8 @@ def _copy_moments(
     for key, value in entry.items():
         if not strict and not isinstance(value, Tensor):
             continue
-        trusting = strict or group.get(
-            "fused"
-        )  # kernels that take lengths on trust; elsewhere any shape will do
+        # kernels that take lengths on trust; elsewhere any shape will do
+        trusting = strict or group.get("fused")
         _check_tensor(
             f"{key} of {name}",
             value,

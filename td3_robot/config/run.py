@@ -213,9 +213,8 @@ class EvaluationConfig:
     REMOVED: ClassVar[Mapping[str, str]] = {"process": "evaluations take place between two steps"}
 
     every: int = option(50_000, STEPS)
-    episodes: int = option(
-        1000, Range(0, *ENVS[1:]), fixed=bool
-    )  # none or some: what is best goes by it
+    # none or some: what is best goes by it
+    episodes: int = option(1000, Range(0, *ENVS[1:]), fixed=bool)
     keep: int = option(0, Range(0, *STEPS[1:]))
 
     def __post_init__(self):

@@ -57,9 +57,10 @@ class Dataset:
         agent.observe(data.state)
         self._batch_size = config.replay.batch_size
         self.generator = torch.Generator(device).manual_seed(derive_seed(config.seed, "batches"))
+        # hindsight is for what is collected: a dataset does not say where its goals are
         whole = dataclasses.replace(
             config.replay, capacity=max(len(data.state), config.replay.batch_size), hindsight="none"
-        )  # hindsight is for what is collected: a dataset does not say where its goals are
+        )
         shape = (1, agent.o_dim, agent.a_dim)
         self.replay = make_replay(
             shape, dataclasses.replace(config, replay=whole, num_envs=1), self.generator, None

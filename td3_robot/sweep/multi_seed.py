@@ -64,9 +64,10 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
                 codes = dict(zip(config.seeds, pool.map(processes.run, config.seeds, commands)))
             finally:
                 processes.stop()  # a second signal asks again
+        # not of an earlier session
         done = read_outcomes(
             folder, [seed for seed, code in codes.items() if code in (0, UNWRITTEN)]
-        )  # not of an earlier session
+        )
         written = _write_report(folder, arguments, done)
     return _print_end(folder, codes, len(done) == len(codes)) or (0 if written else UNWRITTEN)
 
@@ -88,9 +89,8 @@ class SeedProcesses:
     def __init__(self, threads: int):
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         self._running: list[subprocess.Popen[str]] = []
-        self._said: set[str] = (
-            set()
-        )  # by whichever seed: what all say, headings and notes, is passed on once
+        # by whichever seed: what all say, headings and notes, is passed on once
+        self._said: set[str] = set()
         self._saying = threading.Lock()
         self._stopped = False
 

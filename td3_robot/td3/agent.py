@@ -1,15 +1,14 @@
 """Twin Delayed Deep Deterministic policy gradient: six networks and one update rule.
 
 Fujimoto, van Hoof & Meger, "Addressing Function Approximation Error in Actor-Critic Methods", ICML
-2018. This file has the order of the update; the formulas are in losses.py, value_heads.py and
-actor_losses.py, checkpoints in agent_io.py.
+2018. The formulas are in losses.py, value_heads.py and actor_losses.py, checkpoints in agent_io.py.
 """
 
 import copy
 import dataclasses
+import functools
 import threading
 from collections.abc import Sequence
-from functools import reduce
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -61,8 +60,7 @@ class UpdateSchedule(NamedTuple):
 class TD3:
     """A TD3 agent: `actor`, `Q1`, `Q2`, their `*_target` networks and `*_optimizer` optimizers.
 
-    With `critic` crossq a target is the network itself, except an `actor_target` that is the
-    policy.
+    With `critic` crossq a target is the network itself, but for an `actor_target` that acts.
 
     Args:
         o_dim: width of an observation.
@@ -249,7 +247,7 @@ class TD3:
         metrics["Q1"] = self.value.mean(outputs[0]).mean()
         if batch.weight is not None:
             errors = [self.value.error(output, y) for output in outputs]
-            metrics["td_error"] = reduce(torch.add, errors) / len(errors)
+            metrics["td_error"] = functools.reduce(torch.add, errors) / len(errors)
         return metrics
 
     def _forward_critics(
@@ -283,7 +281,7 @@ class TD3:
         action = passed.output
         q = self._estimate_value(state, action)
         step = ActorStep(state, action, data_action, q, self._estimate_value)
-        loss = reduce(torch.add, [term(step) for term in self.actor_terms])
+        loss = functools.reduce(torch.add, [term(step) for term in self.actor_terms])
         passed.backward_from(loss)
         self._limit_gradients((self.actor,), self.config.actor_grad_clip)
         self._actor_step((self.actor_optimizer,))
@@ -298,7 +296,7 @@ class TD3:
         """Return the value (B, 1) that the actor ascends: Q1, or the lower with `actor_min_q`."""
         x = torch.cat((state, action), 1)
         critics = self._critics[: 1 + self.config.actor_min_q]
-        return reduce(torch.min, [self.value.mean(frozen_forward(Q, x)) for Q in critics])
+        return functools.reduce(torch.min, [self.value.mean(frozen_forward(Q, x)) for Q in critics])
 
     # without `twin_critics` Q2 is never updated
     _critics = property(lambda self: (self.Q1, self.Q2)[: 1 + self.config.twin_critics])

@@ -47,9 +47,10 @@ class NanGuard:
             return
         names = _NETWORKS[: 2 + ("actor_loss" in losses)]
         moved = [weight for name in names for weight in self._weights[name]]
+        # overflow first
         squares = [
             square for name in names for square in self._collect_moments(name, ("exp_avg_sq",))
-        ]  # overflow first
+        ]
         given = batch[:5]  # of which a normaliser or bounded values may clip what is infinite
         finite = [
             *map(torch.sum, (*squares, *given)),

@@ -83,9 +83,8 @@ def test_registering_again_changes_nothing():
 def test_gymnasium_finds_no_fault(env_id):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        check_env(
-            gym.make(env_id).unwrapped, skip_render_check=True
-        )  # a page would wait for a browser
+        # a page would wait for a browser
+        check_env(gym.make(env_id).unwrapped, skip_render_check=True)
     # observations have no bounds: said of the lower and of the upper one, of each space that is no
     # dictionary
     faults = [str(warning.message) for warning in caught if "gymnasium" in warning.filename]
@@ -219,9 +218,8 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
         assert np.array_equal(*shown)
         moved |= set((other != observation).any(0).nonzero().squeeze(1).tolist())
     places = [range(arms.o_dim)[arms.layout[name]] for name in arms.layout]
-    told = {
-        element for place in places if moved & set(place) for element in place
-    }  # by whole columns
+    # by whole columns
+    told = {element for place in places if moved & set(place) for element in place}
     goal = arms.layout["goal"]  # of which the height may be that of all
     assert set(view._rest) == columns - told - set(range(goal.start, goal.stop))
 

@@ -25,11 +25,8 @@ from td3_robot.loggers.csv import CSV_NAME
 ENVS, ROUNDS = 4, 75  # steps of each environment; an episode of reach has 60
 CLOCKS = ("wall_s", "solved_at_s", "seconds")
 TASKS = ["reach", "reach", "reach_pose", "reach_avoid", "track", "pick_place", "push"]
-IDS = [
-    "td3_robot/PandaReach-v0",
-    "td3_robot/Ur5eTrack-v0",
-    "td3_robot/PandaReachGoal-v0",
-]  # that restore themselves
+# that restore themselves
+IDS = ["td3_robot/PandaReach-v0", "td3_robot/Ur5eTrack-v0", "td3_robot/PandaReachGoal-v0"]
 ROBOTS = ["panda", "ur5e", "ur3e", "vx300s", "wx250s", "puma560", "lbr"]
 OPTIONS = [  # each is left out or one of its choices
     *("sparse", "guard", "td3.actor_min_q", "td3.normalize_observations", "exploration.per_env"),

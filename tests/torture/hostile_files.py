@@ -37,14 +37,8 @@ FORBIDDEN = (
     "shutil.rmtree",
 )
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-OURS = (
-    str(ROOT),
-    sys.prefix,
-    sys.base_prefix,
-    "/proc/",
-    "/sys/",
-    "/usr/",
-)  # what may be read beside the file's folder
+# what may be read beside the file's folder
+OURS = (str(ROOT), sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/usr/")
 
 
 class Guard:
@@ -63,9 +57,10 @@ class Guard:
         elif event == "open" and not isinstance(arguments[0], int):
             writes = isinstance(arguments[2], int) and arguments[2] & WRITES
             path = os.path.abspath(os.fsdecode(arguments[0]))
+            # its own
             package = path.endswith("/package.xml") and self._folder.startswith(
                 os.path.dirname(path)
-            )  # its own
+            )
             if not path.startswith((self._folder, "/dev/null", *(() if writes else OURS))) and (
                 writes or not package
             ):

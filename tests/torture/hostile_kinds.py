@@ -170,9 +170,8 @@ def _of_checkpoint(random: Random, folder: Path) -> Callable[[], object]:
         name = random.choice([state for state in states if not state.startswith(CHUNKS)])
         files[name] = _with_change(random, files[name])
     if random.random() < 0.8 and not name.endswith(MANIFEST):
-        files.pop(
-            str(Path(name).with_name(MANIFEST)), None
-        )  # a stranger can leave it out: only the values speak then
+        # a stranger can leave it out: only the values speak then
+        files.pop(str(Path(name).with_name(MANIFEST)), None)
     _put(run, files)
 
     def read() -> None:

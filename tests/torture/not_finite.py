@@ -157,10 +157,8 @@ def into_batch(trainer, random: Random, value: float, at: int) -> None:
 
 def into_weight(trainer, random: Random, value: float, at: int) -> None:
     """Into a network, before an update."""
-    weights = [
-        *trainer.agent.Q1.parameters(),
-        *trainer.agent.Q2.parameters(),
-    ]  # which move in every update
+    # which move in every update
+    weights = [*trainer.agent.Q1.parameters(), *trainer.agent.Q2.parameters()]
     weight, update, calls = random.choice(weights), trainer.agent.update, [0]
 
     def poisoned(batch):

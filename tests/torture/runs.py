@@ -47,9 +47,8 @@ def warm_up(robots: Sequence[str] = ("panda",)) -> None:
 
     torch.set_num_threads(1)
     pieces.CHUNK_BYTES = 100_000  # so that small replays are in pieces, too
-    make._make_registered = functools.cache(
-        make._make_registered
-    )  # a robot takes longer than anything else before a first step
+    # a robot takes longer than anything else before a first step
+    make._make_registered = functools.cache(make._make_registered)
     for robot in robots:
         envs.make(robot, "reach", 2)
 

@@ -16,13 +16,10 @@ from envs.robots.urdf.tcp import find_tcp, list_moving_joints
 from envs.robots.urdf.tree import FAR, Joint, Tree, join_names
 from td3_robot.errors import ConfigError, not_none, unknown
 
-CONTINUOUS_LIMIT = (
-    2.0 * math.pi
-)  # [rad] either way: what makers of arms with endless joints commonly allow
-FASTEST = {
-    True: 20.0,
-    False: 100.0,
-}  # prismatic or not: [m/s], [rad/s] no arm has more; files put 1000 for "any"
+# [rad] either way: what makers of arms with endless joints commonly allow
+CONTINUOUS_LIMIT = 2.0 * math.pi
+# prismatic or not: [m/s], [rad/s] no arm has more; files put 1000 for "any"
+FASTEST = {True: 20.0, False: 100.0}
 SLOWEST = 1e-3  # [rad/s or m/s]
 LEAST_RANGE = 1e-6  # [rad or m]
 

@@ -10,11 +10,8 @@ from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # no dots and no slashes: a name, not a path
 _PACKAGE_TAG = re.compile(r"<name>\s*([^<\s]+)\s*</name>")
-_SIGNS = (
-    "package.xml",
-    "urdf",
-    "meshes",
-)  # a folder that holds one of these is taken for a package
+# a folder that holds one of these is taken for a package
+_SIGNS = ("package.xml", "urdf", "meshes")
 _INNER = ("urdf", "xacro", "robots")  # folders inside a package that hold descriptions
 
 

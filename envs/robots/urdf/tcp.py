@@ -14,9 +14,8 @@ TCP_NAMES = (
 
 # What the joint of a gripper is called, or the link that it moves.
 _GRIPPING = re.compile("grip|jaw|finger|claw|thumb|knuckle", re.IGNORECASE)
-_GRIPPER_LINK = re.compile(
-    "jaw|finger|claw|thumb|knuckle", re.IGNORECASE
-)  # "gripper" is what a wrist carries
+# "gripper" is what a wrist carries
+_GRIPPER_LINK = re.compile("jaw|finger|claw|thumb|knuckle", re.IGNORECASE)
 
 
 def find_tcp(tree: Tree) -> str:

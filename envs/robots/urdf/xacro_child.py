@@ -63,12 +63,8 @@ NODES = (
     *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
 )
 DATA = (str, int, float, list, tuple, dict, type(None))
-READING = (
-    "open",
-    "os.listdir",
-    "os.scandir",
-    "glob.glob",
-)  # audit events, refused outside the packages
+# audit events, refused outside the packages
+READING = ("open", "os.listdir", "os.scandir", "glob.glob")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 WALLED = {
     "import",

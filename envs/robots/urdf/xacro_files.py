@@ -11,12 +11,8 @@ from td3_robot.errors import ConfigError
 
 _CHILD = Path(__file__).with_name("xacro_child.py")
 _TIME_LIMIT = 20.0  # [s]; real files take well under one
-_KEPT = (
-    "ROS_PACKAGE_PATH",
-    "AMENT_PREFIX_PATH",
-    "SYSTEMROOT",
-    "LD_LIBRARY_PATH",
-)  # all that the child gets to see
+# all that the child gets to see
+_KEPT = ("ROS_PACKAGE_PATH", "AMENT_PREFIX_PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
 
 def expand_xacro(

@@ -21,10 +21,8 @@ from td3_robot.errors import not_none
 # [rad/s] of servos of unknown stiffness, at home: that of Menagerie's Panda, sqrt(4500 / 2.2)
 BANDWIDTH = 45.0
 FINGERS = "fingers"
-_STIFF = {
-    "solref": [0.004, 1.0],
-    "solimp": [0.999, 0.9999, 0.001, 0.5, 2.0],
-}  # fingers that yield lose their grip
+# fingers that yield lose their grip
+_STIFF = {"solref": [0.004, 1.0], "solimp": [0.999, 0.9999, 0.001, 0.5, 2.0]}
 
 
 @dataclass(frozen=True)

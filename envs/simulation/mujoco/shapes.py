@@ -109,9 +109,8 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
     tool = robot.rtb.grippers[0]
     pads = not_none(hand.pads)
     root = tool.links[0]
-    T_bg = (
-        hand.tcp.copy()
-    )  # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
+    # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
+    T_bg = hand.tcp.copy()
     T_bg[:3, :3] = T_bg[:3, :3] @ pads.axes
     shut = hand.compute_model_q(tool, hand.closed)
     links = {hand.strip_name(link): link for link in tool.links}

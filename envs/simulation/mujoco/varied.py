@@ -80,9 +80,8 @@ class VariedModels:
         model.geom_friction[:, 0] = plain.geom_friction[:, 0] * drawn["friction"]
         mass = plain.body_mass[physics.hand] + drawn["payload"]
         model.body_mass[physics.hand] = mass
-        model.body_gravcomp[physics.hand] = (
-            plain.body_mass[physics.hand] / mass
-        )  # compensates what it knows of
+        # compensates what it knows of
+        model.body_gravcomp[physics.hand] = plain.body_mass[physics.hand] / mass
         for name in physics.cubes:
             self._write_cube(model, name, drawn)
         mujoco.mj_setConst(model, self._data)  # what MuJoCo works out of masses

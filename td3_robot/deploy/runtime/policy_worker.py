@@ -18,9 +18,8 @@ from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.policy import Policy
 from td3_robot.deploy.robot.obstacles import KINDS, Obstacles
 
-TERMINAL = [
-    name for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)
-]  # sent to all of a terminal's processes
+# sent to all of a terminal's processes
+TERMINAL = [name for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]
 START = 60.0  # [s] that loading may take
 
 
@@ -30,9 +29,8 @@ def _answer(connection, path: str) -> None:
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
     try:
         policy = Policy.load(path)
-        policy(
-            policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **_anything(policy)
-        )  # the first call is slow
+        # the first call is slow
+        policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **_anything(policy))
         connection.send(("ready", None))
         while True:
             question = connection.recv()

@@ -24,9 +24,8 @@ from td3_robot.deploy.safety.stop_trajectory import (
     plan_stop,
 )
 
-SHARES = np.array(
-    [0.7, 0.4, 0.2, 0.1]
-)  # of the way from the plan's step to the wanted one that are tried
+# of the way from the plan's step to the wanted one that are tried
+SHARES = np.array([0.7, 0.4, 0.2, 0.1])
 APPROACH = 0.8  # of the acceleration with which a joint means to brake before a position limit
 LOOK_AHEAD = 0.02  # [s] by which it sees the velocity limits that depend on positions coming
 BELOW_CURVE = 0.97  # of those limits that it means to use
@@ -108,9 +107,8 @@ def _move(now: State, a: np.ndarray, h: float) -> State:
 
 def _limit_target(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
     """Return the target, lowered to what a joint could brake from before its limits without hurry."""
-    ease = limits.jerk / (
-        8.0 * limits.acceleration
-    )  # [1/s] at which it closes in on a limit in the end
+    # [1/s] at which it closes in on a limit in the end
+    ease = limits.jerk / (8.0 * limits.acceleration)
     room = np.empty((2, *now.q.shape))
     room[0], room[1] = now.q - limits.lower, limits.upper - now.q
     room = np.maximum(room, 0.0)

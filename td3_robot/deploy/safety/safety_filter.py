@@ -20,9 +20,8 @@ from td3_robot.deploy.safety.joint_limiter import (
 )
 from td3_robot.deploy.safety.stop_trajectory import State, evaluate_plan, evaluate_positions
 
-SAMPLES = np.linspace(0.0, 1.0, 6)[
-    :, None
-]  # of a stop, where distances are measured; between them they are bounded
+# of a stop, where distances are measured; between them they are bounded
+SAMPLES = np.linspace(0.0, 1.0, 6)[:, None]
 SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
 CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's
 TCP_SHARE = 0.95  # of the TCP speed limit that is aimed at, and asked of the samples
@@ -225,9 +224,8 @@ class SafetyFilter:
         if self._reach is None or self.robot.capsules is None:
             return "", np.inf, False
         distance = self.robot.capsules.find_clearance(frames, self.obstacles)
-        travelled = (
-            np.abs(q[1:] - q[:-1]) @ self._reach
-        )  # by which distances change at most between samples
+        # by which distances change at most between samples
+        travelled = np.abs(q[1:] - q[:-1]) @ self._reach
         nearest = distance.min()
         least = min(nearest, (distance[:-1] + distance[1:] - travelled).min() / 2.0)
         if least < self.clearance:

@@ -53,17 +53,14 @@ class Plan(NamedTuple):
 def plan_stop(start: State, h: float, limits: Limits) -> Plan:
     """Plan the fastest stop from a state, rounded up to whole ticks."""
     step = h * limits.jerk  # [rad/s2] by which the acceleration may change in a tick
-    coasting = np.ceil(
-        np.abs(start.a) / step - 1e-9
-    )  # ticks in which the acceleration alone is taken back
-    drift = (
-        start.v + h * start.a * np.maximum(coasting - 1.0, 0.0) / 2.0
-    )  # the velocity that would be left
+    # ticks in which the acceleration alone is taken back
+    coasting = np.ceil(np.abs(start.a) / step - 1e-9)
+    # the velocity that would be left
+    drift = start.v + h * start.a * np.maximum(coasting - 1.0, 0.0) / 2.0
     sign = np.where(drift < 0.0, -1.0, 1.0)
     v, a = sign * start.v, sign * start.a
-    peak = np.sqrt(
-        np.maximum(limits.jerk * v + a * a / 2.0, 0.0)
-    )  # of continuous time, without a hold
+    # of continuous time, without a hold
+    peak = np.sqrt(np.maximum(limits.jerk * v + a * a / 2.0, 0.0))
     peak = np.minimum(peak, limits.acceleration)
     ramp = np.maximum(np.ceil((a + peak) / step - 1e-9), 1.0)
     release = np.ceil(peak / step - 1e-9)
@@ -135,9 +132,8 @@ def find_held_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (height <= plan.release * step + TINY)
     kept &= np.maximum(np.abs(v), _find_peak_speed(plan, h)) <= limits.velocity
     end = evaluate_positions(plan, plan.ticks, h)
-    back = (
-        h * v * plan.ramp * (v * plan.peak > 0.0)
-    )  # at most this far the other way, where the velocity turns round
+    # at most this far the other way, where the velocity turns round
+    back = h * v * plan.ramp * (v * plan.peak > 0.0)
     kept &= np.minimum(q, end) + np.minimum(back, 0.0) >= limits.lower
     kept &= np.maximum(q, end) + np.maximum(back, 0.0) <= limits.upper
     return kept & _is_below_curve(plan, h, limits) if limits.curve is not None else kept
@@ -154,9 +150,8 @@ def _find_peak_speed(plan: Plan, h: float) -> np.ndarray:
     return np.abs(v + h * (rising * a + rising * (rising + 1.0) / 2.0 * slope))
 
 
-SAMPLES = np.linspace(0.0, 1.0, 5)[
-    1:
-]  # of each of the three phases, where speeds depend on positions
+# of each of the three phases, where speeds depend on positions
+SAMPLES = np.linspace(0.0, 1.0, 5)[1:]
 CURVE_MARGIN = 0.99  # of those speeds, for what is between the samples
 
 

@@ -33,9 +33,8 @@ def test_what_the_observation_says_is_so():
     env.reset(0)
     for step in play(env, 5):
         seen = {name: step.observation[:, env.layout[name]] for name in env.layout}
-        on = (
-            step.info["q"] + 0.5 * env.task.dt * step.info["qd"]
-        )  # an arm is seen where it is bound for
+        # an arm is seen where it is bound for
+        on = step.info["q"] + 0.5 * env.task.dt * step.info["qd"]
         torch.testing.assert_close(seen["q"], on.clamp(*env.model.qlim))
         assert torch.equal(seen["qd"], step.info["qd"]) and torch.equal(seen["goal"], env.goal)
         assert torch.equal(seen["tcp"], env.fkine(seen["q"])[:, :3, 3])
@@ -190,9 +189,8 @@ def test_relabelled_with_another_goal_it_is_what_that_goal_would_have_given(robo
     for name, mine, expected in zip(
         ("state", "next_state", "reward"), relabelled, (before, step.next_observation, step.reward)
     ):
-        columns = (
-            slice(None) if name == "reward" else slice(other.layout["qd"].start, None)
-        )  # the fingers may differ
+        # the fingers may differ
+        columns = slice(None) if name == "reward" else slice(other.layout["qd"].start, None)
         mine, expected = mine[..., columns], expected[..., columns]
         torch.testing.assert_close(mine, expected, rtol=1e-3, atol=1e-4, msg=name)
     sparse = envs.make(robot, "reach", num_envs=4, sparse=True)

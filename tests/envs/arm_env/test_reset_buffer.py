@@ -74,17 +74,12 @@ def test_who_is_not_counted_gets_the_next_ones_and_a_new_block_before_they_run_o
     assert handed_out(unasked, 3) == [5, 0, 1]  # more than there are: the first ones again
     for _ in range(4):
         handed_out(unasked, 0)
-    assert handed_out(unasked, 1) == [6] and made.asked == [
-        6,
-        6,
-    ]  # a block lasts eight steps at first
+    # a block lasts eight steps at first
+    assert handed_out(unasked, 1) == [6] and made.asked == [6, 6]
     for _ in range(6):
         handed_out(unasked, 1)
-    assert made.asked == [
-        6,
-        6,
-        6,
-    ]  # eight of six were handed out in eight steps: then one lasts six
+    # eight of six were handed out in eight steps: then one lasts six
+    assert made.asked == [6, 6, 6]
 
 
 def test_what_nobody_counted_goes_on_where_it_was(env):
@@ -99,9 +94,8 @@ def test_what_nobody_counted_goes_on_where_it_was(env):
 
 def test_endings_are_those_of_counters_that_a_step_takes_down():
     generator, horizon = torch.Generator().manual_seed(0), 7
-    left = torch.randint(
-        -1, horizon + 1, (40,), generator=generator
-    )  # 0 and less have ended, and do so with the next
+    # 0 and less have ended, and do so with the next
+    left = torch.randint(-1, horizon + 1, (40,), generator=generator)
     endings, left = TimeLimits(left, horizon), left.clamp_min(1)
     for _ in range(3 * horizon):
         left = left - 1

@@ -23,10 +23,8 @@ from envs.robots import make_robot
 
 ROBOTS = ["panda", "lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"]
 FULL = pytest.param(1000, marks=pytest.mark.slow)  # configurations
-BESIDE = (
-    "base_link_inertia",
-    "upper_arm_link",
-)  # near in every position, in part, which no distance counts
+# near in every position, in part, which no distance counts
+BESIDE = ("base_link_inertia", "upper_arm_link")
 
 
 def coal_capsule(capsule: np.ndarray) -> tuple[coal.CollisionGeometry, np.ndarray]:

@@ -60,9 +60,8 @@ def test_an_arm_touches_itself_between_both_surfaces(robot, model):
         points = find_contact_points(model, folded)
         moved = find_contact_points(model, folded + torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]]))
         turn = torch.tensor([[0.87758, -0.47943, 0], [0.47943, 0.87758, 0], [0, 0, 1.0]])
-        torch.testing.assert_close(
-            moved, points @ turn.T, atol=1e-3, rtol=0
-        )  # it turns with the arm
+        # it turns with the arm
+        torch.testing.assert_close(moved, points @ turn.T, atol=1e-3, rtol=0)
 
 
 def test_pairs_are_chosen_once_and_anew_for_what_differs(monkeypatch):

@@ -79,9 +79,8 @@ def test_segments_are_as_near_as_a_search_over_them_finds():
         best = torch.minimum(best, point_distance(u, e, (e * e).sum(0), p + s * d))
     found = between(p, d, u, e)
     assert (found <= best + 1e-9).all()
-    assert (best - found).max() < 0.005 * np.sqrt(
-        0.75
-    )  # half a step of the search along the longest segment
+    # half a step of the search along the longest segment
+    assert (best - found).max() < 0.005 * np.sqrt(0.75)
 
 
 def test_segments_agree_with_coal():

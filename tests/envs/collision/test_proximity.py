@@ -111,9 +111,8 @@ def test_the_least_of_all_links_and_the_arm_itself_is_its_clearance(panda):
     least = found.distance.amin(1)
     clear = whole > -0.02  # deeper, a capsule's segment may be inside a box
     assert 100 < clear.sum() < 450
-    assert_close(
-        least[clear], whole[clear], atol=2e-4, rtol=0
-    )  # `clearance` is short by as much for boxes
+    # `clearance` is short by as much for boxes
+    assert_close(least[clear], whole[clear], atol=2e-4, rtol=0)
     assert (least[~clear] < -0.01).all()
     assert_close(found.distance[:, -1], self_distance(model, q))
     assert_close(found.distance[:, :-1], link_clearance(model, q, obstacles, GROUND))

@@ -65,9 +65,8 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     """By hand: beyond the bound, the point of the half-space g . x >= -rate nearest to x, in units
     of what each joint can change its speed by in a period, is x + (-rate - g . x) W g / (g . W
     g)."""
-    model = dataclasses.replace(
-        world.model, dqd=world.model.dqd * 100.0
-    )  # so that nothing else bounds the speed
+    # so that nothing else bounds the speed
+    model = dataclasses.replace(world.model, dqd=world.model.dqd * 100.0)
     state = make_rest_state(model, world.home.expand(40, -1))
     generator = torch.Generator().manual_seed(2)
     gradient = torch.randn(40, 1, 7, generator=generator)
@@ -106,9 +105,8 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
     """Joint 1 at full speed for 0.9 s: the arm comes near to the wall and does not meet it."""
     model = dataclasses.replace(world.model, dqd=world.model.dqd * factor)
     world = dataclasses.replace(world, model=model)
-    wall = Obstacles(
-        walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]])
-    )  # everything with y > 0.4 is wall
+    # everything with y > 0.4 is wall
+    wall = Obstacles(walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]]))
     action = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])
     state, least = make_rest_state(model, world.home[None]), []
     for _ in range(18):

@@ -83,9 +83,8 @@ def test_the_gradient_is_that_of_the_manipulability(rows, moving):
         :, :moving
     ]
     J = jacob0(chain, q)[:, :, :moving]
-    regular = (
-        manipulability(J[:, :rows]) > 1e-3
-    )  # elsewhere the differences of a root are those of rounding
+    # elsewhere the differences of a root are those of rounding
+    regular = manipulability(J[:, :rows]) > 1e-3
     assert regular.sum() > 40
     torch.testing.assert_close(
         manipulability_gradient(J, rows)[regular], wanted[regular], atol=1e-7, rtol=1e-5

@@ -86,10 +86,8 @@ def test_hand_worked_trajectories(gantry, trajectory):
         # A: qd_x 1, 1, 0 changes by 1, 0, -1, and that by 1, -1, -1. B: qd_y changes by 2.5, -7,
         # that by 2.5, -9.5.
         "rms_jerk": [100 * math.sqrt((1 + 1 + 1) / 6), 100 * math.sqrt((2.5**2 + 9.5**2) / 4)],
-        "manipulability": [
-            1.0,
-            1.0,
-        ],  # J of two sliding joints at right angles has two singular values of 1
+        # J of two sliding joints at right angles has two singular values of 1
+        "manipulability": [1.0, 1.0],
         "minimum_manipulability": [1.0, 1.0],
         "joint_limit_steps": [0.0, 0.5],
         "joint_limit_violations": [0, 0],
@@ -344,9 +342,8 @@ def test_manipulability_is_the_product_of_singular_values():
     expected = [
         rtb.models.Panda().manipulability(row, method="yoshikawa", axes="all") for row in q.numpy()
     ]
-    assert got.tolist() == pytest.approx(
-        expected, rel=1e-5
-    )  # the chain's constants are rounded to float32
+    # the chain's constants are rounded to float32
+    assert got.tolist() == pytest.approx(expected, rel=1e-5)
 
     short = compile_ets(
         rtb.ET.Rz() * rtb.ET.tx(0.5) * rtb.ET.Rz() * rtb.ET.tx(0.3) * rtb.ET.tz(), torch.float64
@@ -357,9 +354,8 @@ def test_manipulability_is_the_product_of_singular_values():
 
 
 def test_manipulability_of_a_singular_arm_is_zero():
-    straight = compile_ets(
-        rtb.ET.tx() * rtb.ET.tx(), torch.float64
-    )  # two joints along the same line
+    # two joints along the same line
+    straight = compile_ets(rtb.ET.tx() * rtb.ET.tx(), torch.float64)
     assert manipulability(jacob0(straight, torch.zeros(1, 2, dtype=torch.float64))).tolist() == [
         0.0
     ]
@@ -397,10 +393,8 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
         got["height_m"].tolist() == got["minimum_clearance_m"].tolist() == pytest.approx([0.1, 0.2])
     )
     steps = [row[~row.isnan()].tolist() for row in got["off_m"]]
-    assert steps == [
-        pytest.approx([0.0, 0.0]),
-        pytest.approx([0.4]),
-    ]  # the first step has not settled
+    # the first step has not settled
+    assert steps == [pytest.approx([0.0, 0.0]), pytest.approx([0.4])]
 
     summary = summarise(got, task.measures)
     assert summary["untouched_rate"] == summary["held_rate"] == 0.5

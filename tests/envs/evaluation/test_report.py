@@ -115,9 +115,8 @@ def test_the_page_is_whole_and_refers_to_nothing_outside(html):
     assert html.startswith("<!DOCTYPE html>")
     assert all(link.startswith("#") for link in outline.referred)
     urls = set(re.findall(r"https?://[^\s\"'<)]+", html))
-    assert all(
-        url.startswith("http://www.w3.org/") for url in urls
-    )  # names of XML, which nothing fetches
+    # names of XML, which nothing fetches
+    assert all(url.startswith("http://www.w3.org/") for url in urls)
     assert not re.search(r"@import|url\((?!#)", html)
     assert {"paths", "paths-label", "paths-data", "show-succeeded", "show-failed"} <= set(
         outline.ids
@@ -202,9 +201,8 @@ def test_failures_of_the_policy_are_listed_each_with_its_command(html, evaluatio
 
 def test_paths_are_those_that_were_played(html, evaluation):
     data, each = embedded(html), list(evaluation.played.values())
-    shown = [
-        (by, episode) for by in range(len(each)) for episode in range(6)
-    ]  # the others' in the same episodes
+    # the others' in the same episodes
+    shown = [(by, episode) for by in range(len(each)) for episode in range(6)]
     assert sorted((path["by"], path["episode"]) for path in data["paths"]) == shown
     for path in data["paths"]:
         episode, policy = path["episode"], each[path["by"]]
@@ -356,9 +354,8 @@ def test_charts_take_the_colour_of_the_page_and_name_the_controllers(env, evalua
         text = " ".join(ElementTree.fromstring(svg).itertext())
         assert "policy" in text and "<b>still</b>" in text
         assert "currentColor" in svg and charts._INK not in svg
-    assert charts.draw_learning_curve(CURVE) == charts.draw_learning_curve(
-        CURVE
-    )  # the same figures, the same file
+    # the same figures, the same file
+    assert charts.draw_learning_curve(CURVE) == charts.draw_learning_curve(CURVE)
 
 
 def test_a_run_without_evaluations_shows_the_success_of_its_own_episodes(evaluation):
@@ -411,8 +408,7 @@ def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
         tab.uncheck("#show-failed")
         tab.uncheck("#show-succeeded")
         assert 0 < tab.evaluate(ink) < everything  # the ground stays
-        assert (
-            tab.evaluate("document.documentElement.scrollWidth") <= 390
-        )  # nothing sticks out of a telephone
+        # nothing sticks out of a telephone
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         browser.close()
     assert asked == [address] and complaints == []

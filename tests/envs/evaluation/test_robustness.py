@@ -52,13 +52,11 @@ def test_without_disturbance_it_is_the_plain_evaluation(guard):
         12, guard=guard, latency=0.1, noise=0.01, servo_lag=0.1, assumed_latency=0.0
     )
     summaries = evaluation(12, guard=guard).play()
-    rates = {
-        name: summaries[name]["success_rate"] for name in ("policy", "brisk", "still")
-    }  # random actions look at nothing
+    # random actions look at nothing
+    rates = {name: summaries[name]["success_rate"] for name in ("policy", "brisk", "still")}
     assert 0 < rates["policy"] < 1
-    assert (
-        disturbed.measure_success({"latency": 0.0}, 12) == rates
-    )  # what is measured in does not add to it
+    # what is measured in does not add to it
+    assert disturbed.measure_success({"latency": 0.0}, 12) == rates
 
 
 @pytest.mark.parametrize(

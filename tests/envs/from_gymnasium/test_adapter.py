@@ -432,9 +432,8 @@ def test_observations_and_rewards_that_are_not_finite_stop_the_run(value):
         np.errstate(over="ignore"),
         pytest.raises(NotFiniteError, match=r"observation\[1\] of copy 0 is .* at step 2"),
     ):
-        env = fixed(
-            observations=[0.0, 0.0, value], ends=2
-        )  # the last of its episode, that nobody acts on
+        # the last of its episode, that nobody acts on
+        env = fixed(observations=[0.0, 0.0, value], ends=2)
         env.step(torch.zeros(2, 2))
         env.step(torch.zeros(2, 2))
     env = fixed(rewards=[0.0, value])

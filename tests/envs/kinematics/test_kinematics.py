@@ -60,9 +60,8 @@ def test_panda_stretched_out_stands_as_its_drawing_says():
     torch.testing.assert_close(
         T[:3, 3], torch.tensor([0.088, 0.0, 0.333 + 0.316 + 0.384 - 0.107 - 0.1034])
     )
-    torch.testing.assert_close(
-        T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0
-    )  # the hand points down
+    # the hand points down
+    torch.testing.assert_close(T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0)
 
 
 def finite_difference_jacob0(chain, q: torch.Tensor, h: float = 1e-6) -> torch.Tensor:

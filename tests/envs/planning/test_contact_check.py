@@ -18,10 +18,8 @@ from envs.tasks.contact import compute_contact_terms
 from envs.tasks.registry import list_tasks, make_task
 from envs.world import GROUND, make_moment
 
-WHERE_POSES_ARE = (
-    "reach_pose",
-    "reach_avoid",
-)  # whose scenes say by which joint positions they can be solved
+# whose scenes say by which joint positions they can be solved
+WHERE_POSES_ARE = ("reach_pose", "reach_avoid")
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +105,8 @@ def test_goals_have_a_solution_without_contact(task):
     env = envs.make("panda", task, num_envs=300, seed=5)
     q, goal = env.moment.scene["solution"], env.goal
     assert contact.is_free(env.world, q).all()
-    assert_close(
-        env.fkine(q)[:, :3, 3], goal[:, :3], rtol=0, atol=5e-3
-    )  # found by a search that ends there
+    # found by a search that ends there
+    assert_close(env.fkine(q)[:, :3, 3], goal[:, :3], rtol=0, atol=5e-3)
 
 
 def test_starts_go_home_where_nothing_else_is_free(env, monkeypatch):

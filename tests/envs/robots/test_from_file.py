@@ -107,9 +107,8 @@ def test_arms_that_move_in_a_plane_have_a_home_and_a_box_too(tmp_path, axis, off
     assert ((arm.qlim[0] < home) & (home < arm.qlim[1])).all()
     assert_central(arm.chain, box, home, margin=0.5 if lift.startswith("-") else 0.25)
     q = np.random.default_rng(0).uniform(-1.5, 1.5, (1000, 3))
-    assert worst_speed(arm.chain, home[None], 2) > np.percentile(
-        worst_speed(arm.chain, q, 2), 90
-    )  # the elbow is bent
+    # the elbow is bent
+    assert worst_speed(arm.chain, home[None], 2) > np.percentile(worst_speed(arm.chain, q, 2), 90)
 
 
 def test_a_gripper_is_put_on_at_the_tcp_link():

@@ -126,9 +126,8 @@ def test_the_2f_85_opens_85_mm_and_shuts(robotiq):
     hand, pose = robotiq
     width = [opening(pose, driver) for driver in strokes(hand)]
     assert width[0] - width[-1] == pytest.approx(0.085, abs=1e-5)
-    assert width[0] == pytest.approx(
-        0.085, abs=1.1e-3
-    )  # the URDF's pads are thinner than the real ones
+    # the URDF's pads are thinner than the real ones
+    assert width[0] == pytest.approx(0.085, abs=1.1e-3)
     assert width[-1] == pytest.approx(0.0, abs=1.1e-3)
     assert (np.diff(width) < 0).all()
 
@@ -149,12 +148,8 @@ def test_the_pads_of_the_2f_85_stay_parallel(robotiq):
 def test_driver_and_spring_link_hold_the_finger_of_the_2f_85_together(robotiq):
     """The pin that joins finger and spring link is one point, seen from either."""
     hand, pose = robotiq
-    pin = [
-        0.0,
-        -0.018,
-        0.0065,
-        1.0,
-    ]  # in the finger: the follower joint of MuJoCo Menagerie's model
+    # in the finger: the follower joint of MuJoCo Menagerie's model
+    pin = [0.0, -0.018, 0.0065, 1.0]
     for side in ("right", "left"):
         seen = [
             np.linalg.solve(pose(f"{side}_inner_knuckle", s), pose(f"{side}_inner_finger", s) @ pin)

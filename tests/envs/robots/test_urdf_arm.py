@@ -48,9 +48,8 @@ def test_the_gantry_stands_where_a_ruler_says():
     assert arm.tcp_link == "tool0" and arm.joint_names == ("slide", "shoulder", "wrist")
     T = fkine(arm.chain, torch.tensor([[0.3, np.pi / 2, np.pi / 2]]))[0]
     torch.testing.assert_close(T[:3, 3], torch.tensor([0.1, -0.4, 0.2 + 0.3 - 0.1]))
-    torch.testing.assert_close(
-        T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0
-    )  # the tool points down
+    # the tool points down
+    torch.testing.assert_close(T[:3, 2], torch.tensor([0.0, 0.0, -1.0]), atol=1e-6, rtol=0)
 
 
 def test_limits_are_the_files_and_an_endless_joint_gets_two_turns():
@@ -217,9 +216,8 @@ def test_joints_without_a_velocity_limit_are_all_named(tmp_path):
     path = edited(tmp_path, (' velocity="0.5"', ""), ('velocity="3"', 'velocity="0"'))
     assert "no velocity limit for slide, wrist; add velocity=" in refusal(path)
     assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
-    assert (
-        load_urdf(edited(tmp_path, ('velocity="0.1"', "")), "tool0").joint_names[-1] == "wrist"
-    )  # fingers need none
+    # fingers need none
+    assert load_urdf(edited(tmp_path, ('velocity="0.1"', "")), "tool0").joint_names[-1] == "wrist"
 
 
 def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
@@ -311,9 +309,8 @@ skew = (
 joints = st.tuples(
     st.sampled_from(["revolute", "continuous", "prismatic"]),
     st.one_of(principal, skew),
-    st.lists(
-        poses, min_size=1, max_size=3
-    ),  # the joint's own offset, then links fixed to its child
+    # the joint's own offset, then links fixed to its child
+    st.lists(poses, min_size=1, max_size=3),
 )
 
 

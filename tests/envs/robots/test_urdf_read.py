@@ -426,9 +426,8 @@ def test_a_mesh_may_be_named_in_full(mesh, tmp_path):
 
 
 def test_packages_are_found_by_their_manifest(mesh):
-    inner = (
-        mesh.parents[1] / "inner"
-    )  # a package of its own, so that it is not found as the file's own
+    # a package of its own, so that it is not found as the file's own
+    inner = mesh.parents[1] / "inner"
     path = with_mesh(inner / "urdf", "package://other_name/meshes/link.STL")
     (inner / "package.xml").write_text("<package><name>inner</name></package>")
     (mesh.parents[1] / "package.xml").write_text("<package>\n  <name> other_name </name></package>")

@@ -240,9 +240,8 @@ def test_a_home_folder_is_no_package(package, tmp_path, monkeypatch):
     home = tmp_path / "cell"
     (home / "meshes").mkdir()
     body = "<xacro:include filename='$(find cell)/secret.xacro'/>"
-    assert links(package, body) == [
-        "secret"
-    ]  # a folder that looks like a package, and is none but for its name
+    # a folder that looks like a package, and is none but for its name
+    assert links(package, body) == ["secret"]
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr(xacro_files, "_KEPT", (*xacro_files._KEPT, "HOME"))
     assert "outside the package folders" in refusal(package / "urdf" / "arm.xacro")

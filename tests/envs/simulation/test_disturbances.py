@@ -35,9 +35,8 @@ def test_without_any_nothing_stands_between(make):
     env = make()
     step = play(env, 3)[-1]
     assert not {"sent", "late", "reference"} & env.moment.scene.keys()
-    assert_close(
-        env.moment.state.q, step.info["q"] + 0.5 * DT * step.info["qd"]
-    )  # within the limits
+    # within the limits
+    assert_close(env.moment.state.q, step.info["q"] + 0.5 * DT * step.info["qd"])
     assert torch.equal(step.observation, env.task.observe(env.world, env.moment))
 
 
@@ -51,9 +50,8 @@ def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
     )
     for after, before in zip(seen[0][steps:], seen[1]):
         assert_close(after, before, rtol=0, atol=1e-6)
-    assert_close(
-        seen[0][0], prompt.reset(3)[:, prompt.layout["q"]], rtol=0, atol=0
-    )  # nothing was sent yet
+    # nothing was sent yet
+    assert_close(seen[0][0], prompt.reset(3)[:, prompt.layout["q"]], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +118,8 @@ def test_a_cube_in_the_hand_is_known_by_the_hand(make):
     """Or noise of a millimetre would seem to open the fingers."""
     env = make("pick_place", num_envs=50, latency=DT, noise=0.002)
     there, held = env.arrived, torch.ones(50, dtype=torch.bool)
-    shut = replace(
-        there.state, gripper=torch.full((50,), 0.02)
-    )  # a Panda hand's fingers on a cube of 4 cm
+    # a Panda hand's fingers on a cube of 4 cm
+    shut = replace(there.state, gripper=torch.full((50,), 0.02))
     sent = torch.zeros_like(there.scene["sent"])  # and they were told to
     env.moment = replace(
         there, state=shut, scene={**there.scene, "object": there.tcp, "held": held, "sent": sent}

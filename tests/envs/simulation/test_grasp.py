@@ -162,9 +162,8 @@ def test_a_cube_that_slips_goes_round_the_edge_of_a_finger_as_a_disc_does(hand):
     """
     slips, shut = dataclasses.replace(hand, slips=True), torch.tensor([0.0])
     face = hand.pad
-    turned = torch.tensor(
-        [[0.0, 1, 0], [1, 0, 0], [0, 0, -1]]
-    )  # closes along x of the base, and pushes along y
+    # closes along x of the base, and pushes along y
+    turned = torch.tensor([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]])
     reach = hand.finger  # of the shut fingers, to either side of the middle
     for aside in (0.5 * reach, -0.5 * reach, reach + 0.006, -reach - 0.006):
         cube = torch.tensor([[aside, 0.0, HALF]])
@@ -234,9 +233,8 @@ def test_at_the_end_of_a_step_nothing_overlaps():
         p = grasp.transform_to_hand(
             grasp.compute_hand_axes(hand, hands(k)), hands(k)[:, :3, 3], cube
         )
-        depth = (
-            grasp._make_boxes(hand, gap) - torch.cat((p, -p), 1)[:, None]
-        )  # in each box, from each of its sides
+        # in each box, from each of its sides
+        depth = grasp._make_boxes(hand, gap) - torch.cat((p, -p), 1)[:, None]
         assert depth.amin(2).max() < 1e-3
         assert not held.any() and (cube[:, 2] == HALF).all()
         moved |= (cube[:, :2] != 0).any(1)
@@ -330,9 +328,8 @@ def test_one_pad_alone_holds_nothing(hand):
     ],
 )
 def test_a_grasp_needs_a_centimetre_of_overlap_and_level_pads(hand, T, cube, holds):
-    hand = dataclasses.replace(
-        hand, palm=(0.1, 0.03, 0.1)
-    )  # the Panda's would touch the cube before the pads' upper end
+    # the Panda's would touch the cube before the pads' upper end
+    hand = dataclasses.replace(hand, palm=(0.1, 0.03, 0.1))
     _, held, gap = shut_around(hand, T, cube)
     assert held.item() == holds
     assert gap.item() == pytest.approx(0.04)  # held or not, the cube is in between

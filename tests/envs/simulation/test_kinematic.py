@@ -226,9 +226,8 @@ def test_the_gripper_opens_and_closes_at_its_speed_and_stops_at_its_ends():
         state = step(model, state, action, torch.tensor([0.0, 0.5, 1.0]))
     torch.testing.assert_close(state.gripper, torch.tensor([0.0025, 0.02, 0.04]))
     for _ in range(3):
-        state = step(
-            model, state, action, torch.tensor([-5.0, 0.5, 5.0])
-        )  # more than shut, more than open
+        # more than shut, more than open
+        state = step(model, state, action, torch.tensor([-5.0, 0.5, 5.0]))
     torch.testing.assert_close(state.gripper, torch.tensor([0.0, 0.02, 0.04]))
 
 

@@ -108,10 +108,8 @@ def test_stiff_servos_and_no_contact_are_the_kinematic_engine(lab):
 def test_a_free_cube_falls_at_g_and_loses_no_energy(panda_lab):
     arms = Arms(panda_lab, cube=(0.5, 0.4, 1.5))
     arms.go(8)
-    t, h = (
-        0.4,
-        panda_lab.engine.physics.model.opt.timestep,
-    )  # h g t / 2 is the integrator's, of first order
+    # h g t / 2 is the integrator's, of first order
+    t, h = (0.4, panda_lab.engine.physics.model.opt.timestep)
     assert arms.cube[0, 2].item() == pytest.approx(1.5 - G * t * (t + h) / 2, abs=1e-4)
     torch.testing.assert_close(arms.cube[0, :2], torch.tensor([0.5, 0.4]))
     p = panda_lab.engine.physics
@@ -161,9 +159,8 @@ def test_pads_that_pinch_a_cube_s_upper_edge_do_not_hold_it(lab):
     for _ in range(20):
         arms.go(1, grip=0.0)
         assert not arms.scene["held"].any()
-    assert arms.state.gripper.item() != pytest.approx(
-        lab.model.gripper_stroke[0], abs=1e-3
-    )  # the cube is in between
+    # the cube is in between
+    assert arms.state.gripper.item() != pytest.approx(lab.model.gripper_stroke[0], abs=1e-3)
 
 
 def test_fingers_do_not_pass_through_the_cube_or_the_table(lab):

@@ -19,9 +19,8 @@ from td3_robot.errors import ConfigError
 # Of MuJoCo Menagerie's models, and of Universal Robots' and Robotiq's data sheets (20.6 and 0.9 kg)
 # [kg].
 MASSES = {"panda": 18.0, "ur5e": 20.6 + 0.9}
-GRAVITY = {
-    "panda": [0.0, -20.2, -0.27, 22.9, 0.6, 2.44, 0.0]
-}  # [Nm] at home, of Menagerie's panda.xml
+# [Nm] at home, of Menagerie's panda.xml
+GRAVITY = {"panda": [0.0, -20.2, -0.27, 22.9, 0.6, 2.44, 0.0]}
 
 
 @pytest.mark.parametrize("name", shipped_robots())

@@ -104,9 +104,8 @@ def test_seeds_resets_and_environments_differ(robot, task):
         rows = starts[:, env.layout[name]]
         assert len(rows.unique(dim=0)) == len(rows) == 16
         flat = name == "goal" and task in ("push", "stack")
-        assert all(
-            len(column.unique()) > 4 for column in rows.T[: 2 if flat else None]
-        )  # some lie on the table
+        # some lie on the table
+        assert all(len(column.unique()) > 4 for column in rows.T[: 2 if flat else None])
 
 
 @three_robots

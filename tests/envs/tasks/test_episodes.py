@@ -88,9 +88,8 @@ def test_arms_that_learn_are_not_in_step():
         ends.append(torch.stack([env.step(still).truncated for _ in range(3 * task.horizon)]))
     together, spread = ends
     assert together.all(1).nonzero()[:, 0].tolist() == [59, 119, 179] and together.sum() == 3 * 120
-    assert (
-        spread.sum(1).max() < 12 and (spread[:60].sum(0) == 1).all()
-    )  # two at a step are to be expected
+    # two at a step are to be expected
+    assert spread.sum(1).max() < 12 and (spread[:60].sum(0) == 1).all()
     first = spread[:60].long().argmax(0)
     assert first.min() < 5 and first.max() > 54
     assert (spread[first + 60, torch.arange(120)]).all() and (spread[60:120].sum(0) == 1).all()

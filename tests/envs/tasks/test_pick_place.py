@@ -158,9 +158,8 @@ def test_what_the_observation_says_is_so(make, robot):
     torch.testing.assert_close(seen["approach"], T[:, :3, 2])
     torch.testing.assert_close(seen["closing"], closing)
     assert torch.equal(seen["goal"], env.goal) and torch.equal(seen["object"], scene["object"])
-    torch.testing.assert_close(
-        seen["error"], 8 * (env.goal - scene["object"])
-    )  # in units of an eighth of a metre
+    # in units of an eighth of a metre
+    torch.testing.assert_close(seen["error"], 8 * (env.goal - scene["object"]))
     across = torch.linalg.cross(closing, T[:, :3, 2])
     axes = torch.stack((across, closing, T[:, :3, 2]), 1)
     torch.testing.assert_close(

@@ -43,24 +43,20 @@ def led():
 def test_behind_the_cube_it_goes_on_towards_the_goal_and_back_onto_the_line(led):
     assert led((0.45, 0.0, 0.0)) == pytest.approx([TASK.stride, 0.0, 0.0], abs=1e-6)
     assert led((0.45, 0.004, 0.003)) == pytest.approx([TASK.stride, -0.004, -0.003], abs=1e-6)
-    assert led((0.45, 0.0, 0.0), goal=(0.52, 0.0)) == pytest.approx(
-        [0.02, 0.0, 0.0], abs=1e-6
-    )  # no farther than that
+    # no farther than that
+    assert led((0.45, 0.0, 0.0), goal=(0.52, 0.0)) == pytest.approx([0.02, 0.0, 0.0], abs=1e-6)
 
 
 def test_from_elsewhere_it_is_led_over_the_place_behind_the_cube_and_down_there(led):
     behind = 0.5 - TASK.behind
-    assert led((0.6, 0.0, 0.0)) == pytest.approx(
-        [behind - 0.6, 0.0, TASK.hover], abs=1e-6
-    )  # from the goal's side
-    assert led((0.54, 0.0, 0.0)) == pytest.approx(
-        [0.0, 0.0, TASK.hover], abs=1e-6
-    )  # beside the cube: up first
+    # from the goal's side
+    assert led((0.6, 0.0, 0.0)) == pytest.approx([behind - 0.6, 0.0, TASK.hover], abs=1e-6)
+    # beside the cube: up first
+    assert led((0.54, 0.0, 0.0)) == pytest.approx([0.0, 0.0, TASK.hover], abs=1e-6)
     nearly = TASK.hover - 0.9 * TASK.corridor
     assert led((0.54, 0.0, nearly))[:2] == pytest.approx([behind - 0.54, 0.0], abs=1e-6)
-    assert led((0.45, 0.03, 0.0))[:2] == pytest.approx(
-        [behind - 0.45, -0.03], abs=1e-6
-    )  # beside the line
+    # beside the line
+    assert led((0.45, 0.03, 0.0))[:2] == pytest.approx([behind - 0.45, -0.03], abs=1e-6)
     high = led((behind, 0.0, 0.05))
     assert high == pytest.approx([0.0, 0.0, -0.05], abs=1e-6)
     aside = math.hypot(0.02, 0.0) - TASK.corridor
@@ -154,6 +150,5 @@ def test_a_hand_that_comes_down_on_the_cube_stops_there_and_has_failed(env):
     led &= (env.now.tcp - cube)[:, :2].norm(dim=1) < 0.005  # no joint limit has led it aside
     assert led.sum() > 60
     assert env.scene["touched"][led].all() and not result.info["success"][led].any()
-    torch.testing.assert_close(
-        env.scene["object"][led], cube[led]
-    )  # it does not slide out from under
+    # it does not slide out from under
+    torch.testing.assert_close(env.scene["object"][led], cube[led])

@@ -48,9 +48,8 @@ def scene():
 
 
 def test_reward_terms_are_what_a_hand_gets():
-    action = torch.tensor(
-        [[1.0, -1.0], [0.6, 0.0]]
-    )  # mean squares 1 and 0.18, roots 1 and 0.424264
+    # mean squares 1 and 0.18, roots 1 and 0.424264
+    action = torch.tensor([[1.0, -1.0], [0.6, 0.0]])
     terms = reach.compute_reward_terms(TASK, torch.tensor([0.0, 0.1]), action)
     assert terms.keys() == {"distance", "precision", "action", "stillness"}
     torch.testing.assert_close(terms["distance"], torch.tensor([0.0, -0.2]))
@@ -89,9 +88,8 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
     assert torch.equal(seen[:, layout["tcp"]], tcp)
     torch.testing.assert_close(tcp, kinematics.fkine(world.model.chain, state.q)[:, :3, 3])
     assert torch.equal(seen[:, layout["goal"]], goal)
-    torch.testing.assert_close(
-        seen[:, layout["error"]], 4 * (goal - tcp)
-    )  # in units of a quarter metre
+    # in units of a quarter metre
+    torch.testing.assert_close(seen[:, layout["error"]], 4 * (goal - tcp))
 
 
 def test_joint_error_is_the_steepest_way_to_the_goal(scene):

@@ -204,9 +204,8 @@ def moved(env, **scene):
 def test_contact_ends_the_episode_without_success(env):
     env.reset(1)
     touched, spheres = torch.arange(64) < 32, env.moment.scene["spheres"].clone()
-    spheres[:32, 0] = torch.cat(
-        (env.tcp[:32], torch.full((32, 1), 0.05)), 1
-    )  # around the hand of the first half
+    # around the hand of the first half
+    spheres[:32, 0] = torch.cat((env.tcp[:32], torch.full((32, 1), 0.05)), 1)
     before, still = env.step(torch.zeros(64, 7)), torch.zeros(64, 7)
     assert not before.info["touched"].any() and not before.terminated.any()
     moved(env, spheres=spheres, goal=env.tcp)
@@ -288,9 +287,8 @@ def test_closing_is_how_fast_nearness_rises(env):
     assert rise[:, [link for link in range(rise.shape[1]) if link not in moving]].abs().max() < 0.3
     rise = rise[:, moving]
     close = (rise - closing).abs() < 0.02 + 0.05 * rise.abs()
-    assert (
-        close.float().mean() > 0.98 and rise.abs().max() > 1.0
-    )  # a nearest point may jump to another capsule
+    # a nearest point may jump to another capsule
+    assert close.float().mean() > 0.98 and rise.abs().max() > 1.0
 
 
 def test_the_observation_shows_what_is_near(env):

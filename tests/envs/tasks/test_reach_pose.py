@@ -52,9 +52,8 @@ def pose(env, q: torch.Tensor) -> torch.Tensor:
 
 def test_reward_terms_are_what_a_hand_gets():
     """0.06 m and 0.16 rad, which is 0.08 m, are 0.1 m together."""
-    action = torch.tensor(
-        [[1.0, -1.0], [0.6, 0.0]]
-    )  # mean squares 1 and 0.18, roots 1 and 0.424264
+    # mean squares 1 and 0.18, roots 1 and 0.424264
+    action = torch.tensor([[1.0, -1.0], [0.6, 0.0]])
     terms = reach_pose.compute_reward_terms(
         TASK, torch.tensor([0.0, 0.06]), torch.tensor([0.0, 0.16]), action
     )
@@ -208,9 +207,8 @@ def test_whoever_is_told_the_solution_gets_there(env):
     assert isinstance(expert, FollowSolution)
     for _ in range(env.task.horizon):
         step = env.step(expert(None))
-    assert (
-        step.info["success_with_contact"].float().mean() > 0.99
-    )  # a straight way may touch something
+    # a straight way may touch something
+    assert step.info["success_with_contact"].float().mean() > 0.99
 
 
 def test_a_teacher_that_is_unknown_or_has_nothing_to_tell_is_refused(env):

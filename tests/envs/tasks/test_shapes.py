@@ -67,9 +67,8 @@ def test_a_wall_is_a_sheet_whose_outer_face_is_the_surface(env, normal):
     assert (along[:4] < -0.15 - 1e-3).all()  # the other face is inside what is solid
     np.testing.assert_allclose(np.linalg.det(wall.T_bs[:3, :3]), 1)
     middle = env.world.workspace.mean(0).double().numpy()
-    np.testing.assert_allclose(
-        np.cross(wall.T_bs[:3, 3] - middle, normal), 0, atol=1e-6
-    )  # beside the middle
+    # beside the middle
+    np.testing.assert_allclose(np.cross(wall.T_bs[:3, 3] - middle, normal), 0, atol=1e-6)
     assert wall.colour[3] < 0.5
 
 

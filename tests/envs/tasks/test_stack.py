@@ -56,9 +56,8 @@ def test_beside_the_other_or_over_its_edge_is_no_success(env):
     assert not stand(env).info["success"].any()
     begun(env, (0.03, 0.0, TASK.cube))
     step = stand(env)
-    assert (
-        not step.info["success"].any() and (env.arrived.scene[OBJECT][:, 2] < 0.05).all()
-    )  # it has fallen off
+    # it has fallen off
+    assert not step.info["success"].any() and (env.arrived.scene[OBJECT][:, 2] < 0.05).all()
 
 
 def test_the_script_stacks_and_what_it_still_holds_is_no_success(env):

@@ -127,9 +127,8 @@ def test_the_arm_can_follow_every_loop(loops, panda):
         torch.testing.assert_close(
             step.info["q"], (q[:, k] + 2 * q[:, k + 1] + q[:, k + 2]) / 4, rtol=0, atol=1e-4
         )
-        torch.testing.assert_close(
-            step.info["qd"], told, rtol=0, atol=1e-4
-        )  # no limit was in the way
+        # no limit was in the way
+        torch.testing.assert_close(step.info["qd"], told, rtol=0, atol=1e-4)
     assert step.truncated.all() and step.info["success"].all()
     assert 0.4 < effort <= TASK.effort + 1e-5
 
@@ -171,9 +170,8 @@ def test_the_error_is_to_where_the_goal_is_at_the_same_time(env):
         torch.testing.assert_close(seen[:, env.layout["goal"]], on)
         expected = torch.linalg.vector_norm(path[:, k] - env.fkine(step.info["q"])[:, :3, 3], dim=1)
         torch.testing.assert_close(step.info["position_error"], expected)
-        torch.testing.assert_close(
-            scene["goal_velocity"] * DT, path[:, k + 1] - path[:, k]
-        )  # and where it goes
+        # and where it goes
+        torch.testing.assert_close(scene["goal_velocity"] * DT, path[:, k + 1] - path[:, k])
     last = env.step(act(env))
     on = (path[:, HORIZON] + path[:, HORIZON + 1]) / 2
     assert last.truncated.all()
@@ -193,9 +191,8 @@ def test_what_counts_is_the_mean_error_after_the_settling_time(env):
         mean = torch.stack(errors[20:]).mean(0) if k > 20 else torch.zeros(6)
         torch.testing.assert_close(step.info["tracking_error_mean"], mean)
         assert not step.info["success"].any()  # nobody follows by chance
-    assert torch.equal(
-        env.moment.scene["error_sum"], torch.zeros(6)
-    )  # the new episodes begin with none
+    # the new episodes begin with none
+    assert torch.equal(env.moment.scene["error_sum"], torch.zeros(6))
 
 
 @pytest.mark.parametrize(
@@ -253,9 +250,8 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(env):
     torch.testing.assert_close(seen["error"], 8 * (goal - tcp))  # in units of an eighth of a metre
     torch.testing.assert_close(seen["goal_velocity"], 8 * scene["goal_velocity"])
     J_v = env.jacob0(bound.q)[:, :3, :6]  # joint 7 only turns the hand
-    inverse = torch.linalg.pinv(torch.cat((J_v, 0.02 * torch.eye(6).expand(6, 6, 6)), 1))[
-        :, :, :3
-    ]  # damped by 0.02
+    # damped by 0.02
+    inverse = torch.linalg.pinv(torch.cat((J_v, 0.02 * torch.eye(6).expand(6, 6, 6)), 1))[:, :, :3]
     motion, along = (
         torch.einsum("bij,bj->bi", inverse, v) for v in (goal - tcp, scene["goal_velocity"])
     )

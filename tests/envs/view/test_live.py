@@ -136,9 +136,8 @@ def test_an_error_of_the_viewers_process_is_raised_by_the_learner(monkeypatch):
     )
     with pytest.raises(ConfigError, match="unknown robot 'pandas'") as caught:
         LiveView(functools.partial(make_robot, "pandas"), rollout, policy(1.0), open_browser=False)
-    assert (
-        caught.tb is not None and locks[0]() is None
-    )  # else a program that ends with it is told of a leak
+    # else a program that ends with it is told of a leak
+    assert caught.tb is not None and locks[0]() is None
 
 
 class Slow:

@@ -83,9 +83,8 @@ def test_where_software_draws_motion_is_coarse_and_what_is_at_rest_fine(tab):
     look = (
         "[swiftView.renderer.getPixelRatio(), swiftView.lights.some((light) => light.castShadow)]"
     )
-    tab.evaluate(
-        "swiftView.pace.change(), swiftView.pace.changed = Infinity"
-    )  # for as long as it takes
+    # for as long as it takes
+    tab.evaluate("swiftView.pace.change(), swiftView.pace.changed = Infinity")
     wait_for(tab, "!swiftView.pace.fine && !swiftView.pace.dirty")
     assert tab.evaluate(look) == [0.5, False]
     tab.evaluate("swiftView.pace.changed = 0")

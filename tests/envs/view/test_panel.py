@@ -102,12 +102,10 @@ def test_the_arm_follows_a_goal_that_is_dragged_in_the_picture(led):
     view = led.tab.evaluate(
         "swiftView.camera.getWorldDirection(swiftView.camera.position.clone()).toArray()"
     )
-    assert (
-        np.linalg.norm(now - before) > 0.05 and abs((now - before) @ view) < 1e-4
-    )  # in the plane of the picture
-    assert (
-        led.tab.evaluate("swiftView.camera.position.toArray()") == camera
-    )  # the scene did not orbit
+    # in the plane of the picture
+    assert np.linalg.norm(now - before) > 0.05 and abs((now - before) @ view) < 1e-4
+    # the scene did not orbit
+    assert led.tab.evaluate("swiftView.camera.position.toArray()") == camera
     led.steps(60)
     assert led.error() < 0.01
     assert np.allclose([led.shown(name) for name in "xyz"], led.control.goal, atol=1e-3)

@@ -97,9 +97,8 @@ def test_others_play_the_same_episodes_as_ghosts(task):
             (ghost,) = frame.ghosts
             np.testing.assert_array_equal(ghost.q, own.q)
             assert ghost.gripper == own.gripper
-            np.testing.assert_array_equal(
-                frame.shapes[0].T_bs, own.shapes[0].T_bs
-            )  # one goal for both
+            # one goal for both
+            np.testing.assert_array_equal(frame.shapes[0].T_bs, own.shapes[0].T_bs)
         title, error = own.text.split("\npolicy: ")
         assert (
             frame.text.startswith(f"{title}\npolicy: error ") and f", episode {number}, " in title

@@ -108,9 +108,8 @@ def test_what_cannot_be_recorded_is_said_before_anything_is_drawn(robot, tmp_pat
 
 
 def test_a_gif_has_the_colours_of_what_comes_late(tmp_path):
-    grey = np.tile(
-        np.arange(64, dtype=np.uint8)[None, :, None] * 4, (48, 1, 3)
-    )  # more shades than are needed
+    # more shades than are needed
+    grey = np.tile(np.arange(64, dtype=np.uint8)[None, :, None] * 4, (48, 1, 3))
     late = grey.copy()
     late[10:14, 10:14] = (20, 60, 240)
     write_pictures(tmp_path / "a.gif", [grey, grey, late], dt=0.05)
@@ -188,10 +187,11 @@ def test_a_camera_is_a_view_by_name_or_two_positions():
     workspace = np.array([[0.2, -0.5, 0.0], [0.8, 0.5, 0.8]])
     away = {name: np.subtract(*compute_camera_pose(name, workspace)) for name in VIEWS}
     assert away["front"][0] > 1 and away["side"][1] < -1 and away["top"][2] > 1
+    # further away
     assert all(
         np.linalg.norm(np.subtract(*compute_camera_pose(name, workspace, wide=2.0))) > 3
         for name in VIEWS
-    )  # further away
+    )
     np.testing.assert_array_equal(
         compute_camera_pose("1,-2,0.5,0,0,0.3", workspace), [[1, -2, 0.5], [0, 0, 0.3]]
     )

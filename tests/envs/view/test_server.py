@@ -305,6 +305,5 @@ def test_who_is_slow_gets_the_whole_file(servers, tmp_path):
 def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
     (path,) = (path for path in list_page_files() if path.endswith("/shapes.js"))
     served = get(servers.address, root(servers) + path).read()
-    assert (
-        served.count(b"const objLoader = new OBJLoader()") == 2
-    )  # the page's own, and the one for each load
+    # the page's own, and the one for each load
+    assert served.count(b"const objLoader = new OBJLoader()") == 2

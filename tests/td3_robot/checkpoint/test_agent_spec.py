@@ -70,9 +70,8 @@ def test_the_shipped_ones_say_what_they_are(folder):
     assert (
         told | {"options": told["options"] | said["options"]} == told and told.keys() == said.keys()
     )
-    since = (
-        told["options"].keys() - said["options"].keys()
-    )  # options that were not there yet have their defaults
+    # options that were not there yet have their defaults
+    since = told["options"].keys() - said["options"].keys()
     defaults = json.loads(json.dumps(dataclasses.asdict(TD3Config())))
     assert all(told["options"][name] == defaults[name] for name in since)
 

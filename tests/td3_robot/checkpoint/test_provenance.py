@@ -24,9 +24,8 @@ THERE = {"task": {"tolerance": 0.02, "bonus": 1.0}, "limits": {"fast": [1.0, 3.0
 
 def test_constants_that_are_the_same_differ_in_nothing():
     assert find_differences(HERE, HERE) == [] and describe_differences([]) is None
-    assert (
-        find_differences({"task": {"pair": (1, 2)}}, {"task": {"pair": [1, 2]}}) == []
-    )  # as JSON keeps them
+    # as JSON keeps them
+    assert find_differences({"task": {"pair": (1, 2)}}, {"task": {"pair": [1, 2]}}) == []
 
 
 def test_each_constant_that_differs_is_named():
@@ -37,9 +36,8 @@ def test_each_constant_that_differs_is_named():
         "task.tolerance was 0.02 and is 0.01",
     ]
     assert find_differences({"f": {"a": "x" * 64}}, {"f": {"a": "y" * 64}}) == ["f.a is another"]
-    assert (
-        find_differences({"task": {"gone": 0.0}}, {"task": {"new_weight": 0.0}}) == []
-    )  # what weighs nothing is not there
+    # what weighs nothing is not there
+    assert find_differences({"task": {"gone": 0.0}}, {"task": {"new_weight": 0.0}}) == []
 
 
 def test_what_one_of_them_knows_nothing_of_is_not_compared():

@@ -136,9 +136,8 @@ def test_stopped_and_resumed_a_training_ends_as_the_one_that_nobody_stopped(
         if sitting:
             assert trainer.resume() == []
         trainer.run()
-        assert (
-            len(files(tmp_path / "cut")) == {60: 7, 64: 8, 300: 18, None: 0}[stop]
-        )  # of two steps each
+        # of two steps each
+        assert len(files(tmp_path / "cut")) == {60: 7, 64: 8, 300: 18, None: 0}[stop]
     assert_same(trainer.agent.state_dicts(), one.agent.state_dicts())
     assert not (tmp_path / "cut" / CHUNKS).exists()  # a run that is through needs none
 

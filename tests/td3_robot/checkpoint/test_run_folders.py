@@ -123,12 +123,8 @@ def test_a_run_is_of_one_process_until_it_dies(tmp_path):
     (tmp_path / "last" / "actor").touch()  # a checkpoint
     (tmp_path / "mine").touch()
     with lock_run(tmp_path):
-        assert {path.name for path in tmp_path.iterdir()} == {
-            ".lock",
-            "last",
-            "mine",
-            strays[-1],
-        }  # this one lives
+        # this one lives
+        assert {path.name for path in tmp_path.iterdir()} == {".lock", "last", "mine", strays[-1]}
         assert [path.name for path in (tmp_path / "last").iterdir()] == ["actor"]
     assert not (tmp_path / ".lock").exists()
 

@@ -106,9 +106,8 @@ def test_round_trip_is_exact(tmp_path):
     assert set(back) == set(NAMES)
     assert {key: back["trainer_state"][key] for key in plain} == plain
     assert torch.equal(back["trainer_state"]["torch"], torch.get_rng_state())
-    assert torch.equal(
-        back["trainer_state"]["odd"].view(torch.int32), odd.view(torch.int32)
-    )  # every bit
+    # every bit
+    assert torch.equal(back["trainer_state"]["odd"].view(torch.int32), odd.view(torch.int32))
     assert back["trainer_state"]["half"].dtype == torch.float16
     for name in REQUIRED[:3]:
         assert all(torch.equal(back[name][key], value) for key, value in net.state_dict().items())
@@ -165,15 +164,13 @@ def test_killed_anywhere_the_folder_holds_the_old_set_or_the_new(tmp_path, no_fs
         process.join()
         code = process.exitcode
         seen.append(generation_in(tmp_path / "run"))
-        write(
-            tmp_path / "run", generation(2)
-        )  # a writer after the death is not disturbed by what it left
+        # a writer after the death is not disturbed by what it left
+        write(tmp_path / "run", generation(2))
         assert generation_in(tmp_path / "run") == 2
         lines += 2
     assert code == 0
-    assert seen == sorted(seen) and {2, 3} == set(
-        seen[:-1]
-    )  # one commit point: old before it, new after
+    # one commit point: old before it, new after
+    assert seen == sorted(seen) and {2, 3} == set(seen[:-1])
     assert {path.name for path in (tmp_path / "run").iterdir()} == {*NAMES, MANIFEST}
 
 
@@ -252,13 +249,10 @@ def test_a_disk_that_is_full_is_one_line_and_spoils_nothing(tmp_path):
     process = start(fill)
     process.join(20)
     assert process.exitcode == 0
-    assert (
-        queue.get() == "cannot write checkpoint 'run': File too large"
-    )  # in the system's words, not torch's
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        *NAMES,
-        MANIFEST,
-    }  # no halves that go on filling it
+    # in the system's words, not torch's
+    assert queue.get() == "cannot write checkpoint 'run': File too large"
+    # no halves that go on filling it
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*NAMES, MANIFEST}
     assert generation_in(tmp_path / "run") == 2
 
 
@@ -322,12 +316,10 @@ def damaged(content: bytes) -> dict[str, bytes]:
     flipped[content.index(b"\x00\x00\x80?" * 4)] ^= 1  # in the weights
     cut = {f"cut to {part}%": content[: len(content) * part // 100] for part in (1, 30, 60, 90, 99)}
     noise = random.Random(0).randbytes(3000)
-    pickled = pickle.dumps(
-        {"generation": Path("x")}, protocol=4
-    )  # which torch would also warn about
-    disks = content.replace(
-        b"\x01\0\0\0PK\x05\x06", b"\x02\0\0\0PK\x05\x06"
-    )  # of an archive of two, as it says
+    # which torch would also warn about
+    pickled = pickle.dumps({"generation": Path("x")}, protocol=4)
+    # of an archive of two, as it says
+    disks = content.replace(b"\x01\0\0\0PK\x05\x06", b"\x02\0\0\0PK\x05\x06")
     assert disks != content
     others = {"empty": b"", "text": b"hello world", "noise": noise, "pickle": pickled}
     return cut | others | {"bit": bytes(flipped), "disks": disks}
@@ -383,9 +375,8 @@ def test_a_file_that_is_not_the_one_that_was_written_is_refused(tmp_path):
         CheckpointError, match="Q2' is damaged: it is not the file that was written, by its SHA-256"
     ):
         read(tmp_path / "run")
-    shutil.copy(
-        tmp_path / "other" / "Q2", tmp_path / "run" / "Q2_target"
-    )  # one that was not written at all
+    # one that was not written at all
+    shutil.copy(tmp_path / "other" / "Q2", tmp_path / "run" / "Q2_target")
     with pytest.raises(CheckpointError, match="Q2_target' is damaged"):
         read(tmp_path / "run", names=["Q2_target"])
 

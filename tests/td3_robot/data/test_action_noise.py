@@ -23,14 +23,12 @@ def test_every_environment_joint_and_step_gets_its_own():
     noise = gaussian()
     steps = torch.stack([noise.sample() for _ in range(2000)])  # (steps, B, a_dim)
     assert steps.shape == (2000, 50, 7)
-    assert (
-        steps[:100].unique().numel() > 0.99 * steps[:100].numel()
-    )  # float32 repeats a value now and then
+    # float32 repeats a value now and then
+    assert steps[:100].unique().numel() > 0.99 * steps[:100].numel()
     series = steps.flatten(1).T  # one row an environment and joint
     correlation = torch.corrcoef(series) - torch.eye(len(series))
-    assert (
-        correlation.abs().max() < 0.13
-    )  # 1 / sqrt(2000) = 0.022; the largest of 61,000 pairs lies near 0.1
+    # 1 / sqrt(2000) = 0.022; the largest of 61,000 pairs lies near 0.1
+    assert correlation.abs().max() < 0.13
     following = torch.corrcoef(torch.stack((steps[:-1].flatten(), steps[1:].flatten())))[0, 1]
     assert abs(following) < 0.01
 
@@ -106,9 +104,8 @@ def series(noise, steps):
 
 @KINDS
 def test_the_deviation_is_sigma_at_every_step(kind):
-    steps = series(
-        make(kind, (4000, 2), sigma=0.3, horizon=50), 60
-    )  # 10 of them in the second pink sequence
+    # 10 of them in the second pink sequence
+    steps = series(make(kind, (4000, 2), sigma=0.3, horizon=50), 60)
     deviation = steps.flatten(1).std(1)  # one standard error is 0.3 / sqrt(2 * 8000) = 0.0024
     torch.testing.assert_close(deviation, torch.full((60,), 0.3), atol=0.011, rtol=0)
     assert steps.flatten(1).mean(1).abs().max() < 0.017  # standard error 0.3 / sqrt(8000) = 0.0034
@@ -133,9 +130,8 @@ def test_environments_and_joints_are_independent(kind):
         noise.end_episodes(torch.ones(40, dtype=torch.bool))
         chances.append(series(noise, 2)[1].flatten())
     correlation = torch.corrcoef(torch.stack(chances).T) - torch.eye(200)
-    assert (
-        correlation.abs().max() < 0.19
-    )  # 1 / sqrt(800) = 0.035; the largest of 19,900 pairs lies near 0.15
+    # 1 / sqrt(800) = 0.035; the largest of 19,900 pairs lies near 0.15
+    assert correlation.abs().max() < 0.19
 
 
 @KINDS
@@ -216,9 +212,8 @@ def test_ou_forgets_by_the_power_of_the_lag():
     steps = series(make("ou", (4000, 5), theta=0.3), 12)
     for lag in (1, 2, 5, 10):
         measured = (steps[1] * steps[1 + lag]).mean().item()
-        assert measured == pytest.approx(
-            0.7**lag, abs=0.03
-        )  # standard error 1 / sqrt(20,000) = 0.007
+        # standard error 1 / sqrt(20,000) = 0.007
+        assert measured == pytest.approx(0.7**lag, abs=0.03)
 
 
 def test_ou_with_theta_1_is_white():
@@ -283,9 +278,10 @@ def test_an_environment_keeps_its_sequence_for_the_whole_horizon():
 
 def test_noise_grows_with_the_disagreement_over_its_mean_from_half_to_twice():
     scale = UncertaintyScale("cpu")
+    # mean 5
     assert scale(torch.tensor([1.0, 3.0, 4.0, 12.0]))[:, 0].tolist() == pytest.approx(
         [0.5, 0.6, 0.8, 2.0]
-    )  # mean 5
+    )
     # 1% of the newest mean goes into the running one: 0.99 * 5 + 0.01 * 105 = 6
     assert scale(torch.tensor([6.0, 9.0, 200.0, 205.0]))[:, 0].tolist() == pytest.approx(
         [1.0, 1.5, 2.0, 2.0]

@@ -129,9 +129,8 @@ def test_hindsight_needs_goals_and_recomputes_rewards(collect, point_env):
 def test_noise_is_added_to_the_policy_and_fades(collect, kind):
     wide = ExplorationConfig(start_steps=0, noise=0.3, kind=kind)
     fading = collect(200, exploration=wide, schedule=ScheduleConfig(noise="linear"))
-    rows = fading.replay.rows.view(fading.replay.slots, 4, -1)[
-        :100
-    ]  # all that 400 rows hold: the last 100 steps
+    # all that 400 rows hold: the last 100 steps
+    rows = fading.replay.rows.view(fading.replay.slots, 4, -1)[:100]
     state, action = rows[..., :3].flatten(0, 1), rows[..., 3:5].flatten(0, 1)
     deviation = (action - fading._agent.select_action(state)).view(100, 8).std(1)
     assert deviation[:20].mean() > 3 * deviation[-20:].mean()
@@ -172,9 +171,8 @@ def test_a_share_of_the_steps_is_uniformly_random(collect):
     state, action = stored(collector, 500)
     random = differs(action, collector._agent.select_action(state.flatten(0, 1)).view_as(action))
     assert abs(random.float().mean() - 0.3) < 5 * (0.3 * 0.7 / 2000) ** 0.5
-    assert (
-        random.any(0).all() and not random.all(1).any() or random.float().mean(1).std() > 0
-    )  # each env for itself
+    # each env for itself
+    assert random.any(0).all() and not random.all(1).any() or random.float().mean(1).std() > 0
     uniform = action[random]
     assert abs(uniform.mean()) < 0.1 and uniform.var().item() == pytest.approx(1 / 3, rel=0.15)
 

@@ -24,9 +24,8 @@ def step(reward, ended, success=None, valid=None) -> Step:
 def test_returns_and_successes_of_the_episodes_that_ended():
     means = EpisodeStatistics(2, "cpu")
     means.count(step([1.0, 10.0], [NO, NO], [YES, NO]))
-    means.count(
-        step([2.0, 20.0], [YES, NO], [NO, YES])
-    )  # ends with return 3, no success at its last step
+    # ends with return 3, no success at its last step
+    means.count(step([2.0, 20.0], [YES, NO], [NO, YES]))
     means.count(step([4.0, 30.0], [NO, YES], [YES, YES]))  # ends with return 60
     assert means.pop_means() == {"train_return": (3 + 60) / 2, "train_success_rate": 0.5}
     nothing = means.pop_means()
@@ -34,10 +33,8 @@ def test_returns_and_successes_of_the_episodes_that_ended():
         map(math.isnan, nothing.values())
     )
     means.count(step([5.0, 0.0], [YES, NO], [YES, NO]))
-    assert means.pop_means() == {
-        "train_return": 4.0 + 5.0,
-        "train_success_rate": 1.0,
-    }  # began before it was asked
+    # began before it was asked
+    assert means.pop_means() == {"train_return": 4.0 + 5.0, "train_success_rate": 1.0}
 
 
 def test_rows_that_are_no_transition_count_for_nothing():

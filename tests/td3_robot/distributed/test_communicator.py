@@ -271,9 +271,8 @@ def test_all_train_one_policy_and_know_one_score(count, training):
         and summary["env_steps"] == 360
         and [row["env_steps"] for row in rows] == [120, 240, 360]
     )
-    assert (
-        summary["gradient_steps"] == 50
-    )  # of 60 steps of all environments those after the first 10
+    # of 60 steps of all environments those after the first 10
+    assert summary["gradient_steps"] == 50
     for other, logged, told in others:
         assert same(other.agent, trainer.agent)
         assert torch.equal(
@@ -466,9 +465,8 @@ def test_what_torchrun_starts_anew_knows_its_run(second_of_two, tmp_path):
         add_process_flags([], told(""))
     assert add_process_flags(["--run=a"], told("--run a")) == ["--run=a"]
     second_of_two.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert add_process_flags(["--run=a"], told("--run a")) == [
-        "--run=a"
-    ]  # it had no resume point yet
+    # it had no resume point yet
+    assert add_process_flags(["--run=a"], told("--run a")) == ["--run=a"]
     (tmp_path / "checkpoints/a/last").mkdir(parents=True)
     assert add_process_flags(["--run=a"], told("--run a")) == [
         "--run=a",

@@ -289,15 +289,8 @@ assert not asked, asked
 def test_nothing_is_imported_early_and_nobody_else_is_told(store, tmp_path):
     shutil.copy(store / "mlflow.db", tmp_path)
     (tmp_path / "run9").mkdir()
-    hidden = (
-        "PYTEST",
-        "CI",
-        "MLFLOW",
-        "GITHUB",
-        "BUILDKITE",
-        "DO_NOT_TRACK",
-        "RUNBOT",
-    )  # telemetry looks at them
+    # telemetry looks at them
+    hidden = ("PYTEST", "CI", "MLFLOW", "GITHUB", "BUILDKITE", "DO_NOT_TRACK", "RUNBOT")
     env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     env["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(

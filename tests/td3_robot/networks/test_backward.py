@@ -113,9 +113,8 @@ def test_held_still_it_passes_gradients_on_and_has_none(options, hidden):
 def test_the_slope_of_a_critic_s_loss(head, weighted):
     torch.manual_seed(0)
     output = torch.randn(16, head.out_dim, dtype=torch.float64, requires_grad=True)
-    target = (
-        torch.randn(16, 1) if head.out_dim == 1 else torch.rand(16, head.out_dim)
-    )  # also of a sum that is not 1
+    # also of a sum that is not 1
+    target = torch.randn(16, 1) if head.out_dim == 1 else torch.rand(16, head.out_dim)
     weight = torch.rand(16, 1, dtype=torch.float64) if weighted else None
     (expected,) = torch.autograd.grad(head.loss(output, target.double(), weight), output)
     torch.testing.assert_close(
@@ -267,9 +266,8 @@ def test_an_input_far_from_zero_keeps_its_digits():
     """Of 4,000 with a deviation of a sixteenth, in float32, a layer that took that over would keep
     two of seven.
     """
-    x = (
-        4000.0 + torch.randint(-3, 4, (32, 5), generator=torch.Generator().manual_seed(0)) / 32
-    )  # sums are exact
+    # sums are exact
+    x = 4000.0 + torch.randint(-3, 4, (32, 5), generator=torch.Generator().manual_seed(0)) / 32
     net = renormed(CRITIC, (16, 8)).float()
     net.norms[0].running_mean.fill_(4000.0)
     net.norms[0].running_var.fill_(2.0**-8)

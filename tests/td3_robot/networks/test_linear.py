@@ -20,9 +20,8 @@ def onednn_everywhere(monkeypatch):
 def gradients(x, layer, relu, function):
     x = x.detach().clone().requires_grad_() if x.is_contiguous() else x.detach().requires_grad_()
     y = function(x, layer, relu)
-    weight = torch.linspace(-1, 2, y.numel(), dtype=y.dtype).view_as(
-        y
-    )  # not zero where the ReLU is
+    # not zero where the ReLU is
+    weight = torch.linspace(-1, 2, y.numel(), dtype=y.dtype).view_as(y)
     return y, *torch.autograd.grad((weight * y).sum(), (x, layer.weight, layer.bias))
 
 
@@ -104,9 +103,8 @@ def test_columns_of_a_wider_tensor_cost_no_more(monkeypatch):
     x = torch.randn(256, 600)[:, 5:305]
     gradients(x, nn.Linear(300, 256), True, linear)
     assert seen or entry is None
-    assert all(
-        t.is_contiguous() or t.t().is_contiguous() for t in seen
-    )  # others: 300 times as long
+    # others: 300 times as long
+    assert all(t.is_contiguous() or t.t().is_contiguous() for t in seen)
 
 
 @pytest.mark.parametrize("x", [torch.randn(256), torch.randn(1, 256), torch.randn(4, 8, 256)])

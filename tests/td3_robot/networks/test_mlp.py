@@ -161,21 +161,16 @@ def test_a_target_that_takes_weights_and_running_statistics_is_the_same_function
 
 
 def test_only_norms_of_batches_have_running_statistics():
-    assert [len(get_statistics(draw(norm=norm))) for norm in NORMS] == [
-        0,
-        0,
-        4,
-        6,
-    ]  # renorm: of the input, too
+    # renorm: of the input, too
+    assert [len(get_statistics(draw(norm=norm))) for norm in NORMS] == [0, 0, 4, 6]
     assert all(
         buffer.is_floating_point() for norm in BATCHED for buffer in get_statistics(draw(norm=norm))
     )
 
 
 def test_a_network_of_one_s_own_has_the_running_statistics_of_all_its_layers():
-    own = torch.nn.Sequential(
-        torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), draw(norm="batch")
-    )  # 5 -> 4 is never run
+    # 5 -> 4 is never run
+    own = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), draw(norm="batch"))
     assert [buffer.numel() for buffer in get_statistics(own)] == [4, 4, 1, 64, 64, 32, 32]
 
 

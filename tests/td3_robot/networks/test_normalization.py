@@ -132,9 +132,8 @@ def test_the_statistics_take_no_gradient_and_pass_it_on():
 
 def test_rewards_are_divided_by_the_deviation_of_returns_worked_out_by_hand():
     scaler = RewardScaler(2, gamma=0.5)
-    scaler.update(
-        torch.tensor([1.0, 4.0]), torch.tensor([False, True])
-    )  # returns 1, 4; the second ends
+    # returns 1, 4; the second ends
+    scaler.update(torch.tensor([1.0, 4.0]), torch.tensor([False, True]))
     scaler.update(torch.tensor([2.0, 6.0]), torch.tensor([False, False]))  # 0.5 + 2 = 2.5, 6
     scaler.update(torch.tensor([0.0, 1.0]), torch.tensor([False, False]))  # 1.25, 3 + 1 = 4
     deviation = np.std([1, 4, 2.5, 6, 1.25, 4])

@@ -118,9 +118,8 @@ def test_what_only_critics_see_still_teaches_the_actor():
         metrics = agent.update(
             batch._replace(action=action, reward=1 - (action[:, :1] - u).square())
         )
-    assert (
-        metrics["Q1_loss"] < 0.05
-    )  # a critic that does not see u is left with the mean of (2 a u)^2, about 0.5
+    # a critic that does not see u is left with the mean of (2 a u)^2, about 0.5
+    assert metrics["Q1_loss"] < 0.05
     assert agent.select_action(batch_of(9).state)[:, 0].abs().mean() < 0.15
 
 

@@ -66,9 +66,8 @@ def test_it_stays_within_the_scale_of_the_controller_and_inside_the_bounds(agent
     moved = (action - o[:, COLUMN]).abs() / BOUND
     assert 0.5 * SCALE < moved.max() <= SCALE + 1e-6
     assert (action.abs() <= BOUND).all() and (action.abs() == BOUND).any()
-    far = agent.select_action(
-        1e6 * o
-    )  # where every tanh is at its end, and the controller's action beyond the bounds
+    # where every tanh is at its end, and the controller's action beyond the bounds
+    far = agent.select_action(1e6 * o)
     assert (far.abs() <= BOUND).all()
 
 

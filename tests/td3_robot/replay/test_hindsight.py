@@ -99,9 +99,8 @@ def assert_chosen(buffer: ReplayBuffer, steps: list[dict], strategy: str) -> Non
         assert times.tolist() == expected, (time, env)
         freedom, mean = max(len(expected) - 1, 1), DRAWS / len(expected)
         chi = ((counts - mean).square() / mean).sum()
-        assert (
-            chi < freedom * (1 - 2 / (9 * freedom) + 4.75 * (2 / (9 * freedom)) ** 0.5) ** 3
-        )  # quantile 1 - 1e-6
+        # quantile 1 - 1e-6
+        assert chi < freedom * (1 - 2 / (9 * freedom) + 4.75 * (2 / (9 * freedom)) ** 0.5) ** 3
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

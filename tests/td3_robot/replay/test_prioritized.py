@@ -170,9 +170,8 @@ def test_weights_are_at_most_one_and_as_the_paper_has_them_up_to_a_factor():
     learn(buffer, {i: 0.01 * i**2 for i in range(100)})
     batch = buffer.sample(64)
     probability = (0.01 * batch.state.double().square() + 1e-6).pow(0.7)
-    weight = (100 * probability / probability.sum()).pow(
-        -0.5
-    )  # the sum is one of many factors that cancel
+    # the sum is one of many factors that cancel
+    weight = (100 * probability / probability.sum()).pow(-0.5)
     torch.testing.assert_close(batch.weight, (weight / weight.max()).float())
     assert (
         batch.weight.shape == (64, 1)

@@ -233,10 +233,8 @@ def test_figures_that_not_every_seed_has_have_no_mean():
     assert [row.split() for row in (first, second)] == [["0", "4.0", "1.0"], ["7", "8.0", "-"]]
     assert mean.split() == ["mean", "6.0", "-"] and deviation.split() == ["std", "2.8", "-"]
     assert len({map(len, (heading, first, second, mean, deviation))}) == 1
-    assert list(format_table({3: {"wall_s": 1.0}}))[-1].split() == [
-        "std",
-        "-",
-    ]  # one run has no spread
+    # one run has no spread
+    assert list(format_table({3: {"wall_s": 1.0}}))[-1].split() == ["std", "-"]
 
 
 def test_the_band_ends_where_the_first_seed_ends(tmp_path, monkeypatch):

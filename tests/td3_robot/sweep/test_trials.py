@@ -311,10 +311,8 @@ def test_results_are_those_of_the_run_folder(tmp_path):
     save_config(arguments.config, run / "config.yaml", arguments.environment)
     found = read_result(tmp_path, trial, make_space())
     assert found and (found.state, found.steps, found.value) == ("unfinished", 200, 0.4)
-    assert found.options == {
-        "td3.tau": 0.25,
-        "schedule.lr": "linear",
-    }  # changed in the middle, as by pbt
+    # changed in the middle, as by pbt
+    assert found.options == {"td3.tau": 0.25, "schedule.lr": "linear"}
     (run / "summary.json").write_text(json.dumps({"finished": True, "success_rate": 0.6}))
     found = read_result(tmp_path, trial, make_space())
     assert found and (found.state, found.value) == ("finished", 0.6)

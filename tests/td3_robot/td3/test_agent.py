@@ -195,9 +195,8 @@ def test_every_target_action_keeps_each_joints_bound():
     for step in range(20):
         agent.update(batch_of(64, seed=step))
     largest = torch.cat(seen).abs().amax(0)
-    torch.testing.assert_close(
-        largest, torch.tensor([1.0, 0.1])
-    )  # reached by both joints, passed by none
+    # reached by both joints, passed by none
+    torch.testing.assert_close(largest, torch.tensor([1.0, 0.1]))
 
 
 def test_target_noise_is_fresh_for_every_sample_joint_and_update():

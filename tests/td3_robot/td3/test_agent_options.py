@@ -191,9 +191,8 @@ def test_batch_statistics_belong_to_the_networks_own_step(norm):
     assert not any(equal(before["Q1"] + before["Q2"], statistics("Q1") + statistics("Q2")))
     between = statistics("Q1")
     state, action, *_ = batch_of()
-    agent._update_actor(
-        state, action
-    )  # goes through Q1, whose statistics are of the replay's actions
+    # goes through Q1, whose statistics are of the replay's actions
+    agent._update_actor(state, action)
     assert all(equal(between, statistics("Q1"))) and not any(
         equal(before["actor"], statistics("actor"))
     )

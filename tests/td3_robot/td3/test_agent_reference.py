@@ -18,9 +18,8 @@ class ReferenceNet:
     """
 
     def __init__(self, net: torch.nn.Module, lr: float):
-        self.parameters = [
-            p.detach().numpy().copy() for p in net.parameters()
-        ]  # W0, b0, W1, b1, ...
+        # W0, b0, W1, b1, ...
+        self.parameters = [p.detach().numpy().copy() for p in net.parameters()]
         self.lr, self.t = lr, 0
         self.m, self.v = ([np.zeros_like(p) for p in self.parameters] for _ in range(2))
 

@@ -320,11 +320,8 @@ def test_a_training_is_the_same_recorded_or_not_and_may_change_that_when_it_is_r
         "td3": TD3Config(hidden=(16,), actor_lr=LR, critic_lr=LR),
         "schedule": ScheduleConfig(),
     }
-    on_gpu = {
-        **options,
-        "device": "cuda",
-        "cuda_graph": True,
-    }  # the agent stays where the tests are
+    # the agent stays where the tests are
+    on_gpu = {**options, "device": "cuda", "cuda_graph": True}
     plain, whole = train(tmp_path / "plain", **options), train(tmp_path / "whole", **on_gpu)
     plain.run(), whole.run()
     assert taped.recorded == 2 and taped.replayed == whole.agent.gradient_steps - taped.warmed > 0

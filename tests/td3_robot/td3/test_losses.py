@@ -67,9 +67,10 @@ def test_smoothed_actions_stay_in_bounds_and_near_the_action(seed, policy_noise,
 def test_critic_loss_is_the_mean_squared_error():
     q, target = make_column(1.0, 2.0), make_column(3.0, 5.0)  # errors 2 and 3
     torch.testing.assert_close(critic_loss(q, target), torch.tensor(6.5))
+    # (4 + 4.5) / 2
     torch.testing.assert_close(
         critic_loss(q, target, weight=make_column(1.0, 0.5)), torch.tensor(4.25)
-    )  # (4 + 4.5) / 2
+    )
 
 
 def test_target_of_one_critic_is_its_own_value():

@@ -115,9 +115,8 @@ def test_a_stop_must_be_ahead_and_before_the_end(steps, made):
 
 
 def test_checkpoints_are_kept_as_they_were(tmp_path, train):
-    trainer = train(
-        tmp_path, callbacks=[KeepCheckpoints(every=2)]
-    )  # evaluations at 60, 120, ... 360, 400
+    # evaluations at 60, 120, ... 360, 400
+    trainer = train(tmp_path, callbacks=[KeepCheckpoints(every=2)])
     trainer.run()
     log = trainer.trackers[0]
     kept = sorted((path for path in tmp_path.glob("step_*")), key=lambda path: int(path.name[5:]))

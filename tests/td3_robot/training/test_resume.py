@@ -335,9 +335,10 @@ def test_a_resume_point_with_wrong_entries_is_one_line(tmp_path, train, path, va
         entry = entry[name]
     entry[last] = value
     checkpoint.write(tmp_path / LAST, states, metadata)
+    # no score
     checkpoint.write(
         tmp_path, {name: state for name, state in states.items() if name != "trainer_state"}
-    )  # no score
+    )
     try:
         train(tmp_path).resume()
         assert (path, value) == ("source.noise", None)  # a run may have been without it
@@ -385,9 +386,8 @@ def test_a_run_that_begins_with_anothers_networks_takes_over_what_rewards_were_d
     first.run()
     rewards = checkpoint.load(tmp_path, names=()).metadata["rewards"]
     assert rewards == first.source.metadata()["rewards"] and rewards["count"] == 120
-    assert (
-        checkpoint.load(tmp_path / "last", names=()).metadata["rewards"] == rewards
-    )  # --start_from takes it, too
+    # --start_from takes it, too
+    assert checkpoint.load(tmp_path / "last", names=()).metadata["rewards"] == rewards
     second = train(tmp_path / "next", **normalize)
     second.source.take_reward_statistics(rewards)
     assert second.source.metadata()["rewards"] == rewards

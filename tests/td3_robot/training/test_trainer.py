@@ -35,24 +35,10 @@ def test_a_run_counts_evaluates_and_summarises(tmp_path, train):
     summary, log = trainer.run(), trainer.trackers[0]
 
     assert made == list(range(4, 404, 4))
-    assert [row["env_steps"] for row in log] == [
-        60,
-        120,
-        180,
-        240,
-        300,
-        360,
-        400,
-    ]  # every 60, and the end
-    assert [row["gradient_steps"] for row in log] == [
-        5,
-        20,
-        35,
-        50,
-        65,
-        80,
-        90,
-    ]  # none in the first 40 env steps
+    # every 60, and the end
+    assert [row["env_steps"] for row in log] == [60, 120, 180, 240, 300, 360, 400]
+    # none in the first 40 env steps
+    assert [row["gradient_steps"] for row in log] == [5, 20, 35, 50, 65, 80, 90]
     assert all(0 <= row["success_rate"] <= 1 and math.isfinite(row["Q1_loss"]) for row in log)
     walls = [row["wall_s"] for row in log]
     assert walls == sorted(walls) and walls[0] > 0
@@ -135,14 +121,12 @@ def test_the_folder_keeps_the_best_policy_and_last_the_last(tmp_path, train, scr
     trainer = train(tmp_path, evaluation_env=scripted([*rates, 1.0]))
     summary, log = trainer.run(), trainer.trackers[0]
     assert [row["success_rate"] for row in log] == rates
-    best = (
-        1 if log[1]["episode_return"] >= log[2]["episode_return"] else 2
-    )  # equal success: the higher return
+    # equal success: the higher return
+    best = 1 if log[1]["episode_return"] >= log[2]["episode_return"] else 2
     assert_same(checkpoint.read(tmp_path)["actor"], log.actors[best])
     assert_same(checkpoint.read(tmp_path / LAST)["actor"], log.actors[-1])
-    assert (
-        summary["success_rate"] == 1.0 and summary["solved_at_s"] is None
-    )  # only periodic evaluations solve
+    # only periodic evaluations solve
+    assert summary["success_rate"] == 1.0 and summary["solved_at_s"] is None
 
 
 def test_solved_is_the_first_evaluation_at_99_percent(tmp_path, train, scripted):
@@ -275,9 +259,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_best_policy(
 def test_the_resume_point_is_from_before_the_first_number_that_is_none(
     tmp_path, train, point_env, poison
 ):
-    trainer = train(
-        tmp_path, poisoned(point_env, poison, after=40), save_every=1e-9
-    )  # saves after each step
+    # saves after each step
+    trainer = train(tmp_path, poisoned(point_env, poison, after=40), save_every=1e-9)
     with pytest.raises(NotFiniteError):
         trainer.run()
     assert_finite(tmp_path / LAST)
@@ -332,9 +315,8 @@ def test_a_return_that_is_no_number_is_neither_the_best_nor_the_end_of_the_run(
 
         def step(self, action):
             step = super().step(action)
-            return (
-                step if self.resets == 2 else step._replace(reward=step.reward + poison)
-            )  # all but the first
+            # all but the first
+            return step if self.resets == 2 else step._replace(reward=step.reward + poison)
 
     trainer = train(tmp_path, evaluation_env=Poisoned(4), steps=180)
     summary = trainer.run()

@@ -159,9 +159,8 @@ def test_what_a_training_has_at_hand_is_no_leftover(run):
             f"process {os.getpid()} on {socket.gethostname()} is training it",
         )
     assert states(run)["leftovers"] == WRONG
-    (run / ".lock").write_text(
-        f"process 999999999 on {socket.gethostname()}\n"
-    )  # one that is no more
+    # one that is no more
+    (run / ".lock").write_text(f"process 999999999 on {socket.gethostname()}\n")
     assert states(run)["leftovers"] == WRONG
 
 

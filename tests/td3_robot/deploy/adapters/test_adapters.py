@@ -83,9 +83,8 @@ def test_a_ur_is_kept_alive_with_every_velocity(stand_in):
     assert arm.read().q.shape == (6,) and arm.read() is None  # the same state is no new one
     Receive.stamp = 1.002
     assert arm.read() is not None
-    assert [call[0] for call in calls] == [
-        "control"
-    ]  # a watchdog that runs already would end it before it begins
+    # a watchdog that runs already would end it before it begins
+    assert [call[0] for call in calls] == ["control"]
     arm.send(np.full(6, 0.2))
     arm.send(np.full(6, 0.2))
     arm.stop()
@@ -162,9 +161,8 @@ def test_ros2_joints_are_found_by_name(stand_in):
         )
 
     hand = types.SimpleNamespace(name=["finger"], position=[0.0], velocity=[0.0])
-    cut = types.SimpleNamespace(
-        name=["b", "x", "a"], position=[2.0, 9.0, 5.0], velocity=[]
-    )  # as a message may be
+    # as a message may be
+    cut = types.SimpleNamespace(name=["b", "x", "a"], position=[2.0, 9.0, 5.0], velocity=[])
     signals = []  # rclpy's own handlers would shut it down before the arm is braked
     waiting = [state(1.0)]
     rclpy = module(
@@ -224,7 +222,6 @@ def test_only_whole_new_packets_count():
     assert inbox.taken(packet[:-1]) is None
     stamp, taken = inbox.taken(packet)
     assert stamp == 5.0 and taken.tolist() == [1.0, 2.0, 3.0]
-    assert (
-        inbox.taken(packet) is None and inbox.taken(packed(1, 4.0, values)) is None
-    )  # twice, and too late
+    # twice, and too late
+    assert inbox.taken(packet) is None and inbox.taken(packed(1, 4.0, values)) is None
     assert inbox.taken(packed(3, 6.0, values)) is not None

@@ -58,9 +58,8 @@ def pushes(env, steps):
 )
 def test_it_is_what_the_simulator_foresees(arms, name, latency):
     """Over random motions at full speed into the limits, the gripper opening and shutting."""
-    env = arms(
-        name, "pick_place", latency=latency or 1e-12
-    )  # without any nothing stands between arm and controller
+    # without any nothing stands between arm and controller
+    env = arms(name, "pick_place", latency=latency or 1e-12)
     each = [
         LatencyCompensator(Robot.from_dict(describe(env.robot)), latency, RATE) for _ in range(ARMS)
     ]
@@ -158,9 +157,8 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
     env = arms(task=task, latency=latency)
     if task == "pick_place":
         there, held = env.arrived, torch.ones(ARMS, dtype=torch.bool)
-        shut = replace(
-            there.state, gripper=torch.full((ARMS,), 0.02)
-        )  # a Panda hand's fingers on a cube of 4 cm
+        # a Panda hand's fingers on a cube of 4 cm
+        shut = replace(there.state, gripper=torch.full((ARMS,), 0.02))
         sent = torch.zeros_like(there.scene["sent"])
         env.moment = replace(
             there,
@@ -179,9 +177,8 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
             return command
 
         monkeypatch.setattr(policy, "_evaluate", evaluate)
-    unknown = [
-        name for name in ("goal_velocity", "resolved_rate") if task == "track"
-    ]  # it will have turned
+    # it will have turned
+    unknown = [name for name in ("goal_velocity", "resolved_rate") if task == "track"]
     for step, push in enumerate(pushes(env, 15)):
         if task == "pick_place":
             push = torch.cat((0.3 * push[:, :-1], -torch.ones(ARMS, 1)), 1)  # it holds on
@@ -302,9 +299,8 @@ class AtOnce:
 def test_the_loop_foresees_by_what_the_filter_sent(policy, arms, monkeypatch, known, least, most):
     """At full speed, by the loop of run_policy.py."""
     env, near = arms(count=8), []
-    bare = replace(
-        policy.robot, capsules=None
-    )  # the filter's looks for what is near take most of the time
+    # the filter's looks for what is near take most of the time
+    bare = replace(policy.robot, capsules=None)
     for q, goal in rows(env.moment.state.q, env.goal):
         arm = Late(env.robot, q, 0.05)
         monkeypatch.setattr(control_loop, "time", arm)

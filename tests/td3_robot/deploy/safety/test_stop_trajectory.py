@@ -23,9 +23,8 @@ from td3_robot.deploy.safety.stop_trajectory import (
 
 H = 1e-3
 ROBOTS = {"panda": Robot.load("panda").limits, "ur5e": Robot.load("ur5e").limits, "fr3": FR3}
-COARSE = Limits(
-    *np.array([[-1.0], [1.0], [2.0], [5.0], [100.0]])
-)  # a limit or two, reached in a few ticks
+# a limit or two, reached in a few ticks
+COARSE = Limits(*np.array([[-1.0], [1.0], [2.0], [5.0], [100.0]]))
 
 
 def anywhere(limits: Limits, count: int, rng: np.random.Generator) -> State:
@@ -120,9 +119,8 @@ def torture(limits: Limits, arms: int, ticks: int, seed: int) -> None:
         left = np.where(left <= 0, rng.choice([1, 2, 20, 50, 200], (arms, 1)), left)
         course = steer(course, command, H, inner)
         new = course.now
-        slowest, fastest = limits.find_velocity_range(
-            q
-        )  # libfranka looks at where the arm is when the command comes
+        # libfranka looks at where the arm is when the command comes
+        slowest, fastest = limits.find_velocity_range(q)
         assert (new.v >= slowest).all() and (new.v <= fastest).all()
         acceleration = (new.v - v) / H
         assert (np.abs(acceleration) <= limits.acceleration).all()
