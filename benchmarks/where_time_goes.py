@@ -90,7 +90,7 @@ def main(argv: list[str]) -> int:
         place = found if owner is None else getattr(found, owner)
         for name in names:
             setattr(place, name, clock.timed(part, getattr(place, name)))
-    import train
+    from td3_robot.commands import train
 
     code = train.main(argv or ["--robot", "panda"])
     print(clock.table())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import envs
-import export
+from td3_robot.commands import export
 
 GAIN = 2.0  # [rad/s] for each unit of joint_error
 

@@ -46,10 +46,8 @@ def load_script(path: str) -> ModuleType:
 
 
 def load_command(name: str) -> ModuleType:
-    """Import what a script at the root runs, such as "run_policy", as a module."""
+    """Import what a script at the root runs, such as "run_policy"."""
     command = next(key for key, script in SCRIPTS.items() if script == f"{name}.py")
-    if importlib.util.find_spec(f"td3_robot.commands.{command}") is None:
-        return load_script(f"{name}.py")
     return importlib.import_module(f"td3_robot.commands.{command}")
 
 

@@ -157,7 +157,7 @@ def test_networks_that_fit_no_memory_are_refused_before_they_are_made():
 
 @pytest.mark.parametrize("name", ["num_envs", "evaluation.episodes"])
 def test_environments_that_fit_no_memory_are_refused_before_they_are_made(monkeypatch, name):
-    import train
+    from td3_robot.commands import train
 
     monkeypatch.setattr("td3_robot.utils.memory.get_memory", lambda device: 1e9)
     with pytest.raises(

@@ -16,8 +16,8 @@ import torch
 import yaml
 
 import envs
-import export
 from td3_robot import TD3
+from td3_robot.commands import export
 from td3_robot.deploy import DeployError, Obstacles, Policy
 from td3_robot.deploy.policy import KEY
 from td3_robot.errors import ConfigError

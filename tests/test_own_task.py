@@ -18,11 +18,10 @@ import torch
 
 import envs
 import envs.gymnasium_ids
-import train
 from envs.arm_env import ArmEnv
 from envs.tasks.registry import list_tasks, make_task
 from envs.view.playback import play_episodes
-from td3_robot.commands import evaluate
+from td3_robot.commands import evaluate, train
 from td3_robot.replay import Hindsight
 
 PAGE = Path(__file__).parent.parent / "docs" / "add_your_own_task.md"

@@ -169,7 +169,7 @@ def test_the_curve_is_a_picture_and_tensorboard_has_the_metrics(trained):
 
 
 def test_products_are_of_the_precision_that_was_asked_for(tmp_path):
-    told = "import sys, torch, train; print(train.main(sys.argv[1:]), torch.get_float32_matmul_precision())"
+    told = "import sys, torch; from td3_robot.commands import train; print(train.main(sys.argv[1:]), torch.get_float32_matmul_precision())"
     flags = "--env Pendulum-v1 --steps 32 --num_envs 1 --exploration.start_steps 16 --evaluation.every 32"
     for given in ("medium", "highest"):
         command = [

@@ -7,6 +7,7 @@ from typing import Any
 
 from td3_robot import checkpoint
 from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.utils.console import get_command_line
 
 LAST = "last"
 _ENTRIES = frozenset(
@@ -32,7 +33,11 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
     states, state = _read_newest(folder)
     then = len(_get_ranks(state) or [state])
     if processes is not None and then != processes:
-        how = f"torchrun --nproc_per_node {then} -- train.py" if then > 1 else "python train.py"
+        how = (
+            f"torchrun --nproc_per_node {then} -- train.py"
+            if then > 1
+            else get_command_line("train")
+        )
         raise ConfigError(
             f"run {folder.name!r} is trained by {then} processes, not {processes}; go on with {how}"
         )

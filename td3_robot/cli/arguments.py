@@ -21,7 +21,7 @@ from td3_robot.config.field import iter_options
 from td3_robot.config.run import Config
 from td3_robot.config.schema import HELP, OldNames, build, make_schema
 from td3_robot.errors import ConfigError, Td3RobotError, unknown
-from td3_robot.utils.console import warn
+from td3_robot.utils.console import get_program, warn
 from td3_robot.utils.device import resolve_device
 from td3_robot.utils.yaml_file import write_yaml
 
@@ -87,7 +87,7 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
         ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
-    known = make_schema("train.py", "Train a policy.", _Start, flags, environment, Config)
+    known = make_schema(get_program("train"), "Train a policy.", _Start, flags, environment, Config)
     if HELP & set(argv):
         rest = [word for word in argv if word not in HELP]
         known.show_help(_find_values_in_force(rest, environment, flags))
@@ -250,7 +250,7 @@ def parse_evaluate(argv: list[str], flags: type[Flags]) -> Flags:
         SystemExit: after --help.
     """
     old: OldNames = {}
-    schema = make_schema("evaluate.py", "Measure a trained policy.", flags)
+    schema = make_schema(get_program("evaluate"), "Measure a trained policy.", flags)
     arguments: Any = build(flags, schema.read_flags(argv, old))
     warn("; ".join(old.values()))
     if arguments.checkpoint is None:

@@ -25,7 +25,7 @@ from td3_robot.td3.agent import TD3
 from td3_robot.training.callbacks import Callback, Run, StopAt, make_callbacks
 from td3_robot.training.trainer import Trainer
 from td3_robot.utils.communicator import Communicator
-from td3_robot.utils.console import STOPPED, UNWRITTEN, say, warn
+from td3_robot.utils.console import STOPPED, UNWRITTEN, get_command_line, say, warn
 from td3_robot.utils.memory import keep_freed_memory
 from td3_robot.vec_env import VecEnv
 
@@ -161,4 +161,4 @@ def _print_scores(summary: dict[str, Any], folder: Path) -> None:
     if "peak_memory_gb" in summary:
         memory = f", {summary['peak_memory_gb']:.1f} GB of memory"
     say(f"{outcome} after {summary['wall_s']:.1f} s{memory}; the curve is in {folder}")
-    say(f"see how good it is: python evaluate.py --checkpoint {folder}")
+    say(f"see how good it is: {get_command_line('evaluate')} --checkpoint {folder}")

@@ -12,7 +12,7 @@ from td3_robot.cli.arguments import TrainArguments, parse_train
 from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
 from td3_robot.sweep.runner import resume_sweep, start_sweep
-from td3_robot.utils.console import find_script
+from td3_robot.utils.console import find_script, get_program
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ def main(argv: list[str]) -> int:
     """Parse the flags and run the sweep. Return the exit code."""
     flags = build(
         SweepFlags,
-        make_schema("sweep.py", "Search the options of trainings.", SweepFlags).read_flags(argv),
+        make_schema(
+            get_program("sweep"), "Search the options of trainings.", SweepFlags
+        ).read_flags(argv),
     )
     script = find_script("train")
     if flags.plan is not None and flags.resume is None:

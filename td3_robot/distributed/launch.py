@@ -23,6 +23,7 @@ from td3_robot.config.td3 import BATCHED
 from td3_robot.distributed.communicator import PATIENCE, TorchCommunicator
 from td3_robot.errors import ConfigError, RanksError
 from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
+from td3_robot.utils.console import get_command_line
 from td3_robot.utils.seeding import derive_process_seed
 
 
@@ -99,7 +100,7 @@ def open_run_folder(arguments: TrainArguments, communicator: Communicator) -> It
 
 def format_command(communicator: Communicator) -> str:
     """Return the command that starts a training by as many processes."""
-    return "python train.py" if communicator.size == 1 else _format_torchrun()
+    return get_command_line("train") if communicator.size == 1 else _format_torchrun()
 
 
 def _format_torchrun() -> str:

@@ -19,7 +19,7 @@ from td3_robot.loggers.base import Trackers
 from td3_robot.loggers.mlflow import open_store
 from td3_robot.sweep.relaunch import build_resume_command
 from td3_robot.sweep.seed_summary import compute_spreads, format_table, plot_band, read_outcomes
-from td3_robot.utils.console import STOPPED, UNWRITTEN, say
+from td3_robot.utils.console import STOPPED, UNWRITTEN, get_command_line, say
 from td3_robot.utils.signals import stop_on_signal
 
 
@@ -168,6 +168,6 @@ def _print_end(folder: Path, codes: dict[int, int], finished: bool) -> int:
     say(
         f"the curve is in {folder}"
         if finished
-        else f"go on with: python train.py --resume {run_name(folder)}"
+        else f"go on with: {get_command_line('train')} --resume {run_name(folder)}"
     )
     return next(iter(failed.values()), max(codes.values()))

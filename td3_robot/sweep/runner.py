@@ -30,7 +30,7 @@ from td3_robot.sweep.results import (
 from td3_robot.sweep.search_space import Resources, SearchSpace, Trial, read_search_space
 from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import STOP
-from td3_robot.utils.console import STOPPED, UNWRITTEN, say
+from td3_robot.utils.console import STOPPED, UNWRITTEN, get_command_line, say
 from td3_robot.utils.signals import stop_on_signal
 
 PLAN = "sweep.yaml"  # in the folder of a sweep
@@ -153,7 +153,7 @@ def _train(space: SearchSpace, total: int, folder: Path, script: Path) -> int:
     unwritten = _write_results(space, folder, trials)
     stopped = (folder / STOP).exists()
     if stopped or ended.failed:
-        say(f"go on with: python sweep.py --resume {run_name(folder)}")
+        say(f"go on with: {get_command_line('sweep')} --resume {run_name(folder)}")
     return STOPPED if stopped else 1 if ended.failed else UNWRITTEN if unwritten else 0
 
 
@@ -251,5 +251,5 @@ def _write_results(space: SearchSpace, folder: Path, trials: Sequence[Trial]) ->
     trackers.try_write("the table", write_table, folder, rows)
     trackers.try_write("the picture", plot_settings, folder, settings, space)
     trackers.try_write("the best options", write_best, folder, settings[0], space)
-    say(f"the best options: python train.py --config {folder / BEST}")
+    say(f"the best options: {get_command_line('train')} --config {folder / BEST}")
     return bool(trackers.failed)

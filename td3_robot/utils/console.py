@@ -57,9 +57,15 @@ def find_script(command: str) -> Path:
 
 
 def get_command_line(command: str) -> str:
-    """Return how a user starts a command: by its script in a checkout, else by `td3-robot`."""
-    in_checkout = find_script(command).parent.name != "commands"
-    return f"python {SCRIPTS[command]}" if in_checkout else f"td3-robot {command}"
+    """Return how a user starts a command: by `td3-robot` or by its script, as this process was."""
+    if sys.argv[0].startswith("td3-robot ") or find_script(command).parent.name == "commands":
+        return f"td3-robot {command}"
+    return f"python {SCRIPTS[command]}"
+
+
+def get_program(command: str) -> str:
+    """Return the name of a command in its own help: "train.py" or "td3-robot train"."""
+    return get_command_line(command).removeprefix("python ")
 
 
 def say(text: str) -> None:

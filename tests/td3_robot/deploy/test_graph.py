@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import envs
-import export
 from envs.export.controller import Carry, inputs_of
 from envs.simulation import grasp
 from td3_robot import TD3
+from td3_robot.commands import export
 from td3_robot.deploy import Policy
 from td3_robot.deploy.policy import KEY
 from td3_robot.errors import ConfigError

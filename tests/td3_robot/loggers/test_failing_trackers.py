@@ -88,7 +88,7 @@ from td3_robot.loggers import csv as loggers_csv
 class Full(loggers_csv.CsvLog):
     def log(self, metrics): open("/dev/full", "w").write("x" * 100_000)
 loggers_csv.CsvLog = Full
-import train
+from td3_robot.commands import train
 from td3_robot.utils.console import run_script
 run_script(train.main)
 """

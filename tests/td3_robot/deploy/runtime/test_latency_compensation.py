@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import envs
-import export
 from envs.arm_env.arm_env import ArmEnv
 from envs.export.robot_description import describe
 from envs.export.simulated_arm import SimulatedArm
 from envs.robots import make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.tasks.registry import make_task
+from td3_robot.commands import export
 from td3_robot.deploy import DeployError, Policy, Robot, SafetyFilter, Watchdog, measure_latency
 from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.runtime import control_loop, latency

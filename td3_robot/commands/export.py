@@ -1,0 +1,158 @@
+"""Make a policy ready for a robot: `python export.py --checkpoint checkpoints/run1`. See `python
+export.py --help`.
+"""
+
+import base64
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envs.command_line import import_plugins
+from envs.config.disturbance_options import DISTURBANCES
+from envs.config.env_options import NOTHING, EnvOptions
+from td3_robot.checkpoint import find
+from td3_robot.cli.arguments import load_run_config
+from td3_robot.config.schema import build, make_schema
+from td3_robot.errors import ConfigError
+from td3_robot.utils.console import get_program
+
+VECTORS = 10  # test vectors in a file
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to export.
+
+    Attributes:
+        checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint
+            files.
+        onnx: File to write, or the folder for policy.onnx; by default policy.onnx in the
+            checkpoint's folder.
+        acceleration: Limit of every joint in rad/s2, for a robot whose own file has none, as URDFs
+            do.
+        plugins: Modules to import first, separated by commas, as they register tasks of one's own;
+            they are looked for on PYTHONPATH.
+        robot: Write this robot's description to td3_robot/deploy/robot/robots/, in place of a
+            policy.
+    """
+
+    checkpoint: Path | None = None
+    onnx: Path | None = None
+    acceleration: float | None = None
+    plugins: tuple[str, ...] = ()
+    robot: str | None = None
+
+
+def main(argv: list[str]) -> int:
+    """Parse, build, export. Returns the exit code."""
+    options = build(
+        Arguments,
+        make_schema(
+            get_program("export"), "Make a policy ready for a robot.", Arguments
+        ).read_flags(argv),
+    )
+    import_plugins(options.plugins)
+    if options.robot is not None:
+        return _describe(options.robot, options.acceleration)
+    if options.checkpoint is None:
+        raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
+    checkpoint = find(options.checkpoint)
+    _, made_of = load_run_config(checkpoint, EnvOptions)
+    if made_of.env is not None:
+        raise ConfigError(
+            f"{str(checkpoint)!r} is of {made_of.env!r}; "
+            "only policies of our own robots are exported"
+        )
+
+    import envs
+    from td3_robot import TD3
+    from td3_robot.deploy.policy import FILE
+    from td3_robot.td3.onnx_export import describe_origin
+
+    path = options.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)
+    path = path / FILE if path.is_dir() else path
+    agent = TD3.from_checkpoint(checkpoint)
+    # test vectors are of what is measured without noise
+    undisturbed = dataclasses.replace(made_of, randomize=NOTHING, **dict.fromkeys(DISTURBANCES))
+    env: Any = envs.make_from_config(undisturbed, VECTORS, seed=0)
+    agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
+    write_policy(
+        path,
+        env,
+        made_of.task,
+        agent.policy,
+        acceleration=options.acceleration,
+        **describe_origin(checkpoint, agent.config.policy),
+        simulator={name: getattr(made_of, name) for name in ("robot", "gripper", "tcp")},
+    )
+    size = path.stat().st_size / 1024
+    print(f"{path}: {made_of.robot}, {made_of.task}, {size:.0f} KiB; its test vectors are met")
+    return 0
+
+
+def write_policy(
+    path: Path, env: Any, task: str, network: Any, acceleration: float | None = None, **more: Any
+) -> None:
+    """Write a policy as one graph, from what an arm measures to what it is commanded.
+
+    Args:
+        env: an `ArmEnv` of the task, without disturbances; each of its arms gives a test vector.
+        network: observations (B, o_dim) -> actions (B, a_dim), a module on the CPU.
+        acceleration: limit of every joint of a robot whose file has none [rad/s2].
+        more: further metadata.
+
+    Raises:
+        ConfigError: the task cannot be traced, the robot lacks a limit, or the file does not
+            reproduce what the simulator gives.
+    """
+    import torch
+
+    from envs.export.controller import Carry, Controller
+    from envs.export.robot_description import (
+        describe,
+        describe_graph,
+        describe_task,
+        sample_vectors,
+    )
+    from td3_robot.deploy import DeployError
+    from td3_robot.deploy.policy import FORMAT, KEY, Policy
+    from td3_robot.td3.onnx_export import make_onnx, save_onnx
+
+    metadata = {"format": FORMAT, "robot": describe(env.robot, acceleration)}
+    metadata |= describe_task(task, env) | more
+    controller = Controller(env, network).eval()
+    model = make_onnx(controller, controller.examples, controller.outputs)
+    inputs = [value.name for value in model.graph.input]
+    metadata |= describe_graph(inputs, controller.outputs)
+    if env.task.moves_gripper:  # for latency: what becomes of the cube meanwhile
+        carry = Carry(env)
+        graph = make_onnx(carry, carry.examples, carry.outputs)
+        metadata["carry"] = base64.b64encode(graph.SerializeToString()).decode()
+    with torch.no_grad():
+        metadata["test_vectors"] = sample_vectors(env, controller, inputs)
+    beside = path.with_name(f".{path.name}")  # an older file stays until the new one is good
+    try:
+        save_onnx(model, {KEY: json.dumps(metadata)}, beside)
+        Policy.load(beside)
+        beside.replace(path)
+    except DeployError as error:
+        raise ConfigError(str(error)) from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _describe(name: str, acceleration: float | None) -> int:
+    """Write the description of a robot for td3_robot.deploy."""
+    import envs
+    from envs.export.robot_description import describe
+    from td3_robot.deploy.robot.description import ROBOTS
+    from td3_robot.utils.atomic_files import write_text
+
+    values = describe(envs.make_robot(name), acceleration)
+    path = ROBOTS / f"{values['name']}.json"
+    write_text(path, json.dumps(values, separators=(",", ":")) + "\n")
+    capsules = "no" if values["capsules"] is None else "its"
+    print(f"{path}: {len(values['joints'])} joints, {capsules} capsules")
+    return 0

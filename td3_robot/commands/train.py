@@ -1,0 +1,160 @@
+"""Train a policy: `td3-robot train --robot panda`, or `--env HalfCheetah-v5`."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from typing import Any, cast
+
+from envs.command_line import (
+    TrainFlags,
+    check_shown,
+    import_plugins,
+    list_choices,
+    make_envs_with_plugins,
+)
+from envs.config.env_options import EnvOptions
+from envs.view.browser import explain_opening, have_browser
+from td3_robot.cli.arguments import TrainArguments, parse_train
+from td3_robot.commands.main import STARTED
+from td3_robot.distributed import is_launched_by_torchrun
+from td3_robot.errors import ConfigError
+from td3_robot.utils.console import find_script, say
+from td3_robot.utils.signals import stop_on_signal
+
+
+def main(argv: list[str]) -> int:
+    """Train, alone or with the other processes that torchrun started; return the exit code."""
+    if not is_launched_by_torchrun():
+        return train(argv)
+    # a lost process is one line of ours, and would be pages of PyTorch's
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    from td3_robot.distributed.launch import error_relay
+
+    with error_relay() as store:
+        return train(argv, store)
+
+
+def train(argv: list[str], store: Any = None) -> int:
+    """Parse the command line and do what it asks for; return the exit code."""
+    arguments = parse_train(argv, EnvOptions, TrainFlags)
+    if store is not None:
+        from td3_robot.distributed.launch import add_process_flags
+
+        arguments = parse_train(add_process_flags(argv, arguments), EnvOptions, TrainFlags)
+    flags = arguments.flags
+    import_plugins(flags.plugins)
+    if flags.list:
+        print("\n".join(list_choices(flags.list)))
+        return 0
+    check_shown(flags, arguments.environment)
+    if flags.swift and (arguments.config.seeds or store is not None):
+        raise ConfigError("swift is for a training by one process: the view is of its policy")
+    if arguments.config.seeds:
+        from td3_robot.sweep.multi_seed import train_seeds
+
+        for note in arguments.notes:
+            print(note)
+        return train_seeds(find_script("train"), argv, arguments)
+    return train_run(argv, arguments, store)
+
+
+def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
+    """Build one run and train it; return the exit code."""
+    # after parsing, so that a mistyped flag is answered at once: they import torch
+    from envs.arm_env.fingerprint import env_fingerprint
+    from td3_robot.cli import train_run as run
+    from td3_robot.distributed.launch import connect, format_command, open_run_folder, shard_config
+    from td3_robot.networks.residual import resolve_residual_column
+    from td3_robot.training.trainer import Trainer
+
+    config, options, flags = arguments.config, arguments.environment, arguments.flags
+    in_browser = flags.swift and not flags.no_browser and have_browser()
+    run.set_up_process(config)
+    communicator = connect(arguments, store)
+    part = shard_config(config, communicator.rank, communicator.size)
+    env, evaluation_env = build_environments(options, part)
+    for note in (*arguments.notes, *options.describe_cost(part.num_envs)):
+        print(note)
+    expert = build_expert(part.exploration.expert, env)
+    config = dataclasses.replace(config, td3=resolve_residual_column(config.td3, env))
+    start_from = config.start_from if arguments.resume is None else None
+    agent = run.build_agent(config, env, communicator, start_from)
+    with contextlib.ExitStack() as cleanup:
+        for each in (env, evaluation_env):
+            cleanup.callback(getattr(each, "close", lambda: None))
+        callbacks = run.build_callbacks(config)
+        if flags.swift:  # before the run folder: where there is no browser, nothing is made
+            view = build_live_view(arguments, agent.policy, in_browser)
+            callbacks.append(run.Publish(cleanup.enter_context(view), agent.policy))
+        folder = cleanup.enter_context(open_run_folder(arguments, communicator))
+        source = run.build_source(agent, env, part, expert, start_from)
+        trainer = Trainer(
+            agent,
+            source,
+            evaluation_env,
+            config,
+            folder,
+            started=STARTED,
+            callbacks=callbacks,
+            metadata=options.metadata,
+        )
+        if arguments.resume and run.resume(trainer):
+            return 0
+        run.add_stop(trainer, callbacks, flags.stop_at)
+        # from here on there is something to resume
+        cleanup.enter_context(stop_on_signal(trainer.stop))
+        cleanup.callback(run.close_trackers, trainer)
+        if communicator.rank == 0:
+            fingerprint = env_fingerprint(env, options.randomize)
+            run.build_trackers(trainer, callbacks, argv, options, fingerprint)
+        what = (
+            f"learning {options.env}" if options.env else f"{options.robot} learns {options.task}"
+        )
+        processes = f", {communicator.size} processes" if store is not None else ""
+        say(f"{what} (seed {config.seed}) in {folder}{processes}")
+        summary = trainer.run()
+    if unstable := sum(
+        getattr(getattr(each, "engine", None), "unstable", 0) for each in (env, evaluation_env)
+    ):
+        say(f"the physics failed {unstable} times: those arms were stopped where they were")
+    return run.report(trainer, summary, format_command(communicator), flags.stop_at)
+
+
+def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:
+    """Build the environments of the training and those of the evaluations, None without any."""
+    import envs
+    from td3_robot.utils.memory import require_memory
+
+    episodes = part.evaluation.episodes
+    for name, count in (("num_envs", part.num_envs), ("evaluation.episodes", episodes)):
+        require_memory(f"{name} {count}", count * options.bytes_each, part.device)
+    make_envs = functools.partial(
+        envs.make_from_config, options, device=part.device, seed=part.seed
+    )
+    env = make_envs(part.num_envs, training=True)
+    return env, make_envs(episodes) if episodes else None
+
+
+def build_expert(name: str | None, env: Any) -> Any:
+    """Build the controller that the policy learns from, None without a name."""
+    from envs.controllers.experts import make_expert
+
+    return make_expert(name, env) if name else None
+
+
+def build_live_view(arguments: TrainArguments, policy: Any, in_browser: bool) -> Any:
+    """Build the browser view of a policy while it learns, a context manager."""
+    import copy
+
+    import envs
+    from envs.view.live import LiveView
+    from envs.view.playback import play_live
+
+    options, flags, seed = arguments.environment, arguments.flags, arguments.config.seed
+    make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
+    make_env = functools.partial(make_envs_with_plugins, flags.plugins, options, seed)
+    shown = copy.deepcopy(policy).cpu()
+    episodes = functools.partial(play_live, cast(Any, make_env), seed, shown)
+    on_url = {} if in_browser else {"on_url": lambda url: say(explain_opening(url))}
+    return LiveView(make_robot, episodes, policy, in_browser, port=flags.port, **on_url)
