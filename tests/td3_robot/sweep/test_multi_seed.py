@@ -89,13 +89,13 @@ def test_each_seed_is_the_run_that_a_user_would_have_begun(tmp_path, monkeypatch
         "--task track --steps 500 --td3.gamma 0.9 --seed 4 --run three/seed4".split()
     )
     assert told.notes == alone.notes != ()  # of a short run's start steps
-    own = parse_train(module._own(words, folder, 4))
+    own = parse_train(module._build_words(words, folder, 4))
     assert (own.config, own.environment, own.resume) == (alone.config, alone.environment, None)
     assert own.notes == ()  # told before
 
     (folder / "seed4/last").mkdir(parents=True)
     arguments.save_config(own.config, folder / "seed4/config.yaml", own.environment)
-    again = parse_train(module._own(["--resume", "three", "--steps", "40_000"], folder, 4))
+    again = parse_train(module._build_words(["--resume", "three", "--steps", "40_000"], folder, 4))
     assert again.resume == folder / "seed4" and (again.config.seed, again.config.steps) == (
         4,
         40_000,
@@ -132,7 +132,7 @@ def test_wrong_seeds_are_one_line(line, words, run, tmp_path):
 
 def test_mean_and_spread_of_all_seeds(run, monkeypatch):
     """Success rates 0.5, 0.6 and 0.7: mean 0.6, deviation sqrt((0.01 + 0 + 0.01) / 2)."""
-    monkeypatch.setattr(module, "cores", lambda: 2)
+    monkeypatch.setattr(module, "count_cores", lambda: 2)
     code, out, err = run("--seeds 0 1 2 --run three")
     assert (code, err) == (0, "")
     summary = json.loads(Path("checkpoints/three/summary.json").read_text())
@@ -193,7 +193,7 @@ def test_what_a_seed_came_to_in_a_sitting_before_does_not_count(run, monkeypatch
 
 def test_ctrl_c_stops_all_and_resume_goes_on(run, monkeypatch):
     monkeypatch.setenv("SECOND", "waits")
-    monkeypatch.setattr(module, "cores", lambda: 2)
+    monkeypatch.setattr(module, "count_cores", lambda: 2)
     waiting = Path("checkpoints/three/seed1")
 
     def interrupt() -> None:
