@@ -76,6 +76,8 @@ class Policy:
         try:
             session = _start_session(path.read_bytes())
             metadata = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
+        except DeployError:
+            raise
         except KeyError:
             raise DeployError(
                 f"{path} was not written by export.py: its metadata lacks {KEY!r}"
@@ -249,7 +251,11 @@ class Policy:
 
 def _start_session(model: bytes):
     """Return an onnxruntime session of one thread."""
-    import onnxruntime  # here: the filter and the watchdog do without
+    try:
+        import onnxruntime  # here: the filter and the watchdog do without
+    except ImportError:
+        install = "pip install 'td3-robot[deploy]'"
+        raise DeployError(f"policies need onnxruntime, which is not installed: {install}") from None
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # a small network waits longest for threads
