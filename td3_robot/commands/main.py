@@ -4,11 +4,12 @@ import time
 
 STARTED = time.perf_counter()  # [s] before the imports, which are part of what the user waits for
 
-import importlib  # noqa: E402
+import importlib.util  # noqa: E402
 import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
-from td3_robot.errors import unknown  # noqa: E402
+from td3_robot.errors import ConfigError, unknown  # noqa: E402
 from td3_robot.utils.signals import exit_on_signal  # noqa: E402
 
 COMMANDS = {
@@ -36,7 +37,25 @@ def run_command(name: str) -> NoReturn:
     exit_on_signal()  # during the imports; `run_script` takes over
     from td3_robot.utils.console import run_script
 
+    if (folder := find_other_envs()) is not None:
+        run_script(lambda argv: refuse_other_envs(folder))
     run_script(importlib.import_module(f"td3_robot.commands.{name}").main)
+
+
+def find_other_envs() -> Path | None:
+    """Return the folder of another package `envs` that hides the simulator, None if there is none."""
+    spec = importlib.util.find_spec("envs")
+    ours = Path(__file__).resolve().parents[2] / "envs"
+    places = [Path(place).resolve() for place in (spec and spec.submodule_search_locations) or ()]
+    return None if not places or ours in places else places[0]
+
+
+def refuse_other_envs(folder: Path) -> int:
+    """Raise the error of a package `envs` that hides the simulator."""
+    raise ConfigError(
+        f"{folder} hides the simulator's package `envs`: start td3-robot from another folder, or "
+        f"take {folder.parent} out of PYTHONPATH"
+    )
 
 
 def describe_commands(argv: list[str]) -> int:
