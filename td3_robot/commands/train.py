@@ -158,3 +158,9 @@ def build_live_view(arguments: TrainArguments, policy: Any, in_browser: bool) ->
     episodes = functools.partial(play_live, cast(Any, make_env), seed, shown)
     on_url = {} if in_browser else {"on_url": lambda url: say(explain_opening(url))}
     return LiveView(make_robot, episodes, policy, in_browser, port=flags.port, **on_url)
+
+
+if __name__ == "__main__":  # trainings in processes of their own, see `console.find_script`
+    from td3_robot.commands.main import run_command
+
+    run_command("train")
