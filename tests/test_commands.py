@@ -1,6 +1,7 @@
 """td3-robot and its commands: the same as the scripts at the root."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -48,3 +49,19 @@ def test_a_folder_with_an_envs_of_its_own_is_named(tmp_path):
     done = start(tmp_path, "train", "--list", "tasks")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith(f"error: {tmp_path}/envs hides the simulator's package")
+
+
+def test_installed_trainings_of_several_seeds_start_their_processes(tmp_path):
+    """Packages without the scripts beside them, as pip installs them."""
+    for package in ("td3_robot", "envs", "configs"):
+        shutil.copytree(ROOT / package, tmp_path / "site" / package)
+    words = """train --env Pendulum-v1 --seeds 1,2 --steps 96 --num_envs 2 --run s
+        --exploration.start_steps 32 --evaluation.every 32 --evaluation.episodes 2"""
+    command = [sys.executable, "-m", "td3_robot", *words.split()]
+    variables = {"PYTHONPATH": str(tmp_path / "site"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for seed in (1, 2):
+        assert (tmp_path / "checkpoints" / "s" / f"seed{seed}" / "summary.json").is_file()
