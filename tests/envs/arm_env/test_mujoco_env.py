@@ -114,6 +114,6 @@ def test_gymnasium_s_ids_take_the_engine():
 
 def test_what_many_arms_cost_is_said_before():
     options = EnvOptions(engine="mujoco")
-    assert options.describe_cost(64) == EnvOptions().cost(4096) == []
+    assert options.describe_cost(64) == EnvOptions().describe_cost(4096) == []
     (line,) = options.describe_cost(4096)
     assert line == "4096 arms in contact physics take about 1.2 s of CPU a control step, 123 MB"
