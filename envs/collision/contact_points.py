@@ -37,7 +37,8 @@ def find_contact_points(
         middle[2, :, row] = ground
     found = [middle[:, distance < 0]]
     if len(model.first):
-        (p1, d1, p2, d2), (dd, ee, radii) = gather_pairs(model, p, d), model.pair_sizes
+        (p1, d1, p2, d2) = gather_pairs(model, p, d)
+        (dd, ee, radii) = model.pair_sizes
         gap, s = segment_gap(p1, d1, p2, d2, dd, ee)
         length = dot(gap, gap).sqrt()
         from_first = model.radius[model.first] + 0.5 * (length - radii)

@@ -191,7 +191,8 @@ def _measure_itself(
     if not len(i):
         none = p.new_zeros(3, 1, p.shape[2])
         return none[0] + MOST, none, none, p.new_zeros(1, model.chain.n, p.shape[2])
-    (p1, d1, p2, d2), (dd, ee, radii) = gather_pairs(model, p, d), model.pair_sizes
+    (p1, d1, p2, d2) = gather_pairs(model, p, d)
+    (dd, ee, radii) = model.pair_sizes
     gap, s = segment_gap(p1, d1, p2, d2, dd, ee)
     length = dot(gap, gap).sqrt()
     distance, pair = (length - radii).min(0, keepdim=True)  # (1, B)
@@ -212,11 +213,13 @@ def _compute_screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
     angular = z
     if any(model.chain.prismatic):
         slides = model.chain.slides[:, None]
-        linear, angular = torch.where(slides, z, linear), angular.masked_fill(slides, 0.0)
+        linear = torch.where(slides, z, linear)
+        angular = angular.masked_fill(slides, 0.0)
     return torch.cat((linear, angular))
 
 
 def _cross(a: Tensor, b: Tensor) -> Tensor:
     """Compute the cross product over the first axis."""
-    (ax, ay, az), (bx, by, bz) = a, b
+    (ax, ay, az) = a
+    (bx, by, bz) = b
     return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx))

@@ -211,10 +211,8 @@ def _run_query(
     model = model.select_model(gripper)
     found = []
     for rows in _split_rows(model, q):
-        at, known = (
-            None if gripper is None else gripper[rows],
-            frames and [frame[..., rows] for frame in frames],
-        )
+        at = None if gripper is None else gripper[rows]
+        known = frames and [frame[..., rows] for frame in frames]
         found.append(query(model, compute_body_frames(model, q[rows], at, known), rows))
     return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -242,7 +240,8 @@ def gather_pairs(
         p, d: (3, K, B) from `place_segments`.
     """
     both = torch.cat((p, d))  # gathering once is faster than twice
-    first, second = both.index_select(1, model.first), both.index_select(1, model.second)
+    first = both.index_select(1, model.first)
+    second = both.index_select(1, model.second)
     return first[:3], first[3:], second[:3], second[3:]
 
 
@@ -272,7 +271,10 @@ def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: O
         (K, M, B) [m].
     """
     found = []
-    p, d, radius = p[:, :, None], d[:, :, None], model.radius[:, None]  # (3, K, 1, B), (K, 1, 1)
+    # (3, K, 1, B), (K, 1, 1)
+    p = p[:, :, None]
+    d = d[:, :, None]
+    radius = model.radius[:, None]
     if obstacles.spheres is not None:
         sphere = move_components_first(obstacles.spheres)  # (4, 1, S, B)
         found.append(point_distance(p, d, model.length_squared[:, None], sphere[:3]) - sphere[3])

@@ -64,7 +64,8 @@ class Controller(nn.Module):
             q, qd: (n,) [rad or m], [rad/s or m/s]; gripper: (1,) [rad or m].
             scene: in the order of `examples`.
         """
-        task, world = self._task, self._world
+        task = self._task
+        world = self._world
         around = self._batched(dict(zip(self._scene, scene)))
         state = SimState(q[None], qd[None], gripper)
         moment = make_moment(world, state, around, torch.zeros(1, dtype=torch.long))

@@ -21,7 +21,9 @@ class SimulatedArm:
     """
 
     def __init__(self, robot: Robot, period: float):
-        self.model, self.engine, self.n = compile_robot(robot, period), KinematicEngine(), robot.n
+        self.model = compile_robot(robot, period)
+        self.engine = KinematicEngine()
+        self.n = robot.n
         self.state = make_rest_state(
             self.model, torch.as_tensor(robot.home, dtype=torch.float32)[None]
         )

@@ -48,6 +48,7 @@ def _solve(A: Tensor, b: Tensor) -> Tensor:
         return torch.linalg.solve_ex(A, b)[0]
     table = torch.cat((A, b), 2)  # ONNX knows no solver: Gauss-Jordan elimination
     for k, unit in enumerate(torch.eye(A.shape[1], dtype=A.dtype)):
-        column, row = table[:, :, k, None], table[:, None, k]
+        column = table[:, :, k, None]
+        row = table[:, None, k]
         table = table - (column - unit[:, None]) * (row / row[:, :, k, None])
     return table[:, :, A.shape[1] :]

@@ -13,7 +13,8 @@ def build_rotations(quaternions: Tensor) -> Tensor:
 
     Siciliano et al., "Robotics: Modelling, Planning and Control" (2009), section 2.6.
     """
-    w, v = quaternions[0], quaternions[1:]
+    w = quaternions[0]
+    v = quaternions[1:]
     twice = 2.0 * v
     x, y, z = w * twice
     (xx, xy, xz), (_, yy, yz), (_, _, zz) = twice[:, None] * v

@@ -237,10 +237,8 @@ def _sample_boxes(motion: Tensor, count: int, generator: torch.Generator) -> Ten
     yaw = torch.where(
         slab & ~level, heading, sample_uniform((0, torch.pi), *shape, **here)
     ).remainder(torch.pi)
-    lump, thickness = (
-        sample_uniform(BOX_HALF, *shape, 3, **here),
-        sample_uniform(SLAB_THICKNESS, *shape, **here),
-    )
+    lump = sample_uniform(BOX_HALF, *shape, 3, **here)
+    thickness = sample_uniform(SLAB_THICKNESS, *shape, **here)
     thin = torch.stack((slab & ~level, torch.zeros_like(slab), slab & level), 2)
     wide = sample_uniform(SLAB_HALF, *shape, 3, **here)
     half = torch.where(thin, thickness[:, :, None], torch.where(slab[:, :, None], wide, lump))

@@ -141,7 +141,9 @@ def assemble(
         for link in [*arm.links, *(link for tool in arm.grippers for link in tool.links)]
     }
     _check_link(owner, "flange", flange, links)
-    kept, held, root = _select_arm_links(links, flange), [], None
+    kept = _select_arm_links(links, flange)
+    held = []
+    root = None
     if hand is None:
         pass
     elif hand.source is None:
@@ -162,7 +164,8 @@ def assemble(
                 f"{hand.name}/{link.name}"  # other than the arm's, which may have a base_link too
             )
         root = parts[hand.root]
-        root._parent, root.ets = links[flange], rtb.ETS(rtb.ET.SE3(mount))
+        root._parent = links[flange]
+        root.ets = rtb.ETS(rtb.ET.SE3(mount))
         held = list(parts.values())
     for body in (kept, held):
         for index, link in enumerate(link for link in body if link.isjoint):

@@ -16,7 +16,9 @@ _SAMPLES = 8192
 _HOME_RANGE = 0.6  # of each joint's range, around its middle, that home is looked for in
 _HOME_TURN = 0.5 * np.pi  # [rad or m] and no farther than this from the middle
 _TRIM = 5.0  # percent of the samples that the workspace box leaves out at either end of each axis
-_IN_FRONT, _ABOVE = 0.2, 0.05  # of the reach: the box keeps off the base's column and off the table
+# of the reach: the box keeps off the base's column and off the table
+_IN_FRONT = 0.2
+_ABOVE = 0.05
 _FEW = 80  # samples that are too few to make a box of
 _THIN = 0.01  # [m] by which the box is wider than the samples, for arms that move in a plane
 _LEAST_REACH = 0.001  # [m] that the TCP of an arm can be moved by at least
@@ -39,7 +41,8 @@ def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None 
     hand = None if gripper in (None, "none") else make_gripper(gripper)
     arm = load_urdf(path, tcp)
     name = Path(path).name.split(".")[0]
-    model, chain = arm.model, arm.chain
+    model = arm.model
+    chain = arm.chain
     if hand is not None:
         # here: it takes over a second, and a wrong file should not
         from envs.robots.assembly import assemble
@@ -81,14 +84,16 @@ def find_home(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
     Returns:
         (n,) [rad or m], the same for the same arm.
     """
-    middle, half = qlim.mean(0), np.minimum(_HOME_RANGE * np.ptp(qlim, axis=0) / 2, _HOME_TURN)
+    middle = qlim.mean(0)
+    half = np.minimum(_HOME_RANGE * np.ptp(qlim, axis=0) / 2, _HOME_TURN)
     unit = 2.0 * _sample_uniform(len(middle)) - 1.0  # (_SAMPLES, n) in [-1, 1]
     q = torch.as_tensor(middle) + unit * torch.as_tensor(half)
     T_be, J = fkine_jacob0(chain.to(dtype=torch.float64), q)
     speeds = torch.linalg.svdvals(J[:, :3])
     rank = int((speeds.amax(0) > 1e-6).sum())  # 2 for an arm that moves in a plane
     score = speeds[:, max(rank - 1, 0)] * (1.0 - 0.1 * unit.square().mean(1))
-    center, extent = box.mean(0), np.ptp(box, axis=0)
+    center = box.mean(0)
+    extent = np.ptp(box, axis=0)
     off_center = ((T_be[:, :3, 3] - torch.as_tensor(center)).abs() / torch.as_tensor(extent)).amax(
         1
     )

@@ -102,7 +102,8 @@ class Picking(CubeTask):
 
         cube, goal = self.sample_places(draw, place)
         apart = torch.linalg.vector_norm(goal - cube, dim=1) >= self.least_way
-        cube, goal = cube[apart], goal[apart]
+        cube = cube[apart]
+        goal = goal[apart]
         over = self.compute_tcp_height(world) - self.cube / 2.0  # the hand's height over the cube's
         lift = cube.new_tensor([0.0, 0.0, over])
         home = world.home.expand(len(cube), -1)

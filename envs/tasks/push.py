@@ -89,7 +89,8 @@ class Push(CubeTask):
         cube, goal = torch.nn.functional.pad(places, (0, 1), value=self.cube / 2.0)
         distance = torch.linalg.vector_norm(goal - cube, dim=1)
         chosen = (distance >= self.least_way) & (distance <= self.longest_way)
-        cube, goal = cube[chosen], goal[chosen]
+        cube = cube[chosen]
+        goal = goal[chosen]
         over = cube.new_tensor([0.0, 0.0, self.compute_tcp_height(world) - self.cube / 2.0])
         back = self.behind * _compute_direction(cube, goal)
         arm = (world.model.chain, world.model.qlim, not_none(world.model.hand).axes[:, 2])

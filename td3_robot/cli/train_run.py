@@ -141,7 +141,8 @@ def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int
     if summary["finished"]:
         _print_scores(fill_scores(summary), trainer.folder)
         return UNWRITTEN if trainer.trackers.failed else 0
-    steps, saved_steps = trainer.steps, trainer.state.saved_steps
+    steps = trainer.steps
+    saved_steps = trainer.state.saved_steps
     lost = "" if saved_steps == steps else f", of which {saved_steps} are saved"
     unit = "env steps" if trainer.config.dataset is None else "updates"
     again = f"{command} --resume {run_name(trainer.folder)}"

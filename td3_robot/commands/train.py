@@ -68,7 +68,9 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     from td3_robot.networks.residual import resolve_residual_column
     from td3_robot.training.trainer import Trainer
 
-    config, options, flags = arguments.config, arguments.environment, arguments.flags
+    config = arguments.config
+    options = arguments.environment
+    flags = arguments.flags
     in_browser = flags.swift and not flags.no_browser and have_browser()
     run.set_up_process(config)
     communicator = connect(arguments, store)
@@ -151,7 +153,9 @@ def build_live_view(arguments: TrainArguments, policy: Any, in_browser: bool) ->
     from envs.view.live import LiveView
     from envs.view.playback import play_live
 
-    options, flags, seed = arguments.environment, arguments.flags, arguments.config.seed
+    options = arguments.environment
+    flags = arguments.flags
+    seed = arguments.config.seed
     make_robot = functools.partial(envs.make_robot, options.robot, options.gripper, options.tcp)
     make_env = functools.partial(make_envs_with_plugins, flags.plugins, options, seed)
     shown = copy.deepcopy(policy).cpu()

@@ -60,7 +60,10 @@ def rollout(
         EnvError: an episode is still running after `limit` steps.
     """
     running = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
-    rewards, alives, actions, infos = [], [], [], []
+    rewards = []
+    alives = []
+    actions = []
+    infos = []
     while running.any():
         if len(rewards) == limit:
             name = getattr(env, "name", type(env).__name__)

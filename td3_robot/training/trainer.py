@@ -189,7 +189,8 @@ class Trainer:
 
     def _learn(self) -> None:
         """Make the gradient steps that follow one step of the environments."""
-        schedule, progress = self.config.schedule, self.progress
+        schedule = self.config.schedule
+        progress = self.progress
         self.agent.scale_learning_rates(
             compute_schedule_factor(schedule.lr, progress, schedule.lr_floor)
         )

@@ -24,11 +24,9 @@ def find_separated_pairs(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list
     They do so in `SAMPLES` configurations, and in a search from where they are closest. The meshes
     are what is drawn of each link, and its collision shapes where nothing is.
     """
-    meshes, own, rng = (
-        Meshes(robot),
-        {link.name for link in robot.rtb.links},
-        np.random.default_rng(0),
-    )
+    meshes = Meshes(robot)
+    own = {link.name for link in robot.rtb.links}
+    rng = np.random.default_rng(0)
     left = {pair for pair in pairs if own >= set(pair)}
     for q in rng.uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n)):
         placed = meshes.place(q)
@@ -38,7 +36,9 @@ def find_separated_pairs(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list
 
 def _search_closest(meshes: Meshes, first: str, second: str, rng: np.random.Generator) -> float:
     """Search for the least distance of two links [m]; only the joints between them matter."""
-    (lower, upper), least, best = meshes.robot.qlim, np.inf, meshes.robot.home
+    (lower, upper) = meshes.robot.qlim
+    least = np.inf
+    best = meshes.robot.home
     between = slice(*sorted((meshes.body[first], meshes.body[second])))
     for spread in (None, *ROUNDS):
         drawn = rng.uniform(lower, upper, (STARTS, len(lower)))
@@ -49,6 +49,7 @@ def _search_closest(meshes: Meshes, first: str, second: str, rng: np.random.Gene
             q[between] = row
             placed = meshes.place(q)
             if (found := measure_gap(placed[first], placed[second])) < least:
-                least, nearest = found, q
+                least = found
+                nearest = q
         best = nearest
     return least

@@ -157,15 +157,18 @@ def measure_bulge(cover: list[np.ndarray], surface: KDTree) -> float:
         points, area = _sample_surface(capsule)
         for other in cover[:index] + cover[index + 1 :]:
             out = compute_distances(other[:6].reshape(2, 3), points) > other[6]
-            points, area = points[out], area[out]
+            points = points[out]
+            area = area[out]
         total += float(area @ surface.query(points)[0] ** 2) if len(points) else 0.0
     return total
 
 
 def _sample_surface(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points (N, 3) all over the surface of a capsule, and the area (N,) that each stands for."""
-    ends, r = capsule[:6].reshape(2, 3), capsule[6]
-    length, axis = np.linalg.norm(ends[1] - ends[0]), ends[1] - ends[0]
+    ends = capsule[:6].reshape(2, 3)
+    r = capsule[6]
+    length = np.linalg.norm(ends[1] - ends[0])
+    axis = ends[1] - ends[0]
     caps = ends[(DIRECTIONS @ axis > 0).astype(int)] + r * DIRECTIONS
     around = np.linalg.svd(axis[None])[2][1:] if length else np.eye(3)[:2]
     angle, along = np.meshgrid(

@@ -21,8 +21,11 @@ def fit_gripper(robot: Robot, most: int) -> Shapes:
     They are those of each rigid link and around all that the fingers sweep, in the frame of the
     base; one around each moving link, in its frame; and the corners of both.
     """
-    model, hand = robot.rtb.grippers[0], not_none(robot.gripper)
-    root, links, base = model.links[0], {}, []
+    model = robot.rtb.grippers[0]
+    hand = not_none(robot.gripper)
+    root = model.links[0]
+    links = {}
+    base = []
     for link in model.links:
         if select_shapes(link) and find_carrier(link, root) is root:
             T = compute_link_pose(link, np.zeros(model.n), root)
@@ -47,7 +50,8 @@ def collect_moving_meshes(model, hand: Gripper) -> dict[str, trimesh.Trimesh]:
     Args:
         model: roboticstoolbox's gripper.
     """
-    root, found = model.links[0], {}
+    root = model.links[0]
+    found = {}
     for link in model.links:
         if select_shapes(link) and (moved := find_carrier(link, root)) is not root:
             T = compute_link_pose(link, np.zeros(model.n), moved)
@@ -78,7 +82,9 @@ def sweep_fingers(model, hand: Gripper) -> list[trimesh.Trimesh]:
 def find_outermost(points: np.ndarray) -> list[np.ndarray]:
     """Find outer points of (N, 3): no touching plane meets them more than `FLAT` after the rest."""
     heights = points @ spread_directions(1024).T  # (N, directions)
-    kept, reached, highest = [], np.full(heights.shape[1], -np.inf), heights.max(0)
+    kept = []
+    reached = np.full(heights.shape[1], -np.inf)
+    highest = heights.max(0)
     while (short := highest - reached).max() > FLAT:
         kept.append(int(heights[:, short.argmax()].argmax()))
         reached = np.maximum(reached, heights[kept[-1]])

@@ -31,7 +31,8 @@ class Meshes:
                 for link in links
                 if select_shapes(link)
             ]:
-                self.parts[name], self.body[name] = parts, count_joints(links[0])
+                self.parts[name] = parts
+                self.body[name] = count_joints(links[0])
 
     def list_pairs(self) -> list[tuple[str, str]]:
         """List all pairs of links but neighbours, which have at most one joint between them."""
@@ -50,13 +51,12 @@ class Meshes:
             q: (n,) joint positions [rad or m].
             driver: the gripper's driver coordinate [rad or m].
         """
-        poses, hand = (
-            {link: compute_link_pose(link, q) for link in self.robot.rtb.links},
-            self.robot.gripper,
-        )
+        poses = {link: compute_link_pose(link, q) for link in self.robot.rtb.links}
+        hand = self.robot.gripper
         if hand is not None:
             model = self.robot.rtb.grippers[0]
-            base, joints = compute_link_pose(model.links[0], q), hand.compute_model_q(model, driver)
+            base = compute_link_pose(model.links[0], q)
+            joints = hand.compute_model_q(model, driver)
             poses |= {
                 link: base @ compute_link_pose(link, joints, model.links[0]) for link in model.links
             }

@@ -40,7 +40,8 @@ def fit(robot: Robot, most: int) -> None:
     gripper = robot.gripper
     if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
         _write(theirs, robot, fit_gripper(robot, most))
-    links, shapes = {link.name: link for link in robot.rtb.links}, Shapes(fit_arm(robot, most))
+    links = {link.name: link for link in robot.rtb.links}
+    shapes = Shapes(fit_arm(robot, most))
     checked, touching = _find_pairs(robot, shapes)
     shapes = replace(shapes, apart=find_separated_pairs(robot, checked | touching))
     close = (touching - set(shapes.apart)) | find_false_alarms(robot, shapes)
@@ -74,7 +75,8 @@ def find_false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
     model = choose_pairs(place_capsules(robot, shapes), robot.qlim, robot.home)
     q = np.random.default_rng(0).uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n))
     alarms = (pair_distances(model, torch.tensor(q, dtype=torch.float32)) <= 0).numpy()
-    meshes, count = Meshes(robot), Counter()
+    meshes = Meshes(robot)
+    count = Counter()
     opened = robot.gripper.opened if robot.gripper else 0.0
     for row in np.flatnonzero(alarms.any(1)):
         placed = meshes.place(q[row], opened)

@@ -86,10 +86,8 @@ def merge_capsules(capsules: list[np.ndarray]) -> list[np.ndarray]:
     kept = []
     for capsule in sorted(capsules, key=compute_volume, reverse=True):
         for index, other in enumerate(kept):
-            ends, radii = (
-                np.stack((other, capsule))[:, :6].reshape(4, 3),
-                np.repeat((other[6], capsule[6]), 2),
-            )
+            ends = np.stack((other, capsule))[:, :6].reshape(4, 3)
+            radii = np.repeat((other[6], capsule[6]), 2)
             if compute_reach(other[:6].reshape(2, 3), ends, radii) < other[6] + SAME:
                 break
             both = fit_capsule(ends, radii)

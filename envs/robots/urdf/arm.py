@@ -158,7 +158,9 @@ def read_velocity_limits(
 
 def compile_path(path: list[Joint], dtype: torch.dtype = torch.float32) -> Chain:
     """Compile the batched kinematics of a path, every joint's axis turned into +z."""
-    constants, prismatic, pending = [], [], np.eye(4)
+    constants = []
+    prismatic = []
+    pending = np.eye(4)
     for joint in path:
         pending = pending @ joint.pose.T
         if joint.moves:

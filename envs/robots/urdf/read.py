@@ -153,7 +153,8 @@ class _Reader:
             raise self.make_error(
                 f"{where}: a <{element.tagName}> needs a <geometry> with one shape{found}"
             )
-        body, where = bodies[0], f"{where}, <{bodies[0].tagName}>"
+        body = bodies[0]
+        where = f"{where}, <{bodies[0].tagName}>"
         pose = self._read_pose(element, where)
         color = self._read_material(find_child(element, "material"))
         match body.tagName:

@@ -30,7 +30,8 @@ class Pose:
     @property
     def T(self) -> np.ndarray:
         """(4, 4), with R = Rz(yaw) Ry(pitch) Rx(roll)."""
-        (sr, sp, sy), (cr, cp, cy) = np.sin(self.rpy), np.cos(self.rpy)
+        (sr, sp, sy) = np.sin(self.rpy)
+        (cr, cp, cy) = np.cos(self.rpy)
         T = np.eye(4)
         T[:3, :3] = (
             (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
@@ -217,9 +218,12 @@ def _find_root(tree: Tree) -> str:
             )
         above[joint.child] = joint
     roots = [link for link in tree.links if link not in above]
-    reached, level, depth = set(roots), roots, 0
+    reached = set(roots)
+    level = roots
+    depth = 0
     while level := [joint.child for link in level for joint in tree.find_joints_below(link)]:
-        reached, depth = reached | set(level), depth + 1
+        reached = reached | set(level)
+        depth = depth + 1
     if depth > _MAX_DEPTH:
         raise ConfigError(
             f"{tree.source}: has {depth} joints one after the other; at most {_MAX_DEPTH} are taken"

@@ -181,12 +181,11 @@ def expand(file: str, packages: dict[str, str], arguments: dict[str, str]) -> st
             roots.append(folder)
         return str(folder)
 
-    xacro.safe_eval, xacro.parse = evaluate_guarded, parse
-    substitution._eval, substitution._eval_env, substitution._eval_find = (
-        refuse_eval,
-        refuse_environment,
-        find,
-    )
+    xacro.safe_eval = evaluate_guarded
+    xacro.parse = parse
+    substitution._eval = refuse_eval
+    substitution._eval_env = refuse_environment
+    substitution._eval_find = find
     substitution._eval_optenv = lambda name, default="": default
     limit_memory()
     restrict_reading(roots)

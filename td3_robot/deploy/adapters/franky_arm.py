@@ -28,7 +28,8 @@ class FrankyArm:
     latency = 0.0  # not measured
 
     def __init__(self, host: str, rate: float = 100.0):
-        self.rate, self._sending = rate, False
+        self.rate = rate
+        self._sending = False
         self._robot = Robot(host)
         self._robot.recover_from_errors()
 

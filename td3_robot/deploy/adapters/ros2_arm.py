@@ -33,8 +33,11 @@ class Ros2Arm:
     latency = 0.0  # not measured
 
     def __init__(self, controller: str, joints: tuple[str, ...], rate: float = 100.0):
-        self.rate, self._joints, self._newest = rate, joints, None
-        self._came, self._sending = 0, False
+        self.rate = rate
+        self._joints = joints
+        self._newest = None
+        self._came = 0
+        self._sending = False
         # Its own handlers would shut ROS down under Ctrl-C and SIGTERM, and with it the way to
         # brake the arm.
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
@@ -53,7 +56,8 @@ class Ros2Arm:
         whole = len(message.position) == len(message.velocity) == len(place)
         if whole and all(name in place for name in self._joints):
             order = [place[name] for name in self._joints]
-            q, qd = np.array(message.position)[order], np.array(message.velocity)[order]
+            q = np.array(message.position)[order]
+            qd = np.array(message.velocity)[order]
             self._newest = Reading(q, qd, None, time.monotonic())
 
     def read(self) -> Reading | None:
@@ -65,7 +69,8 @@ class Ros2Arm:
             rclpy.spin_once(self._node, timeout_sec=0.0)
             if self._came == came:
                 break
-        newest, self._newest = self._newest, None
+        newest = self._newest
+        self._newest = None
         return newest
 
     def send(self, qd: np.ndarray) -> None:

@@ -28,7 +28,8 @@ class Inbox:
     """A filter for packets that are damaged, old, duplicate, or of another number of values."""
 
     def __init__(self, count: int):
-        self.count, self.number = count, 0
+        self.count = count
+        self.number = 0
 
     def taken(self, packet: bytes) -> tuple[float, np.ndarray] | None:
         """Return stamp and values of a good packet, else None."""
@@ -63,8 +64,11 @@ class UdpArm:
     RATE = 250.0  # [Hz]
 
     def __init__(self, address: tuple[str, int], joints: int, latency: float = 0.0):
-        self.rate, self.latency = self.RATE, latency
-        self._n, self._inbox, self._number = joints, Inbox(2 * joints + 1), 0
+        self.rate = self.RATE
+        self.latency = latency
+        self._n = joints
+        self._inbox = Inbox(2 * joints + 1)
+        self._number = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.connect(address)
         self._socket.setblocking(False)

@@ -58,11 +58,15 @@ class Lossy:
     """A lossy direction of a network."""
 
     def __init__(self, faults: Faults, seed: int):
-        self.faults, self._random, self._queue, self._count = faults, random.Random(seed), [], 0
+        self.faults = faults
+        self._random = random.Random(seed)
+        self._queue = []
+        self._count = 0
 
     def put(self, packet: bytes, now: float) -> None:
         """Send a packet."""
-        faults, draw = self.faults, self._random
+        faults = self.faults
+        draw = self._random
         if draw.random() < faults.drop:
             return
         for _ in range(1 + (draw.random() < faults.duplicate)):
@@ -99,8 +103,13 @@ def serve(
         watched: called after every step.
     """
     sock.setblocking(False)
-    inbox, there, back = Inbox(arm.n), Lossy(faults, seed), Lossy(faults, seed + 1)
-    peer, command, heard, number = None, None, -np.inf, 0
+    inbox = Inbox(arm.n)
+    there = Lossy(faults, seed)
+    back = Lossy(faults, seed + 1)
+    peer = None
+    command = None
+    heard = -np.inf
+    number = 0
     due = time.monotonic()
     while True:
         now = time.monotonic()
@@ -109,7 +118,8 @@ def serve(
             there.put(packet, now)
         for packet in there.due(now):
             if taken := inbox.taken(packet):
-                command, heard = taken[1], now
+                command = taken[1]
+                heard = now
         if now - due > CATCH_UP:
             due = now
         while due <= now:

@@ -34,7 +34,8 @@ class UrRtdeArm:
         self.rate = rate
         self._receive = RTDEReceiveInterface(host, rate)
         self._control = RTDEControlInterface(host, rate)
-        self._newest, self._sending = None, False
+        self._newest = None
+        self._sending = False
 
     def read(self) -> Reading | None:
         """Return the newest state. The robot's own clock only says whether a state is a new one."""
@@ -42,7 +43,8 @@ class UrRtdeArm:
         if stamp == self._newest:
             return None
         self._newest = stamp
-        q, qd = self._receive.getActualQ(), self._receive.getActualQd()
+        q = self._receive.getActualQ()
+        qd = self._receive.getActualQd()
         return Reading(np.array(q), np.array(qd), None, time.monotonic())
 
     def send(self, qd: np.ndarray) -> None:

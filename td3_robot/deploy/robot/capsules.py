@@ -60,16 +60,16 @@ class Capsules:
     @functools.cached_property
     def _columns(self) -> np.ndarray:
         """Matrix that takes the frames of all bodies, (3 m, 4 bodies), to `CapsuleSegments`."""
-        capsules, count = np.arange(len(self.bodies)), self.bodies.max(initial=0) + 1
+        capsules = np.arange(len(self.bodies))
+        count = self.bodies.max(initial=0) + 1
         start, extent = np.zeros((2, count, 4, len(capsules)))
-        start[self.bodies, :3, capsules], start[self.bodies, 3, capsules] = self.ends[:, 0], 1.0
+        start[self.bodies, :3, capsules] = self.ends[:, 0]
+        start[self.bodies, 3, capsules] = 1.0
         extent[self.bodies, :3, capsules] = self.ends[:, 1] - self.ends[:, 0]
-        p, d, i, j = (
-            start.reshape(4 * count, -1),
-            extent.reshape(4 * count, -1),
-            self.first,
-            self.second,
-        )
+        p = start.reshape(4 * count, -1)
+        d = extent.reshape(4 * count, -1)
+        i = self.first
+        j = self.second
         return np.concatenate((p, d, p[:, i] - p[:, j], d[:, i], d[:, j]), 1)
 
     @functools.cached_property
@@ -86,7 +86,9 @@ class Capsules:
 
     def place(self, frames: np.ndarray) -> CapsuleSegments:
         """Return the segments for `Chain.frames` (m, n+1, 4, 4)."""
-        m, K, P = len(frames), len(self.bodies), len(self.first)
+        m = len(frames)
+        K = len(self.bodies)
+        P = len(self.first)
         beside = frames[:, : len(self._columns) // 4, :3].transpose(2, 0, 1, 3).reshape(3 * m, -1)
         found = (beside @ self._columns).reshape(3, m, -1)
         q = 2 * K + P
@@ -106,9 +108,13 @@ class Capsules:
 
     def measure_surroundings(self, at: CapsuleSegments, obstacles: Obstacles) -> np.ndarray:
         """Return signed distances (m, M) of capsules to obstacles and the ground [m]."""
-        p, d, found = at.p[..., None], at.d[..., None], []  # against every obstacle
+        # against every obstacle
+        p = at.p[..., None]
+        d = at.d[..., None]
+        found = []
         if len(obstacles.spheres):
-            centre, radius = obstacles.spheres[:, :3].T[:, None, None], obstacles.spheres[:, 3]
+            centre = obstacles.spheres[:, :3].T[:, None, None]
+            radius = obstacles.spheres[:, 3]
             found.append(length(find_point_gap(p, d, centre)) - radius)
         if len(obstacles.walls):
             normal = obstacles.walls[:, :3].T[:, None, None]
@@ -118,7 +124,8 @@ class Capsules:
             found.append(
                 measure_box_distance(start, extent, obstacles.boxes[:, 3:6].T[:, None, None])[0]
             )
-        m, radius = len(at.p[0]), self.radius[:, None]
+        m = len(at.p[0])
+        radius = self.radius[:, None]
         distances = [(value - radius).reshape(m, -1) for value in found]
         if obstacles.ground is not None:
             lower = at.p[2] + np.minimum(at.d[2], 0.0) - self.radius
@@ -168,7 +175,9 @@ def find_segment_gap(
         r: (3, ...) p - u.
         dd, ee: the squared lengths of d and e, not 0, in a shape that broadcasts [m2].
     """
-    de, dr, er = dot(d, e), dot(d, r), dot(e, r)
+    de = dot(d, e)
+    dr = dot(d, r)
+    er = dot(e, r)
     s = _unit((de * er - dr * ee) / np.maximum(dd * ee - de * de, _TINY**2))
     t = _unit((er + de * s) / ee)
     s = _unit((de * t - dr) / dd)
@@ -218,16 +227,20 @@ def measure_box_distance(
     x = p[:, None] + s * d[:, None]
     side = half[:, None]
     slope = dot(x - np.minimum(np.maximum(x, -side), side), d[:, None])
-    falls, rises = slope < _FLAT, slope > -_FLAT
-    lower, upper = (s * falls).max(0), np.where(rises, s, 1.0).min(0)
+    falls = slope < _FLAT
+    rises = slope > -_FLAT
+    lower = (s * falls).max(0)
+    upper = np.where(rises, s, 1.0).min(0)
     before = np.minimum(np.where(falls, slope, -np.inf).max(0), 0.0)
     after = np.maximum(np.where(rises, slope, np.inf).min(0), 0.0)
-    before, after = np.maximum(before, -1e9), np.minimum(after, 1e9)
+    before = np.maximum(before, -1e9)
+    after = np.minimum(after, 1e9)
     share = np.where(before < after, -before / np.maximum(after - before, 1e-30), 0.5)
     nearest = lower + share * (upper - lower)
     x = p + nearest * d
     beyond = np.abs(x) - half
-    deepest, outside = beyond.max(0), np.maximum(beyond, 0.0)
+    deepest = beyond.max(0)
+    outside = np.maximum(beyond, 0.0)
     distance = length(outside)
     normal = np.where(distance > _SKIN, outside / np.maximum(distance, _SKIN), beyond >= deepest)
     return distance + np.minimum(deepest, 0.0), np.copysign(normal, x), nearest

@@ -32,7 +32,8 @@ class Chain:
         frame.
         """
         A = self.constants[1:]
-        c, s = np.cos(q)[..., None], np.sin(q)[..., None]
+        c = np.cos(q)[..., None]
+        s = np.sin(q)[..., None]
         frames = np.empty((len(q), self.n + 1, 4, 4))
         frames[:] = self.constants
         frames[:, 1:, 0] = c * A[:, 0] - s * A[:, 1]
@@ -53,7 +54,8 @@ class Chain:
         """(m, 6, n): joint velocities -> the TCP's linear [m/s] and angular [rad/s] velocity in the
         base frame, from `frames` (Siciliano et al., "Robotics", eq. 3.30).
         """
-        axes, arms = frames[:, :-1, :3, 2], frames[:, -1:, :3, 3] - frames[:, :-1, :3, 3]
+        axes = frames[:, :-1, :3, 2]
+        arms = frames[:, -1:, :3, 3] - frames[:, :-1, :3, 3]
         J = np.empty((len(frames), 6, self.n))
         for row, (a, b) in enumerate(
             ((1, 2), (2, 0), (0, 1))

@@ -43,10 +43,13 @@ def wait_for_calm_start(
     begun = heard = time.monotonic()
     first = newest = None
     while newest is None or first is None or newest.stamp - first.stamp < calm:
-        reading, now = arm.read(), time.monotonic()
+        reading = arm.read()
+        now = time.monotonic()
         if reading is not None:
             _check(reading, newest, watch)
-            first, newest, heard = first or reading, reading, now
+            first = first or reading
+            newest = reading
+            heard = now
             continue
         if now - heard > patience or now - begun > 10 * patience:
             raise DeployError(
@@ -124,7 +127,8 @@ class Log:
 
     def close(self) -> None:
         """Finish the file."""
-        file, self._file = self._file, None
+        file = self._file
+        self._file = None
         if file:
             with contextlib.suppress(OSError):  # of what is still to be written: told already
                 file.close()
@@ -159,10 +163,15 @@ def run_control_loop(
     Returns:
         Why it ended, in one line.
     """
-    tick, asks = 1.0 / arm.rate, 1.0 / policy_rate
-    newest, begun = None, time.monotonic()
-    came, foresight = begun, LatencyCompensator(watch.safe.robot, latency, arm.rate)
-    due, ask_at, said = begun, begun, -np.inf
+    tick = 1.0 / arm.rate
+    asks = 1.0 / policy_rate
+    newest = None
+    begun = time.monotonic()
+    came = begun
+    foresight = LatencyCompensator(watch.safe.robot, latency, arm.rate)
+    due = begun
+    ask_at = begun
+    said = -np.inf
     try:
         while not (watch.reason and watch.at_rest):
             now = time.monotonic()
@@ -171,7 +180,8 @@ def run_control_loop(
                 due = now - tick
             if reading := _read(arm, watch):
                 watch.see(reading.q, reading.qd, reading.stamp)
-                newest, came = reading, now
+                newest = reading
+                came = now
             if newest is not None and now >= ask_at and not watch.reason:
                 policy.ask(_ahead(foresight, newest, now, now - came), scene)
                 ask_at = max(ask_at + asks, now)

@@ -72,7 +72,8 @@ def _move(
     arm: Arm, watch: Watchdog, joint: int, speed: float, seconds: float
 ) -> tuple[list[float], float, float]:
     """Return the joint's lag at each state of the steady part, and how far it was sent and went."""
-    wanted, start = np.zeros(watch.safe.limits.n), watch.safe.state.q[joint]
+    wanted = np.zeros(watch.safe.limits.n)
+    start = watch.safe.state.q[joint]
     wanted[joint] = speed
     gone = moved = 0.0
     behind: list[float] = []
@@ -82,7 +83,8 @@ def _move(
         arm.send(qd := watch(then))
         time.sleep(1.0 / arm.rate)
         now = time.monotonic()
-        gone, then = gone + (now - then) * qd[joint], now
+        gone = gone + (now - then) * qd[joint]
+        then = now
         steady = now > begun + SETTLED * seconds
         if steady and abs(qd[joint] - speed) > STEADY * abs(speed):
             why = watch.safe.refused or "a limit is near"

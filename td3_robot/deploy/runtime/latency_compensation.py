@@ -45,7 +45,9 @@ class LatencyCompensator:
     def __init__(self, robot: Robot, latency: float, rate: float):
         if not 0.0 <= latency <= LONGEST:
             raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {latency:g}")
-        self.robot, self.latency, self.rate = robot, float(latency), rate
+        self.robot = robot
+        self.latency = float(latency)
+        self.rate = rate
         self.reset()
 
     def reset(self) -> None:
@@ -64,7 +66,8 @@ class LatencyCompensator:
         Raises:
             DeployError: it is no such numbers.
         """
-        command, n = np.array(command, float), self.robot.limits.n
+        command = np.array(command, float)
+        n = self.robot.limits.n
         if command.shape not in ((n,), (n + 1,)) or not np.isfinite(command).all():
             raise DeployError(f"what was sent must be {n} finite numbers, got {command.tolist()}")
         while self._sent and self._sent[-1][0] >= now:
@@ -97,8 +100,10 @@ class LatencyCompensator:
         """
         if self._sent and self.latency + age > 0.0:
             for command, share in self._on_their_way(now, self.latency + age):
-                before, (q_then, qd_then, moved) = q, self._stepped(q, qd, gripper, command)
-                q, qd = self._part_way(q, qd, q_then, qd_then, share), qd_then
+                before = q
+                (q_then, qd_then, moved) = self._stepped(q, qd, gripper, command)
+                q = self._part_way(q, qd, q_then, qd_then, share)
+                qd = qd_then
                 if gripper is not None and moved is not None:
                     gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
         return q, qd, gripper
@@ -107,12 +112,14 @@ class LatencyCompensator:
         self, q: np.ndarray, qd: np.ndarray, q_then: np.ndarray, qd_then: np.ndarray, share: float
     ) -> np.ndarray:
         """Return q after a share of a step, as `ArmEnv` interpolates it."""
-        limits, half = self.robot.limits, 0.5 / self.rate
+        limits = self.robot.limits
+        half = 0.5 / self.rate
 
         def within(x):
             return _between(x, limits.lower, limits.upper)
 
-        bound, bound_then = within(q + half * qd), within(q_then + half * qd_then)
+        bound = within(q + half * qd)
+        bound_then = within(q_then + half * qd_then)
         return (
             q_then
             if share == 1.0
@@ -146,16 +153,16 @@ class LatencyCompensator:
         self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
         """Return the state after one step of the simulator's engine."""
-        limits, h, n = self.robot.limits, 1.0 / self.rate, len(q)
+        limits = self.robot.limits
+        h = 1.0 / self.rate
+        n = len(q)
         change = limits.acceleration * h
         on = 0.5 * h * qd
         slowest = -find_stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
         fastest = find_stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
         low, high = (_between(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
-        before, qd = (
-            qd,
-            _between(_between(command[:n], -limits.velocity, limits.velocity), low, high),
-        )
+        before = qd
+        qd = _between(_between(command[:n], -limits.velocity, limits.velocity), low, high)
         q = _between(q + 0.5 * h * (before + qd), limits.lower, limits.upper)
         if gripper is not None and len(command) > n:
             closed, opened = self.robot.stroke

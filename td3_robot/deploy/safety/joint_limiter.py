@@ -71,10 +71,8 @@ def steer(course: JointPlanState, target: np.ndarray, h: float, limits: Limits) 
     tried = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
     held = _stepped(now, tried, h, limits)[1]
     less = np.take_along_axis(tried, held.argmax(0)[None], 0)[0]
-    sure, found = (
-        kept | np.logical_or.reduce(held),
-        _start_stop(_move(now, np.where(kept, wanted, less), h), h, limits),
-    )
+    sure = kept | np.logical_or.reduce(held)
+    found = _start_stop(_move(now, np.where(kept, wanted, less), h), h, limits)
     return found if sure.all() else choose_plans(sure, found, planned)
 
 
@@ -110,14 +108,16 @@ def _limit_target(now: State, target: np.ndarray, h: float, limits: Limits) -> n
     # [1/s] at which it closes in on a limit in the end
     ease = limits.jerk / (8.0 * limits.acceleration)
     room = np.empty((2, *now.q.shape))
-    room[0], room[1] = now.q - limits.lower, limits.upper - now.q
+    room[0] = now.q - limits.lower
+    room[1] = limits.upper - now.q
     room = np.maximum(room, 0.0)
     braking = find_stopping_speed(room, APPROACH * h * limits.acceleration, h)
     low, high = np.minimum(np.minimum(braking, ease * room), limits.velocity)
     low = -low
     if limits.curve is not None:
         slowest, soon = limits.find_velocity_range(now.q + LOOK_AHEAD * now.v)
-        low, high = np.maximum(low, BELOW_CURVE * slowest), np.minimum(high, BELOW_CURVE * soon)
+        low = np.maximum(low, BELOW_CURVE * slowest)
+        high = np.minimum(high, BELOW_CURVE * soon)
     return np.minimum(np.maximum(target, low), high)
 
 
@@ -125,7 +125,8 @@ def _find_acceleration(now: State, target: np.ndarray, h: float, limits: Limits)
     """Return the next acceleration on the fastest way to a velocity that arrives there with none:
     a stop, one order up.
     """
-    missing, step = target - now.v, h * limits.jerk
+    missing = target - now.v
+    step = h * limits.jerk
     a = np.copysign(
         np.minimum(find_stopping_speed(np.abs(missing), step, h), limits.acceleration), missing
     )

@@ -71,7 +71,10 @@ class SafetyFilter:
         for name, value in (("margin", margin), ("clearance", clearance)):
             if not 0 <= value < np.inf:
                 raise DeployError(f"{name} must be 0 or more, got {value:g}")
-        self.robot, self.h, self.clearance, self.tcp_speed = robot, 1.0 / rate, clearance, tcp_speed
+        self.robot = robot
+        self.h = 1.0 / rate
+        self.clearance = clearance
+        self.tcp_speed = tcp_speed
         self.limits = robot.limits.narrow(speed, margin)
         self.obstacles = obstacles
         self.refused = ""
@@ -126,16 +129,20 @@ class SafetyFilter:
         course, held = plan_joint_stop(start, self.h, self.limits)
         if not held.all():
             joint = int(np.argmin(held))
-            low, high = self.limits.lower[joint], self.limits.upper[joint]
+            low = self.limits.lower[joint]
+            high = self.limits.upper[joint]
             raise DeployError(
                 f"joint {joint + 1} at {start.q[joint]:.4f}, moving at {start.v[joint]:.4f}, "
                 f"cannot stop within {low:.4f} to {high:.4f}: move the arm there by hand or with its own tools"
             )
         if why := self._find_obstruction(course)[0]:
             raise DeployError(f"cannot start here: {why}")
-        self._course, self.refused = course, ""
+        self._course = course
+        self.refused = ""
         self._command = self._aim = start.v
-        self._from, self._ticks, self._scale = start.v, self._spread, 1.0
+        self._from = start.v
+        self._ticks = self._spread
+        self._scale = 1.0
 
     def __call__(self, command: np.ndarray) -> np.ndarray:
         """A tick: the velocities (n,) to send now [rad/s or m/s], on the way to those that are
@@ -177,7 +184,9 @@ class SafetyFilter:
         """Return the target on a straight line from the earlier one to the command."""
         command = np.minimum(np.maximum(command, -self.limits.velocity), self.limits.velocity)
         if (command != self._command).any():
-            self._command, self._from, self._ticks = command, self._aim, 0
+            self._command = command
+            self._from = self._aim
+            self._ticks = 0
         self._ticks = min(self._ticks + 1, self._spread)
         self._aim = self._from + (self._ticks / self._spread) * (command - self._from)
         return self._aim
@@ -193,7 +202,8 @@ class SafetyFilter:
         """Take the step if all of its stop is clear; otherwise go on with the course there is."""
         why, near, nearer = self._find_obstruction(step)
         if why:
-            self.refused, self._scale = why, CUT * self._scale
+            self.refused = why
+            self._scale = CUT * self._scale
             step = continue_plan(course, self.h)
         else:
             self._scale = (
@@ -213,10 +223,8 @@ class SafetyFilter:
         q = evaluate_positions(course.plan, ticks, self.h)
         frames = self.robot.chain.frames(q)
         if self.tcp_speed is not None:
-            J, v = (
-                self.robot.chain.jacobian(frames)[:, :3],
-                evaluate_plan(course.plan, ticks, self.h).v,
-            )
+            J = self.robot.chain.jacobian(frames)[:, :3]
+            v = evaluate_plan(course.plan, ticks, self.h).v
             fast = (J @ v[..., None])[..., 0]
             if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
                 return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False

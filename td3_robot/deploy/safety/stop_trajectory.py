@@ -58,7 +58,8 @@ def plan_stop(start: State, h: float, limits: Limits) -> Plan:
     # the velocity that would be left
     drift = start.v + h * start.a * np.maximum(coasting - 1.0, 0.0) / 2.0
     sign = np.where(drift < 0.0, -1.0, 1.0)
-    v, a = sign * start.v, sign * start.a
+    v = sign * start.v
+    a = sign * start.a
     # of continuous time, without a hold
     peak = np.sqrt(np.maximum(limits.jerk * v + a * a / 2.0, 0.0))
     peak = np.minimum(peak, limits.acceleration)
@@ -74,10 +75,8 @@ def plan_stop(start: State, h: float, limits: Limits) -> Plan:
 def evaluate_plan(plan: Plan, tick: np.ndarray | float, h: float) -> State:
     """Return the state of a plan after some ticks (whole numbers, at least 0)."""
     i, slopes, since = _find_kinks(plan, tick)
-    v, a = (
-        plan.start.v + h * (i * plan.start.a + _sum_velocities(slopes, since)),
-        plan.start.a + np.add.reduce(slopes * since),
-    )
+    v = plan.start.v + h * (i * plan.start.a + _sum_velocities(slopes, since))
+    a = plan.start.a + np.add.reduce(slopes * since)
     moving = tick < plan.ticks
     return State(
         _sum_positions(plan, i, slopes, since, h),
@@ -97,10 +96,13 @@ def _find_kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.nd
     was.
     """
     i = np.minimum(tick, plan.ticks)
-    slopes, since = np.empty((3, *plan.ramp.shape)), np.empty((3, *i.shape))
+    slopes = np.empty((3, *plan.ramp.shape))
+    since = np.empty((3, *i.shape))
     slopes[0] = (plan.peak - plan.start.a) / plan.ramp
-    slopes[1], slopes[2] = -slopes[0], -plan.peak / np.maximum(plan.release, 1.0)
-    since[0], since[1] = i, i - plan.ramp
+    slopes[1] = -slopes[0]
+    slopes[2] = -plan.peak / np.maximum(plan.release, 1.0)
+    since[0] = i
+    since[1] = i - plan.ramp
     since[2] = since[1] - plan.hold
     return (
         i,
@@ -127,7 +129,8 @@ def _sum_positions(
 def find_held_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     """Return whether a plan keeps every limit of each joint from its start to its end; bool."""
     q, v, a = plan.start
-    step, height = h * limits.jerk, np.abs(plan.peak)
+    step = h * limits.jerk
+    height = np.abs(plan.peak)
     kept = np.maximum(np.abs(a), height) <= limits.acceleration
     kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (height <= plan.release * step + TINY)
     kept &= np.maximum(np.abs(v), _find_peak_speed(plan, h)) <= limits.velocity

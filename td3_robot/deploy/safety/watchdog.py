@@ -48,12 +48,10 @@ class Watchdog:
         ):
             if not 0 < value < np.inf:
                 raise DeployError(f"{name} must be positive, got {value:g}")
-        self.safe, self.state_age, self.command_age, self.following = (
-            safe,
-            state_age,
-            command_age,
-            following,
-        )
+        self.safe = safe
+        self.state_age = state_age
+        self.command_age = command_age
+        self.following = following
         self._fastest = safe.robot.limits.velocity
         self.reason = ""
         self._forget()
@@ -83,11 +81,13 @@ class Watchdog:
         if why := self._find_fault(q, qd, stamp):
             return self.trip(why)
         if stamp > self._seen:
-            self._q, self._seen = np.array(q, float), stamp
+            self._q = np.array(q, float)
+            self._seen = stamp
 
     def _find_fault(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
         """Return what cannot be true of a state, or an empty string."""
-        limits, state = self.safe.robot.limits, self.safe.state
+        limits = self.safe.robot.limits
+        state = self.safe.state
         for name, value in (("position", q), ("velocity", qd)):
             if not self._is_numeric(value):
                 return f"the arm reports a {name} that is no number for each of {limits.n} joints"
@@ -123,7 +123,8 @@ class Watchdog:
                 f"the policy's command is no number for each of {len(self._fastest)} joints"
             )
         if stamp >= self._commanded:
-            self._command, self._commanded = np.array(qd, float), stamp
+            self._command = np.array(qd, float)
+            self._commanded = stamp
 
     def __call__(self, now: float) -> np.ndarray:
         """Return the velocities to send (n,) [rad/s or m/s]; once it has tripped, those of a stop."""
