@@ -14,7 +14,7 @@ import pytest
 
 import envs
 from benchmarks import faults
-from run_policy import with_limits
+from td3_robot.commands.run import with_limits
 from td3_robot.deploy import Policy
 from td3_robot.deploy.robot.limits import FR3
 from tests import straight_policy

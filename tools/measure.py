@@ -96,6 +96,14 @@ def iter_functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
             yield node
 
 
+def count_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of a function, those of its docstring left out."""
+    first = function.body[0]
+    documented = ast.get_docstring(function) is not None
+    docstring = (first.end_lineno or first.lineno) - first.lineno + 1 if documented else 0
+    return (function.end_lineno or function.lineno) - function.lineno + 1 - docstring
+
+
 def is_counted(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Tell whether a name should be a verb: not of a property, nor of Python's own protocols."""
     if function.name.startswith("__") and function.name.endswith("__"):
@@ -200,9 +208,7 @@ def measure_package(root: Path, package: str) -> dict[str, float | str]:
     rooms = find_rooms(modules, package)
     longest = max(modules, key=lambda module: len(module.lines))
     lengths = [
-        ((f.end_lineno or f.lineno) - f.lineno + 1, f"{m.name}.{f.name}")
-        for m in modules
-        for f in iter_functions(m.tree)
+        (count_lines(f), f"{m.name}.{f.name}") for m in modules for f in iter_functions(m.tree)
     ]
     parallel = len(list_parallel_assignments(modules))
     return {

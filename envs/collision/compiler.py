@@ -1,5 +1,6 @@
 """Compilation of a robot and its files of capsules into a CollisionModel."""
 
+from collections.abc import Iterator
 from dataclasses import is_dataclass, replace
 
 import numpy as np
@@ -105,11 +106,6 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     on = [link for _, link, _, _ in placed]
     rows = np.array([row for *_, row in placed])
     ends = rows[:, :6].reshape(-1, 2, 3)
-    points = []
-    for body in sorted({body for body, *_ in placed}):
-        here = [(T, pair) for (on_body, _, T, _), pair in zip(placed, ends) if on_body == body]
-        local = [np.append(end, 1.0) @ T.T for T, pair in here for end in pair]
-        points.append((body, torch.tensor(np.array(local), dtype=torch.float32)))
     none = torch.zeros(0, dtype=torch.long)
     return CollisionModel(
         chain=robot.chain,
@@ -121,7 +117,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         joints_below=torch.tensor(
             [[float(i < bodies[link]) for i in range(robot.n)] for link in on]
         ),
-        points=tuple(points),
+        points=tuple(_list_points(placed, ends)),
         length_squared=torch.tensor(
             ((ends[:, 1] - ends[:, 0]) ** 2).sum(1, keepdims=True), dtype=torch.float32
         ),
@@ -134,6 +130,19 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         if theirs.moving
         else None,
     )
+
+
+def _list_points(placed: list, ends: np.ndarray) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield each body with the ends (k, 4) of its capsules in its own frame, homogeneous [m].
+
+    Args:
+        placed: (body, link, offset (4, 4), row) of each capsule.
+        ends: (capsules, 2, 3) in the frames of the links [m].
+    """
+    for body in sorted({body for body, *_ in placed}):
+        here = [(T, pair) for (on_body, _, T, _), pair in zip(placed, ends) if on_body == body]
+        local = [np.append(end, 1.0) @ T.T for T, pair in here for end in pair]
+        yield body, torch.tensor(np.array(local), dtype=torch.float32)
 
 
 def _list_link_capsules(capsule_links: list[int], links: int) -> torch.Tensor:

@@ -90,7 +90,7 @@ class Controller(nn.Module):
 
 
 class Carry(nn.Module):
-    """What a hand does to cubes in a motion, as the kinematic engine has it, for one arm.
+    """The motion of cubes with a hand, as the kinematic engine computes it, for one arm.
 
     Args:
         env: of a task that moves the gripper.
@@ -126,7 +126,7 @@ class Carry(nn.Module):
         rest = torch.zeros_like(q[None])
         before = SimState(q[None], rest, gripper)
         after, moved = move_cubes(
-            self._model, before, SimState(q_next[None], rest, gripper_next), around
+            self._model, before, SimState(q_next[None], rest, gripper_next), around, any_width=True
         )
         held = moved["held"].to(q.dtype)
         scene_then = (held if name == "held" else moved[name][0] for name in self._names)

@@ -74,7 +74,7 @@ class Disturbances:
 
     @property
     def is_latency_estimated(self) -> bool:
-        """Whether controllers compensate an estimate of each arm's latency."""
+        """True if controllers compensate an estimate of each arm's latency."""
         if self.estimate_latency is None:
             return self.latency_spread > 0.0 and self.assumed_latency is None
         return self.estimate_latency
@@ -123,7 +123,7 @@ class DisturbedEngine:
 
     @property
     def _kept(self) -> int:
-        """How many commands are in the scene."""
+        """The number of commands that the scene keeps."""
         candidate = self.estimator.longest_steps if self.estimator else 0.0
         return 1 + math.floor(max(self._late[1], self._ahead, candidate))
 

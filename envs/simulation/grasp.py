@@ -7,12 +7,15 @@ the hand is. The model and its limits are described in docs/pick_place.md.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from envs.robots.gripper import Gripper
 from td3_robot.errors import ConfigError
+
+T = TypeVar("T", float, Tensor)
 
 OVERLAP = 0.01  # [m] by which pads and cube must overlap for a grasp, across and along the approach
 # sine of the tilt up to which the closing direction counts as level for a grasp: 30 degrees
@@ -97,13 +100,13 @@ def compute_gap(hand: Hand, driver: Tensor) -> Tensor:
     return hand.gap[0] + u * (slope + bend * u)
 
 
-def find_driver(hand: Hand, gap: float) -> float:
+def find_driver(hand: Hand, gap: T) -> T:
     """Return the driver coordinate [rad or m] at which the pads are `gap` [m] apart."""
     closed, opened = hand.stroke
     slope, bend = _fit_parabola(hand)
     rise = gap - hand.gap[0]
     u = 2.0 * rise / (slope + (slope**2 + 4.0 * bend * rise) ** 0.5)
-    return closed + u * (opened - closed)
+    return closed + u * (opened - closed)  # type: ignore[return-value]
 
 
 def _fit_parabola(hand: Hand) -> tuple[float, float]:

@@ -59,9 +59,14 @@ class KinematicEngine:
 
 
 def move_cubes(
-    model: SimModel, before: SimState, after: SimState, scene: Scene
+    model: SimModel, before: SimState, after: SimState, scene: Scene, any_width: bool = False
 ) -> tuple[SimState, Scene]:
-    """Push, hold, carry or release the cubes; one between the pads keeps the gripper open."""
+    """Push, hold, carry or release the cubes; one between the pads keeps the gripper open.
+
+    Args:
+        any_width: a held cube keeps the pads as far apart as they are, whatever its side: on a
+            real arm it may differ from that of the model.
+    """
     hand = not_none(model.hand)
     T_0, T_1 = (kinematics.fkine(model.chain, state.q) for state in (before, after))
     gap_0, gap_1 = (grasp.compute_gap(hand, state.gripper) for state in (before, after))
@@ -69,7 +74,10 @@ def move_cubes(
     held = scene["held"]
     support = scene.get(SUPPORT)
     moved, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
-    gripper = torch.where(gap > gap_1, grasp.find_driver(hand, 2.0 * hand.half), after.gripper)
+    # Python's own numbers where the side is known: a tensor would round otherwise
+    side = 2.0 * hand.half
+    stopped = grasp.find_driver(hand, gap) if any_width else grasp.find_driver(hand, side)
+    gripper = torch.where(gap > gap_1, stopped, after.gripper)
     depth = partial(grasp.compute_press_depth, hand, T_0, T_1, gap=gap_0)
     there: Scene = {OBJECT: moved, "held": holds}
     if "contact_depth" in scene:

@@ -1,4 +1,4 @@
-"""The parts of `train.py` that know nothing of what is learned in: what it builds, what it prints."""
+"""The parts of a training command that know nothing of what is learned in."""
 
 import dataclasses
 from pathlib import Path

@@ -23,7 +23,7 @@ VECTORS = 10  # test vectors in a file
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to export.
+    """Flags of `export.py`.
 
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint

@@ -43,7 +43,7 @@ def run_command(name: str) -> NoReturn:
 
 
 def find_other_envs() -> Path | None:
-    """Return the folder of another package `envs` that hides the simulator, None if there is none."""
+    """Return the folder of another package `envs` that hides the simulator, if there is one."""
     spec = importlib.util.find_spec("envs")
     ours = Path(__file__).resolve().parents[2] / "envs"
     places = [Path(place).resolve() for place in (spec and spec.submodule_search_locations) or ()]

@@ -39,7 +39,7 @@ BOOT = 60.0  # [s] that the simulated arm may take to be there
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to run, and where.
+    """Flags of `run_policy.py`.
 
     Attributes:
         policy: Required: a file that export.py wrote, or a run's folder that has one.

@@ -110,9 +110,8 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
         if communicator.rank == 0:
             fingerprint = env_fingerprint(env, options.randomize)
             run.build_trackers(trainer, callbacks, argv, options, fingerprint)
-        what = (
-            f"learning {options.env}" if options.env else f"{options.robot} learns {options.task}"
-        )
+        what = f"{options.robot} learns {options.task}"
+        what = f"learning {options.env}" if options.env else what
         processes = f", {communicator.size} processes" if store is not None else ""
         say(f"{what} (seed {config.seed}) in {folder}{processes}")
         summary = trainer.run()

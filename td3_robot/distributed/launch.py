@@ -1,4 +1,4 @@
-"""How the processes that torchrun starts find each other, share the work and report errors."""
+"""Connect the processes that torchrun starts: they share the work and report errors once."""
 
 import contextlib
 import dataclasses

@@ -95,7 +95,7 @@ class SeedProcesses:
         self._stopped = False
 
     def run(self, seed: int, command: list[str]) -> int:
-        """Run one to its end, in a thread of its own; return its exit code, 128 + N after signal N."""
+        """Run one to its end, in a thread; return its exit code, or 128 + N after signal N."""
         if self._stopped:
             return STOPPED
         pipes: dict[str, Any] = {

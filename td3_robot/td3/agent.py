@@ -374,7 +374,7 @@ class TD3:
         from the deployed network.
 
         Raises:
-            CheckpointError: nothing there, damaged, unsafe, or with another a_max or other networks.
+            CheckpointError: it is missing, damaged, unsafe, or of another a_max or networks.
         """
         agent_io.load_agent(self, name)
 

@@ -1,6 +1,4 @@
-"""What follows a training and may act on it: look at the agent, add metrics, stop the run, keep
-checkpoints.
-"""
+"""Callbacks follow a training: they see the agent, add metrics, stop the run, keep checkpoints."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,7 @@ from td3_robot.td3.agent import TD3
 
 
 class Run(Protocol):
-    """What a callback sees of the run it follows, a `Trainer`."""
+    """The run that a callback follows: the part of `Trainer` that it sees."""
 
     agent: TD3
     source: BatchSource
@@ -33,7 +31,7 @@ class Run(Protocol):
 
     @property
     def steps(self) -> int:
-        """What `config.steps` counts."""
+        """The count of `config.steps`: env steps or gradient steps."""
         ...
 
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
@@ -79,7 +77,7 @@ class StopWhenSolved(Callback):
     """
 
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
-        """See `Callback.on_evaluation`."""
+        """React to an evaluation."""
         if metrics.keys().isdisjoint({"success_rate", "train_success_rate"}):
             raise ConfigError(
                 "stop_when_solved needs an environment that tells success, which this one does not"
@@ -103,12 +101,12 @@ class StopAt(Callback):
     def __init__(self, steps: int, made: int, total: int):
         if not made < steps < total:
             raise ConfigError(
-                f"stop_at must be above {made} steps, made already, and below steps, {total}, got {steps}"
+                f"stop_at must be above {made} steps, those made, and below {total}, got {steps}"
             )
         self._steps = steps
 
     def on_step(self, run: Run) -> None:
-        """See `Callback.on_step`."""
+        """React to a step."""
         if run.steps >= self._steps:
             run.stop(at_once=False)
 
@@ -125,7 +123,7 @@ class KeepCheckpoints(Callback):
         self._every = every
 
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
-        """See `Callback.on_evaluation`."""
+        """React to an evaluation."""
         if run.steps // run.config.evaluation.every % self._every == 0:
             notes = {"trained_on": run.metadata, **run.source.metadata()}
             run.keep(f"step_{run.steps}", run.agent.save, run.folder / f"step_{run.steps}", notes)

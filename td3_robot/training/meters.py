@@ -63,7 +63,7 @@ class TrainingMeters:
     def compute_speeds(
         self, steps: int, env_steps: int, gradient_steps: int, total: int
     ) -> dict[str, float]:
-        """Return steps per second since the start, and the seconds left to `total` at this speed."""
+        """Return steps per second since the start, and the seconds left to `total` at this rate."""
         seconds = time.perf_counter() - self._began
         return {
             "env_steps_per_s": (env_steps - self._env_steps) / seconds,

@@ -64,7 +64,7 @@ class RunState:
 
     @property
     def steps(self) -> int:
-        """What `config.steps` counts: env steps or, learning from a dataset, gradient steps."""
+        """The count of `config.steps`: env steps or, with a dataset, gradient steps."""
         return self.env_steps if self._config.dataset is None else self._agent.gradient_steps
 
     @property

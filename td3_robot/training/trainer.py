@@ -89,7 +89,7 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """What `config.steps` counts: env steps or, learning from a dataset, gradient steps."""
+        """The count of `config.steps`: env steps or, with a dataset, gradient steps."""
         return self.state.steps
 
     @property
@@ -296,7 +296,7 @@ class Trainer:
 
     @property
     def summarised(self) -> bool:
-        """Whether the run ended here and its summary has it; a signal may have come between."""
+        """True if the run ended here and its summary has it; a signal may have come between."""
         written = self._communicator.rank == 0 and is_summarised(
             self.folder, self.env_steps, self.agent.gradient_steps
         )

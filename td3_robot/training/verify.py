@@ -86,7 +86,8 @@ def _run_check(what: str, check: Callable[[], str]) -> Finding:
 def _check_files(path: Path) -> str:
     found = checkpoint.load(path)
     summed = "SHA-256 as written" if found.metadata else f"no {MANIFEST}, so no SHA-256"
-    return f"{len(found.states)} files, {sum(1 for _ in _iter_tensors(found.states))} tensors; {summed}"
+    tensors = sum(1 for _ in _iter_tensors(found.states))
+    return f"{len(found.states)} files, {tensors} tensors; {summed}"
 
 
 def _check_networks(path: Path) -> str:
@@ -136,7 +137,8 @@ def _check_summary(path: Path) -> str:
     if not all(isinstance(count, int) and count >= 0 for count in counts):
         raise CheckpointError("summary.json does not count steps and updates")
     rows = read_metrics(path)
-    text = f"{'finished' if told.get('finished') else 'stopped'} after {counts[0]} env steps, {counts[1]} updates"
+    end = "finished" if told.get("finished") else "stopped"
+    text = f"{end} after {counts[0]} env steps, {counts[1]} updates"
     if rows and get_steps(rows[-1]) > max(counts):
         raise _Differs(f"of an earlier session: {text}")
     return text

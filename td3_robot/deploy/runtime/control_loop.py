@@ -5,7 +5,7 @@ logged.
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -164,15 +164,11 @@ def run_control_loop(
         Why it ended, in one line.
     """
     tick = 1.0 / arm.rate
-    asks = 1.0 / policy_rate
     newest = None
-    begun = time.monotonic()
-    came = begun
     foresight = LatencyCompensator(watch.safe.robot, latency, arm.rate)
-    due = begun
-    ask_at = begun
+    begun = came = due = ask_at = time.monotonic()
     said = -np.inf
-    try:
+    with _stop_afterwards(arm):
         while not (watch.reason and watch.at_rest):
             now = time.monotonic()
             if now - due > LATE:
@@ -184,15 +180,11 @@ def run_control_loop(
                 came = now
             if newest is not None and now >= ask_at and not watch.reason:
                 policy.ask(_ahead(foresight, newest, now, now - came), scene)
-                ask_at = max(ask_at + asks, now)
+                ask_at = max(ask_at + 1.0 / policy_rate, now)
             if answer := policy.answer():
                 watch.command(speed * answer[1], answer[0])
-            if policy.failure:
-                watch.trip(policy.failure)
-            if pressed():
-                watch.trip("stopped by the operator")
-            if now - begun > seconds:
-                watch.trip("the time is up")
+            if end := _find_end(policy, pressed, now - begun > seconds):
+                watch.trip(end)
             while due <= now:  # as many ticks as have passed: what is sent belongs to now
                 qd = watch(now)
                 due += tick
@@ -204,12 +196,28 @@ def run_control_loop(
                 said = now
                 print("would send", np.array2string(qd, precision=4, suppress_small=True))
             time.sleep(max(0.0, due - time.monotonic()))
+    return watch.reason
+
+
+@contextlib.contextmanager
+def _stop_afterwards(arm: Arm) -> Iterator[None]:
+    """Stop the arm however the block ends; the error that ended it is the one that is raised."""
+    try:
+        yield
     except BaseException:
-        with contextlib.suppress(Exception):  # what went wrong first is what counts
+        with contextlib.suppress(Exception):
             arm.stop()
         raise
     arm.stop()
-    return watch.reason
+
+
+def _find_end(policy, pressed: Callable[[], bool], is_over: bool) -> str:
+    """Return the reason to end the run, empty while there is none."""
+    if policy.failure:
+        return policy.failure
+    if pressed():
+        return "stopped by the operator"
+    return "the time is up" if is_over else ""
 
 
 def _read(arm: Arm, watch: Watchdog) -> Reading | None:

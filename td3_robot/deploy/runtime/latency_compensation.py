@@ -139,7 +139,7 @@ class LatencyCompensator:
         return zip(means, np.diff(ends) * self.rate)
 
     def _told(self, now: float, times: np.ndarray) -> np.ndarray:
-        """Return the integral of the commands up to times (m,) from now [s], (m, n) or (m, n + 1)."""
+        """Return the integral of the commands, (m, n) or (m, n + 1), to times (m,) from now [s]."""
         began = np.array([when for when, _ in self._sent]) - now
         commands = np.array([command for _, command in self._sent])
         whole = np.cumsum(commands[:-1] * np.diff(began)[:, None], axis=0)

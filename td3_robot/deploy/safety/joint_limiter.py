@@ -104,7 +104,7 @@ def _move(now: State, a: np.ndarray, h: float) -> State:
 
 
 def _limit_target(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
-    """Return the target, lowered to what a joint could brake from before its limits without hurry."""
+    """Return the target, lowered so that each joint can brake gently before its limits."""
     # [1/s] at which it closes in on a limit in the end
     ease = limits.jerk / (8.0 * limits.acceleration)
     room = np.empty((2, *now.q.shape))

@@ -133,7 +133,8 @@ class SafetyFilter:
             high = self.limits.upper[joint]
             raise DeployError(
                 f"joint {joint + 1} at {start.q[joint]:.4f}, moving at {start.v[joint]:.4f}, "
-                f"cannot stop within {low:.4f} to {high:.4f}: move the arm there by hand or with its own tools"
+                f"cannot stop within {low:.4f} to {high:.4f}: "
+                "move the arm there by hand or with its own tools"
             )
         if why := self._find_obstruction(course)[0]:
             raise DeployError(f"cannot start here: {why}")

@@ -127,7 +127,7 @@ class Watchdog:
             self._commanded = stamp
 
     def __call__(self, now: float) -> np.ndarray:
-        """Return the velocities to send (n,) [rad/s or m/s]; once it has tripped, those of a stop."""
+        """Return the velocities to send (n,) [rad/s or m/s]; once tripped, those of a stop."""
         for who, what, age, most in (
             ("the arm", "state", now - self._seen, self.state_age),
             ("the policy", "command", now - self._commanded, self.command_age),
@@ -142,5 +142,5 @@ class Watchdog:
 
     @property
     def at_rest(self) -> bool:
-        """Whether all sent velocities are zero."""
+        """True if all sent velocities are zero."""
         return not self.safe.state.v.any()

@@ -142,9 +142,7 @@ def test_a_ground_that_is_no_height_is_refused():
 
 def test_obstacles_that_cannot_be_kept_clear_of_are_refused_later_too():
     safe = SafetyFilter(replace(PANDA, capsules=None))
-    with pytest.raises(
-        DeployError, match="has no capsules, so that obstacles cannot be kept clear of"
-    ):
+    with pytest.raises(DeployError, match="has no capsules, so obstacles cannot be avoided"):
         safe.obstacles = TABLE
 
 
