@@ -4,9 +4,9 @@
     python benchmarks/laboratory.py --tasks reach track --worlds exact lab
 
 Beside each policy stands its best classical controller. The laboratory is configs/randomization/
-lab.yaml, with the latency of each arm estimated (`lab`) and with the middle of its range compensated
-(`lab, not estimated`). The results go to benchmarks/results/laboratory.csv, where they replace those
-of the same task and world.
+lab.yaml, with the latency of each arm estimated (`lab`) and with the middle of its range taken
+(`lab, not estimated`). The results go to benchmarks/results/laboratory.csv, where they replace
+those of the same task and world.
 """
 
 import argparse

@@ -3,6 +3,7 @@ really stopped.
 """
 
 import dataclasses
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,8 @@ def test_it_drives_the_simulated_arm(path, runs):
     (printed, error, _), log = runs[0]["driven"], runs[1]
     assert printed.splitlines()[-1].startswith("the arm is at rest: "), error
     assert "seen 25 ms ahead" in printed  # there and back, and a step of the simulated arm
+    found = re.search(r"the arm's motion shows a latency of (\d+) ms", printed)
+    assert found and 10 <= int(found[1]) <= 60  # a busy machine is later
     rows = np.genfromtxt(log, delimiter=",", skip_header=1, usecols=range(15))
     sent, limits = rows[:, 8:], Policy.load(path).robot.limits
     assert (np.abs(sent) <= 0.1 * limits.velocity).all() and not sent[-1].any()

@@ -50,7 +50,8 @@ class Arguments:
         speed: Share of the policy's velocities and of the arm's limits.
         seconds: After which the arm is stopped.
         latency: Seconds from sending a velocity to a state that shows its effect, which the policy
-            then foresees; by default what the arm says, and 0 where nobody has measured it.
+            then foresees; by default estimated from the arm's motion, beginning with what the arm
+            says, and printed at the end.
         limits: Robot whose joint limits the arm is kept in, and whose joints' names it goes by,
             where they are not those of the policy's: fr3, another name or the path of a description
             (.json).
@@ -176,10 +177,15 @@ def _run(asked: Arguments) -> str:
             "policy_rate": policy.rate,
             "speed": asked.speed,
             "seconds": asked.seconds,
+            "estimate": _print_latency if asked.latency is None and not asked.dry_run else None,
         }
         return run_control_loop(
             arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run
         )
+
+
+def _print_latency(seconds: float) -> None:
+    print(f"the arm's motion shows a latency of {1e3 * seconds:.0f} ms")
 
 
 def _connect(

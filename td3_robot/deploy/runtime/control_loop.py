@@ -14,6 +14,7 @@ import numpy as np
 from td3_robot.deploy.arm import Arm, Reading
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
+from td3_robot.deploy.runtime.latency_estimator import LatencyEstimator
 from td3_robot.deploy.safety.watchdog import FASTER, RESOLUTION, Watchdog
 
 CALM = 1.0  # [s] for which the arm has to be plausible and at rest before anything moves
@@ -145,6 +146,7 @@ def run_control_loop(
     seconds: float,
     log: Log,
     latency: float = 0.0,
+    estimate: Callable[[float], None] | None = None,
     pressed: Callable[[], bool] = lambda: False,
     send: bool = True,
 ) -> str:
@@ -157,6 +159,8 @@ def run_control_loop(
         speed: share of the policy's velocities that is commanded.
         latency: from sending a velocity to a state that shows its effect [s]; the policy is asked
             about the state that its answer will meet, which follows from what was sent.
+        estimate: called at the end with the latency that the arm's motion has shown; the policy is
+            asked by that one, and `latency` is its first guess. None: the latency is known.
         pressed: whether the operator wants it to stop.
         send: whether velocities really go to the arm.
 
@@ -166,6 +170,7 @@ def run_control_loop(
     tick = 1.0 / arm.rate
     newest = None
     foresight = LatencyCompensator(watch.safe.robot, latency, arm.rate)
+    estimator = LatencyEstimator(foresight, speed) if estimate else None
     begun = came = due = ask_at = time.monotonic()
     said = -np.inf
     with _stop_afterwards(arm):
@@ -178,6 +183,8 @@ def run_control_loop(
                 watch.see(reading.q, reading.qd, reading.stamp)
                 newest = reading
                 came = now
+                if estimator and not watch.reason:
+                    estimator.see(reading.q, reading.qd, now)
             if newest is not None and now >= ask_at and not watch.reason:
                 policy.ask(_ahead(foresight, newest, now, now - came), scene)
                 ask_at = max(ask_at + 1.0 / policy_rate, now)
@@ -196,6 +203,8 @@ def run_control_loop(
                 said = now
                 print("would send", np.array2string(qd, precision=4, suppress_small=True))
             time.sleep(max(0.0, due - time.monotonic()))
+    if estimate:
+        estimate(foresight.latency)
     return watch.reason
 
 

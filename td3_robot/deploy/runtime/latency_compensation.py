@@ -38,6 +38,9 @@ class LatencyCompensator:
         latency: from sending a velocity to a state that shows its effect [s].
         rate: of the steps in which the arm is rolled on [Hz]; that of the commands.
 
+    Attributes:
+        memory: for which commands are kept [s].
+
     Raises:
         DeployError: the latency is not from 0 to `LONGEST`.
     """
@@ -48,11 +51,17 @@ class LatencyCompensator:
         self.robot = robot
         self.latency = float(latency)
         self.rate = rate
+        self.memory = self.latency + KEPT
         self.reset()
 
     def reset(self) -> None:
         """Begin a motion: the arm is at rest, and nothing is on its way."""
         self._sent: deque[tuple[float, np.ndarray]] = deque()
+
+    @property
+    def has_sent(self) -> bool:
+        """True once a command was recorded."""
+        return bool(self._sent)
 
     def sent(self, command: np.ndarray, now: float) -> None:
         """Record the command that the arm is sent now, in force until the next.
@@ -75,7 +84,7 @@ class LatencyCompensator:
         if not self._sent:
             self._sent.append((now - BEFORE, np.where(np.arange(len(command)) < n, 0.0, 1.0)))
         self._sent.append((now, command))
-        while self._sent[1][0] <= now - self.latency - KEPT:
+        while self._sent[1][0] <= now - self.memory:
             self._sent.popleft()
 
     def __call__(
@@ -101,7 +110,7 @@ class LatencyCompensator:
         if self._sent and self.latency + age > 0.0:
             for command, share in self._on_their_way(now, self.latency + age):
                 before = q
-                (q_then, qd_then, moved) = self._stepped(q, qd, gripper, command)
+                (q_then, qd_then, moved) = self.step(q, qd, gripper, command)
                 q = self._part_way(q, qd, q_then, qd_then, share)
                 qd = qd_then
                 if gripper is not None and moved is not None:
@@ -135,10 +144,10 @@ class LatencyCompensator:
             np.append(np.arange(int(steps) + 1.0), steps)[: 1 + int(np.ceil(steps))] / self.rate
             - ahead
         )
-        means = np.diff(self._told(now, ends), axis=0) / np.diff(ends)[:, None]
+        means = np.diff(self.integrate(now, ends), axis=0) / np.diff(ends)[:, None]
         return zip(means, np.diff(ends) * self.rate)
 
-    def _told(self, now: float, times: np.ndarray) -> np.ndarray:
+    def integrate(self, now: float, times: np.ndarray) -> np.ndarray:
         """Return the integral of the commands, (m, n) or (m, n + 1), to times (m,) from now [s]."""
         began = np.array([when for when, _ in self._sent]) - now
         commands = np.array([command for _, command in self._sent])
@@ -149,20 +158,20 @@ class LatencyCompensator:
             + commands[which] * (times - began[which])[:, None]
         )
 
-    def _stepped(
+    def step(
         self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
-        """Return the state after one step of the simulator's engine."""
+        """Return the state after one step of the simulator's engine; q may be (..., n)."""
         limits = self.robot.limits
         h = 1.0 / self.rate
-        n = len(q)
+        n = q.shape[-1]
         change = limits.acceleration * h
         on = 0.5 * h * qd
         slowest = -find_stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
         fastest = find_stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
         low, high = (_between(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
         before = qd
-        qd = _between(_between(command[:n], -limits.velocity, limits.velocity), low, high)
+        qd = _between(_between(command[..., :n], -limits.velocity, limits.velocity), low, high)
         q = _between(q + 0.5 * h * (before + qd), limits.lower, limits.upper)
         if gripper is not None and len(command) > n:
             closed, opened = self.robot.stroke
