@@ -66,7 +66,9 @@ class LatencyEstimator:
 
     def _predict(self, q: np.ndarray, qd: np.ndarray, then: float, now: float) -> np.ndarray:
         """Predict positions (C, n) now from a state then, one for each candidate."""
-        compensator, late, n = self._compensator, self.candidates, len(q)
+        compensator = self._compensator
+        late = self.candidates
+        n = len(q)
         span = now - then
         single = span * compensator.rate < 1.5
         lag = late if single else late + 0.5 / compensator.rate  # velocities ramp over a period
