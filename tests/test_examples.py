@@ -1,0 +1,47 @@
+"""examples/: programs that drive an arm from an exported file alone."""
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+
+from td3_robot.commands import export
+from tests.support import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    """An export of the shipped `reach` policy."""
+    path = tmp_path_factory.mktemp("export") / "policy.onnx"
+    assert export.main(["--checkpoint", str(ROOT / "checkpoints/run1"), "--onnx", str(path)]) == 0
+    return path
+
+
+def test_the_python_program_imports_nothing_of_ours():
+    tree = ast.parse((EXAMPLES / "controller.py").read_text())
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert imported == {"sys", "numpy", "onnxruntime"}
+    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize("goal", ("0.4 0.1 0.4", "0.5 -0.3 0.6"))
+def test_the_python_program_brings_the_simulated_arm_to_its_goal(policy, goal):
+    controller = [sys.executable, str(EXAMPLES / "controller.py"), str(policy), *goal.split()]
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "simulated_arm.py"), *controller],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "mm from the goal" in done.stdout
