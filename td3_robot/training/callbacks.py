@@ -101,7 +101,8 @@ class StopAt(Callback):
     def __init__(self, steps: int, made: int, total: int):
         if not made < steps < total:
             raise ConfigError(
-                f"stop_at must be above {made} steps, those made, and below {total}, got {steps}"
+                f"stop_at must be above {made} steps, made already, "
+                f"and below steps, {total}, got {steps}"
             )
         self._steps = steps
 
