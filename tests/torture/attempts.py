@@ -4,7 +4,7 @@ killed, one line.
 
 import argparse
 import contextlib
-import importlib.util
+import importlib
 import os
 import random
 import signal
@@ -75,12 +75,8 @@ def end_early() -> bool:
 
 
 def script(name: str) -> ModuleType:
-    """A script of the repository, as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """Import what a script of the repository runs, "train" for example, as a module."""
+    return importlib.import_module(f"td3_robot.commands.{name}")
 
 
 class Fork:
@@ -121,7 +117,7 @@ class Fork:
             os.chdir(folder)
             for stream, path in enumerate(self._told, 1):
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
-            sys.argv = [f"{module.__name__}.py", *words]
+            sys.argv = [f"{module.__name__.rpartition('.')[2]}.py", *words]
             for number in (signal.SIGTERM, signal.SIGHUP):  # the latter is ignored under nohup
                 signal.signal(number, signal.SIG_DFL)
             before()
