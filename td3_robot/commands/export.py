@@ -15,7 +15,7 @@ from envs.config.env_options import NOTHING, EnvOptions
 from td3_robot.checkpoint import find
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.config.schema import build, make_schema
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, require_packages
 from td3_robot.utils.console import get_program
 
 VECTORS = 10  # test vectors in a file
@@ -58,6 +58,7 @@ def main(argv: list[str]) -> int:
         return _describe(options.robot, options.acceleration)
     if options.checkpoint is None:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
+    require_packages("an export", "onnx", "onnxscript", "onnxruntime")
     checkpoint = find(options.checkpoint)
     _, made_of = load_run_config(checkpoint, EnvOptions)
     if made_of.env is not None:
