@@ -11,6 +11,7 @@ from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from envs.tasks.task import Task
 from envs.world import Moment
+from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
 
 
@@ -48,10 +49,13 @@ def make(
         disturbances: delay, lag and noise between the arm and its controller.
 
     Raises:
-        ConfigError: no such robot, task or engine, values in their files that cannot be right, or
-            num_envs below 1.
+        ConfigError: no such robot, task or engine, an engine that cannot do the task, values in
+            their files that cannot be right, or num_envs below 1.
     """
     chosen = make_task(task)  # first, so that a mistyped task is reported immediately
+    if engine not in chosen.engines:
+        able = " or ".join(f"--engine {name}" for name in chosen.engines)
+        raise ConfigError(f"task {task!r} cannot be done on engine {engine!r}; it needs {able}")
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
     varied = disturbances.physics if disturbances else None
     moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied, chosen.cubes)

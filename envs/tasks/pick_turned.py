@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from envs.config.env_options import KINEMATIC, MUJOCO
 from envs.tasks.pick_place import PickPlace
 from envs.tasks.registry import register_task
 from envs.world import Scene, World
@@ -21,6 +22,8 @@ class PickTurned(PickPlace):
     The scene also holds `yaw` (), the cube's initial turn about the vertical [rad], and
     `contact_depth` (), the depth of a finger in its top [m].
     """
+
+    engines = (MUJOCO, KINEMATIC)
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Sample the scenes of `pick_place` with turned cubes."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from envs.config.env_options import KINEMATIC, MUJOCO
 from envs.controllers.pointing import point_down
 from envs.kinematics.pointing_down import solve_pointing_down
 from envs.planning.contact_check import is_free
@@ -52,6 +53,7 @@ class Push(CubeTask):
     damping: float
 
     controllers = ("push",)
+    engines = (MUJOCO, KINEMATIC)
 
     def make_world(
         self, robot: Robot, device: torch.device | str, collision: bool = False

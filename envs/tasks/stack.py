@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from envs.config.env_options import KINEMATIC, MUJOCO
 from envs.simulation import grasp
 from envs.simulation.engine import OBJECT, SUPPORT
 from envs.tasks.pick_place import Picking
@@ -51,6 +52,7 @@ class Stack(Picking):
     stacked_weight: float
 
     cubes = (OBJECT, SUPPORT)
+    engines = (MUJOCO, KINEMATIC)
     memory_keys = (*Picking.memory_keys, SUPPORT, "settled")
 
     @property

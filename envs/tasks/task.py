@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from envs.collision import Nearest, clearance, compile_collision, find_collision_model, nearest
+from envs.config.env_options import ENGINES
 from envs.robots import Robot
 from envs.simulation.engine import OBJECT, Command, SimState, compile_robot
 from envs.tasks.layout import Column
@@ -94,6 +95,8 @@ class Task:
     # Constants of a kind of task, which no file sets.
     # Classical controllers that can do the task, of envs/controllers.
     controllers: ClassVar[tuple[str, ...]] = ("rrmc", "neo", "reactive")
+    # Engines that can do the task; the first is the one that it is made for.
+    engines: ClassVar[tuple[str, ...]] = ENGINES
     # Figures of the task's own.
     measures: ClassVar[tuple[Measure, ...]] = ()
     # Parts of the scene that `observe` and `compute_outcome` depend on.

@@ -96,3 +96,14 @@ def test_a_file_that_holds_no_values_is_named(tmp_path, text, message):
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         registry.read_values(tmp_path / "bad.yaml")
+
+
+def test_a_task_says_which_engines_can_do_it(monkeypatch):
+    """Plainly, and before anything is built."""
+    assert find_task_class("push").engines == ("mujoco", "kinematic")
+    monkeypatch.setattr(find_task_class("push"), "engines", ("mujoco",))
+    with pytest.raises(ConfigError) as refused:
+        envs.make("panda", "push")
+    assert str(refused.value) == (
+        "task 'push' cannot be done on engine 'kinematic'; it needs --engine mujoco"
+    )
