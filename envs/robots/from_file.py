@@ -61,7 +61,8 @@ def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None 
         home=find_home(chain, arm.qlim, box),
         qlim=arm.qlim,
         qdlim=arm.qdlim,
-        qddlim=None,  # the format has no acceleration limits
+        qddlim=arm.qddlim,
+        qdddlim=arm.qdddlim,
         workspace=box,
         gripper=hand,
         physics=Physics(torque=arm.torque),

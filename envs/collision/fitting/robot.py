@@ -31,7 +31,13 @@ def fit(robot: Robot, most: int) -> None:
     A link gets up to twice as many capsules, as close as they come, where its own touch others at
     home, which is clear, so that the pair could not be checked; and where they touch others in many
     configurations that are free.
+
+    Raises:
+        ConfigError: a mesh to enclose is missing, or the model has no shapes.
     """
+    for link in robot.rtb.links:
+        if faults := getattr(link, "faults", ()):
+            raise ConfigError(f"capsules need the meshes of link {link.name!r}: {faults[0]}")
     for name in find_bare_links(robot):
         _warn(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: "

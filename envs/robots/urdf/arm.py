@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from envs.config.notices import warn_once
 from envs.kinematics import Chain
 from envs.robots.urdf.read import read_urdf
 from envs.robots.urdf.rtb_model import build_model, make_axis_frame
@@ -35,6 +36,8 @@ class UrdfArm:
         joint_names: n names, from base to TCP.
         qlim: (2, n) [rad or m]; a continuous joint has ±2 pi.
         qdlim: (n,) [rad/s or m/s].
+        qddlim: (n,) [rad/s2 or m/s2]; None where a joint has none.
+        qdddlim: (n,) [rad/s3 or m/s3]; None where a joint has none.
         torque: (n,) [Nm or N]; None where a joint has none, or 0.
         tcp_link: the link whose frame is the TCP.
     """
@@ -44,6 +47,8 @@ class UrdfArm:
     joint_names: tuple[str, ...]
     qlim: np.ndarray
     qdlim: np.ndarray
+    qddlim: np.ndarray | None
+    qdddlim: np.ndarray | None
     torque: np.ndarray | None
     tcp_link: str
 
@@ -72,20 +77,49 @@ def load_urdf(
         raise unknown(f"TCP link of {tree.source}", tcp, tree.links)
     joints = list_moving_joints(tree, tcp)
     names = tuple(joint.name for joint in joints)
+    acceleration = _read_if_all(joints, "acceleration")
+    for notice in (*tree.notices, *describe_faults(tree), *_describe_lacks(joints)):
+        warn_once(f"{tree.source}: {notice}")
     return UrdfArm(
         model=build_model(tree, names),
         chain=compile_path(tree.find_path(tcp)),
         joint_names=names,
         qlim=read_position_limits(tree, joints),
         qdlim=read_velocity_limits(tree, joints, qdlim),
-        torque=_read_torques(joints),
+        qddlim=acceleration,
+        qdddlim=None if acceleration is None else _read_if_all(joints, "jerk"),
+        torque=_read_if_all(joints, "effort"),
         tcp_link=tcp,
     )
 
 
-def _read_torques(joints: list[Joint]) -> np.ndarray | None:
-    torques = np.array([joint.effort or 0.0 for joint in joints])
-    return torques if (torques > 0).all() else None
+def _read_if_all(joints: list[Joint], limit: str) -> np.ndarray | None:
+    """Read a limit (n,) of all joints; None unless each has one, above 0."""
+    values = np.array([getattr(joint, limit) or 0.0 for joint in joints])
+    return values if (values > 0).all() else None
+
+
+def _describe_lacks(joints: list[Joint]) -> list[str]:
+    """Describe limits that some joints have and others lack, so that none is held."""
+    notices = []
+    for limit in ("acceleration", "jerk"):
+        lacking = [joint.name for joint in joints if getattr(joint, limit) is None]
+        if 0 < len(lacking) < len(joints):
+            notices.append(f"no {limit} limit is held, for want of those of {join_names(lacking)}")
+    return notices
+
+
+def describe_faults(tree: Tree) -> list[str]:
+    """Describe the meshes that cannot be used, if any, in one line."""
+    faults = {
+        link.name: shape.fault
+        for link in tree.links.values()
+        for shape in (*link.visuals, *link.collisions)
+        if shape.fault is not None
+    }
+    if not faults:
+        return []
+    return [f"nothing is drawn of meshes of {join_names(faults)}: {next(iter(faults.values()))}"]
 
 
 def read_position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:

@@ -1,8 +1,6 @@
 """Read a .urdf or .xacro file into a Tree."""
 
-import math
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,28 +8,16 @@ from xml.dom.minidom import Element
 
 import numpy as np
 
-from envs.robots.urdf.elements import find_child, find_children, iter_elements, parse_root
+from envs.robots.urdf.attributes import AttributeReader
+from envs.robots.urdf.elements import find_child, find_children, parse_root
+from envs.robots.urdf.format import check_names
 from envs.robots.urdf.ros_packages import RosPackages
-from envs.robots.urdf.tree import (
-    FAR,
-    MOVING,
-    Inertial,
-    Joint,
-    Link,
-    Mimic,
-    Pose,
-    Shape,
-    Tree,
-    make_tree,
-)
+from envs.robots.urdf.shapes import ShapeReader
+from envs.robots.urdf.tree import MOVING, Inertial, Joint, Link, Mimic, Tree, make_tree
 from envs.robots.urdf.xacro_files import expand_xacro
 from td3_robot.errors import ConfigError, not_none, unknown
 
 _MAX_BYTES = 10_000_000
-_MESHES = (".stl", ".dae", ".obj", ".ply", ".glb", ".gltf")
-LARGEST = 1000.0  # [m] of a shape
-_AXIS_ROUNDING = 1e-3  # how far from 1 the length of an axis may be: "0.707 0.707 0" is meant well
-_FREE = {"name", "link", "joint", "type", "filename"}  # attributes that hold names
 
 
 def read_urdf(
@@ -86,36 +72,38 @@ class _Reader:
     def __init__(self, path: Path, packages: RosPackages):
         self._path = path
         self._packages = packages
-        self._materials: dict[str, tuple[float, ...]] = {}
-
-    def make_error(self, message: str) -> ConfigError:
-        return ConfigError(f"{self._path}: {' '.join(message.split())}")
+        self._values = AttributeReader(path)
+        self._notices: list[str] = []
 
     def read_tree(self, content: bytes) -> Tree:
         robot = self._read_root(content)
-        for material in find_children(robot, "material"):
-            if color := find_child(material, "color"):
-                self._materials[material.getAttribute("name")] = self._read_color(color)
-        links = [self._read_link(element) for element in find_children(robot, "link")]
+        self._notices += check_names(robot, self._values.make_error)
+        shapes = ShapeReader(self._path, self._packages, self._values, robot)
+        links = [self._read_link(element, shapes) for element in find_children(robot, "link")]
         joints = [self._read_joint(element) for element in find_children(robot, "joint")]
-        return make_tree(str(self._path), robot.getAttribute("name"), links, joints)
+        name = robot.getAttribute("name")
+        return make_tree(str(self._path), name, links, joints, self._notices)
 
     def _read_root(self, content: bytes) -> Element:
         robot = parse_root(content, str(self._path))
         if robot.tagName != "robot":
-            raise self.make_error(f"has the root element <{robot.tagName}>, expected <robot>")
+            raise self._values.make_error(
+                f"has the root element <{robot.tagName}>, expected <robot>"
+            )
         for element in robot.getElementsByTagName("*"):
             if element.tagName.startswith("xacro:"):
-                raise self.make_error(f"has <{element.tagName}>, which only a .xacro file may have")
+                raise self._values.make_error(
+                    f"has <{element.tagName}>, which only a .xacro file may have"
+                )
         return robot
 
-    def _read_link(self, element: Element) -> Link:
-        name = self._read_name(element)
+    def _read_link(self, element: Element, shapes: ShapeReader) -> Link:
+        name = self._values.read_name(element)
         where = f"link {name!r}"
-        self._check_values(element, where)
+        self._values.check_values(element, where)
 
         def read_shapes(tag):
-            return tuple(self._read_shape(inner, where) for inner in find_children(element, tag))
+            return tuple(shapes.read_shape(inner, where) for inner in find_children(element, tag))
 
         return Link(
             name,
@@ -131,218 +119,114 @@ class _Reader:
             element is None
             or mass is None
             or inertia is None
-            or (kg := self._read_number(mass, "value", where)) == 0.0
+            or (kg := self._values.read_number(mass, "value", where)) == 0.0
         ):
             return None
         xx, yy, zz, xy, xz, yz = (
-            self._read_number(inertia, key, where) if inertia.hasAttribute(key) else 0.0
+            self._values.read_optional(inertia, key, where) or 0.0
             for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
         )
-        T = self._read_pose(element, where).T
+        T = self._values.read_pose(element, where).T
         matrix = T[:3, :3] @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ T[:3, :3].T
         return Inertial(kg, tuple(T[:3, 3].tolist()), tuple(map(tuple, matrix.tolist())))
 
-    def _read_shape(self, element: Element, where: str) -> Shape:
-        geometry = find_child(element, "geometry")
-        bodies = [body for body in iter_elements(geometry)] if geometry else []
-        if len(bodies) != 1:
-            found = (
-                f", not {' and '.join(f'<{body.tagName}>' for body in bodies)}" if bodies else ""
-            )
-            found += "; <material> belongs beside <geometry>" if "<material>" in found else ""
-            raise self.make_error(
-                f"{where}: a <{element.tagName}> needs a <geometry> with one shape{found}"
-            )
-        body = bodies[0]
-        where = f"{where}, <{bodies[0].tagName}>"
-        pose = self._read_pose(element, where)
-        color = self._read_material(find_child(element, "material"))
-        match body.tagName:
-            case "box":
-                return Shape("box", self._read_size(body, "size", 3, where), pose, color=color)
-            case "cylinder":
-                size = self._read_size(body, "radius", 1, where) + self._read_size(
-                    body, "length", 1, where
-                )
-                return Shape("cylinder", size, pose, color=color)
-            case "sphere":
-                return Shape("sphere", self._read_size(body, "radius", 1, where), pose, color=color)
-            case "mesh":
-                scale = (
-                    self._read_numbers(body, "scale", 3, where)
-                    if body.hasAttribute("scale")
-                    else (1.0, 1.0, 1.0)
-                )
-                return Shape(
-                    "mesh",
-                    scale,
-                    pose,
-                    self._find_mesh(body.getAttribute("filename"), where),
-                    color,
-                )
-        raise self.make_error(
-            str(unknown(f"shape in {where}", body.tagName, ("box", "cylinder", "sphere", "mesh")))
-        )
-
-    def _read_size(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
-        size = self._read_numbers(element, key, count, where)
-        if min(size) < 0.0 or max(size) > LARGEST:
-            limits = f"must not be negative and at most {LARGEST:g} m"
-            raise self.make_error(f"{where}: {key} {limits}, got {element.getAttribute(key)!r}")
-        return size
-
-    def _find_mesh(self, uri: str, where: str) -> Path:
-        """Find the mesh file of a URI, or of a path relative to the description."""
-        scheme, _, rest = uri.rpartition("://")
-        if scheme == "package":
-            package, _, inner = rest.partition("/")
-            file = self._packages.find(package) / inner
-        elif scheme in ("", "file"):
-            file = self._path.resolve().parent / rest
-        else:
-            raise self.make_error(
-                f"{where}: the mesh {uri!r} is neither a file nor a package:// address"
-            )
-        if file.suffix.lower() not in _MESHES:
-            raise self.make_error(f"{where}: the mesh {uri!r} must be one of {', '.join(_MESHES)}")
-        if not os.path.isfile(file):
-            raise self.make_error(f"{where}: the mesh {uri!r} does not exist; looked for {file}")
-        return file.resolve()
-
-    def _read_material(self, element: Element | None) -> tuple[float, ...] | None:
-        if element is None:
-            return None
-        color = find_child(element, "color")
-        return (
-            self._read_color(color) if color else self._materials.get(element.getAttribute("name"))
-        )
-
-    def _read_color(self, element: Element) -> tuple[float, ...]:
-        rgba = self._read_numbers(element, "rgba", 4, "a material")
-        return tuple(min(max(value, 0.0), 1.0) for value in rgba)
-
     def _read_joint(self, element: Element) -> Joint:
-        name = self._read_name(element)
+        name = self._values.read_name(element)
         kind = element.getAttribute("type")
         where = f"joint {name!r}"
         if kind not in (*MOVING, "fixed"):
-            raise self.make_error(str(unknown(f"type of {where}", kind, (*MOVING, "fixed"))))
-        self._check_values(element, where)
+            raise self._values.make_error(
+                str(unknown(f"type of {where}", kind, (*MOVING, "fixed")))
+            )
+        self._values.check_values(element, where)
         ends = {role: find_child(element, role) for role in ("parent", "child")}
         if missing := [
             role for role, end in ends.items() if end is None or not end.getAttribute("link")
         ]:
-            raise self.make_error(f"{where} has no <{missing[0]} link=...>")
+            raise self._values.make_error(f"{where} has no <{missing[0]} link=...>")
         names: dict[str, Any] = {
             role: not_none(end).getAttribute("link") for role, end in ends.items()
         }
+        pose = self._values.read_pose(element, where)
         if kind == "fixed":
-            return Joint(name, kind, **names, pose=self._read_pose(element, where))
+            return Joint(name, kind, **names, pose=pose)
         limit = find_child(element, "limit")
         mimic = find_child(element, "mimic")
-
-        def get(key):
-            return (
-                self._read_number(limit, key, where) if limit and limit.hasAttribute(key) else None
-            )
-
-        lower = get("lower")
-        upper = get("upper")
-        if limit and (lower is None) != (
-            upper is None
-        ):  # the format's default for the one left out
-            lower = lower or 0.0
-            upper = upper or 0.0
-        if kind != "continuous" and lower is not None and upper is not None and lower > upper:
-            raise self.make_error(f"{where}: lower limit {lower:g} is above upper limit {upper:g}")
+        lower, upper = self._read_range(element, kind, where)
         return Joint(
             name,
             kind,
             **names,
-            pose=self._read_pose(element, where),
+            pose=pose,
             axis=self._read_axis(find_child(element, "axis"), where),
             lower=lower,
             upper=upper,
-            velocity=get("velocity"),
-            effort=get("effort"),
+            velocity=self._values.read_optional(limit, "velocity", where),
+            effort=self._values.read_optional(limit, "effort", where),
+            acceleration=self._read_least(limit, ("acceleration", "deceleration"), where),
+            jerk=self._read_least(limit, ("jerk",), where),
             mimic=self._read_mimic(mimic, where) if mimic else None,
         )
+
+    def _read_range(
+        self, element: Element, kind: str, where: str
+    ) -> tuple[float | None, float | None]:
+        """Read the position limits of a joint: those of <limit>, or soft ones further in."""
+        limit = find_child(element, "limit")
+        lower = self._values.read_optional(limit, "lower", where)
+        upper = self._values.read_optional(limit, "upper", where)
+        if limit and (lower is None) != (upper is None):
+            lower = lower or 0.0  # the format's default for the one left out
+            upper = upper or 0.0
+        if kind != "continuous" and lower is not None and upper is not None:
+            if lower > upper:
+                raise self._values.make_error(
+                    f"{where}: lower limit {lower:g} is above upper limit {upper:g}"
+                )
+            return self._hold_soft_limits(element, lower, upper, where)
+        return lower, upper
+
+    def _hold_soft_limits(
+        self, element: Element, lower: float, upper: float, where: str
+    ) -> tuple[float, float]:
+        """Narrow position limits to those at which the joint's safety controller brakes."""
+        safety = find_child(element, "safety_controller")
+        low = self._values.read_optional(safety, "soft_lower_limit", where)
+        high = self._values.read_optional(safety, "soft_upper_limit", where)
+        if not low and not high:  # 0 and 0, the format's defaults, stand for none
+            return lower, upper
+        least = lower if low is None else max(lower, low)
+        most = upper if high is None else min(upper, high)
+        if least < most:
+            return least, most
+        self._notices.append(
+            f"{where}: its soft limits leave nothing of {lower:g} to {upper:g} and are not held"
+        )
+        return lower, upper
+
+    def _read_least(self, limit: Element | None, keys: tuple[str, ...], where: str) -> float | None:
+        """Read the least of some limits; 0 stands for none.
+
+        Raises:
+            ConfigError: one is negative.
+        """
+        found = [self._values.read_optional(limit, key, where) for key in keys]
+        given = [value for value in found if value]
+        if given and min(given) < 0.0:
+            raise self._values.make_error(
+                f"{where}: {' and '.join(keys)} of <limit> must not be negative, got {min(given):g}"
+            )
+        return min(given, default=None)
 
     def _read_axis(self, element: Element | None, where: str) -> tuple[float, float, float]:
         if element is None:
             return (1.0, 0.0, 0.0)  # the format's default
-        x, y, z = axis = self._read_numbers(element, "xyz", 3, where)
-        length = math.hypot(*axis)
-        if abs(length - 1.0) > _AXIS_ROUNDING:
-            unit = "" if length == 0 else f", here {' '.join(f'{x / length:.6g}' for x in axis)}"
-            raise self.make_error(
-                f"{where}: the axis {element.getAttribute('xyz')!r} has length {length:g}, not "
-                f"1{unit}"
-            )
-        return x / length, y / length, z / length
+        x, y, z = self._values.read_unit(element, "xyz", 3, where)
+        return x, y, z
 
     def _read_mimic(self, element: Element, where: str) -> Mimic:
-        def get(key, default):
-            return self._read_number(element, key, where) if element.hasAttribute(key) else default
-
-        return Mimic(element.getAttribute("joint"), get("multiplier", 1.0), get("offset", 0.0))
-
-    def _read_pose(self, element: Element, where: str) -> Pose:
-        origin = find_child(element, "origin")
-        if origin is None:
-            return Pose()
-        given: dict[str, Any] = {
-            key: self._read_numbers(origin, key, 3, where)
-            for key in ("xyz", "rpy")
-            if origin.hasAttribute(key)
-        }
-        pose = Pose(**given)
-        if max(map(abs, pose.xyz)) > FAR:
-            far = f"{origin.getAttribute('xyz')!r}, farther than the {FAR:g} m that can be resolved"
-            raise self.make_error(f"{where}: xyz of <origin> is {far}")
-        return pose
-
-    def _read_name(self, element: Element) -> str:
-        if not (name := element.getAttribute("name")):
-            raise self.make_error(f"a <{element.tagName}> has no name")
-        return name
-
-    def _read_number(self, element: Element, key: str, where: str) -> float:
-        return self._read_numbers(element, key, 1, where)[0]
-
-    def _read_numbers(self, element: Element, key: str, count: int, where: str) -> tuple[Any, ...]:
-        text = element.getAttribute(key)
-        try:
-            values = tuple(map(_parse_float, text.split()))
-        except ValueError:
-            values = ()
-        if len(values) != count:
-            what = "a number" if count == 1 else f"{count} numbers"
-            raise self.make_error(
-                f"{where}: {key} of <{element.tagName}> must be {what}, got {text!r}"
-            )
-        if not all(map(math.isfinite, values)):
-            raise self.make_error(
-                f"{where}: {key} of <{element.tagName}> must be finite, got {text!r}"
-            )
-        return values
-
-    def _check_values(self, element: Element, where: str) -> None:
-        """Check that no value of an element, even an unused one, is infinite or left to xacro."""
-        for inner in (element, *element.getElementsByTagName("*")):
-            for key, text in inner.attributes.items():
-                if "$(" in text or "${" in text:
-                    how = "which is for xacro to work out: name the file .xacro, or expand it"
-                    raise self.make_error(f"{where}: {key} of <{inner.tagName}> is {text!r}, {how}")
-                if key not in _FREE and re.search(
-                    r"(^|\s)[+-]?(nan|inf|infinity)(\s|$)", text, re.IGNORECASE
-                ):
-                    raise self.make_error(
-                        f"{where}: {key} of <{inner.tagName}> must be finite, got {text!r}"
-                    )
-
-
-def _parse_float(text: str) -> float:
-    if "_" in text:  # Python takes 1_000 for a number
-        raise ValueError(text)
-    return float(text)
+        multiplier = self._values.read_optional(element, "multiplier", where)
+        offset = self._values.read_optional(element, "offset", where)
+        return Mimic(
+            element.getAttribute("joint"), 1.0 if multiplier is None else multiplier, offset or 0.0
+        )

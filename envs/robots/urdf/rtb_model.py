@@ -5,7 +5,7 @@ evaluates xacro files unguarded, ignores mimic, and turns the frame of a link wh
 axis, shapes and all.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ _AXES = ("x", "y", "z")
 
 def build_model(tree: Tree, moving: Collection[str] | None = None):
     """Build a roboticstoolbox Robot with the names, frames, shapes and limits of a description.
+
+    Shapes with a fault are left out; the link has what is wrong with them in its attribute
+    `faults`, those of its collision shapes only if nothing else is drawn of it.
 
     Args:
         tree: the description.
@@ -34,6 +37,9 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
             free = joint.moves and (moving is None or joint.name in moving)
             links |= {link.name: link for link in _make_links(tree, joint, links[parent], free)}
             order.append(joint.child)
+    for name, body in tree.links.items():
+        faults = [shape.fault for shape in body.visuals or body.collisions if shape.fault]
+        links[name].faults = faults  # pyright: ignore[reportAttributeAccessIssue]  ours
     return rtb.Robot(list(links.values()), name=tree.name)
 
 
@@ -116,12 +122,18 @@ def _convert_link(tree: Tree, link: str) -> dict[str, Any]:
         else {"m": mass.mass, "r": list(mass.center), "I": np.array(mass.inertia)}
     )
     return heavy | {
-        "geometry": [_convert_shape(shape) for shape in body.visuals],
-        "collision": [_convert_shape(shape) for shape in body.collisions],
+        "geometry": _convert_shapes(body.visuals),
+        "collision": _convert_shapes(body.collisions),
     }
 
 
-def _convert_shape(shape: Shape):
+def _convert_shapes(shapes: Iterable[Shape]) -> list:
+    """Convert the shapes that can be used."""
+    return [part for shape in shapes if shape.fault is None for part in _convert_shape(shape)]
+
+
+def _convert_shape(shape: Shape) -> list:
+    """Convert a shape; a capsule becomes a cylinder and the spheres at its ends."""
     import spatialgeometry as sg
 
     common: dict[str, Any] = {"pose": shape.pose.T} | (
@@ -129,9 +141,17 @@ def _convert_shape(shape: Shape):
     )
     match shape.kind:
         case "box":
-            return sg.Cuboid(shape.size, **common)
+            return [sg.Cuboid(shape.size, **common)]
         case "cylinder":
-            return sg.Cylinder(*shape.size, **common)
+            return [sg.Cylinder(*shape.size, **common)]
         case "sphere":
-            return sg.Sphere(*shape.size, **common)
-    return sg.Mesh(str(shape.mesh), scale=shape.size, **common)
+            return [sg.Sphere(*shape.size, **common)]
+        case "capsule":
+            radius, length = shape.size
+            ends = []
+            for side in (-0.5, 0.5) if length > 0.0 else (0.0,):
+                T = shape.pose.T
+                T[:3, 3] += side * length * T[:3, 2]
+                ends.append(sg.Sphere(radius, **common | {"pose": T}))
+            return [sg.Cylinder(radius, length, **common), *ends] if length > 0.0 else ends
+    return [sg.Mesh(str(shape.mesh), scale=shape.size, **common)]

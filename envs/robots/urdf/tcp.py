@@ -1,6 +1,9 @@
 """The TCP link of a robot description, and the joints that move it."""
 
 import re
+from collections.abc import Iterable
+
+import numpy as np
 
 from envs.robots.urdf.tree import Joint, Tree, join_names
 from td3_robot.errors import ConfigError
@@ -10,6 +13,11 @@ from td3_robot.errors import ConfigError
 TCP_NAMES = (
     *("tcp", "tool_center_point", "tool0", "ee_gripper_link"),
     *("end_effector", "end_effector_link", "ee_link", "ee"),
+)
+# What else in the name of a fixed frame makes it a proposal, the most telling first.
+_TOOL_FRAME = (
+    *("tcp", "tool_cent", "grasp", "gripper_frame", "tool0", "tool_frame", "tool_tip", "pinch"),
+    *("end_effector", "eef", "ee_", "_ee", "ee", "tool", "tip", "hand", "flange"),
 )
 
 # What the joint of a gripper is called, or the link that it moves.
@@ -35,13 +43,42 @@ def find_tcp(tree: Tree) -> str:
         arm = arm[:-1]
     gripping = [joint for joint in tree.find_path(tcp)[len(arm) :] if joint.moves]
     if gripping and arm:
-        which = f"joint {gripping[0].name!r} seems to be a gripper's"
+        still = join_names(propose_frames(tree, arm[-1].child))
         raise ConfigError(
-            f"{tree.source}: {which}; choose the TCP with --tcp: {gripping[0].parent} (the "
-            "gripper stands still) or "
-            f"{tcp} (it is a joint of the arm)"
+            f"{tree.source}: choose the TCP with --tcp: {still}; joint {gripping[0].name!r} seems "
+            f"to be a gripper's and then stands still; with {tcp} it is a joint of the arm"
         )
     return tcp
+
+
+def propose_frames(tree: Tree, link: str) -> list[str]:
+    """Propose links as TCP that move with a link, itself among them.
+
+    Frames that are fixed to the moving link come first, each with its distance: those that are
+    called like a tool, then the link itself, then those without a shape, then the others.
+    """
+    moving = [joint.child for joint in tree.find_path(link) if joint.moves]
+    carrier = moving[-1]
+    ranked = []
+    for frame, T in _find_fixed_frames(tree, carrier, np.eye(4)):
+        name = frame.lower()
+        rank = next((i for i, word in enumerate(_TOOL_FRAME) if word in name), len(_TOOL_FRAME))
+        drawn = bool(tree.links[frame].visuals or tree.links[frame].collisions)
+        millimetres = 1e3 * float(np.linalg.norm(T[:3, 3]))
+        ranked.append(
+            (rank, frame != link, drawn, f"{frame} ({millimetres:.0f} mm from {carrier})")
+        )
+    proposed = [row[-1] for row in sorted(ranked, key=lambda row: row[:-1])]
+    return [*proposed, carrier] if carrier == link else proposed
+
+
+def _find_fixed_frames(tree: Tree, link: str, T: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
+    """Yield the links that are fixed to a link, with their poses (4, 4) in its frame, `T` there."""
+    for joint in tree.find_joints_below(link):
+        if not joint.moves:
+            below = T @ joint.pose.T
+            yield joint.child, below
+            yield from _find_fixed_frames(tree, joint.child, below)
 
 
 def _is_gripper_joint(tree: Tree, joint: Joint) -> bool:
@@ -103,8 +140,10 @@ def _make_choice_error(tree: Tree, candidates: list[str]) -> ConfigError:
     able = [link for link in candidates if _is_commanded(tree, link)]
     if not able:
         return ConfigError(f"{tree.source}: is no arm: whatever moves follows another joint")
+    offered = [proposal for link in able for proposal in propose_frames(tree, link)]
     return ConfigError(
-        f"{tree.source}: several links could be the TCP; choose one with --tcp: {join_names(able)}"
+        f"{tree.source}: several links could be the TCP; choose one with --tcp: "
+        f"{join_names(dict.fromkeys(offered))}"
     )
 
 

@@ -1,11 +1,11 @@
 """The content of a URDF file as plain, checked data.
 
-The format: http://wiki.ros.org/urdf/XML/link and http://wiki.ros.org/urdf/XML/joint. Only what the
-simulators and the view have a use for is kept; transmissions, sensors and other programs' elements
-are passed over.
+Only what the simulators and the view have a use for is kept; transmissions, sensors and other
+programs' elements are passed over.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,26 @@ class Pose:
     xyz: tuple[float, float, float] = (0.0, 0.0, 0.0)
     rpy: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
+    @classmethod
+    def from_quaternion(
+        cls, xyzw: tuple[float, ...], xyz: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    ) -> "Pose":
+        """Make a pose from a unit quaternion (x, y, z, w) and a position [m]."""
+        x, y, z, w = xyzw
+        xx, yy, zz = (2.0 * value * value for value in (x, y, z))
+        R = (
+            (1.0 - yy - zz, 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)),
+            (2.0 * (x * y + z * w), 1.0 - xx - zz, 2.0 * (y * z - x * w)),
+            (2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - xx - yy),
+        )
+        yaw = math.atan2(R[1][0], R[0][0])
+        pitch = math.atan2(-R[2][0], math.hypot(R[0][0], R[1][0]))
+        # of the rotation that is left without the yaw: exact also where the pitch is a right angle
+        sin = math.sin(yaw)
+        cos = math.cos(yaw)
+        roll = math.atan2(sin * R[0][2] - cos * R[1][2], cos * R[1][1] - sin * R[0][1])
+        return cls(xyz, (roll, pitch, yaw))
+
     @property
     def T(self) -> np.ndarray:
         """(4, 4), with R = Rz(yaw) Ry(pitch) Rx(roll)."""
@@ -47,12 +67,14 @@ class Shape:
     """A visual or a collision body.
 
     Attributes:
-        kind: "box", "cylinder", "sphere" or "mesh".
-        size: box: x, y, z; cylinder: radius, length; sphere: radius [m]; mesh: its scale along x,
-            y, z.
+        kind: "box", "cylinder", "sphere", "capsule" or "mesh".
+        size: box: x, y, z; cylinder: radius, length; sphere: radius; capsule: radius, length
+            between the centres of its ends [m]; mesh: its scale along x, y, z. Cylinders and
+            capsules lie along z.
         pose: the shape in its link.
-        mesh: absolute path of the mesh file.
+        mesh: path of the mesh file.
         color: red, green, blue, opacity in [0, 1].
+        fault: why the mesh file cannot be used, for example that there is none; None if it can.
     """
 
     kind: str
@@ -60,6 +82,7 @@ class Shape:
     pose: Pose
     mesh: Path | None = None
     color: tuple[float, ...] | None = None
+    fault: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,10 +127,14 @@ class Joint:
         kind: "revolute", "continuous", "prismatic" or "fixed".
         pose: the child link's frame in the parent's, at joint position 0.
         axis: (3,) of length 1, in the child's frame; what the joint turns about or slides along.
-        lower, upper: position limits [rad or m]; None where the file gives none.
+        lower, upper: position limits [rad or m], the soft ones of a safety controller where those
+            are further in; None where the file gives none.
         velocity: limit [rad/s or m/s], as written; None where the file gives none.
         effort: most torque or force, as written [Nm or N]; None where the file gives none.
-        mimic: whom it follows, if anyone.
+        acceleration: limit, the lesser of speeding up and braking [rad/s2 or m/s2]; None where the
+            file gives none.
+        jerk: limit [rad/s3 or m/s3]; None where the file gives none.
+        mimic: the joint that it follows, if any.
     """
 
     name: str
@@ -120,6 +147,8 @@ class Joint:
     upper: float | None = None
     velocity: float | None = None
     effort: float | None = None
+    acceleration: float | None = None
+    jerk: float | None = None
     mimic: Mimic | None = None
 
     @property
@@ -136,6 +165,7 @@ class Tree:
         source: the file, as messages name it.
         links, joints: by name, in the order of the file.
         root: name of the link that has no parent.
+        notices: what of the file is not used, or not as it stands there; a line each.
     """
 
     source: str
@@ -143,6 +173,7 @@ class Tree:
     links: dict[str, Link]
     joints: dict[str, Joint]
     root: str
+    notices: tuple[str, ...] = ()
 
     def find_joint_above(self, link: str) -> Joint | None:
         """Find the joint that holds a link; None for the root."""
@@ -169,7 +200,9 @@ def join_names(names: Iterable[str]) -> str:
     )
 
 
-def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) -> Tree:
+def make_tree(
+    source: str, name: str, links: list[Link], joints: list[Joint], notices: Sequence[str] = ()
+) -> Tree:
     """Join links and joints, if they make one tree.
 
     Raises:
@@ -204,7 +237,7 @@ def make_tree(source: str, name: str, links: list[Link], joints: list[Joint]) ->
                     f"{getattr(joint, role)!r}"
                 )
     _check_mimics(tree)
-    return Tree(source, name, tree.links, tree.joints, _find_root(tree))
+    return Tree(source, name, tree.links, tree.joints, _find_root(tree), tuple(notices))
 
 
 def _find_root(tree: Tree) -> str:

@@ -98,7 +98,9 @@ def test_the_end_of_the_only_line_is_the_tcp(tmp_path):
 
 def test_several_ends_are_listed_with_where_they_part(tmp_path):
     message = refusal(edited(tmp_path, *TOOLLESS))
-    assert message.endswith("choose one with --tcp: plate, left_finger")  # the right one is a mimic
+    assert message.endswith(
+        "choose one with --tcp: plate (100 mm from wrist), left_finger"
+    )  # the right one is a mimic
     mimic = '<mimic joint="left" multiplier="-1"/>'
     assert mimic in TEXT
     twins = edited(
@@ -174,11 +176,10 @@ def test_a_grippers_joint_is_no_joint_of_the_arm_unless_it_is_said_to_be(
         assert refusal(path).endswith(f"--tcp: {wrist[1]}, {last[1]}")
     else:
         message = refusal(path)
-        assert (
-            f"joint {last[0]!r} seems to be a gripper's; choose the TCP with --tcp: {wrist[1]} ("
-            in message
-        )
-        assert f"or {last[1]} (" in message
+        frame = "frame (0 mm from gripper), " if more == FRAME else ""
+        choices = f"choose the TCP with --tcp: {frame}{wrist[1]};"
+        assert f"{choices} joint {last[0]!r} seems to be a gripper's" in message
+        assert f"with {last[1]} it is a joint of the arm" in message
     assert load_urdf(path, wrist[1]).joint_names == ("shoulder", wrist[0])
     assert load_urdf(path, last[1]).joint_names == ("shoulder", wrist[0], last[0])
 
