@@ -6,7 +6,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # As many test files at once as there are cores, but no more than memory is likely to hold.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: train test test-all bench setup setup-test lint api clean
+.PHONY: train test test-all bench setup setup-test lint clean
 
 train: setup
 	$(BIN)/python train.py --robot panda
@@ -74,7 +74,7 @@ setup-hashed:
 hashes: setup
 	$(BIN)/pip install --quiet --dry-run --no-deps --ignore-installed --requirement constraints.txt \
 		--report .venv/hashes.json
-	$(BIN)/python docs/make_hashes.py .venv/hashes.json
+	$(BIN)/python tools/make_hashes.py .venv/hashes.json
 
 # The Swift tests drive a real browser. On Debian and Ubuntu it is installed where that is allowed.
 .PHONY: chromium
@@ -84,9 +84,12 @@ chromium:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "chromium is missing; the tests of the browser view need it: apt install chromium" >&2; fi
 
-# docs/api.md, the public names, from the docstrings.
-api: setup-test
-	$(BIN)/python docs/make_api.py
+# The documentation site, docs/_build/html/index.html: warnings are errors, the notebook runs, the API is from the
+# docstrings. It is read from the disk, without a server.
+.PHONY: docs
+docs: setup-test
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@echo "read docs/_build/html/index.html"
 
 # What docs/results.md shows: the shipped run and its pictures.
 .PHONY: run1 figures

@@ -1,0 +1,66 @@
+"""Make the API pages: the names that other code may count on, from their docstrings."""
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+PUBLIC: dict[str, tuple[str, ...] | None] = {  # by module; None: the names in its `__all__`
+    "td3_robot": None,
+    "td3_robot.vec_env": ("VecEnv", "GoalVecEnv", "Step"),
+    "td3_robot.config": None,
+    "td3_robot.evaluation": None,
+    "td3_robot.training.trainer": ("Trainer",),
+    "td3_robot.data.batch_source": ("BatchSource",),
+    "td3_robot.data.collector": ("Collector",),
+    "td3_robot.data.offline": ("Dataset",),
+    "td3_robot.training.callbacks": ("Callback", "Run", "StopWhenSolved", "KeepCheckpoints"),
+    "td3_robot.loggers.base": ("Tracker",),
+    "td3_robot.replay": None,
+    "td3_robot.errors": ("Td3RobotError", "ConfigError", "CheckpointError", "EnvError"),
+    "td3_robot.deploy": None,
+    "envs": None,
+    "envs.arm_env": None,
+    "envs.config.env_options": ("EnvOptions",),
+    "envs.robots": None,
+    "envs.tasks.task": ("Task", "Outcome"),
+    "envs.tasks.registry": ("register_task", "make_task", "list_tasks"),
+    "envs.tasks.layout": ("Column",),
+    "envs.tasks.measures": ("Measure",),
+    "envs.tasks.shapes": ("Shape",),
+    "envs.controllers": None,
+    "envs.evaluation": None,
+    "envs.view": None,
+    "envs.gymnasium_ids": None,
+    "envs.from_gymnasium": None,
+    "envs.collision": None,
+    "envs.kinematics": None,
+}
+
+
+def is_skipped(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool:
+    """Return whether the API pages leave a module or a member of one out."""
+    if what in ("package", "module"):
+        return name not in PUBLIC
+    module, _, member = name.rpartition(".")
+    names = PUBLIC.get(module)
+    return skip or (names is not None and member not in names)
+
+
+def write_restructured(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
+    """Turn a docstring, plain text with names in backticks, into reStructuredText."""
+    pieces = re.split(r"`+([^`]+)`+", "\n".join(lines))
+    plain = [re.sub(r"([|*\\]|_(?!\w))", r"\\\1", piece) for piece in pieces[::2]]
+    for index, code in enumerate(pieces[1::2]):
+        glued = re.match(r"\w", plain[index + 1])  # as the plural of a name is
+        plain[index] += f"``{code}``" + ("\\ " if glued else "")
+    lines[:] = "".join(plain).split("\n")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect both to sphinx-autoapi; the text is plain until sphinx.ext.napoleon reads it."""
+    app.connect("autoapi-skip-member", is_skipped)
+    app.connect("autodoc-process-docstring", write_restructured, priority=400)
+    return {"parallel_read_safe": True}
