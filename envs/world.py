@@ -13,6 +13,7 @@ from envs.kinematics.rotations import rotation_error, to_matrix
 from envs.robots import Robot
 from envs.simulation.engine import Scene, SimModel, SimState
 from td3_robot.errors import not_none
+from td3_robot.vec_env import draw_uniform
 
 GROUND = 0.0  # height of the ground in the base frame [m]
 
@@ -60,9 +61,7 @@ class World:
     def random_q(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw (count, n) joint positions, uniform inside qlim [rad or m]."""
         lower, upper = self.model.qlim
-        return lower + torch.rand(count, len(lower), generator=generator, device=self.device) * (
-            upper - lower
-        )
+        return lower + draw_uniform(generator, count, len(lower)) * (upper - lower)
 
     def in_workspace(self, position: Tensor) -> Tensor:
         """Tell (...) if positions (..., 3) in the base frame [m] lie in the workspace of goals."""

@@ -81,6 +81,16 @@ def restore_generator(generator: torch.Generator, state: Tensor) -> None:
         generator.manual_seed(zlib.crc32(bytes(state.tolist())))
 
 
+def draw_uniform(generator: torch.Generator, *shape: int) -> Tensor:
+    """Draw float32 numbers in [0, 1) on the generator's device, whatever torch's default dtype."""
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float32)
+
+
+def draw_normal(generator: torch.Generator, *shape: int) -> Tensor:
+    """Draw standard normal float32 numbers on the generator's device, as `draw_uniform` does."""
+    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+
+
 @runtime_checkable
 class GoalVecEnv(VecEnv, Protocol):
     """Environments whose goal can be exchanged afterwards, for hindsight replay.

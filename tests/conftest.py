@@ -11,7 +11,7 @@ import torch
 
 from td3_robot.errors import NotFiniteError
 from td3_robot.utils.console import exit_code
-from td3_robot.vec_env import Step
+from td3_robot.vec_env import Step, draw_uniform
 from tests.support import load_command
 
 torch.set_num_threads(1)
@@ -45,15 +45,17 @@ class PointEnv:
         return self.observation
 
     def _fresh(self):
-        place = torch.rand(self.num_envs, 2, generator=self.generator) * 1.8 - 0.9
-        return torch.cat((place, torch.zeros(self.num_envs, 1)), 1)
+        place = draw_uniform(self.generator, self.num_envs, 2) * 1.8 - 0.9
+        return torch.cat((place, place.new_zeros(self.num_envs, 1)), 1)
 
     def step(self, action):
         if not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
         assert action.shape == (self.num_envs, self.a_dim) and action.abs().max() <= 1
         self.calls += 1
-        successor = self.observation + torch.cat((0.1 * action, torch.ones(self.num_envs, 1)), 1)
+        successor = self.observation + torch.cat(
+            (0.1 * action, action.new_ones(self.num_envs, 1)), 1
+        )
         distance = torch.linalg.vector_norm(successor[:, :2], dim=1)
         terminated = (successor[:, :2].abs() > 1).any(1)
         truncated = successor[:, 2] >= self.horizon

@@ -1,10 +1,12 @@
 """Helpers that several test files share."""
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +51,17 @@ def load_command(name: str) -> ModuleType:
     """Import what a script at the root runs, such as "run_policy"."""
     command = next(key for key, script in SCRIPTS.items() if script == f"{name}.py")
     return importlib.import_module(f"td3_robot.commands.{command}")
+
+
+@contextlib.contextmanager
+def set_default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Give torch another default dtype in the block, as a plugin of a user may."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def make_column(*values: float) -> torch.Tensor:

@@ -115,7 +115,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         capsule_links=tuple(on),
         link_capsules=_list_link_capsules(on, len(links)),
         joints_below=torch.tensor(
-            [[float(i < bodies[link]) for i in range(robot.n)] for link in on]
+            [[float(i < bodies[link]) for i in range(robot.n)] for link in on], dtype=torch.float32
         ),
         points=tuple(_list_points(placed, ends)),
         length_squared=torch.tensor(

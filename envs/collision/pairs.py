@@ -26,6 +26,7 @@ from torch import Tensor
 
 from envs.collision.capsules import CollisionModel
 from envs.collision.queries import compute_body_frames, pair_distances, place_segments
+from td3_robot.vec_env import draw_normal, draw_uniform
 
 SAMPLES = 20_000
 # spread of the searches around the closest sample, in parts of each joint's range
@@ -52,7 +53,7 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
         home = np.append(home, stroke[1])
     lower, upper = torch.tensor(qlim, dtype=torch.float32)
     generator = torch.Generator().manual_seed(0)
-    q = lower + (upper - lower) * torch.rand(SAMPLES, len(lower), generator=generator)
+    q = lower + (upper - lower) * draw_uniform(generator, SAMPLES, len(lower))
     bodies = torch.tensor([model.link_bodies[link] for link in model.capsule_links])
     i, j = torch.triu_indices(len(bodies), len(bodies), 1)
     model = replace(model, first=i, second=j)
@@ -119,11 +120,7 @@ def _search_least(
     closest = q[where]  # (P, n)
     for spread in ROUNDS:
         for pair in (least > MARGIN).nonzero()[:, 0].tolist():
-            noise = (
-                torch.randn(ROUND_SAMPLES, len(lower), generator=generator)
-                * spread
-                * (upper - lower)
-            )
+            noise = draw_normal(generator, ROUND_SAMPLES, len(lower)) * spread * (upper - lower)
             around = torch.clamp(closest[pair] + noise, lower, upper)
             alone = replace(
                 model, first=model.first[pair : pair + 1], second=model.second[pair : pair + 1]

@@ -69,7 +69,7 @@ def compute_arm_figures(
         "rms_jerk": compute_rms_jerk(qd, alive, model.dt),
         "manipulability": (dexterity * alive).sum(0) / alive.sum(0),
         "minimum_manipulability": dexterity.masked_fill(~alive, torch.inf).amin(0),
-        "joint_limit_steps": ((room <= LIMIT_MARGIN).any(2) & alive).sum(0) / alive.sum(0),
+        "joint_limit_steps": ((room <= LIMIT_MARGIN).any(2) & alive).float().sum(0) / alive.sum(0),
         "joint_limit_violations": ((room < 0).sum(2) * alive).sum(0),
         **{
             f"max_abs_{name}_over_limit": _find_peak(ratio, alive) for name, ratio in ratios.items()

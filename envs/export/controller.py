@@ -53,7 +53,8 @@ class Controller(nn.Module):
         self._world = env.world
         self._scene = {name: value[:1] for name, value in env.scene.items()}
         self.examples = inputs_of(env, 0)
-        told = env.task.make_command(env.world, env.moment, torch.zeros(env.num_envs, env.a_dim))
+        none = torch.zeros(env.num_envs, env.a_dim, dtype=torch.float32)
+        told = env.task.make_command(env.world, env.moment, none)
         self.outputs = [name for name in OUTPUTS if name != "opening" or told.grip is not None]
 
     def forward(self, q: Tensor, qd: Tensor, gripper: Tensor, *scene: Tensor) -> tuple[Tensor, ...]:
@@ -104,7 +105,8 @@ class Carry(nn.Module):
         super().__init__()
         self._model = env.model
         first = inputs_of(env, 0)
-        self._pressed = {name: torch.zeros(1) for name in ("contact_depth",) if name in env.scene}
+        none = torch.zeros(1, dtype=torch.float32)
+        self._pressed = {"contact_depth": none} if "contact_depth" in env.scene else {}
         self._names = [name for name in (OBJECT, SUPPORT, "held") if name in env.scene]
         self.examples = {name: first[name] for name in ("q", "gripper")}
         self.examples |= {f"{name}_next": value.clone() for name, value in self.examples.items()}

@@ -11,6 +11,7 @@ from envs.collision import CollisionModel, compile_collision
 from envs.export.controller import ARM, SCENE, Controller, inputs_of
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
+from td3_robot.vec_env import draw_uniform
 
 OUTPUTS = {
     "command": "joint velocities to command, rad/s (m/s of joints that slide)",
@@ -134,7 +135,7 @@ def sample_vectors(env: ArmEnv, controller: Controller, inputs: Iterable[str]) -
     """
     generator = torch.Generator().manual_seed(0)
     for _ in range(STEPS):
-        action = torch.rand(env.num_envs, env.a_dim, generator=generator) * 2.0 - 1.0
+        action = draw_uniform(generator, env.num_envs, env.a_dim) * 2.0 - 1.0
         observation = env.step(action).observation
     action = controller.policy(observation).clamp(-1.0, 1.0)
     command = env.task.make_command(env.world, env.moment, action)

@@ -30,7 +30,7 @@ class SimulatedArm:
 
     def step(self, qd) -> None:
         """One period on with velocities (n,) [rad/s or m/s]; None is no command for too long."""
-        command = torch.zeros(self.n) if qd is None else torch.tensor(qd, dtype=torch.float32)
+        command = torch.tensor([0.0] * self.n if qd is None else qd, dtype=torch.float32)
         joints = Command(command[None] / self.model.qdlim)
         self.state = self.engine.step(self.model, self.state, joints, {})[0]
 

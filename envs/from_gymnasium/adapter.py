@@ -131,9 +131,8 @@ class GymnasiumEnv:
     def _detect_success(self) -> None:
         """Make one step before all others, to detect whether success is reported."""
         _, infos = self._call(self._gym.reset, seed=0)
-        *_, stepped = self._call(
-            self._gym.step, self._scale_action(torch.zeros(self.num_envs, self.a_dim))
-        )
+        middle = torch.zeros(self.num_envs, self.a_dim, dtype=torch.float32)
+        *_, stepped = self._call(self._gym.step, self._scale_action(middle))
         sources = (infos, stepped, stepped.get("final_info", {}))
         self._reports_success = any(key in source for source in sources for key in _SUCCESS_KEYS)
 

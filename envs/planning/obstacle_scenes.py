@@ -17,6 +17,7 @@ from envs.collision.obstacles import FAR, move_components_first
 from envs.collision.queries import CACHE_ROWS, compute_segments, obstacle_distances
 from envs.kinematics.rotations import build_rotations
 from envs.world import World
+from td3_robot.vec_env import draw_normal, draw_uniform
 
 # Slots of each kind of obstacle.
 SPHERES = 3
@@ -57,7 +58,8 @@ class Detour:
 
     def sample_points(self, count: int = POINTS) -> Tensor:
         """Return configurations (2 count + 1, B, n), evenly spread over each leg."""
-        share = torch.linspace(0, 1, count + 1, device=self.via.device)[:, None, None]
+        share = torch.linspace(0, 1, count + 1, dtype=self.via.dtype, device=self.via.device)
+        share = share[:, None, None]
         return torch.cat(
             (
                 torch.lerp(self.start, self.via, share),
@@ -78,7 +80,7 @@ def sample_uniform(
 ) -> Tensor:
     """Sample uniform numbers on the device of `like`."""
     lower, upper = bounds
-    return lower + (upper - lower) * torch.rand(*shape, device=like.device, generator=generator)
+    return lower + (upper - lower) * draw_uniform(generator, *shape)
 
 
 def draw_obstacles(
@@ -114,12 +116,10 @@ def draw_obstacles(
         _compute_clearances(world, detour.sample_points(), chosen) > path_margin
     )
     blocks &= fits
-    here = {"device": fits.device, "generator": generator}
-    wanted = 1 + torch.multinomial(
-        torch.tensor(NUMBERS, device=fits.device).expand(len(fits), -1), 1, generator=generator
-    )
+    shares = torch.tensor(NUMBERS, device=fits.device, dtype=torch.float32)
+    wanted = 1 + torch.multinomial(shares.expand(len(fits), -1), 1, generator=generator)
     first = blocks & (blocks.cumsum(1) == 1)  # one that blocks always stays
-    lot = torch.rand(fits.shape, **here) + 2.0 * (~fits) - 1.0 * first
+    lot = draw_uniform(generator, *fits.shape) + 2.0 * (~fits) - 1.0 * first
     stays = fits & (lot.argsort(1).argsort(1) < wanted)
     spheres, walls, boxes = stays.split((SPHERES, WALLS, BOXES), 1)
     rows = blocks.any(1)
@@ -132,7 +132,8 @@ def _sample_line(world: World, detour: Detour) -> Tensor:
         kinematics.fkine(world.model.chain, q)[:, :3, 3].T[:, None]
         for q in (detour.start, detour.solution)
     )
-    return torch.lerp(first, last, torch.linspace(0, 1, POINTS, device=first.device)[:, None])
+    share = torch.linspace(0, 1, POINTS, dtype=first.dtype, device=first.device)
+    return torch.lerp(first, last, share[:, None])
 
 
 def _is_roughly_clear(
@@ -210,7 +211,7 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
             middles.shape[1], (B, count, 1), device=start.device, generator=generator
         )
         at_arm = middles.gather(1, chosen.expand(-1, -1, 3))
-        offset = spread * torch.randn(B, count, 3, device=start.device, generator=generator)
+        offset = spread * draw_normal(generator, B, count, 3)
         return (
             torch.where(sample_uniform((0, 1), B, count, 1, **here) < AT_THE_HAND, at_hand, at_arm)
             + offset

@@ -21,7 +21,7 @@ from envs.simulation.latency_estimator import LONGEST as LONGEST_CANDIDATE
 from envs.simulation.latency_estimator import LatencyEstimator
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError
-from td3_robot.vec_env import is_asynchronous
+from td3_robot.vec_env import draw_normal, draw_uniform, is_asynchronous
 
 SPEED_NOISE = 10.0  # [1/s] deviation of the noise of measured speeds, over that of positions
 _ROUNDING = 1e-9  # of a control step
@@ -134,11 +134,7 @@ class DisturbedEngine:
         given = self._given
         none = torch.zeros_like(state.q)
         sent = torch.cat((none, torch.ones_like(none[:, :1])), 1)
-        share = (
-            torch.rand(B, generator=self.generator, device=none.device)
-            if most > least
-            else none[:, 0]
-        )
+        share = draw_uniform(self.generator, B) if most > least else none[:, 0]
         disturbed = {
             "sent": sent[:, None].repeat(1, self._kept, 1),
             "late": least + (most - least) * share,
@@ -256,9 +252,7 @@ class DisturbedEngine:
         return torch.stack([self._sample_normal(size, *state.q.shape) for size in sizes], 1)
 
     def _sample_normal(self, deviation: float, *shape: int) -> Tensor:
-        return deviation * torch.randn(
-            shape, generator=self.generator, device=self.generator.device
-        )
+        return deviation * draw_normal(self.generator, *shape)
 
 
 def correct_held_cube(scene: Scene, shift: Tensor) -> Scene:

@@ -162,7 +162,8 @@ def compute_press_depth(
     def locate_cube(T):
         return transform_to_hand(compute_hand_axes(hand, T), T[:, :3, 3], scene["object"])
 
-    share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=gap.device)[:, None, None]
+    share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, dtype=gap.dtype, device=gap.device)
+    share = share[:, None, None]
     # (SUBSTEPS + 1, B)
     x, y, z = torch.lerp(locate_cube(T_before), locate_cube(T_after), share).unbind(2)
     around = TURNED * hand.half
@@ -260,7 +261,8 @@ def _measure_width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
 
 def push_cube(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
     """Move the free cube (B, 3) along the table out of fingers and palm, by the least distance."""
-    share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, device=cube.device)[1:, None, None, None]
+    share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, dtype=cube.dtype, device=cube.device)
+    share = share[1:, None, None, None]
     T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close
     sides = compute_hand_axes(hand, T)
     sides = torch.cat((sides, -sides), 3)  # (SUBSTEPS, B, 3, 6) outward from a box

@@ -49,7 +49,7 @@ class LatencyEstimator:
     def make_candidates(self, device: torch.device | str) -> Tensor:
         """Return the candidate latencies (C,) [control steps], ascending."""
         count = round(self.longest / SPACING) + 1
-        return torch.linspace(0.0, self.longest_steps, count, device=device)
+        return torch.linspace(0.0, self.longest_steps, count, device=device, dtype=torch.float32)
 
     def begin(self, count: int, device: torch.device | str) -> Tensor:
         """Return the evidence (count, C) [nats] for arms that have not moved: that of the prior."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import ConfigError
+from td3_robot.vec_env import draw_uniform
 
 Range = tuple[float, float]
 _AS_IT_IS = (1.0, 1.0)
@@ -58,7 +59,6 @@ class Variation:
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw (count, k) values, a column for each of `ranges`."""
-        low, high = torch.tensor(list(self.ranges.values()), device=generator.device).T
-        return low + (high - low) * torch.rand(
-            count, len(low), generator=generator, device=generator.device
-        )
+        ranges = list(self.ranges.values())
+        low, high = torch.tensor(ranges, device=generator.device, dtype=torch.float32).T
+        return low + (high - low) * draw_uniform(generator, count, len(low))

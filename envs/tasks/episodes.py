@@ -10,7 +10,7 @@ from envs.simulation.engine import SimState, make_rest_state
 from envs.tasks.task import Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
-from td3_robot.vec_env import restore_generator
+from td3_robot.vec_env import draw_uniform, restore_generator
 
 
 class Episodes(Protocol):
@@ -87,9 +87,7 @@ class RandomEpisodes:
     def draw(self, count: int) -> tuple[SimState, Scene]:
         """See `Episodes.draw`."""
         model = self._world.model
-        noise = torch.rand(
-            count, len(model.qdlim), generator=self._generator, device=self._world.device
-        )
+        noise = draw_uniform(self._generator, count, len(model.qdlim))
         scene = self.pool.draw(count)
         offset = (2.0 * noise - 1.0) * self._task.start_spread
         q = scene.pop("start") if "start" in scene else find_free_start(self._world, offset)

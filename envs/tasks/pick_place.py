@@ -23,6 +23,7 @@ from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
 from td3_robot.errors import not_none
+from td3_robot.vec_env import draw_uniform
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Picking(CubeTask):
         count = min(count, CANDIDATES)
 
         def draw(*shape):
-            return torch.rand(count, *shape, generator=generator, device=world.device)
+            return draw_uniform(generator, count, *shape)
 
         lower, upper = world.workspace[:, :2]
 

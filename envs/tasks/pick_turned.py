@@ -12,6 +12,7 @@ from envs.config.env_options import KINEMATIC, MUJOCO
 from envs.tasks.pick_place import PickPlace
 from envs.tasks.registry import register_task
 from envs.world import Scene, World
+from td3_robot.vec_env import draw_uniform
 
 
 @register_task("pick_turned")
@@ -28,5 +29,5 @@ class PickTurned(PickPlace):
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Sample the scenes of `pick_place` with turned cubes."""
         scene = super().sample_scenes(world, count, generator)
-        turn = torch.rand(len(scene["goal"]), generator=generator, device=world.device)
+        turn = draw_uniform(generator, len(scene["goal"]))
         return {**scene, "yaw": 0.5 * math.pi * turn, "contact_depth": torch.zeros_like(turn)}

@@ -23,6 +23,7 @@ from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
 from td3_robot.errors import not_none
+from td3_robot.vec_env import draw_uniform
 
 
 @register_task("push")
@@ -85,9 +86,7 @@ class Push(CubeTask):
         """
         count = min(count, CANDIDATES)
         lower, upper = world.workspace[:, :2]
-        places = lower + torch.rand(2, count, 2, generator=generator, device=world.device) * (
-            upper - lower
-        )
+        places = lower + draw_uniform(generator, 2, count, 2) * (upper - lower)
         cube, goal = torch.nn.functional.pad(places, (0, 1), value=self.cube / 2.0)
         distance = torch.linalg.vector_norm(goal - cube, dim=1)
         chosen = (distance >= self.least_way) & (distance <= self.longest_way)

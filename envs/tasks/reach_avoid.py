@@ -27,6 +27,7 @@ from envs.tasks.shapes import Shape, make_obstacle_shapes, make_path_shape
 from envs.tasks.task import Outcome
 from envs.world import GROUND, Moment, Scene, World, get_obstacles
 from td3_robot.errors import ConfigError
+from td3_robot.vec_env import draw_normal, draw_uniform
 
 ROUNDS = 20  # of sampling before giving up; one is enough for most arms
 DRAWN = 8  # points of a leg of the drawn path
@@ -136,11 +137,10 @@ class ReachAvoid(Reach):
         self, world: World, solution: Tensor, generator: torch.Generator
     ) -> scenes.Detour:
         """Sample detours from around home to solutions (B, n) that are free without obstacles."""
-        here = {"device": world.device, "generator": generator}
-        noise = torch.rand(solution.shape, **here)
+        noise = draw_uniform(generator, *solution.shape)
         start = world.home + (2.0 * noise - 1.0) * self.start_spread
-        aside = self.detour * torch.randn(solution.shape, **here)
-        via = torch.lerp(start, solution, torch.rand(len(solution), 1, **here)) + aside
+        aside = self.detour * draw_normal(generator, *solution.shape)
+        via = torch.lerp(start, solution, draw_uniform(generator, len(solution), 1)) + aside
         detour = scenes.Detour(*(q.clamp(*world.model.qlim) for q in (start, via, solution)))
         detour = detour[detour.compute_duration(world) < self.path_time]
         detour = detour[is_free(world, torch.stack((detour.start, detour.solution))).all(0)]
@@ -255,7 +255,7 @@ class ReachAvoid(Reach):
         q = moment.state.q[:1]
         corner = select_waypoint(moment.scene)[:1]
         end = moment.scene["solution"][:1]
-        share = torch.linspace(0, 1, DRAWN, device=q.device)[:, None]
+        share = torch.linspace(0, 1, DRAWN, device=q.device, dtype=torch.float32)[:, None]
         T_be = kinematics.fkine(
             world.model.chain,
             torch.cat((torch.lerp(q, corner, share), torch.lerp(corner, end, share))),

@@ -25,6 +25,7 @@ from envs.tasks.shapes import Shape, make_cube_shape
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
 from td3_robot.errors import not_none
+from td3_robot.vec_env import draw_uniform
 
 
 @register_task("stack")
@@ -75,7 +76,7 @@ class Stack(Picking):
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Sample scenes as `Picking` does, with two cubes on the table."""
         scene = super().sample_scenes(world, count, generator)
-        turns = torch.rand(2, len(scene["goal"]), generator=generator, device=world.device)
+        turns = draw_uniform(generator, 2, len(scene["goal"]))
         yaw, support_yaw = 0.5 * math.pi * turns
         scene |= {
             "yaw": yaw,

@@ -23,6 +23,7 @@ from envs.tasks.shapes import Shape, make_path_shape
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
+from td3_robot.vec_env import draw_normal, draw_uniform
 
 COARSE = 16  # samples of a loop for dropping infeasible ones early
 DENSE = 128  # samples of a loop for measuring its length
@@ -269,7 +270,7 @@ def sample_trajectories(
     J_v = J[inside, :3]
     A = sample_ellipses(task, len(q_c), generator) @ torch.linalg.pinv(J_v).mT  # (k, 4, n)
 
-    s = torch.arange(COARSE, device=world.device) / COARSE
+    s = torch.arange(COARSE, dtype=q_c.dtype, device=world.device) / COARSE
     q = _compute_q(q_c, A, s)
     hopeful = _is_within(world.model.qlim, q) & world.in_workspace(_compute_tcp(chain, q)).all(1)
     q_c = q_c[hopeful]
@@ -277,7 +278,10 @@ def sample_trajectories(
 
     s = _space_evenly(
         _compute_tcp(
-            chain, _compute_q(q_c, A, torch.arange(DENSE + 1, device=world.device) / DENSE)
+            chain,
+            _compute_q(
+                q_c, A, torch.arange(DENSE + 1, dtype=q_c.dtype, device=world.device) / DENSE
+            ),
         ),
         task,
     )
@@ -299,9 +303,9 @@ def sample_ellipses(task: Track, count: int, generator: torch.Generator) -> Tens
     """
 
     def sample_uniform(*size):
-        return torch.rand(count, *size, generator=generator, device=generator.device)
+        return draw_uniform(generator, count, *size)
 
-    normal = torch.randn(2, count, 3, generator=generator, device=generator.device)
+    normal = draw_normal(generator, 2, count, 3)
     first = torch.nn.functional.normalize(normal[0], dim=1)
     second = torch.nn.functional.normalize(torch.linalg.cross(first, normal[1]), dim=1)
     radius = task.radius_min + (task.radius_max - task.radius_min) * sample_uniform(1, 1)
@@ -338,7 +342,8 @@ def _space_evenly(loop: Tensor, task: Track) -> Tensor:
     sides = torch.linalg.vector_norm(loop.diff(dim=1), dim=2)
     # (k, S + 1) length of the polyline up to each position
     gone = torch.nn.functional.pad(sides.cumsum(1), (1, 0))
-    wanted = task.speed * task.dt * torch.arange(task.horizon + 2, device=loop.device)
+    steps = torch.arange(task.horizon + 2, dtype=loop.dtype, device=loop.device)
+    wanted = task.speed * task.dt * steps
     wanted = wanted.expand(len(loop), -1) % gone[:, -1:]
     side = (torch.searchsorted(gone, wanted, right=True) - 1).clamp_max(sides.shape[1] - 1)
     return (side + (wanted - gone.gather(1, side)) / sides.gather(1, side)) / sides.shape[1]

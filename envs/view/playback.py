@@ -130,7 +130,7 @@ def _play_episode(
 ) -> tuple[list[Frame], Tensor]:
     """Play one episode; return its frames and the first observation of the next."""
     start = env.task.compute_outcome(
-        env.world, env.now, torch.zeros(1, env.a_dim, device=env.device)
+        env.world, env.now, torch.zeros(1, env.a_dim, device=env.device, dtype=torch.float32)
     )
     errors = describe_errors(env.task, start.position_error, start.measures)
     frames = [make_frame(env, env.now, title, f"{name}: {errors}, on the way")]

@@ -81,11 +81,9 @@ def _copy_moments(
             continue
         # kernels that take lengths on trust; elsewhere any shape will do
         trusting = strict or group.get("fused")
-        _check_tensor(
-            f"{key} of {name}",
-            value,
-            torch.zeros(()) if key == "step" else weight if trusting else value,
-        )
+        like = weight if trusting else value
+        like = torch.zeros((), dtype=torch.float32) if key == "step" else like
+        _check_tensor(f"{key} of {name}", value, like)
         if key in ("step", "exp_avg_sq") and (value < 0).any():
             raise StateMismatch(f"{key} of {name} is negative")
 

@@ -15,6 +15,7 @@ from td3_robot.config.field import PART, require
 from td3_robot.config.run import NOISES, PINK_STEPS
 from td3_robot.errors import CheckpointError
 from td3_robot.utils.memory import require_memory
+from td3_robot.vec_env import draw_normal, draw_uniform
 
 
 class Noise:
@@ -54,11 +55,11 @@ class Noise:
         shape = (self._shape[0], 1)
         device = self.generator.device
         if not self._per_env:
-            return torch.ones(shape, device=device)
-        return 2.0 * torch.rand(shape, generator=self.generator, device=device)
+            return torch.ones(shape, device=device, dtype=torch.float32)
+        return 2.0 * draw_uniform(self.generator, *shape)
 
     def _draw_white(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self.generator, device=self.generator.device)
+        return draw_normal(self.generator, *shape)
 
     def _step(self) -> Tensor:
         """Return the next value (B, a_dim) of the process, with standard deviation 1."""
@@ -135,9 +136,9 @@ class OrnsteinUhlenbeckNoise(Noise):
         require("theta", theta, PART)
         super().__init__(shape, sigma, per_env, generator)
         self._decay = 1.0 - theta
-        self.value = torch.zeros(shape, device=generator.device)
+        self.value = torch.zeros(shape, device=generator.device, dtype=torch.float32)
         # 0 where the next value is an episode's first
-        self.decay = torch.zeros(shape[0], 1, device=generator.device)
+        self.decay = torch.zeros(shape[0], 1, device=generator.device, dtype=torch.float32)
 
     def _step(self) -> Tensor:
         white = (1.0 - self.decay.square()).sqrt() * self._draw_white(*self._shape)
@@ -219,8 +220,9 @@ def compute_pink_gain(horizon: int) -> Tensor:
         return 1.0 / frequency.abs().clamp(min=1.0 / horizon)
 
     # the variance of a real sequence is the mean power over both signs of the frequency
-    variance = compute_power(torch.fft.fftfreq(horizon)).mean()
-    return (compute_power(torch.fft.rfftfreq(horizon)) / variance).sqrt()
+    variance = compute_power(torch.fft.fftfreq(horizon, dtype=torch.float32)).mean()
+    power = compute_power(torch.fft.rfftfreq(horizon, dtype=torch.float32))
+    return (power / variance).sqrt()
 
 
 class UncertaintyScale:
@@ -241,7 +243,7 @@ class UncertaintyScale:
     most = 2.0
 
     def __init__(self, device: torch.device | str):
-        self.mean = torch.full((), torch.nan, device=device)
+        self.mean = torch.full((), torch.nan, device=device, dtype=torch.float32)
 
     def __call__(self, disagreement: Tensor) -> Tensor:
         """Return factors (B, 1) from the distances (B,) of the two values of each action."""

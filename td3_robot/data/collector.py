@@ -18,7 +18,14 @@ from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, scale_and_clip
 from td3_robot.td3.agent import TD3
 from td3_robot.utils.seeding import derive_seed
-from td3_robot.vec_env import GoalVecEnv, Step, VecEnv, is_asynchronous, restore_generator
+from td3_robot.vec_env import (
+    GoalVecEnv,
+    Step,
+    VecEnv,
+    draw_uniform,
+    is_asynchronous,
+    restore_generator,
+)
 
 # batches that a resumed run without a replay collects first: with fewer, the critics overfit
 _REFILL_BATCHES = 5
@@ -165,14 +172,14 @@ class Collector:
         action = (action + noise).clamp(-1.0, 1.0)
         if share := self._config.exploration.random_share:
             shape = (self._env.num_envs, 1)
-            where = torch.rand(shape, generator=self.generator, device=self._env.device) < share
+            where = draw_uniform(self.generator, *shape) < share
             action = torch.where(where, self._draw_actions(), action)
         return action
 
     def _draw_actions(self) -> Tensor:
         """Return actions (B, a_dim), uniform in [-1, 1]."""
         shape = (self._env.num_envs, self._env.a_dim)
-        return torch.rand(shape, generator=self.generator, device=self._env.device) * 2.0 - 1.0
+        return draw_uniform(self.generator, *shape) * 2.0 - 1.0
 
     def sample(self, progress: float) -> Batch:
         """Return a batch to learn from; `progress` in [0, 1] anneals the priorities' correction."""

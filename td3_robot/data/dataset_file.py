@@ -19,7 +19,7 @@ from torch import Tensor
 from td3_robot.errors import ConfigError
 from td3_robot.utils.atomic_files import replace_file
 from td3_robot.utils.seeding import derive_seed
-from td3_robot.vec_env import VecEnv
+from td3_robot.vec_env import VecEnv, draw_normal
 
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
 # columns of the arrays that have them; all others are (N,)
@@ -115,7 +115,7 @@ def collect(
     while left > 0:
         action = policy(observation)
         if noise:
-            action = action + noise * torch.randn(shape, generator=generator, device=env.device)
+            action = action + noise * draw_normal(generator, *shape)
         action = action.clamp(-1.0, 1.0)
         step = env.step(action)
         valid = torch.ones_like(step.terminated) if step.valid is None else step.valid

@@ -24,8 +24,9 @@ class EpisodeStatistics:
     """
 
     def __init__(self, num_envs: int, device: torch.device | str):
-        self.returns = torch.zeros(num_envs, device=device)
-        self._sums = torch.zeros(3, device=device)  # episodes, their returns, their successes
+        self.returns = torch.zeros(num_envs, device=device, dtype=torch.float32)
+        # episodes, their returns, their successes
+        self._sums = torch.zeros(3, device=device, dtype=torch.float32)
         self._knows_success = False
 
     def count(self, step: Step, left_out: Tensor | None = None) -> None:

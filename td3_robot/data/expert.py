@@ -5,6 +5,7 @@ from torch import Tensor
 
 from td3_robot.config.run import ExplorationConfig
 from td3_robot.evaluation.rollout import Policy
+from td3_robot.vec_env import draw_uniform
 
 
 class ExpertActions:
@@ -38,7 +39,7 @@ class ExpertActions:
     def end_episodes(self, done: Tensor, progress: float) -> None:
         """Choose again where `done` (B,) is true; `progress` in [0, 1] is the run's."""
         share = self._config.expert_share * max(0.0, 1.0 - progress / self._config.expert_until)
-        drawn = torch.rand(done.shape, generator=self._generator, device=done.device) < share
+        drawn = draw_uniform(self._generator, *done.shape) < share
         self.active = torch.where(done, drawn, self.active)
         if most := self._config.expert_delay:
             wait = torch.randint(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from td3_robot.errors import EnvError
 from td3_robot.utils.seeding import derive_seed
-from td3_robot.vec_env import VecEnv
+from td3_robot.vec_env import VecEnv, draw_uniform
 
 # steps of an episode that is evaluated; the longest limit in use is that of Atari games, 27,000
 LONGEST = 50_000
@@ -103,7 +103,7 @@ def make_random_policy(env: VecEnv, seed: int = 0) -> Policy:
     """Make a policy of uniformly random actions in [-1, 1], the baseline without any control."""
     generator = torch.Generator(env.device).manual_seed(derive_seed(seed, "random actions"))
     shape = (env.num_envs, env.a_dim)
-    return lambda observation: 2.0 * torch.rand(shape, generator=generator, device=env.device) - 1.0
+    return lambda observation: 2.0 * draw_uniform(generator, *shape) - 1.0
 
 
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:

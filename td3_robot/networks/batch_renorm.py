@@ -67,10 +67,10 @@ class BatchRenorm(nn.Module):
     def __init__(self, width: int, warm_up: int = WARM_UP):
         super().__init__()
         self.warm_up = warm_up
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-        self.register_buffer("running_mean", torch.zeros(width))
-        self.register_buffer("running_var", torch.ones(width))
+        self.weight = nn.Parameter(torch.ones(width, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.zeros(width, dtype=torch.float32))
+        self.register_buffer("running_mean", torch.zeros(width, dtype=torch.float32))
+        self.register_buffer("running_var", torch.ones(width, dtype=torch.float32))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -84,9 +84,11 @@ class MLP(nn.Module):
         self.norm = norm
         widths = (in_dim, *hidden, out_dim)
         require_room(widths)
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+        self.layers = nn.ModuleList(
+            nn.Linear(a, b, dtype=torch.float32) for a, b in zip(widths, widths[1:])
+        )
         normed = () if norm == "none" else widths[:-1] if norm == "renorm" else hidden
-        self.norms = nn.ModuleList(map(_NORM_LAYERS[norm], normed))
+        self.norms = nn.ModuleList(map(_NORM_LAYERS[norm], normed)).float()
         if init == "orthogonal":
             self._draw_orthogonal()
         if final_bound > 0.0:
@@ -176,7 +178,8 @@ def check_networks(
     for (name, (width, out)), network in zip(widths.items(), networks):
         try:
             with torch.no_grad():  # lazy layers get their widths here
-                shape = tuple(network.to(device).eval()(torch.zeros(2, width, device=device)).shape)
+                x = torch.zeros(2, width, device=device, dtype=torch.float32)
+                shape = tuple(network.to(device).eval()(x).shape)
         except Exception as error:  # of the user's code
             raise ConfigError(
                 f"networks: {name} does not take (B, {width}): {get_first_line(error)}"

@@ -13,7 +13,8 @@ from torch.optim.adam import adam as adam_function
 @functools.cache
 def load_fused_adam() -> Callable | None:
     """Return PyTorch's fused Adam step of many tensors, or None if it behaves unexpectedly."""
-    weight, grad, mean, square, steps = torch.tensor([[1.0], [2.0], [0.0], [0.0], [1.0]])
+    values = [[1.0], [2.0], [0.0], [0.0], [1.0]]
+    weight, grad, mean, square, steps = torch.tensor(values, dtype=torch.float32)
     rule: dict[str, Any] = {"lr": 0.5, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
     rule |= {"weight_decay": 0.0, "amsgrad": False, "maximize": False}
     try:
@@ -27,9 +28,9 @@ def load_fused_adam() -> Callable | None:
 @functools.cache
 def load_onednn_linear() -> Any:
     """Return oneDNN's `act(x W^T + b)`, or None if it behaves unexpectedly."""
-    x = torch.tensor([[3.0]])
-    weight = torch.tensor([[2.0], [-2.0]])
-    bias = torch.tensor([1.0, 1.0])
+    x = torch.tensor([[3.0]], dtype=torch.float32)
+    weight = torch.tensor([[2.0], [-2.0]], dtype=torch.float32)
+    bias = torch.tensor([1.0, 1.0], dtype=torch.float32)
     try:
         entry = torch.ops.mkldnn._linear_pointwise.default
         return entry if entry(x, weight, bias, "relu", [], "").tolist() == [[7.0, 0.0]] else None

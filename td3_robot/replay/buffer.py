@@ -114,7 +114,7 @@ class ReplayBuffer:
         self.columns = Columns(*(slice(end - width, end) for width, end in zip(self._widths, ends)))
         require_memory(f"capacity {capacity}", 4 * capacity * ends[-1], device)
         self._written = 0  # slots, from the run's first on
-        self._ring = torch.empty(self.slots, num_envs, ends[-1], device=device)
+        self._ring = torch.empty(self.slots, num_envs, ends[-1], device=device, dtype=torch.float32)
         self.rows = self._ring.view(-1, ends[-1])
         self._clear(0)
 

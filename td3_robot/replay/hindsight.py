@@ -13,6 +13,7 @@ from td3_robot.config.run import HINDSIGHT
 from td3_robot.errors import ConfigError
 from td3_robot.replay.buffer import Batch, ReplayBuffer
 from td3_robot.replay.sampler import Uniform
+from td3_robot.vec_env import draw_uniform
 
 STRATEGIES = HINDSIGHT[1:]
 
@@ -138,7 +139,7 @@ class Hindsight:
         if self.strategy == "final":
             return buffer.shift(index, last - time)
         first = self._find_first(buffer, index) if self.strategy == "episode" else time
-        unit = torch.rand(index.shape, generator=buffer.generator, device=index.device)
+        unit = draw_uniform(buffer.generator, *index.shape)
         chosen = first + (unit * (last - first + 1)).long()
         return buffer.shift(index, chosen - time)
 

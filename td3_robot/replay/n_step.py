@@ -35,7 +35,9 @@ class NStep(OneStep):
         """Prepare the powers of gamma on the buffer's device."""
         device = buffer.rows.device
         self._ahead = torch.arange(self.n, device=device)
-        self._powers = torch.tensor([self.gamma**k for k in range(self.n + 1)], device=device)
+        self._powers = torch.tensor(
+            [self.gamma**k for k in range(self.n + 1)], device=device, dtype=torch.float32
+        )
 
     def read(self, buffer: ReplayBuffer, index: Tensor) -> Batch:
         """Return the n-step transitions from the rows at index (B,)."""

@@ -59,7 +59,8 @@ class Uniform:
         if valid is None and self._tree is None:
             return
         tree = self._tree or self._draw_by_weight()
-        tree.set_range(first, torch.ones(count, device=self._device) if valid is None else valid)
+        all_valid = torch.ones(count, device=self._device, dtype=torch.float32)
+        tree.set_range(first, all_valid if valid is None else valid)
 
     def weigh(self, index: Tensor, weight: Tensor) -> None:
         """Set the weight (K,) > 0 of the transitions at index (K,) until they are overwritten."""
@@ -71,7 +72,7 @@ class Uniform:
     def _draw_by_weight(self) -> SumTree:
         """Switch to weights, 1 for all rows so far."""
         self._tree = SumTree(self._size, self._device)
-        self._tree.set_range(0, torch.ones(self._count, device=self._device))
+        self._tree.set_range(0, torch.ones(self._count, device=self._device, dtype=torch.float32))
         return self._tree
 
     def draw(self, batch_size: int) -> tuple[Tensor, None]:

@@ -45,6 +45,7 @@ from td3_robot.td3.losses import smooth_target_action
 from td3_robot.td3.value_heads import make_value_head
 from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 from td3_robot.utils.seeding import derive_seed
+from td3_robot.vec_env import draw_normal
 
 _WEIGHTS_LOCK = threading.Lock()  # drawing weights seeds the generator of all threads
 
@@ -271,8 +272,7 @@ class TD3:
         """Add clipped noise eps ~ N(0, policy_noise) to target actions; 0 draws none."""
         if not self.config.policy_noise:
             return action
-        noise = torch.randn(action.shape, generator=self.generator, device=self.device)
-        noise = noise * self.config.policy_noise
+        noise = self.config.policy_noise * draw_normal(self.generator, *action.shape)
         return smooth_target_action(action, noise, self.config.noise_clip, self.a_max)
 
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:

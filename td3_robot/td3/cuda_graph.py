@@ -137,7 +137,8 @@ class CudaGraphUpdates:
         self._agent = agent
         self._capture = capture or CudaGraphCapture(agent.device)
         # () float32 on every device
-        self._rates = [torch.zeros((), device=agent.device) for _ in agent.joint_steps]
+        zero = torch.zeros((), device=agent.device, dtype=torch.float32)
+        self._rates = [zero.clone() for _ in agent.joint_steps]
         self._lrs: list[float | None] = [None for _ in self._rates]
         self._reset(self._find_rules())
 

@@ -96,7 +96,8 @@ class CategoricalValue:
         require("v_min", v_min, FINITE)
         require("v_max", v_max, FINITE._replace(least=v_min, above=True))
         self.out_dim = atoms
-        self.support = torch.linspace(v_min, v_max, atoms, device=device)  # (atoms,)
+        # (atoms,)
+        self.support = torch.linspace(v_min, v_max, atoms, device=device, dtype=torch.float32)
 
     def mean(self, output: Tensor) -> Tensor:
         """Return the expected return (B, 1)."""

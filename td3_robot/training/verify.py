@@ -92,7 +92,7 @@ def _check_files(path: Path) -> str:
 
 def _check_networks(path: Path) -> str:
     agent = TD3.from_checkpoint(path)
-    action = agent.select_action(torch.zeros(1, agent.o_dim))
+    action = agent.select_action(torch.zeros(1, agent.o_dim, dtype=torch.float32))
     if not action.isfinite().all():
         raise CheckpointError(f"checkpoint {path}: its action at the origin is not finite")
     count = sum(

@@ -4,11 +4,13 @@ import copy
 
 import torch
 
+from td3_robot.vec_env import draw_uniform
+
 
 def actions(env, steps: int, seed: int = 0) -> torch.Tensor:
     """(steps, B, a_dim), uniform in [-1, 1]."""
     generator = torch.Generator().manual_seed(seed)
-    return 2 * torch.rand(steps, env.num_envs, env.a_dim, generator=generator) - 1
+    return 2 * draw_uniform(generator, steps, env.num_envs, env.a_dim) - 1
 
 
 def play(env, steps: int, seed: int = 0) -> list:

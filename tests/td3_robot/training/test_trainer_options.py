@@ -14,6 +14,8 @@ from td3_robot.config.run import (
     RewardConfig,
     TD3Config,
 )
+from td3_robot.vec_env import draw_uniform
+from tests.support import set_default_dtype
 from tests.td3_robot.remembering import RemembersObservations
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -67,7 +69,7 @@ def goals(point_env):
         o_dim = 5
 
         def _fresh(self):
-            goal = torch.rand(self.num_envs, 2, generator=self.generator) * 1.8 - 0.9
+            goal = draw_uniform(self.generator, self.num_envs, 2) * 1.8 - 0.9
             return torch.cat((super()._fresh(), goal), 1)
 
         def step(self, action):
@@ -76,11 +78,7 @@ def goals(point_env):
             step = super().step(action)
             self._fresh = fresh
             done = (step.terminated | step.truncated)[:, None]
-            new = (
-                torch.rand(self.num_envs, 2, generator=self.generator) * 1.8 - 0.9
-                if done.any()
-                else goal
-            )
+            new = draw_uniform(self.generator, self.num_envs, 2) * 1.8 - 0.9 if done.any() else goal
             self.observation = torch.cat((step.observation, torch.where(done, new, goal)), 1)
             self.arrived = successor = torch.cat((step.next_observation, goal), 1)
             reward = -torch.linalg.vector_norm(successor[:, :2] - goal, dim=1)
@@ -124,11 +122,12 @@ def run(folder, train, goals, stop=None, resume=False, **options):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_it_has_an_effect_and_survives_an_interruption(
+def test_it_has_an_effect_and_survives_an_interruption_and_another_default_dtype(
     tmp_path, train, goals, plain, assert_same, name
 ):
     options = OPTIONS[name]
-    whole = run(tmp_path / "whole", train, goals, **options).agent
+    with set_default_dtype(torch.float64):
+        whole = run(tmp_path / "whole", train, goals, **options).agent
     learnt, without = whole.actor.layers[0].weight, plain.actor.layers[0].weight
     assert torch.isfinite(learnt).all() and not torch.equal(learnt, without)
     run(tmp_path / "parts", train, goals, stop=124, **options)
