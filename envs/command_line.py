@@ -197,6 +197,13 @@ class EvaluateFlags:
         return self.episodes or 1000
 
     @property
+    def measures(self) -> bool:
+        """True unless only the browser view is asked for."""
+        outputs = (self.json, self.report, self.record, self.plot, self.dataset, self.robustness)
+        chosen = (self.episodes, self.episode)
+        return not self.swift or any(outputs) or chosen != (None, None)
+
+    @property
     def count_disturbed(self) -> int:
         """Episodes behind each disturbance."""
         return self.episodes or 200

@@ -93,6 +93,7 @@ SEAM = {
     "td3_robot.evaluation",
     "td3_robot.evaluation.rollout",
     "td3_robot.errors",
+    "td3_robot.progress",
 }
 
 
@@ -169,6 +170,7 @@ FLOORS = {
             "legacy",
             "errors",
             "vec_env",
+            "progress",
             "utils",
             "config",
             "checkpoint",

@@ -127,6 +127,11 @@ class ArmEnv:
         self._time_limits = None
 
     @property
+    def horizon(self) -> int:
+        """The steps of an episode that does not end early."""
+        return self.task.horizon
+
+    @property
     def state(self) -> SimState:
         """The states of the arms as they are."""
         return self.now.state

@@ -29,6 +29,7 @@ from td3_robot.evaluation.rollout import (
     summarise,
 )
 from td3_robot.legacy import keep_old_names
+from td3_robot.progress import iter_with_progress
 from td3_robot.vec_env import VecEnv
 
 ROUND = 1000  # arms that step together
@@ -138,7 +139,10 @@ class Evaluation:
         Returns:
             `summaries`.
         """
-        for name, controller in self.controllers.items():
+        controllers = self.controllers.items()
+        for name, controller in iter_with_progress(
+            controllers, "evaluation", len(controllers), "controllers"
+        ):
             self.summaries[name] = self._play(name, controller, keep)
         return self.summaries
 
@@ -170,7 +174,7 @@ class Evaluation:
         for name in self.feedback_controllers:
             other.add(name, self.controllers[name].make, self.controllers[name].guard)
         return {
-            name: other._measure_common(one)["success_rate"]
+            name: other._measure_common(name, one)["success_rate"]
             for name, one in other.controllers.items()
         }
 
@@ -311,9 +315,9 @@ class Evaluation:
         many.reset(draw_round_seeds(many, self.episodes, self.seed)[number])
         return make_from_moment(many.arrived, row, many, guard, combine_disturbances(options))
 
-    def _measure_common(self, controller: Controller) -> dict[str, Any]:
+    def _measure_common(self, name: str, controller: Controller) -> dict[str, Any]:
         """Measure the figures that every task has; faster than `_play`."""
-        played = iter_rollouts(controller.policy, controller.env, self.episodes, self.seed)
+        played = iter_rollouts(controller.policy, controller.env, self.episodes, self.seed, name)
         return summarise(map(compute_episode_statistics, played), self.episodes)
 
     def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
@@ -325,7 +329,8 @@ class Evaluation:
         statistics = []
         figures = []
         kept = []
-        for part in iter_rollouts(recorder or controller.policy, env, episodes, self.seed):
+        policy = recorder or controller.policy
+        for part in iter_rollouts(policy, env, episodes, self.seed, name):
             statistics.append(compute_episode_statistics(part))
             if robots:
                 figures.append(measure(env.task, env.model, part.info, part.alive))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envs.simulation.disturbances import Disturbances
+from td3_robot.progress import stage
 
 _LATENCIES = (0.0, 0.025, 0.05, 0.075, 0.1)
 # by field of Disturbances; each is a thousandth of the SI unit
@@ -125,9 +126,16 @@ def sweep(
             played[key] = play(fields)
         return played[key]
 
-    success = {
-        name: [play_once(one.get_disturbances(value)) for value in one.values]
-        for name, one in SWEEPS.items()
-        if not (lagging and one.varied == "servo_lag")
+    success: dict[str, list[Success]] = {}
+    sweeps = {
+        name: one for name, one in SWEEPS.items() if not (lagging and one.varied == "servo_lag")
     }
+    total = sum(len(one.values) for one in sweeps.values())
+    with stage("robustness", total, "disturbances") as progress:
+        for name, one in sweeps.items():
+            success[name] = []
+            for value in one.values:
+                progress.note = one.format_label(value)
+                success[name].append(play_once(one.get_disturbances(value)))
+                progress.advance()
     return Robustness(episodes, success)

@@ -16,6 +16,7 @@ from envs.view.grid import compute_width, play_grid, show_grid
 from envs.view.panel import run_interactive
 from envs.view.playback import record_episodes, show_episode
 from envs.view.recording import record as record_frames
+from td3_robot.progress import iter_with_progress
 
 
 def show(
@@ -68,8 +69,9 @@ def record(
     name = evaluation.feedback_controllers[0]
     policy, env = evaluation.make_copy(name, grid)
     first = env.task.horizon - 1 if path.suffix.lower() == ".png" else 0  # a picture is of the end
-    frames = islice(play_grid(policy, env, evaluation.seed, name), first, env.task.horizon)
-    record_frames(env.robot, frames, path, wide=compute_width(env), camera=camera)
+    frames = islice(play_grid(policy, env, evaluation.seed, name), first, env.horizon)
+    wide = compute_width(env)
+    record_frames(env.robot, frames, path, wide=wide, camera=camera, count=env.horizon - first)
 
 
 def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
@@ -84,6 +86,7 @@ def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
         pictures = _play_pictures(
             controller.make(env), env, evaluation.seed, 1 if path.suffix.lower() == ".png" else 3
         )
+        pictures = iter_with_progress(pictures, "recording", unit="pictures")
         write_pictures(path, pictures, 1.0 / env.frame_rate)
     finally:
         env.close()

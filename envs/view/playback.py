@@ -53,7 +53,9 @@ def record_episodes(
     is_picture = path.suffix.lower() == ".png"
     recorded = RECORDED_EPISODES if number is None else 1
     frames = next(played)[-1:] if is_picture else chain.from_iterable(islice(played, recorded))
-    record(_get_robot(controllers), frames, path, camera=camera)
+    horizon = next(iter(controllers.values()))[1].horizon
+    count = 1 if is_picture else recorded * (horizon + 1)
+    record(_get_robot(controllers), frames, path, camera=camera, count=count)
 
 
 def _get_robot(controllers: Controllers):

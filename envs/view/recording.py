@@ -18,6 +18,7 @@ from envs.view.files import check_pictures, write_pictures
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError, get_first_line, require_packages
+from td3_robot.progress import stage
 
 _CHROMIUMS = (
     "chromium",
@@ -62,6 +63,7 @@ def record(
     size: tuple[int, int] = (960, 640),
     wide: float = 0.0,
     camera: Camera = CORNER,
+    count: int | None = None,
 ) -> Path:
     """Draw frames as the browser view shows them, one picture a frame, and write them to a file.
 
@@ -73,6 +75,7 @@ def record(
             and so on. Its folder must exist.
         size: width and height in pixels, both even.
         wide, camera: see `SwiftViewer`.
+        count: number of frames, for the progress bar; None if it is unknown.
 
     Returns:
         The path written. On an error no file is left behind.
@@ -83,16 +86,18 @@ def record(
     """
     path = Path(path)
     check(path, size)
-    frames = iter(frames)
-    first = next(frames, None)
-    if first is None:
-        raise ConfigError("there are no frames to record")
     view: Any = {"wide": wide, "camera": camera}
-    with (
-        open_headless_page(size) as page,
-        SwiftViewer(robot, open_browser=False, realtime=False, **view) as viewer,
-    ):
-        write_pictures(path, draw(page, viewer, chain([first], frames)), Frame(*first).dt)
+    with stage("recording", count, "pictures") as progress:
+        frames = iter(frames)
+        first = next(frames, None)
+        if first is None:
+            raise ConfigError("there are no frames to record")
+        with (
+            open_headless_page(size) as page,
+            SwiftViewer(robot, open_browser=False, realtime=False, **view) as viewer,
+        ):
+            pictures = progress.iterate(draw(page, viewer, chain([first], frames)))
+            write_pictures(path, pictures, Frame(*first).dt)
     return path
 
 

@@ -1,11 +1,10 @@
 """Progress of a training at the terminal: a line per evaluation and a progress bar."""
 
+import contextlib
 import math
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from td3_robot.loggers.base import fill_scores
+from td3_robot.progress import Stage, print_line, stage
 from td3_robot.training.callbacks import Callback, Run
 
 
@@ -22,13 +21,6 @@ def format_cell(pattern: str, value: float | None) -> str:
     return pattern.format(value) if known else "-".rjust(len(pattern.format(0.0)))
 
 
-class _Console(Console):
-    """A console that raises BrokenPipeError, where rich ends the process."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 class Display(Callback):
     """A line per evaluation and a progress bar at the terminal; also a `Tracker`.
 
@@ -36,6 +28,7 @@ class Display(Callback):
 
     Args:
         total: steps of the whole run.
+        unit: what these steps are called.
     """
 
     _COLUMNS = (  # heading, metric, format
@@ -51,25 +44,20 @@ class Display(Callback):
         ("left", "left_s", "{:>6.0f}"),
     )
 
-    def __init__(self, total: int, console: Console | None = None):
-        self._console = console or _Console(highlight=False)
-        self._progress = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            TextColumn("{task.fields[score]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("training", total=total, score="")
+    def __init__(self, total: int, unit: str = "env steps"):
+        self._total = total
+        self._unit = unit
+        self._cleanup = contextlib.ExitStack()
+        self._stage: Stage | None = None
         self._headed = False
+        self._read = True  # by somebody, as long as nothing speaks against it
 
     def on_step(self, run: Run) -> None:
-        """Move the progress bar."""
-        self._progress.update(self._task, completed=run.steps)
+        """Move the progress bar, which the first step opens."""
+        if self._stage is None:
+            self._stage = self._cleanup.enter_context(stage("training", self._total, self._unit))
+            self._stage.skip(run.steps)
+        self._stage.done = run.steps
 
     def log(self, metrics: dict[str, float]) -> None:
         """Print one line."""
@@ -77,7 +65,6 @@ class Display(Callback):
         columns = [column for column in self._COLUMNS if column[1] in metrics]
         if not self._headed:
             self._headed = True
-            self._progress.start()
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
             self._print_line(
                 " ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths))
@@ -85,16 +72,17 @@ class Display(Callback):
         self._print_line(
             " ".join(format_cell(pattern, metrics[name]) for _, name, pattern in columns)
         )
-        self._progress.update(self._task, score=format_score(metrics))
+        if self._stage is not None:
+            self._stage.note = format_score(metrics)
 
     def _print_line(self, text: str) -> None:
+        if not self._read:
+            return
         try:
-            self._console.print(text, soft_wrap=True)
-        except (
-            BrokenPipeError
-        ):  # whoever read along, `head` for one, has left; the training goes on
-            self._console.quiet = True
+            print_line(text)
+        except BrokenPipeError:  # whoever read along, `head` for one, has left
+            self._read = False
 
     def close(self) -> None:
         """Remove the progress bar."""
-        self._progress.stop()
+        self._cleanup.close()

@@ -81,7 +81,8 @@ def build_source(
 
 def build_callbacks(config: Config) -> list[Callback]:
     """Build the display, which comes first, and what the configuration asks for."""
-    return [Display(config.steps), *make_callbacks(config)]
+    unit = "env steps" if config.dataset is None else "updates"
+    return [Display(config.steps, unit), *make_callbacks(config)]
 
 
 def resume(trainer: Trainer) -> bool:

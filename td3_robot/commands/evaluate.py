@@ -3,8 +3,10 @@
 `python evaluate.py --help` lists the options.
 """
 
+import contextvars
 import datetime
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +22,9 @@ from envs.view.browser import have_browser
 from envs.view.camera import check_camera
 from td3_robot.cli.arguments import load_run_config, parse_evaluate
 from td3_robot.errors import not_none
+from td3_robot.progress import stage
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
-from td3_robot.utils.console import warn
+from td3_robot.utils.console import get_command_line, say, warn
 
 if TYPE_CHECKING:
     from envs.evaluation import Evaluation
@@ -43,49 +46,101 @@ def main(argv: list[str]) -> int:
     )
     check_flags(flags, options)
     open_browser = flags.swift and not flags.no_browser and have_browser()
+    with stage("starting"):
+        import torch  # after parsing, so that a mistyped flag is answered immediately
 
-    import torch  # after parsing, so that a mistyped flag is answered at once
+        from td3_robot import TD3
+        from td3_robot.utils.memory import keep_freed_memory
 
-    from envs.view.evaluation_view import show
-    from td3_robot.utils.memory import keep_freed_memory
-
-    keep_freed_memory()
-    torch.set_num_threads(config.threads)
-    evaluation, agent, metadata = build_evaluation(
-        flags, checkpoint, override_options(options, flags)
-    )
-    measure(evaluation, flags, argv, metadata)
-    write_rollouts(evaluation, agent, flags)
+        keep_freed_memory()
+        torch.set_num_threads(config.threads)
+        agent = TD3.from_checkpoint(checkpoint, flags.device)
+    options = override_options(options, flags)
     if flags.swift:
-        print("close the page or press Ctrl-C to end", flush=True)
-        page = {"open_browser": open_browser, "port": flags.port, "camera": flags.camera}
-        show(evaluation, flags.episode, flags.grid, **page)
+        return show_page(flags, argv, agent, options, open_browser)
+    measure(flags, argv, agent, options)
     return 0
 
 
+def show_page(
+    flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOptions, open_browser: bool
+) -> int:
+    """Show the browser view first; figures that are asked for are measured meanwhile."""
+    from envs.view.evaluation_view import show
+
+    count = flags.count if flags.measures else 1  # each of them takes time to prepare
+    with stage("starting"):
+        evaluation, warning = build_evaluation(flags, agent, options, count)
+    warn(warning)
+    print("close the page or press Ctrl-C to end", flush=True)
+    pool = ThreadPoolExecutor(1)
+    measured = None
+    if flags.measures:
+        context = contextvars.copy_context()  # for the progress display
+        measured = pool.submit(context.run, measure, flags, argv, agent, options)
+    else:
+        command = shlex.join([*get_command_line("evaluate").split(), *_leave_out_view(argv)])
+        print(f"nothing is measured meanwhile; for figures: {command}", flush=True)
+    page = {"open_browser": open_browser, "port": flags.port, "camera": flags.camera}
+    try:
+        show(evaluation, flags.episode, flags.grid, **page)
+        if measured is not None:
+            measured.result()
+    finally:
+        pool.shutdown(wait=False)
+    return 0
+
+
+def _leave_out_view(argv: list[str]) -> list[str]:
+    """Return the words of a command line without the switches of the browser view."""
+    view = {"--swift", "--no-browser", "--no_browser"}
+    pairs = ("--port", "--grid", "--camera")
+    words = iter(argv)
+    kept = []
+    for word in words:
+        name = word.partition("=")[0]
+        if name in pairs and "=" not in word:
+            next(words, None)
+        elif name not in (*view, *pairs):
+            kept.append(word)
+    return kept
+
+
 def build_evaluation(
-    flags: EvaluateFlags, checkpoint: Path, options: EnvOptions
-) -> tuple["Evaluation", "TD3", dict[str, str]]:
-    """Build the evaluation with policy and baselines; also return the agent and metadata."""
+    flags: EvaluateFlags, agent: "TD3", options: EnvOptions, count: int
+) -> tuple["Evaluation", str | None]:
+    """Build the evaluation with policy and baselines; also return a warning, if there is one.
+
+    Args:
+        count: of episodes.
+    """
     from envs.arm_env.fingerprint import env_fingerprint
     from envs.evaluation import Evaluation
-    from td3_robot import TD3
     from td3_robot.checkpoint.provenance import describe_other_constants
 
-    evaluation = Evaluation(options, flags.count, flags.seed, flags.episode, flags.device)
+    checkpoint = not_none(flags.checkpoint)
+    evaluation = Evaluation(options, count, flags.seed, flags.episode, flags.device)
     env = evaluation.env
     warning = describe_other_constants(checkpoint, env_fingerprint(env, options.randomize))
-    warn(warning)
-    agent = TD3.from_checkpoint(checkpoint, flags.device)
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     evaluation.add("policy", lambda env: agent.select_action)
     for name in flags.baseline:
         evaluation.add_baseline(name)
+    return evaluation, warning
+
+
+def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOptions) -> None:
+    """Play all episodes, print the table, and write everything that the flags ask for."""
+    with stage("starting"):
+        evaluation, warning = build_evaluation(flags, agent, options, flags.count)
+    if not flags.swift:  # the page's evaluation has given it
+        warn(warning)
     metadata = {"checkpoint": str(flags.checkpoint)} | ({"warning": warning} if warning else {})
-    return evaluation, agent, metadata
+    write_figures(evaluation, flags, argv, metadata)
+    write_rollouts(evaluation, agent, flags)
 
 
-def measure(
+def write_figures(
     evaluation: "Evaluation", flags: EvaluateFlags, argv: list[str], metadata: dict[str, str]
 ) -> None:
     """Play all episodes, write recording, results and report, and print the table."""
@@ -98,7 +153,7 @@ def measure(
     run = read_log(flags.log, evaluation.env.robot.n) if flags.log else None
     if flags.record:  # before measuring, so that its errors come early
         record(evaluation, flags.record, flags.episode, flags.grid, flags.camera)
-        print(f"recorded in {flags.record}")
+        say(f"recorded in {flags.record}")
     evaluation.play(keep=flags.report is not None)
     if flags.robustness:
         evaluation.play_robustness(flags.count_disturbed)
@@ -114,10 +169,10 @@ def measure(
             facts, read_curve(checkpoint), lambda episode: format_replay(flags, episode), run
         )
         write_text(flags.report / "index.html", page)
-    print(f"{checkpoint}: {evaluation}")
+    say(f"{checkpoint}: {evaluation}")
     evaluation.print_table()
     if flags.report:
-        print(f"the report is {flags.report / 'index.html'}")
+        say(f"the report is {flags.report / 'index.html'}")
 
 
 def write_rollouts(evaluation: "Evaluation", agent: "TD3", flags: EvaluateFlags) -> None:
@@ -126,14 +181,14 @@ def write_rollouts(evaluation: "Evaluation", agent: "TD3", flags: EvaluateFlags)
         from td3_robot.loggers.rollout_plot import plot_rollout
 
         plot_rollout(evaluation.compare_with_random(), flags.plot, evaluation.action_names)
-        print(f"reward and actions of one episode are in {flags.plot}")
+        say(f"reward and actions of one episode are in {flags.plot}")
     if flags.dataset:
         from td3_robot.data.dataset_file import collect, save_dataset
 
         env = evaluation.make_dataset_env(flags.transitions)
         data = collect(agent.select_action, env, flags.transitions, flags.seed, flags.dataset_noise)
         save_dataset(flags.dataset, data)
-        print(f"{flags.transitions} transitions are in {flags.dataset}")
+        say(f"{flags.transitions} transitions are in {flags.dataset}")
 
 
 def verify_checkpoint(checkpoint: Path, env: str | None) -> int:
@@ -147,7 +202,8 @@ def verify_checkpoint(checkpoint: Path, env: str | None) -> int:
         made = envs.make_from_config(options)
         return made.o_dim, made.a_dim, env_fingerprint(made, options.randomize)
 
-    findings = verify(checkpoint, describe_env)
+    with stage("verifying"):
+        findings = verify(checkpoint, describe_env)
     print_findings(checkpoint, findings)
     return 2 if any(finding.state == WRONG for finding in findings) else 0
 

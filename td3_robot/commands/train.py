@@ -19,6 +19,7 @@ from td3_robot.cli.arguments import TrainArguments, parse_train
 from td3_robot.commands.main import STARTED
 from td3_robot.distributed import is_launched_by_torchrun
 from td3_robot.errors import ConfigError
+from td3_robot.progress import stage
 from td3_robot.utils.console import find_script, say
 from td3_robot.utils.signals import stop_on_signal
 
@@ -75,7 +76,10 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     run.set_up_process(config)
     communicator = connect(arguments, store)
     part = shard_config(config, communicator.rank, communicator.size)
-    env, evaluation_env = build_environments(options, part)
+    # forks, which must not inherit the lock of a progress bar
+    forks = options.vector == "async"
+    with contextlib.nullcontext() if forks else stage("making the environments"):
+        env, evaluation_env = build_environments(options, part)
     for note in (*arguments.notes, *options.describe_cost(part.num_envs)):
         print(note)
     expert = build_expert(part.exploration.expert, env)

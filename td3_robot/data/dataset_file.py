@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import ConfigError
+from td3_robot.progress import stage
 from td3_robot.utils.atomic_files import replace_file
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import VecEnv, draw_normal
@@ -112,17 +113,19 @@ def collect(
     observation = env.reset(seed)
     rows: list[tuple[Tensor, ...]] = []
     left = steps
-    while left > 0:
-        action = policy(observation)
-        if noise:
-            action = action + noise * draw_normal(generator, *shape)
-        action = action.clamp(-1.0, 1.0)
-        step = env.step(action)
-        valid = torch.ones_like(step.terminated) if step.valid is None else step.valid
-        row = (observation, action, step.reward, step.next_observation)
-        rows.append((*row, step.terminated, step.truncated, valid))
-        observation = step.observation
-        left -= int(valid.sum())
+    with stage("dataset", steps, "transitions") as progress:
+        while left > 0:
+            action = policy(observation)
+            if noise:
+                action = action + noise * draw_normal(generator, *shape)
+            action = action.clamp(-1.0, 1.0)
+            step = env.step(action)
+            valid = torch.ones_like(step.terminated) if step.valid is None else step.valid
+            row = (observation, action, step.reward, step.next_observation)
+            rows.append((*row, step.terminated, step.truncated, valid))
+            observation = step.observation
+            left -= int(valid.sum())
+            progress.done = steps - left
     # (B, T, ...): environment by environment
     columns = [torch.stack(column, 1).flatten(0, 1) for column in zip(*rows)]
     played = Transitions(*(column[columns[-1]][:steps] for column in columns[:-1]))

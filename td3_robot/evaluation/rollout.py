@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import EnvError
+from td3_robot.progress import Stage, stage
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import VecEnv, draw_uniform
 
@@ -45,6 +46,7 @@ def rollout(
     observation: Tensor,
     keep: tuple[str, ...] | None = None,
     limit: int = LONGEST,
+    progress: Stage | None = None,
 ) -> Rollout:
     """Play from a fresh reset until every environment has ended its first episode.
 
@@ -55,6 +57,7 @@ def rollout(
         observation: (B, o_dim), as `env.reset` returned it.
         keep: names of `Step.info` to collect, if the environment reports them; None collects all.
         limit: steps of the longest episode.
+        progress: advanced by one at each step.
 
     Raises:
         EnvError: an episode is still running after `limit` steps.
@@ -82,14 +85,30 @@ def rollout(
         )
         observation = step.observation
         running = running & ~(alive & (step.terminated | step.truncated))
+        if progress is not None:
+            progress.advance()
     info = {name: torch.stack([i[name] for i in infos]) for name in infos[0]}
     return Rollout(torch.stack(rewards), torch.stack(alives), torch.stack(actions), info)
 
 
-def iter_rollouts(policy: Policy, env: VecEnv, episodes: int, seed: int) -> Iterator[Rollout]:
-    """Yield rounds of B episodes until there are `episodes`; the seed fixes starts and goals."""
-    for round_seed in draw_round_seeds(env, episodes, seed):
-        yield rollout(policy, env, env.reset(round_seed))
+def iter_rollouts(
+    policy: Policy, env: VecEnv, episodes: int, seed: int, name: str = "evaluation"
+) -> Iterator[Rollout]:
+    """Yield rounds of B episodes until there are `episodes`; the seed fixes starts and goals.
+
+    Args:
+        name: of the stage that reports their progress.
+    """
+    seeds = draw_round_seeds(env, episodes, seed)
+    with stage(name, _count_steps(env, len(seeds)), "steps") as progress:
+        for round_seed in seeds:
+            yield rollout(policy, env, env.reset(round_seed), progress=progress)
+
+
+def _count_steps(env: VecEnv, rounds: int) -> int | None:
+    """Return the steps of some rounds of whole episodes; None if an episode's length is unknown."""
+    horizon = getattr(env, "horizon", None)
+    return None if horizon is None else rounds * horizon
 
 
 def draw_round_seeds(env: VecEnv, episodes: int, seed: int) -> list[int]:
@@ -108,7 +127,9 @@ def make_random_policy(env: VecEnv, seed: int = 0) -> Policy:
 
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:
     """Return the mean return over B episodes fixed by the seed, and the success rate if known."""
-    episodes = compute_episode_statistics(rollout(policy, env, env.reset(seed), keep=("success",)))
+    with stage("evaluation", _count_steps(env, 1), "steps") as progress:
+        played = rollout(policy, env, env.reset(seed), keep=("success",), progress=progress)
+    episodes = compute_episode_statistics(played)
     scores = {}
     if "success" in episodes:
         scores["success_rate"] = episodes["success"].cpu().double().mean().item()

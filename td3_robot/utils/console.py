@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from td3_robot.errors import EXTRAS, ConfigError, Td3RobotError, missing_package
+from td3_robot.progress import show_progress
 from td3_robot.utils.signals import exit_on_signal, interrupt_on_signal
 
 STOPPED = 130  # exit code: a signal, after saving
@@ -21,6 +22,8 @@ SCRIPTS = {  # command -> its script at the root of a checkout
     "sweep": "sweep.py",
 }
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+
 
 def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a script's main on the command line and end the process with its exit code.
@@ -29,8 +32,10 @@ def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
     "leaked" lines. So `main` must close what it opened.
     """
     interrupt_on_signal()
+    of_many = os.environ.get("RANK", "0") != "0"  # torchrun's other processes report nothing
     try:
-        code = exit_code(main, sys.argv[1:])
+        with contextlib.nullcontext() if of_many else show_progress():
+            code = exit_code(main, sys.argv[1:])
         exit_on_signal(code)  # it is done, whatever comes now
     except KeyboardInterrupt:
         code = STOPPED
@@ -51,14 +56,13 @@ def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
 
 def find_script(command: str) -> Path:
     """Return the file that Python runs to start a command in a process of its own."""
-    package = Path(__file__).resolve().parents[1]
-    script = package.parent / SCRIPTS[command]
-    return script if script.is_file() else package / "commands" / f"{command}.py"
+    script = _PACKAGE.parent / SCRIPTS[command]
+    return script if script.is_file() else _PACKAGE / "commands" / f"{command}.py"
 
 
 def get_command_line(command: str) -> str:
     """Return how a user starts a command: by `td3-robot` or by its script, as this process was."""
-    if sys.argv[0].startswith("td3-robot ") or find_script(command).parent.name == "commands":
+    if sys.argv[0].startswith("td3-robot ") or find_script(command).parent != _PACKAGE.parent:
         return f"td3-robot {command}"
     return f"python {SCRIPTS[command]}"
 

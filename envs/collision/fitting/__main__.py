@@ -12,6 +12,7 @@ import sys
 
 from envs.robots import make_robot
 from td3_robot.errors import Td3RobotError, require_packages
+from td3_robot.progress import show_progress, stage
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
         require_packages("fitting capsules", "coal", "trimesh", "collada")
         from envs.collision.fitting.robot import fit  # here: it needs them
 
-        fit(make_robot(options.robot, options.gripper, options.tcp), options.capsules)
+        with show_progress(), stage(f"fitting capsules to {options.robot}"):
+            fit(make_robot(options.robot, options.gripper, options.tcp), options.capsules)
     except Td3RobotError as error:
         print(f"fit_collision: {error}", file=sys.stderr)
         return 2

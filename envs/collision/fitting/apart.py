@@ -10,6 +10,7 @@ import numpy as np
 
 from envs.collision.fitting.meshes import Meshes, measure_gap, touch
 from envs.robots import Robot
+from td3_robot.progress import iter_with_progress
 
 SAMPLES = 10_000
 MARGIN = 0.002  # [m] meshes that come closer are taken to touch
@@ -28,10 +29,12 @@ def find_separated_pairs(robot: Robot, pairs: Iterable[tuple[str, str]]) -> list
     own = {link.name for link in robot.rtb.links}
     rng = np.random.default_rng(0)
     left = {pair for pair in pairs if own >= set(pair)}
-    for q in rng.uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n)):
+    drawn = rng.uniform(robot.qlim[0], robot.qlim[1], (SAMPLES, robot.n))
+    for q in iter_with_progress(drawn, "links that never touch", SAMPLES, "configurations"):
         placed = meshes.place(q)
         left = {(a, b) for a, b in left if not touch(placed[a], placed[b], MARGIN)}
-    return [pair for pair in sorted(left) if _search_closest(meshes, *pair, rng) > MARGIN]
+    pairs = iter_with_progress(sorted(left), "their least distances", len(left), "pairs")
+    return [pair for pair in pairs if _search_closest(meshes, *pair, rng) > MARGIN]
 
 
 def _search_closest(meshes: Meshes, first: str, second: str, rng: np.random.Generator) -> float:

@@ -20,6 +20,7 @@ from envs.collision.pairs import TOUCH, choose_pairs
 from envs.collision.queries import pair_distances
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
+from td3_robot.progress import iter_with_progress, stage
 
 SAMPLES = 1000  # configurations
 ALARMS = 0.05  # share of them
@@ -45,13 +46,16 @@ def fit(robot: Robot, most: int) -> None:
         )
     gripper = robot.gripper
     if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
-        _write(theirs, robot, fit_gripper(robot, most))
+        with stage(f"capsules of gripper {gripper.name}"):
+            shapes = fit_gripper(robot, most)
+        _write(theirs, robot, shapes)
     links = {link.name: link for link in robot.rtb.links}
     shapes = Shapes(fit_arm(robot, most))
     checked, touching = _find_pairs(robot, shapes)
     shapes = replace(shapes, apart=find_separated_pairs(robot, checked | touching))
     close = (touching - set(shapes.apart)) | find_false_alarms(robot, shapes)
-    for name in {name for pair in close for name in pair if name in links}:
+    tight = {name for pair in close for name in pair if name in links}
+    for name in iter_with_progress(tight, "closer capsules", len(tight), "links"):
         shapes.links[name] = fit_link(select_shapes(links[name]), 2 * most, worth=1.0)
     for first, second in _find_pairs(robot, shapes)[1]:
         _warn(
@@ -84,7 +88,8 @@ def find_false_alarms(robot: Robot, shapes: Shapes) -> set[tuple[str, str]]:
     meshes = Meshes(robot)
     count = Counter()
     opened = robot.gripper.opened if robot.gripper else 0.0
-    for row in np.flatnonzero(alarms.any(1)):
+    rows = np.flatnonzero(alarms.any(1))
+    for row in iter_with_progress(rows, "false alarms", len(rows), "configurations"):
         placed = meshes.place(q[row], opened)
         pairs = {model.pairs[pair] for pair in alarms[row].nonzero()[0]}
         count.update((a, b) for a, b in pairs if not touch(placed[a], placed[b]))
@@ -113,10 +118,10 @@ def _write(path: Path, robot: Robot, shapes: Shapes) -> None:
 
 def fit_arm(robot: Robot, most: int) -> dict[str, list]:
     """Fit (7,) capsules of every link of the arm with a shape, at most `most` around its meshes."""
+    drawn = [link for link in robot.rtb.links if select_shapes(link)]
     found = {
         link.name: fit_link(select_shapes(link), most)
-        for link in robot.rtb.links
-        if select_shapes(link)
+        for link in iter_with_progress(drawn, "capsules", len(drawn), "links")
     }
     if not found:
         raise ConfigError(f"the model of robot {robot.name!r} has no shapes to put capsules around")

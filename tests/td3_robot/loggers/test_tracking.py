@@ -1,5 +1,6 @@
 """Where the figures go: every one of them is to be found there again."""
 
+import contextlib
 import io
 import math
 import os
@@ -11,11 +12,13 @@ from PIL import Image
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from td3_robot import progress
 from td3_robot.cli.progress import Display
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.csv import CsvLog, read_metrics
 from td3_robot.loggers.learning_curve import plot_learning_curve
 from td3_robot.loggers.tensorboard import TensorBoardLog
+from td3_robot.progress import Bars, show_progress
 
 
 def metrics(env_steps: int, **changed: float) -> dict[str, float]:
@@ -205,15 +208,19 @@ def test_tensorboard_shows_a_resumed_run_as_one(tmp_path):
 
 
 def shown(*rows: dict[str, float], terminal: bool) -> str:
+    """What a display prints; at a terminal the bar is redrawn before it is closed."""
     text = io.StringIO()
-    display = Display(
-        10_000, Console(file=text, force_terminal=terminal, width=60, color_system=None)
-    )
-    display.on_step(SimpleNamespace(steps=100))
-    for row in rows:
-        display.log(row)
-        display.on_step(SimpleNamespace(steps=int(row["env_steps"])))
-    display.close()
+    console = Console(file=text, force_terminal=True, width=60, color_system=None)
+    bars = Bars(console, patience=0.0) if terminal else None
+    with contextlib.redirect_stdout(text), show_progress(bars or progress.Display()):
+        display = Display(10_000)
+        display.on_step(SimpleNamespace(steps=100))
+        for row in rows:
+            display.log(row)
+            display.on_step(SimpleNamespace(steps=int(row["env_steps"])))
+        if bars is not None:
+            bars._live.refresh()
+        display.close()
     return text.getvalue()
 
 
