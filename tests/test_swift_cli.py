@@ -2,12 +2,13 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
 from envs.command_line import EvaluateFlags
 from envs.evaluation import Evaluation
-from td3_robot.commands.evaluate import _leave_out_view
+from td3_robot.commands.evaluate import leave_out_view
 from tests.support import ROOT
 
 RUN = str(ROOT / "checkpoints" / "run1")
@@ -59,7 +60,7 @@ def test_figures_that_are_asked_for_are_measured_while_the_page_is_open(
         ({"swift": True, "baseline": ("rrmc",)}, False),  # a second arm on the page
         ({"swift": True, "episodes": 5}, True),
         ({"swift": True, "episode": 0}, True),
-        ({"swift": True, "json": "out.json"}, True),
+        ({"swift": True, "json": Path("out.json")}, True),
         ({"swift": True, "robustness": True}, True),
     ],
 )
@@ -69,4 +70,4 @@ def test_what_asks_for_figures(changes, measures):
 
 def test_the_command_for_figures_has_no_words_of_the_page():
     words = "--checkpoint run1 --swift --port 5 --grid=4 --no_browser --camera side --seed 3"
-    assert _leave_out_view(words.split()) == ["--checkpoint", "run1", "--seed", "3"]
+    assert leave_out_view(words.split()) == ["--checkpoint", "run1", "--seed", "3"]

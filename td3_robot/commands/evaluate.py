@@ -79,7 +79,7 @@ def show_page(
         context = contextvars.copy_context()  # for the progress display
         measured = pool.submit(context.run, measure, flags, argv, agent, options)
     else:
-        command = shlex.join([*get_command_line("evaluate").split(), *_leave_out_view(argv)])
+        command = shlex.join([*get_command_line("evaluate").split(), *leave_out_view(argv)])
         print(f"nothing is measured meanwhile; for figures: {command}", flush=True)
     page = {"open_browser": open_browser, "port": flags.port, "camera": flags.camera}
     try:
@@ -91,7 +91,7 @@ def show_page(
     return 0
 
 
-def _leave_out_view(argv: list[str]) -> list[str]:
+def leave_out_view(argv: list[str]) -> list[str]:
     """Return the words of a command line without the switches of the browser view."""
     view = {"--swift", "--no-browser", "--no_browser"}
     pairs = ("--port", "--grid", "--camera")

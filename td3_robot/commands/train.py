@@ -76,10 +76,7 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     run.set_up_process(config)
     communicator = connect(arguments, store)
     part = shard_config(config, communicator.rank, communicator.size)
-    # forks, which must not inherit the lock of a progress bar
-    forks = options.vector == "async"
-    with contextlib.nullcontext() if forks else stage("making the environments"):
-        env, evaluation_env = build_environments(options, part)
+    env, evaluation_env = build_environments(options, part)
     for note in (*arguments.notes, *options.describe_cost(part.num_envs)):
         print(note)
     expert = build_expert(part.exploration.expert, env)
@@ -137,8 +134,11 @@ def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:
     make_envs = functools.partial(
         envs.make_from_config, options, device=part.device, seed=part.seed
     )
-    env = make_envs(part.num_envs, training=True)
-    return env, make_envs(episodes) if episodes else None
+    # processes are forked, which must not inherit the lock of a progress bar
+    forks = options.vector == "async"
+    with contextlib.nullcontext() if forks else stage("making the environments"):
+        env = make_envs(part.num_envs, training=True)
+        return env, make_envs(episodes) if episodes else None
 
 
 def build_expert(name: str | None, env: Any) -> Any:
