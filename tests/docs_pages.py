@@ -1,0 +1,95 @@
+"""The pages of the documentation, taken apart for the tests that read them."""
+
+import functools
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.support import ROOT
+
+DOCS = ROOT / "docs"
+_FENCE = re.compile(
+    r"(?:<!-- skip: (?P<skip>[^\n]*?) -->\n)?^(?P<ticks>```+)(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=ticks)$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and why it cannot run, if it cannot."""
+
+    language: str
+    text: str
+    skip: str | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its path, its front matter, and its text without that."""
+
+    path: Path
+    front: dict
+    text: str
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [
+            Block((m["info"].split() or [""])[0], m["text"], m["skip"])
+            for m in _FENCE.finditer(self.text)
+        ]
+
+    @property
+    def prose(self) -> str:
+        """The text without blocks, comments, code in backticks and the targets of links."""
+        text = re.sub(r"<!--.*?-->", "", _FENCE.sub("", self.text), flags=re.DOTALL)
+        text = re.sub(r"\{\{.*?\}\}", "", text)
+        return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]+`", "`", text))
+
+    @property
+    def words(self) -> int:
+        """The hand-written words: all but blocks and comments."""
+        text = re.sub(r"<!--.*?-->", "", _FENCE.sub("", self.text), flags=re.DOTALL)
+        return len(re.findall(r"\w[^\s|]*", re.sub(r"\]\([^)]*\)", "]", text)))
+
+
+def read_page(path: Path) -> Page:
+    text = path.read_text()
+    if not text.startswith("---\n"):
+        return Page(path, {}, text)
+    _, front, rest = text.split("---\n", 2)
+    return Page(path, yaml.safe_load(front), rest)
+
+
+@functools.cache
+def site_pages() -> list[Page]:
+    """The pages of the site; those of the former docs/, without a type, are none."""
+    paths = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "api"} & {*p.parts})
+    return [page for page in map(read_page, paths) if page.front]
+
+
+def reader_pages() -> list[Page]:
+    """The pages that a user reads."""
+    return site_pages()
+
+
+def iter_commands(block: Block) -> Iterator[list[str]]:
+    """Yield the command lines of a block, without prompt, comment and leading VARIABLE=value."""
+    lines = re.sub(r"\\\n", " ", block.text).splitlines()
+    prompts = any(line.startswith("$ ") for line in lines)
+    for line in lines:
+        if prompts and not line.startswith("$ "):
+            continue  # what the command prints
+        for part in re.split(r"\s&&\s", line.removeprefix("$ ")):
+            words = shlex.split(part, comments=True)
+            while words and re.match(r"\w+=", words[0]):
+                words.pop(0)
+            if words:
+                yield words

@@ -1,0 +1,125 @@
+"""The code of the pages: each Python block runs, in the order of its page, and each command line is
+one that the real parser takes. What cannot run says why, in a comment before it:
+`<!-- skip: needs a real arm -->`.
+"""
+
+import contextlib
+import json
+import re
+import sys
+
+import pytest
+
+from envs.command_line import EvaluateFlags, TrainFlags
+from envs.config.env_options import EnvOptions
+from td3_robot.cli import arguments
+from td3_robot.commands import export, run, sweep
+from td3_robot.config.run import Config
+from td3_robot.config.schema import build, make_schema
+from tests.docs_pages import DOCS, Block, Page, iter_commands, reader_pages
+from tests.support import ROOT
+
+SHELL = {"bash", "sh", "console", "shell"}
+LANGUAGES = SHELL | {"python", "yaml", "xml", "json", "text", "cpp", "{toctree}", "{math}"}
+FLAGS = {  # the dataclasses that a command's flags fill
+    "train": (arguments._Start, TrainFlags, EnvOptions, Config),
+    "evaluate": (EvaluateFlags,),
+    "export": (export.Arguments,),
+    "run": (run.Arguments,),
+    "sweep": (sweep.SweepFlags,),
+}
+SCRIPTS = {"run_policy.py": "run"} | {f"{name}.py": name for name in FLAGS if name != "run"}
+PAGES = reader_pages()
+TESTED_ELSEWHERE = {"tutorials"}  # tests/test_tutorials.py runs them from end to end
+
+
+def page_name(page: Page) -> str:
+    return page.name
+
+
+def parse(command: str, words: list[str]) -> None:
+    """Parse a command line as the command does, without opening the files that it names."""
+    if {"--help", "--help-all"} & {*words}:
+        return
+    classes = FLAGS[command]
+    values = make_schema(command, "", *classes).read_flags(words)
+    for cls in classes:
+        names = {name.split(".")[0] for name in cls.__dataclass_fields__}
+        build(cls, {key: value for key, value in values.items() if key.split(".")[0] in names})
+
+
+def check_command(words: list[str]) -> None:
+    """Check one command line of this project; those of other programs are left alone."""
+    program = words[0].rsplit("/", 1)[-1]
+    if program in ("python", "python3", "torchrun"):
+        script = next((word for word in words[1:] if word.endswith(".py")), None)
+        if "-m" in words[1:2]:
+            return check_module(words[2], words[3:])
+        if script in SCRIPTS:
+            parse(SCRIPTS[script], words[words.index(script) + 1 :])
+        else:
+            assert script is None or (ROOT / script).is_file() or "/" not in script, script
+    elif program == "td3-robot":
+        parse(words[1], words[2:])
+    elif program == "make":
+        targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        assert {word for word in words[1:] if "=" not in word} <= targets, words
+
+
+def check_module(module: str, words: list[str]) -> None:
+    if module.split(".")[0] in ("envs", "td3_robot"):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_block_names_its_language(page):
+    for block in page.blocks:
+        assert block.language in LANGUAGES, (block.language, block.text[:80])
+        assert block.skip is None or len(block.skip) > 5, "a reason"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_the_command_lines_are_ones_that_the_parser_takes(page):
+    inline = re.findall(r"`((?:python|td3-robot|make) [^`\n]+)`", page.text)
+    blocks = [block for block in page.blocks if block.language in SHELL]
+    for block in [*blocks, Block("bash", "\n".join(inline), None)]:
+        for words in iter_commands(block):
+            if "..." not in words and "…" not in words:
+                check_command(words)
+
+
+def test_the_parser_is_the_real_one():
+    """A mistyped flag, a value out of range, an unknown target and a module that is gone."""
+    for line in ("python train.py --tsk reach", "python run_policy.py --policy p --goal 1,2,3 --drop 5",
+                 "make nothing", "python -m envs.nothing panda", "td3-robot evaluate --episodes x"):  # fmt: skip
+        with pytest.raises((Exception, AssertionError)):
+            check_command(line.split())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if any(b.language == "python" and not b.skip for b in p.blocks)],
+    ids=page_name,
+)
+def test_the_python_blocks_run(page, tmp_path, monkeypatch, capsys):
+    if page.path.parent.name in TESTED_ELSEWHERE:
+        pytest.skip("tests/test_tutorials.py runs it")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    (tmp_path / "checkpoints").symlink_to(ROOT / "checkpoints")
+    names: dict = {"__name__": "page"}
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(sys.modules.pop, "page", None)
+        for number, block in enumerate(page.blocks):
+            if block.language == "python" and block.skip is None:
+                exec(compile(block.text, f"{page.name}, block {number}", "exec"), names)
+
+
+def test_the_notebooks_run():
+    """`make docs` runs them in a kernel; this does without one."""
+    for path in DOCS.rglob("*.ipynb"):
+        if "_build" in path.parts:
+            continue
+        cells = json.loads(path.read_text())["cells"]
+        assert not any(cell.get("outputs") for cell in cells), f"{path.name} holds outputs"
