@@ -17,6 +17,16 @@ test: setup-test
 test-all: setup-test
 	$(BIN)/python -m pytest $(PARALLEL)
 
+# The same on the newest of all packages, without constraints.txt, in .venv-newest. MuJoCo comes last, since the
+# extra `fetch` holds it back; the tests of Fetch are then skipped.
+NEWEST := .venv-newest/bin
+.PHONY: test-newest
+test-newest: chromium
+	$(PYTHON) -m venv .venv-newest
+	$(NEWEST)/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager --editable ".[test]"
+	$(NEWEST)/pip install --quiet --disable-pip-version-check --upgrade mujoco
+	$(NEWEST)/python -m pytest $(PARALLEL) -m "not slow"
+
 # Three minutes: what is fast, beside Stable-Baselines3 and, with AGAINST=COMMIT, an older commit of this repository.
 bench: setup-test
 	$(BIN)/python benchmarks/bench.py $(if $(AGAINST),--against $(AGAINST))
@@ -114,4 +124,4 @@ pictures: setup
 	$(BIN)/python docs/draw_td3.py
 
 clean:
-	rm -rf .venv *.egg-info
+	rm -rf .venv .venv-newest *.egg-info

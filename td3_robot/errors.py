@@ -12,7 +12,7 @@ _LONGEST = 280  # of a message, in characters
 EXTRAS = {  # module of an optional package -> the extra of this distribution that installs it
     "coal": "collision",
     "collada": "collision",
-    "gymnasium_robotics": "mujoco",
+    "gymnasium_robotics": "fetch",
     "imageio": "record",
     "imageio_ffmpeg": "record",
     "mlflow": "mlflow",

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
@@ -12,11 +13,19 @@ from types import ModuleType
 
 import pytest
 import torch
+from packaging.version import Version
 
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import SCRIPTS
 
 ROOT = Path(__file__).resolve().parent.parent
+
+_HAS_MUJOCO = importlib.util.find_spec("mujoco") is not None
+# gymnasium-robotics' Fetch cannot be made with a newer MuJoCo
+needs_fetch = pytest.mark.skipif(
+    _HAS_MUJOCO and Version(importlib.metadata.version("mujoco")) >= Version("3.12"),
+    reason="the extra fetch needs MuJoCo below 3.12",
+)
 
 
 def get_refusal(call, *args, **options) -> str:

@@ -179,7 +179,8 @@ def test_it_says_what_it_is_of(policy):
     )
     assert (
         len(metadata["checkpoint"]["actor_sha256"]) == 64
-        and metadata["versions"]["torch"] == torch.__version__
+        # a build may be in the one and not in the other: 2.14.1+cpu
+        and metadata["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     )
     assert len(metadata["test_vectors"]) == 10
 

@@ -29,7 +29,7 @@ USES = [
     ("record", f"evaluate {RUN1} --record FOLDER/a.png"),
     ("record", f"evaluate {RUN1} --record FOLDER/a.mp4"),
     ("mujoco", f"evaluate {RUN1} --engine mujoco"),
-    ("mujoco", "train --env FetchReach-v4"),
+    ("fetch", "train --env FetchReach-v4"),
     ("mujoco", "train --env HalfCheetah-v5"),
     ("mlflow", "train --robot panda --mlflow true"),
     ("neo", f"evaluate {RUN1} --baseline neo"),

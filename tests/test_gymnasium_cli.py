@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from td3_robot.loggers.csv import read_metrics
-from tests.support import ROOT, run_script
+from tests.support import ROOT, needs_fetch, run_script
 
 SMALL = "--td3.hidden 16 --replay.batch_size 32 --evaluation.episodes 3"
 
@@ -79,6 +79,7 @@ def test_what_a_policy_did_can_be_learnt_from_offline(pendulum):
     ]
 
 
+@needs_fetch
 def test_goals_are_relabelled_by_preset_and_success_is_counted(tmp_path):
     line = "--env FetchReach-v4 --steps 200 --exploration.start_steps 60 --evaluation.every 100"
     line += f" {SMALL} --run reach"

@@ -3,6 +3,7 @@
 import difflib
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 from typing import Any
 
@@ -26,6 +27,8 @@ _FAMILIES = (
     (("Panda",), "panda_gym"),
     (("td3_robot/",), "envs.gymnasium_ids"),
 )
+_FETCH = ("Fetch", "Hand")  # ids that use gymnasium-robotics' set_joint_qpos
+_FETCH_BREAKS = (3, 12)  # the first MuJoCo with which that function fails
 
 
 class DiscreteAsBox(gym.ActionWrapper):
@@ -133,8 +136,7 @@ def _make_one(
         mode = {} if render_mode is None else {"render_mode": render_mode}
         env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True, **mode)
     except Exception as error:  # code of others may fail in any way
-        no_mujoco = "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None
-        hint = f"; {install_command('mujoco')}" if no_mujoco else ""
+        hint = _suggest_mujoco(env_id, str(error))
         raise ConfigError(f"env {env_id!r} cannot be made: {format_error(error)}{hint}") from None
     env = _check_innermost(env, env_id)
     if isinstance(env.action_space, spaces.Discrete):
@@ -143,6 +145,20 @@ def _make_one(
     if not isinstance(space, spaces.Box) and not is_goal_space(space) and space.is_np_flattenable:
         env = FlattenObservation(env)
     return SaveStateWrapper(env, env_id)
+
+
+def _suggest_mujoco(env_id: str, message: str) -> str:
+    """Suggest the MuJoCo that an environment needs, where a missing or too new one is the cause."""
+    if importlib.util.find_spec("mujoco") is None:
+        return f"; {install_command('mujoco')}" if "mujoco" in message.lower() else ""
+    version = importlib.metadata.version("mujoco")
+    name = env_id.rpartition(":")[2]
+    too_new = tuple(int(part) for part in version.split(".")[:2]) >= _FETCH_BREAKS
+    if not too_new or not name.startswith(_FETCH):
+        return ""
+    wanted = ".".join(map(str, _FETCH_BREAKS))
+    remedy = install_command("gymnasium_robotics")
+    return f"; it needs MuJoCo below {wanted}, and {version} is installed; {remedy}"
 
 
 def _check_innermost(env: gym.Env, name: str) -> gym.Env:

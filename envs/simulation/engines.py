@@ -7,7 +7,7 @@ from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError, missing_package
 
 _OLDEST = (3, 8)
-_BEYOND = (4, 0)  # breaks gymnasium-robotics' Fetch
+_BEYOND = (5, 0)
 
 
 def make_engine(

@@ -44,6 +44,9 @@ _ENVIRONMENT = {  # Ray prints, sends and writes nothing of its own
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # signals are ours
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last result of a trial is no evaluation
 }
+# Ray from 2.54 on takes a loopback address for the machine's own and binds every interface, unless
+# clusters are off. It reads the variable when it is imported.
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _OBJECT_STORE = 100_000_000  # [bytes] nearly all of a trial stays in files
 _PATIENCE = 10.0  # [s] that a cluster has to answer
 Parse = Callable[[list[str]], TrainArguments]  # a command line of train.py
@@ -123,6 +126,8 @@ def _check_trials(space: SearchSpace, parse: Parse) -> int:
 def require_ray() -> None:
     """Check that Ray, an optional package, can be imported."""
     os.environ.update(_ENVIRONMENT)
+    if "RAY_ADDRESS" not in os.environ:
+        os.environ.update(_LOOPBACK)
     try:
         import ray.tune  # noqa: F401
     except ImportError as error:

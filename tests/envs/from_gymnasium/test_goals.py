@@ -15,6 +15,7 @@ from td3_robot.config.run import Config, ReplayConfig
 from td3_robot.errors import ConfigError
 from td3_robot.replay.factory import make_replay
 from td3_robot.vec_env import GoalVecEnv
+from tests.support import needs_fetch
 
 
 class Line(gym.Env):
@@ -148,7 +149,10 @@ def test_an_episode_that_ends_unasked_is_taken_to_go_on():
     assert env.relabel(state, action, step.next_observation, goal)[3].tolist() == [False] * 3
 
 
-@pytest.mark.parametrize("env_id", ["FetchReach-v4", "PandaReach-v3", "PointMaze_UMaze-v3"])
+@pytest.mark.parametrize(
+    "env_id",
+    [pytest.param("FetchReach-v4", marks=needs_fetch), "PandaReach-v3", "PointMaze_UMaze-v3"],
+)
 def test_rules_of_published_environments_agree_with_their_steps(env_id):
     env = make_gymnasium(env_id, 2)
     assert isinstance(env, GoalVecEnv)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from envs.from_gymnasium import make_gymnasium
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
+from tests.support import needs_fetch
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from td3_robot.vec_env import VecEnv
         ("HalfCheetah-v5", 17, 6),
         ("CartPole-v1", 4, 2),
         ("FrozenLake-v1", 16, 4),
-        ("FetchReach-v4", 16, 4),
+        pytest.param("FetchReach-v4", 16, 4, marks=needs_fetch),
     ],
 )
 def test_an_id_becomes_a_vec_env(env_id, o_dim, a_dim):
@@ -65,7 +66,7 @@ def test_an_id_that_is_not_there_is_named_with_what_is_near(env_id, message):
 @pytest.mark.parametrize(
     ("env_id", "module", "message"),
     [
-        ("FetchReach-v4", "gymnasium_robotics", r"pip install 'td3-robot\[mujoco\]'"),
+        ("FetchReach-v4", "gymnasium_robotics", r"pip install 'td3-robot\[fetch\]'"),
         ("PandaReach-v3", "panda_gym", r"pip install 'td3-robot\[bench\]'"),
     ],
 )
@@ -82,6 +83,28 @@ def test_an_id_of_one_s_own_may_begin_like_a_family_s(monkeypatch):
         gym.registry, "HandOpen-v0", dataclasses.replace(gym.spec("Pendulum-v1"), id="HandOpen-v0")
     )
     assert make_gymnasium("HandOpen-v0").a_dim == 1
+
+
+@pytest.mark.parametrize(
+    ("env_id", "version", "hint"),
+    [
+        ("FetchReach-v4", "3.11.0", ""),
+        ("FetchReach-v4", "3.12.0", "; it needs MuJoCo below 3.12, and 3.12.0 is installed; pip"),
+        ("HandReach-v3", "4.0.0", "; it needs MuJoCo below 3.12, and 4.0.0 is installed; pip"),
+        ("HalfCheetah-v5", "4.0.0", ""),
+    ],
+)
+def test_a_mujoco_too_new_for_fetch_is_named(monkeypatch, env_id, version, hint):
+    pytest.importorskip("mujoco")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+
+    def fail(*args, **options):
+        raise AssertionError("broken")
+
+    monkeypatch.setattr(gym, "make", fail)
+    with pytest.raises(ConfigError, match=f"env '{env_id}' cannot be made: .*broken{hint}") as why:
+        make_gymnasium(env_id)
+    assert ("td3-robot[fetch]" in str(why.value)) == bool(hint)
 
 
 def test_without_mujoco_its_package_is_named(monkeypatch):

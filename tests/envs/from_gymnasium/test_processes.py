@@ -21,6 +21,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from td3_robot.errors import ConfigError, EnvError
+from tests.support import needs_fetch
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,6 +46,7 @@ def test_it_is_the_same_experience_as_one_after_the_other():
     assert [process.exitcode for process in processes] == [0, 0]
 
 
+@needs_fetch
 def test_goals_are_told_as_well():
     one, other = (
         make_gymnasium("FetchReach-v4", 2, seed=1, vector=vector) for vector in ("sync", "async")
