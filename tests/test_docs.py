@@ -71,7 +71,8 @@ def test_links_lead_somewhere(page):
 def test_files_that_are_named_are_there():
     named = {(name, path.name) for path in TEXTS for name in NAMED.findall(path.read_text())}
     assert len(named) > 100
-    assert not {(name, page) for name, page in named if not (ROOT / name).exists()}
+    built = {(name, page) for name, page in named if name.startswith("docs/_build")}  # by make docs
+    assert not {(name, page) for name, page in named - built if not (ROOT / name).exists()}
 
 
 def test_commands_name_what_make_can_do():
