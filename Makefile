@@ -94,6 +94,13 @@ chromium:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "chromium is missing; the tests of the browser view need it: apt install chromium" >&2; fi
 
+# The figures of README.md and the documentation: stale rows of benchmarks/results/laboratory.csv are measured.
+.PHONY: results
+results: setup-test
+	$(BIN)/python benchmarks/laboratory.py --stale
+	$(BIN)/python benchmarks/figures.py --readme
+	$(BIN)/python benchmarks/figures.py
+
 # The documentation site, docs/_build/html/index.html: warnings are errors, the notebook runs, the API is from the
 # docstrings. It is read from the disk, without a server.
 .PHONY: docs

@@ -13,6 +13,7 @@ import argparse
 import time
 from pathlib import Path
 
+import figures
 import rows
 import torch
 
@@ -21,6 +22,7 @@ from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from envs.simulation.disturbances import Disturbances
 from td3_robot import TD3
+from td3_robot.checkpoint.provenance import find_commit
 from td3_robot.cli.arguments import load_run_config
 
 SHIPPED = {
@@ -120,6 +122,7 @@ def main() -> None:
             policy, classical = evaluation.measure_success(given, asked.episodes).values()
             row: rows.Row = {"task": task, "disturbances": name, "episodes": asked.episodes}
             row |= {"policy": round(policy, 4), "classical": round(classical, 4)}
+            row |= {"commit": (find_commit() or "")[:7], "inputs": figures.hash_of_shipped(row)}
             rows.store(asked.out, tuple(row), ("task", "disturbances"), [row])
             print(row, flush=True)
 

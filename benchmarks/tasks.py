@@ -10,6 +10,7 @@ import json
 import os
 from pathlib import Path
 
+import figures
 import rows
 import torch
 from training import ROOT, run_script
@@ -17,6 +18,7 @@ from training import ROOT, run_script
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from td3_robot import TD3
+from td3_robot.checkpoint.provenance import find_commit
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.utils.memory import keep_freed_memory
 
@@ -43,7 +45,7 @@ COLUMNS = (
         "error_p95_mm",
         "time_s",
     ),
-    *("jerk", "train_s", "load"),
+    *("jerk", "train_s", "load", "commit", "inputs"),
 )
 
 
@@ -88,6 +90,8 @@ def measure(task: str, seed: int, folder: Path, episodes: int) -> list[rows.Row]
                 "jerk": values["rms_jerk_rad_s3"]["median"],
                 "train_s": seconds,
                 "load": os.getloadavg()[0],
+                "commit": (find_commit() or "")[:7],
+                "inputs": figures.hash_inputs(task),
             }
         )
     return measured

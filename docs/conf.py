@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions"), str(ROOT / "benchmarks")]
+import figures  # noqa: E402
+
 QUICK = tags.has("quick")  # noqa: F821  # Sphinx puts `tags` here
 
 project = "td3_robot"
@@ -17,14 +19,22 @@ html_title = "td3_robot"
 extensions = ["myst_nb"]
 exclude_patterns = ["_build"]
 # Pages of the former docs/ that wait for their place below; each goes when its text has moved.
-PLACED = {"index", "install"}
+PLACED = {"index", "install", "results"}
 exclude_patterns += [p.name for p in (ROOT / "docs").glob("*.md") if p.stem not in PLACED]
 
 nitpicky = True
-suppress_warnings = ["ref.python"]  # one attribute name in several classes
+suppress_warnings = [
+    "ref.python",  # one attribute name in several classes
+    "config.cache",  # functions in myst_substitutions: every build reads all pages and figures
+]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
+myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world="exact") }}
+    "figure": figures.figure,
+    "shipped_table": figures.make_shipped_table,
+    "training_table": figures.make_training_table,
+}
 nb_execution_mode = "off" if QUICK else "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120

@@ -1,5 +1,7 @@
 """`make bench`: what it measures, and what it says of it."""
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,4 +99,58 @@ def test_a_task_that_is_measured_alone_leaves_those_of_others(tmp_path, monkeypa
         sys, "argv", ["robustness.py", "--tasks", "reach", "--episodes", "2", "--out", str(path)]
     )
     robustness.main()
-    assert path.read_text().split()[1:] == ["reach,none,2,1.0,0.75", "track,none,9,0.5,0.5"]
+    reach, track = path.read_text().splitlines()[1:]
+    assert re.fullmatch("reach,none,2,1.0,0.75,[0-9a-f]{7},[0-9a-f]{12}", reach)
+    assert track == "track,none,9,0.5,0.5,,"
+
+
+def test_a_figure_is_what_is_true(monkeypatch):
+    """9,999 of 10,000 is not 100%; a row of other inputs, and one that is not there, are refused."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    figures = __import__("figures")
+    shown = {(9999, 10_000): "99.99%", (300, 300): "100%", (299, 300): "99.7%", (0, 300): "0%",
+             (1, 10_000): "0.01%", (99_999, 100_000): "99.999%", (498, 1000): "49.8%"}  # fmt: skip
+    for (count, episodes), text in shown.items():
+        assert figures.format_share(count / episodes, episodes) == text
+    assert figures.format_cell("policy_time_s", "0.5", 9) == "0.50 s"
+    assert figures.format_cell("train_s", "351.2", 9) == "6 min"
+    assert figures.format_cell("policy_time_s", "", 9) == "–"
+    row = {
+        "task": "reach",
+        "world": "exact",
+        "policy": "1.0",
+        "episodes": "300",
+        "inputs": "0" * 12,
+    }
+    monkeypatch.setattr(figures.rows, "stored", lambda path: [row])
+    with pytest.raises(figures.StaleFigure, match="stale; run `make results`"):
+        figures.figure("laboratory", "policy", task="reach")
+    row["inputs"] = figures.hash_in_mujoco(row)
+    assert figures.figure("laboratory", "policy", task="reach") == "100%"
+    with pytest.raises(figures.StaleFigure, match="0 rows"):
+        figures.figure("laboratory", "policy", task="track")
+
+
+def test_a_hash_is_of_the_values_not_of_the_comments(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    figures = __import__("figures")
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    hash_inputs = figures.hash_inputs.__wrapped__
+    before = hash_inputs("reach"), hash_inputs("reach", mujoco=True)
+    preset = tmp_path / "configs" / "reach.yaml"
+    preset.write_text("# a comment\n" + preset.read_text())
+    assert (hash_inputs("reach"), hash_inputs("reach", mujoco=True)) == before
+    preset.write_text(preset.read_text().replace("400_000", "400_001"))
+    assert hash_inputs("reach") != before[0]
+    kinematic, mujoco = hash_inputs("track"), hash_inputs("track", mujoco=True)
+    with (tmp_path / "configs" / "physics" / "contacts.yaml").open("a") as file:
+        file.write("\nadded: 1\n")
+    assert hash_inputs("track") == kinematic and hash_inputs("track", mujoco=True) != mujoco
+
+
+def test_the_readme_has_the_figures_of_today(monkeypatch):
+    """Where this fails: `make results`."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    figures = __import__("figures")
+    assert figures.fill_readme(figures.README.read_text()) == figures.README.read_text()

@@ -1,0 +1,233 @@
+"""Figures of the documentation, read from benchmarks/results/*.csv.
+
+    python benchmarks/figures.py            # name the stale rows; exit code 1 if there are any
+    python benchmarks/figures.py --readme   # write the table of README.md
+    make results                            # measure the stale rows of what ships, then both
+
+A row holds the commit that it was measured at and a hash of what it depends on: the preset, the
+constants of task and robot, and the checkpoint where one is shipped. A row whose hash is another
+one today is stale, and a page that uses it does not build.
+"""
+
+import argparse
+import functools
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import rows
+import yaml
+
+from td3_robot.errors import Td3RobotError
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
+RUNS = {  # task -> shipped run
+    "reach": "run1",
+    **{
+        name: name
+        for name in ("reach_pose", "reach_avoid", "track", "pick_place", "pick_turned", "push")
+    },
+}
+ROBOT = ("robots/panda", "grippers/panda_hand", "collision/panda", "collision/panda_hand")
+MUJOCO = ("physics/contacts", "randomization/lab")  # what the kinematic engine does not read
+GOALS = {  # task -> what it asks for
+    "reach": "bring the tool centre point (TCP) to a point: 1 cm",
+    "reach_pose": "to a position and an orientation: 1 cm, 5°",
+    "reach_avoid": "to a point among 1 to 5 obstacles: 1 cm, no contact",
+    "track": "follow a goal that moves at 0.2 m/s: mean error 1 cm",
+    "pick_place": "grasp a cube and bring it to a goal: 2 cm",
+    "pick_turned": "the same, the cube turned by any angle: 2 cm",
+    "push": "slide a cube over the table to a goal: 2 cm",
+}
+
+
+class StaleFigure(Td3RobotError):
+    """A row of results that is missing, or measured with other inputs than today's."""
+
+
+@functools.cache
+def hash_inputs(task: str, run: str | None = None, mujoco: bool = False) -> str:
+    """Return 12 hexadecimal digits of what a figure of the Panda at a task depends on.
+
+    Args:
+        task: a task with a preset.
+        run: the shipped run that was measured; None for trainings, whose networks are not kept.
+        mujoco: whether the MuJoCo engine was used.
+    """
+    names = (task, f"tasks/{task}", *ROBOT, *(MUJOCO if mujoco else ()))
+    values: list[object] = [
+        yaml.safe_load((ROOT / "configs" / f"{name}.yaml").read_text()) for name in names
+    ]
+    if run is not None:
+        description = json.loads((ROOT / "checkpoints" / run / "checkpoint.json").read_text())
+        values.append(description["sha256"]["actor"])
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def hash_of_shipped(row: dict[str, str]) -> str:
+    """Return today's hash for a row that measures a shipped run in the kinematic engine."""
+    return hash_inputs(row["task"], RUNS[row["task"]])
+
+
+def hash_in_mujoco(row: dict[str, str]) -> str:
+    """Return today's hash for a row that measures a shipped run in the MuJoCo engine."""
+    return hash_inputs(row["task"], RUNS[row["task"]], mujoco=True)
+
+
+def hash_of_training(row: dict[str, str]) -> str:
+    """Return today's hash for a row that measures trainings in the kinematic engine."""
+    return hash_inputs(row["task"])
+
+
+HASHES: dict[str, Callable[[dict[str, str]], str]] = {  # file -> today's hash of one of its rows
+    "laboratory": hash_in_mujoco,
+    "robustness": hash_of_shipped,
+    "tasks": hash_of_training,
+}
+
+
+def is_stale(file: str, row: dict[str, str]) -> bool:
+    """Return whether a row was measured with other inputs than today's, or does not say which."""
+    return row.get("inputs") != HASHES[file](row)
+
+
+def list_stale() -> list[str]:
+    """Return a line for each stale row of the files that pages use."""
+    return [
+        f"{file}.csv: {', '.join(list(row.values())[:3])} (commit {row.get('commit') or 'unknown'})"
+        for file in HASHES
+        for row in rows.stored(RESULTS / f"{file}.csv")
+        if is_stale(file, row)
+    ]
+
+
+def find_row(file: str, **where: object) -> dict[str, str]:
+    """Return the one row of a file whose columns have the given values.
+
+    Raises:
+        StaleFigure: there is none, there are several, or it is stale.
+    """
+    found = [
+        row
+        for row in rows.stored(RESULTS / f"{file}.csv")
+        if all(row[name] == str(value) for name, value in where.items())
+    ]
+    if len(found) != 1:
+        raise StaleFigure(f"{file}.csv has {len(found)} rows with {where}, expected one")
+    if is_stale(file, found[0]):
+        raise StaleFigure(f"{file}.csv: the row with {where} is stale; run `make results`")
+    return found[0]
+
+
+def figure(file: str, column: str, **where: object) -> str:
+    """Return a cell as a page shows it, with its unit.
+
+    Args:
+        file: name of a file in benchmarks/results/, without its ending.
+        column: name of the column; its last part is the unit, a share has none.
+        where: values of other columns that pick out one row.
+    """
+    row = find_row(file, **where)
+    return format_cell(column, row[column], int(row["episodes"]))
+
+
+def format_cell(column: str, text: str, episodes: int) -> str:
+    """Return the text of a cell with its unit, or a dash for an empty one."""
+    if not text:
+        return "–"
+    value = float(text)
+    if column.endswith("_mm"):
+        return f"{value:.2g} mm" if value < 10 else f"{value:.0f} mm"
+    if column == "train_s" or column.endswith("wall_s"):
+        return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"
+    if column.endswith("_s"):
+        return f"{value:.2f} s"
+    return format_share(value, episodes)
+
+
+def format_share(share: float, episodes: int) -> str:
+    """Return a share of episodes in percent: 100% is all of them, and 0% none.
+
+    >>> format_share(1.0, 300), format_share(0.9999, 10_000), format_share(0.9967, 300)
+    ('100%', '99.99%', '99.7%')
+    """
+    count = round(share * episodes)
+    if count in (0, episodes):
+        return f"{100 * count // episodes}%"
+    digits = 1
+    while round(100 * share, digits) in (0.0, 100.0):
+        digits += 1
+    return f"{100 * share:.{digits}f}%"
+
+
+def make_shipped_table() -> str:
+    """Return the table of the shipped policies and the best classical controller of each task."""
+    lines = [
+        "| task | policy | classical | policy, lab | classical, lab | classical controller |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for task in RUNS:
+        cells = [
+            figure("laboratory", column, task=task, world=world)
+            for world in ("exact", "lab")
+            for column in ("policy", "classical")
+        ]
+        controller = find_row("laboratory", task=task, world="exact")["controller"]
+        lines.append(f"| `{task}` | {' | '.join(cells)} | `{controller}` |")
+    return "\n".join(lines)
+
+
+def make_training_table() -> str:
+    """Return the table of the shipped trainings: what each took, as its summary.json has it."""
+    lines = ["| task | environment steps | time | command |", "| --- | --- | --- | --- |"]
+    for task, run in RUNS.items():
+        folder = ROOT / "checkpoints" / run
+        summary = json.loads((folder / "summary.json").read_text())
+        options = yaml.safe_load((folder / "config.yaml").read_text())
+        words = [f"python train.py --robot panda --task {task}"]
+        if options.get("randomize", "none") != "none":
+            words.append(f"--randomize {options['randomize']}")
+        seconds = format_cell("wall_s", str(summary["wall_s"]), 1)
+        steps = f"{summary['env_steps']:,}"
+        lines.append(f"| `{task}` | {steps} | {seconds} | `{' '.join(words)}` |")
+    return "\n".join(lines)
+
+
+def make_readme_table() -> str:
+    """Return the table of the tasks for README.md, with the figures of the exact world."""
+    lines = ["| `--task` | goal, tolerance | policy | classical |", "| --- | --- | --- | --- |"]
+    for task, goal in GOALS.items():
+        cells = [
+            figure("laboratory", name, task=task, world="exact") for name in ("policy", "classical")
+        ]
+        lines.append(f"| `{task}` | {goal} | {cells[0]} | {cells[1]} |")
+    stack = "put a cube on another and let it go: at rest on it"
+    lines.append(f"| `stack` | {stack} | none | scripted expert |")
+    return "\n".join(lines)
+
+
+def fill_readme(text: str) -> str:
+    """Return the text of README.md with today's table between its two comments."""
+    pattern = r"(<!-- table of tasks[^\n]*-->\n).*?(<!-- end -->)"
+    return re.sub(pattern, lambda m: f"{m[1]}{make_readme_table()}\n{m[2]}", text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Name the stale rows, or write the table of README.md."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--readme", action="store_true", help="write the table of README.md")
+    if parser.parse_args().readme:
+        README.write_text(fill_readme(README.read_text()))
+        return
+    stale = list_stale()
+    print("\n".join(stale) or "no row is stale")
+    sys.exit(bool(stale))
+
+
+if __name__ == "__main__":
+    main()
