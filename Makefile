@@ -118,7 +118,7 @@ figures: setup-test
 	$(BIN)/python evaluate.py --checkpoint checkpoints/pick_place --episodes 50 --episode 3 --record img/pick_place.png
 	cp checkpoints/run1/learning_curve.png img/learning_curve.png
 
-# docs/gallery.md with its pictures, and the film that README.md opens with.
+# docs/reference/gallery.md with its pictures, and the film that README.md opens with.
 .PHONY: gallery film
 gallery: setup-test
 	$(BIN)/python docs/make_gallery.py gallery

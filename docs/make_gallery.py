@@ -1,4 +1,4 @@
-"""Write docs/gallery.md with its pictures (`make gallery`), or the film of README.md.
+"""Write docs/reference/gallery.md with its pictures (`make gallery`), or the film of README.md.
 
 The pictures are drawn by a Chromium without a window, one after the other in a single page. What is
 named after `gallery`, robots and tasks, is drawn anew alone; robots whose model cannot be had keep
@@ -32,14 +32,27 @@ from td3_robot.cli.arguments import load_run_config
 from td3_robot.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, PICTURES, FILM = ROOT / "docs/gallery.md", ROOT / "img/gallery", ROOT / "img/arms.gif"
+PAGE = ROOT / "docs/reference/gallery.md"
+PICTURES = ROOT / "img/gallery"
+FILM = ROOT / "img/arms.gif"
 SIZE, FILM_SIZE = (360, 300), (540, 400)
 EPISODES = 20  # in which a controller has a chance to succeed
 SEED = 3
-HEAD = """# Gallery
-Every registered robot with every gripper that fits it, at the end of an episode of each task, as the browser view shows it: led by the classical controller that `envs.controllers` has for the task, from the first start that ends well, or the last of 20. The goal is violet, with a line down to the table; obstacles are red, the cube is blue, and the tool's way is a line. `make gallery` draws all of it anew; `.venv/bin/python docs/make_gallery.py gallery panda push` only what is named, robots, tasks or both.
+HEAD = """---
+type: reference
+---
+# Gallery
+Every registered robot with the grippers that fit it, at the end of an episode of each task. A classical controller of the task drives the arm. The goal is violet, obstacles are red, the cube is blue, and a line shows the path.
 
-What is not here cannot be had: a gripper that is a part of another arm's model (the Panda's hand, an Interbotix arm's fingers) needs that arm's links, an Interbotix arm's fingers, whose file had no pads then, do not pick or push, a task with obstacles needs collision capsules, in the workspace of an Interbotix arm a 2F-85 found no goal to carry or push a cube to (81,920 were drawn), and `ur5`, and `kinova_gen3` at `pick_turned` and `push`, have models that are fetched on first use, from where they could not be when this was drawn. `stack` is not drawn.
+`make gallery` draws all pictures. `python docs/make_gallery.py gallery panda push` draws those of a robot or a task.
+
+Some combinations are missing:
+
+- `panda_hand` and the Interbotix fingers are parts of their arms' models.
+- `reach_avoid` needs collision capsules, which `ur5`, `kinova_gen3` and `jaco` do not have.
+- Interbotix arms: their cube tasks are not drawn yet; with a 2F-85, their workspace has no goal for a cube.
+- `jaco` at `track`, `kinova_gen3` at `pick_turned` and `push`, and all of `ur5`: their models come from git, which was not reachable.
+- `stack` is not drawn yet.
 """  # noqa: E501
 
 
@@ -136,8 +149,8 @@ def table(robot: str) -> str:
 def cell(row: Row, task: str) -> str:
     """Return the Markdown of a picture."""
     path = row.picture(task)
-    shown = f"{row.robot} with {row.gripper.replace('none', 'no gripper')} at {task}"
-    return f"![{shown}](../{path.relative_to(ROOT).as_posix()})" if path.exists() else ""
+    shown = f"{row.robot}, {task}"
+    return f"![{shown}](../../{path.relative_to(ROOT).as_posix()})" if path.exists() else ""
 
 
 def film() -> None:

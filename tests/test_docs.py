@@ -14,7 +14,8 @@ from tests.support import ROOT
 
 DOCS = ROOT / "docs"
 SITE = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "api"} & {*p.parts})
-PAGES = [*sorted(ROOT.glob("*.md")), *SITE]
+NOTES = sorted(ROOT.glob("benchmarks/notes/*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *SITE, *NOTES]
 TYPES = {"index", "tutorial", "how-to", "reference", "explanation", "results", "moved"}
 TEXTS = [
     path
