@@ -50,6 +50,12 @@ _RELATIVE = b'return "retrieve"'
 _SHARED_LOADER = b"objLoader.setMaterials(materials);"
 _OWN_LOADER = b"const objLoader = new OBJLoader().setMaterials(materials);"
 
+# Swift's page leaves a Collada mesh at the size that its loader gives it by the file's unit.
+_COLLADA = b"const mesh = collada.scene;"
+_SCALED = (
+    b"const mesh = collada.scene;\n        mesh.scale.multiply(new THREE.Vector3(...part.scale));"
+)
+
 # Swift's page applies a shape's opacity to its own materials, but not to those of meshes.
 _ADDED = b"function finish(part, mesh, scene, cb) {"
 _OURS_TOO = b"\n  window.shapeAdded(part, mesh);"
@@ -81,6 +87,7 @@ CHANGES = {
     "shapes.js": [
         (_ABSOLUTE, _RELATIVE),
         (_SHARED_LOADER, _OWN_LOADER),
+        (_COLLADA, _SCALED),
         (_ADDED, _ADDED + _OURS_TOO),
     ],
 }

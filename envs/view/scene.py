@@ -144,6 +144,12 @@ class Drawing:
         self._shapes = kept
 
 
+def list_parts(robot: Robot) -> list[Any]:
+    """List spatialgeometry's shapes of an arm and its gripper, in the order of their poses."""
+    holders = (robot.rtb, *robot.rtb.grippers)
+    return [part for holder in holders for link in holder.links for part in link.geometry]
+
+
 class _DrawnArm:
     """An arm in the page. All arms share a model, so `_compute_poses` sets the gripper's joints."""
 
@@ -151,12 +157,7 @@ class _DrawnArm:
         self._rtb = robot.rtb
         self._hand = robot.gripper
         self._arm = Arm(np.asarray(robot.home))
-        parts = [
-            part
-            for holder in (self._rtb, *self._rtb.grippers)
-            for link in holder.links
-            for part in link.geometry
-        ]
+        parts = list_parts(robot)
         for part in parts:
             part.opacity = opacity
         try:

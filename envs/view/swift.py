@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from envs.robots import Robot
+from envs.robots.meshes import check_mesh
 from envs.view.browser import HOW_TO_INSTALL, Browser, explain_opening, find_browser
 from envs.view.camera import CORNER, Camera, check_camera
-from envs.view.scene import Drawing, Frame
+from envs.view.scene import Drawing, Frame, list_parts
 from envs.view.server import LocalSwift, Panel
 from td3_robot.errors import ConfigError, ViewerError
 
@@ -40,6 +41,7 @@ class SwiftViewer:
         address: (host, port) of its server.
 
     Raises:
+        ConfigError: a mesh of the robot is empty, cut or no mesh.
         ViewerError: there is no browser or display, or the page did not come up.
     """
 
@@ -56,6 +58,9 @@ class SwiftViewer:
     ):
         command = find_browser() if open_browser else None  # before anything is started
         check_camera(camera)
+        for part in list_parts(robot):
+            if part.stype == "mesh":
+                check_mesh(part.filename)
         self._robot = robot
         self._realtime = realtime
         self._panel = panel

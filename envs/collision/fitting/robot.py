@@ -14,7 +14,7 @@ from envs.collision.files import Shapes
 from envs.collision.fitting.apart import find_separated_pairs
 from envs.collision.fitting.gripper import fit_gripper
 from envs.collision.fitting.meshes import Meshes, touch
-from envs.collision.fitting.shapes import fit_link, select_shapes
+from envs.collision.fitting.shapes import fit_link, make_mesh, select_shapes
 from envs.collision.links import count_joints
 from envs.collision.pairs import TOUCH, choose_pairs
 from envs.collision.queries import pair_distances
@@ -34,11 +34,9 @@ def fit(robot: Robot, most: int) -> None:
     configurations that are free.
 
     Raises:
-        ConfigError: a mesh to enclose is missing, or the model has no shapes.
+        ConfigError: a mesh to enclose is missing or no whole mesh, or the model has no shapes.
     """
-    for link in robot.rtb.links:
-        if faults := getattr(link, "faults", ()):
-            raise ConfigError(f"capsules need the meshes of link {link.name!r}: {faults[0]}")
+    check_shapes(robot)
     for name in find_bare_links(robot):
         _warn(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: "
@@ -63,6 +61,19 @@ def fit(robot: Robot, most: int) -> None:
             "checked; try --capsules"
         )
     _write(files.find_capsule_file(robot), robot, shapes)
+
+
+def check_shapes(robot: Robot) -> None:
+    """Check that every mesh to enclose can be read, before anything is written.
+
+    Raises:
+        ConfigError: one is missing or no whole mesh.
+    """
+    for link in (*robot.rtb.links, *(link for tool in robot.rtb.grippers for link in tool.links)):
+        if faults := getattr(link, "faults", ()):
+            raise ConfigError(f"capsules need the meshes of link {link.name!r}: {faults[0]}")
+        for shape in select_shapes(link):
+            make_mesh(shape)
 
 
 def find_bare_links(robot: Robot) -> list[str]:

@@ -14,6 +14,7 @@ from envs.collision.fitting.capsule import (
     fit_capsule,
     fit_mesh,
 )
+from envs.robots.meshes import load_mesh
 from td3_robot.errors import ConfigError
 
 RIM = 64  # points in place of a circle
@@ -100,7 +101,11 @@ def merge_capsules(capsules: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def make_mesh(shape) -> trimesh.Trimesh:
-    """Make triangles of a model's shape in its link's frame [m]."""
+    """Make triangles of a model's shape in its link's frame [m].
+
+    Raises:
+        ConfigError: its mesh file cannot be read, see `load_mesh`.
+    """
     if shape.stype == "cuboid":
         mesh = trimesh.creation.box(shape.scale)
     elif shape.stype == "sphere":
@@ -108,6 +113,5 @@ def make_mesh(shape) -> trimesh.Trimesh:
     elif shape.stype == "cylinder":
         mesh = trimesh.creation.cylinder(shape.radius, shape.length, sections=RIM)
     else:
-        mesh = trimesh.load(shape.filename, force="mesh")
-        mesh.apply_transform(np.diag([*shape.scale, 1.0]))
+        mesh = load_mesh(shape.filename, shape.scale)
     return mesh.apply_transform(np.asarray(shape.T))

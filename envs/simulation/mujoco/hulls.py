@@ -11,7 +11,7 @@ import numpy as np
 from mujoco import MjSpec
 
 from envs.robots import Robot
-from td3_robot.errors import ConfigError, missing_package
+from td3_robot.errors import missing_package
 
 _LEAST = 1e-7  # [m3] what is smaller is as good as flat
 _EDGE = 0.03  # [m] longest of the triangles whose corners stand for a surface
@@ -68,12 +68,7 @@ class Hulls:
         import trimesh
 
         shapes = self._shapes.select_shapes(self._links[name]) if name in self._links else []
-        try:
-            meshes = [self._shapes.make_mesh(shape) for shape in shapes]
-        except Exception as error:  # whatever the readers of a dozen formats raise
-            raise ConfigError(
-                f"{self._robot.owner}: the mesh of link {name!r} cannot be read: {error}"
-            ) from None
+        meshes = [self._shapes.make_mesh(shape) for shape in shapes]
         parts = [
             trimesh.remesh.subdivide_to_size(mesh.vertices, mesh.faces, _EDGE)[0] for mesh in meshes
         ]

@@ -157,7 +157,7 @@ def test_a_mesh_that_cannot_be_read_is_named(monkeypatch):
     robot, contacts = make_robot("panda"), dataclasses.replace(read_contacts(), arm_shapes="meshes")
     shape = next(link for link in robot.rtb.links if link.name == "panda_link3").geometry[0]
     monkeypatch.setattr(shape, "_filename", "gone.dae")
-    with pytest.raises(ConfigError, match="panda.*'panda_link3' cannot be read.*gone.dae"):
+    with pytest.raises(ConfigError, match="mesh gone.dae cannot be read: No such file"):
         build(robot, contacts, 0.05)
     with pytest.raises(ConfigError, match="arm_shapes.*'boxes'.*capsules, meshes"):
         dataclasses.replace(contacts, arm_shapes="boxes")
