@@ -301,6 +301,7 @@ def list_choices(what: str) -> Iterator[str]:
     from envs.tasks.registry import find_task_class, list_tasks
 
     if what == "baselines":
+        list_tasks()  # which register controllers of their own
         yield _format_line("random", "Uniformly random actions")
         yield from (
             _format_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items()

@@ -58,7 +58,8 @@ def make(
         raise ConfigError(f"task {task!r} cannot be done on engine {engine!r}; it needs {able}")
     made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
     varied = disturbances.physics if disturbances else None
-    moved_by = make_engine(engine, made, chosen.dt, chosen.cube_side, varied, chosen.cubes)
+    brings = (chosen.cube_side, varied, chosen.cubes, chosen.physics)
+    moved_by = make_engine(engine, made, chosen.dt, *brings)
     how = (sparse, guard, training)
     return ArmEnv(
         made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances

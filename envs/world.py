@@ -11,6 +11,7 @@ from envs import kinematics
 from envs.collision import CollisionModel, Obstacles
 from envs.kinematics.rotations import rotation_error, to_matrix
 from envs.robots import Robot
+from envs.simulation.bodies import JOINT_TORQUE, WRENCH
 from envs.simulation.engine import Scene, SimModel, SimState
 from td3_robot.errors import not_none
 from td3_robot.vec_env import draw_uniform
@@ -126,6 +127,21 @@ class Moment:
         """Make a moment from the result of `tensors`."""
         state = SimState(**{name: tensors[name] for name in ("q", "qd", "gripper")})
         return Moment(state, tensors["T_be"], tensors["J"], tensors["scene"], tensors["steps"])
+
+    @property
+    def wrench(self) -> Tensor:
+        """(B, 6) external force [N] and moment [Nm] on the gripper, at the TCP in the base frame.
+
+        Zero where the engine has no forces, or the task does not ask for them; see `PhysicsSpec`.
+        """
+        felt = self.scene.get(WRENCH)
+        return self.state.q.new_zeros(len(self.state.q), 6) if felt is None else felt
+
+    @property
+    def joint_torque(self) -> Tensor:
+        """(B, n) external torques of the joints [Nm or N]; zero as `wrench` is."""
+        felt = self.scene.get(JOINT_TORQUE)
+        return torch.zeros_like(self.state.q) if felt is None else felt
 
     @property
     def obstacles(self) -> Obstacles:

@@ -45,7 +45,11 @@ def env_fingerprint(env: Any, randomize: str = NOTHING) -> dict[str, object]:
 def _read_ranges(randomize: str) -> dict[str, object]:
     """Read the values of a randomisation, with defaults for those missing in its file."""
     values = dataclasses.asdict(read_randomization(randomize))
-    if values["estimate_latency"] is None:  # unknown to older fingerprints
+    # unknown to older fingerprints
+    newer = ("force_noise", "force_bias", "torque_noise", "torque_bias")
+    for name in [name for name in newer if not values[name]]:
+        del values[name]
+    if values["estimate_latency"] is None:
         del values["estimate_latency"]
     return {**values.pop("physics"), **values}
 

@@ -63,6 +63,24 @@ DISTURBANCES = {  # the fields of `Disturbances`
         1.0,
         "no base is turned that far",
     ),
+    "force_noise": Disturbance(
+        "Standard deviation of the noise of felt forces, in N", 100.0, "nothing could be felt"
+    ),
+    "force_bias": Disturbance(
+        "Standard deviation over episodes of the error of felt forces, each axis, in N",
+        100.0,
+        "nothing could be felt",
+    ),
+    "torque_noise": Disturbance(
+        "Standard deviation of the noise of felt moments and joint torques, in Nm",
+        100.0,
+        "nothing could be felt",
+    ),
+    "torque_bias": Disturbance(
+        "Standard deviation over episodes of the error of felt moments and joint torques, in Nm",
+        100.0,
+        "nothing could be felt",
+    ),
     "assumed_latency": Disturbance(
         "Latency that controllers compensate, in seconds; 0 for none", LONGEST, _OPEN_LOOP
     ),

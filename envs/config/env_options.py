@@ -78,6 +78,10 @@ class EnvOptions:
     object_offset: float | None = declare_disturbance("object_offset")
     base_offset: float | None = declare_disturbance("base_offset")
     base_turn: float | None = declare_disturbance("base_turn")
+    force_noise: float | None = declare_disturbance("force_noise")
+    force_bias: float | None = declare_disturbance("force_bias")
+    torque_noise: float | None = declare_disturbance("torque_noise")
+    torque_bias: float | None = declare_disturbance("torque_bias")
     assumed_latency: float | None = declare_disturbance(
         "assumed_latency", "null for the true one, the lag of the servos included"
     )

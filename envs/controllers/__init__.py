@@ -26,9 +26,10 @@ __all__ = [
     "ScriptedPick",
     "ScriptedPush",
     "make_baseline",
+    "register_controller",
 ]
 
-BASELINES = {
+BASELINES: dict[str, Callable] = {
     "rrmc": ResolvedRate,
     "neo": Neo,
     "reactive": Reactive,
@@ -36,6 +37,27 @@ BASELINES = {
     "pick": ScriptedPick,
     "push": ScriptedPush,
 }
+
+
+def register_controller(name: str) -> Callable[[type], type]:
+    """Register a class as the baseline `name`; a decorator, for a task's own file.
+
+    The class is made with an environment and called as a policy, (B, o_dim) -> (B, a_dim). The
+    first line of its docstring describes it in `--list baselines`. Tasks that it can do have its
+    name among their `controllers`.
+
+    Raises:
+        ConfigError: another controller has that name.
+    """
+
+    def register(cls: type) -> type:
+        known = BASELINES.get(name)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise ConfigError(f"baseline {name!r} is there already; choose another name")
+        BASELINES[name] = cls
+        return cls
+
+    return register
 
 
 def make_baseline(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:

@@ -58,6 +58,8 @@ def _reduce(measure: Measure, task: Task, series: Tensor, alive: Tensor) -> Tens
         return select_last(series, alive)
     if measure.reduction == "least":
         return series.masked_fill(~alive, torch.inf).amin(0)
+    if measure.reduction == "most":
+        return series.masked_fill(~alive, -torch.inf).amax(0)
     if measure.reduction == "steps":
         return series.masked_fill(~find_counted_steps(task, alive), torch.nan).T
     anywhere = (series * alive).amax(0)

@@ -29,7 +29,7 @@ def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> 
         Of an arm whose capsules are known, `collision_free_rate` in [0, 1], the share of episodes
         without contact; `deepest_contact_m`, the greatest depth, 0 without contact; and
         `minimum_clearance_m` {median, min} over episodes. And the task's measures by their names:
-        {median, p95}, {median, min} or, of a rate, a number in [0, 1].
+        {median, p95}, {median, min}, {median, p95, max} or, of a rate, a number in [0, 1].
     """
     error = episodes["final_position_error_m"]
     summary = {
@@ -89,8 +89,13 @@ def _convert_to_number(x: Tensor) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _compute_most(x: Tensor) -> dict[str, float | None]:
+    return {**_compute_quantiles(x), "max": _convert_to_number(x.max())}
+
+
 _SUMMARIES = {
     "quantiles": _compute_quantiles,
     "least": _compute_least,
+    "most": _compute_most,
     "rate": lambda x: _convert_to_number(x.mean()),
 }

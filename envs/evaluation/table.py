@@ -42,8 +42,9 @@ _MOTION = (
 _PARTS = {
     "quantiles": {"median": ", median", "p95": ", 95th percentile"},
     "least": {"median": ", median", "min": ", least"},
+    "most": {"median": ", median", "p95": ", 95th percentile", "max": ", most"},
 }
-_DECIMALS = {"mm": ".2f", "deg": ".2f", "%": ".1f"}
+_DECIMALS = {"mm": ".2f", "deg": ".2f", "%": ".1f", "N": ".1f", "Nm": ".2f"}
 
 
 def make_rows(

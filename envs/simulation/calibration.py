@@ -10,6 +10,7 @@ from torch import Tensor
 
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.simulation.engine import OBJECT, SUPPORT, Scene
+from envs.simulation.force_sensors import measure_forces
 
 _POINTS = ("goal", OBJECT, SUPPORT, "path", "spheres", "boxes")  # what begins with a place
 _VECTORS = ("goal_velocity",)
@@ -36,8 +37,11 @@ def measured_scene(scene: Scene) -> Scene:
     """Return the scene as it is measured.
 
     Cubes, held ones too, are off by the camera's error; goals, cubes and obstacles are given in the
-    frame of the assumed base. The table is where the base stands.
+    frame of the assumed base. The table is where the base stands. What is felt has the errors of
+    its sensor, see `ForceSensors`.
     """
+    if felt := measure_forces(scene):
+        scene = {**scene, **felt}
     if "object_offset" in scene:
         # a camera that is off is so for all of them
         cubes = [name for name in (OBJECT, SUPPORT) if name in scene]

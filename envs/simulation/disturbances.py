@@ -17,6 +17,7 @@ from torch import Tensor
 from envs.config.disturbance_options import DISTURBANCES, LONGEST
 from envs.simulation.calibration import make_pose_error
 from envs.simulation.engine import Command, Engine, Scene, SimModel, SimState
+from envs.simulation.force_sensors import ForceSensors
 from envs.simulation.latency_estimator import LONGEST as LONGEST_CANDIDATE
 from envs.simulation.latency_estimator import LatencyEstimator
 from envs.simulation.variation import Variation
@@ -52,6 +53,10 @@ class Disturbances:
     object_offset: float = 0.0
     base_offset: float = 0.0
     base_turn: float = 0.0
+    force_noise: float = 0.0
+    force_bias: float = 0.0
+    torque_noise: float = 0.0
+    torque_bias: float = 0.0
     assumed_latency: float | None = None
     estimate_latency: bool | None = None
     physics: Variation = Variation()
@@ -109,6 +114,7 @@ class DisturbedEngine:
         self._engine = engine
         self._given = disturbances
         self.generator = torch.Generator(device)
+        self._sensors = ForceSensors(disturbances, self.generator)
         late = (
             disturbances.latency - disturbances.latency_spread,
             disturbances.latency + disturbances.latency_spread,
@@ -164,7 +170,8 @@ class DisturbedEngine:
         # One episode of many is begun again with what was drawn for it then.
         anew = ("sent", "evidence", "noise")
         kept = {name: scene[name] for name in disturbed if name in scene and name not in anew}
-        return self._engine.begin(model, state, {**scene, **disturbed, **kept})
+        begun = self._engine.begin(model, state, {**scene, **disturbed, **kept})
+        return self._sensors.begin(begun)
 
     def step(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
@@ -175,6 +182,7 @@ class DisturbedEngine:
         acting = _mix_commands(sent, scene["late"])
         command = Command(acting[:, :-1], acting[:, -1])
         after, there = self._engine.step(model, state, command, {**scene, "sent": sent[:, 1:]})
+        there = self._sensors.step(there)
         if self.estimator is None:
             return after, there
         there = {**there, "noise": self._sample_noise(after)} if self._given.noise else there

@@ -2,6 +2,7 @@
 
 from envs.config.env_options import MUJOCO
 from envs.robots import Robot
+from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.engine import OBJECT, Engine
 from envs.simulation.variation import Variation
 from td3_robot.errors import ConfigError, missing_package
@@ -17,6 +18,7 @@ def make_engine(
     cube: float | None,
     variation: Variation | None = None,
     cubes: tuple[str, ...] = (OBJECT,),
+    needs: PhysicsSpec | None = None,
 ) -> Engine | None:
     """Make the engine of a name, for one robot; None for the kinematic one, which needs no robot.
 
@@ -26,6 +28,7 @@ def make_engine(
         cube: side of the cubes that are around [m]; None for none.
         variation: how the physics of episodes vary.
         cubes: names of those that are around in scenes.
+        needs: what the task brings into contact physics; None for nothing.
 
     Raises:
         ConfigError: the engine is not installed, in a version that is known to work, or not for
@@ -36,7 +39,7 @@ def make_engine(
     need_mujoco()
     from envs.simulation.mujoco import MujocoEngine  # here: it is an extra
 
-    return MujocoEngine(robot, dt, cube, variation=variation, cubes=cubes)
+    return MujocoEngine(robot, dt, cube, variation=variation, cubes=cubes, needs=needs)
 
 
 def need_mujoco() -> None:

@@ -2,7 +2,8 @@
 
 Where the robot has capsules, the scene holds `clearance` (B,), the least distance to anything [m],
 and `touched` (B,), whether there was contact since the episode began. Both are updated at the end
-of each control step.
+of each control step. Contacts that a task allows do not count, see `PhysicsSpec`, unless their
+force was greater than it allows: that counts as `touched`, too.
 """
 
 from dataclasses import replace
@@ -24,15 +25,28 @@ def sense_contact(
     Args:
         touched: (B,) bool of the moment before; None where episodes begin.
     """
-    if world.collision is None:
+    forced = _is_forced(task, moment)
+    if world.collision is None and forced is None:
         return moment
-    distance = task.compute_clearance(world, moment)
+    if world.collision is None:
+        distance = torch.full_like(moment.state.gripper, torch.inf)
+    else:
+        distance = task.compute_clearance(world, moment)
     if "contact_depth" in moment.scene:  # of an engine with contacts of its own
         depth = moment.scene["contact_depth"].to(distance.dtype)
         distance = torch.where(depth > 0, torch.minimum(distance, -depth), distance)
     now = distance < 0
+    now = now if forced is None else now | forced
     touched = now if touched is None else touched | now
     return replace(moment, scene={**moment.scene, "clearance": distance, "touched": touched})
+
+
+def _is_forced(task: Task, moment: Moment) -> Tensor | None:
+    """Tell (B,) if an allowed contact had too much force; None where there are no such contacts."""
+    force = moment.scene.get("contact_forces")
+    if force is None or task.physics is None:
+        return None
+    return (force > force.new_tensor([contact.force for contact in task.physics.contacts])).any(1)
 
 
 def apply_contact_rules(task: Task, moment: Moment, outcome: Outcome) -> Outcome:

@@ -13,12 +13,12 @@ class Measure(NamedTuple):
     Attributes:
         name: its name in results; it ends in the unit.
         of: name in `Step.info` of the values (T, B) that it is computed from.
-        reduction: over an episode: "last", "least" or "any" (at any step), "none" (at no step), or
-            "steps", every step after the task's settling time.
+        reduction: over an episode: "last", "least", "most" or "any" (at any step), "none" (at no
+            step), or "steps", every step after the task's settling time.
         summary: over episodes: "quantiles" (median and 95th percentile), "least" (median and least
-            of all) or "rate".
+            of all), "most" (median, 95th percentile and greatest of all) or "rate".
         label: in tables and reports.
-        unit: of tables: "mm", "deg" or "%".
+        unit: of tables: "mm", "deg", "%", "N" or "Nm".
         within: name of the task's constant that success bounds it by, in SI units; None if success
             does not depend on it.
     """
@@ -42,3 +42,4 @@ class Measure(NamedTuple):
 
 # Unit of tables -> factors from SI into results, and from there into tables.
 UNITS = {"mm": (1.0, 1000.0), "deg": (math.degrees(1.0), 1.0), "%": (1.0, 100.0)}
+UNITS |= {"N": (1.0, 1.0), "Nm": (1.0, 1.0)}

@@ -7,7 +7,7 @@ import math
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.tasks.task import Task
@@ -65,10 +65,13 @@ def find_task_name(task: Task) -> str:
 
 
 def make_task(name: str) -> Task:
-    """Build a task with the constants of its file: its fields and no others, none negative.
+    """Build a task with the constants of its file: its fields and no others.
+
+    A constant is what its annotation says: a number, not negative (`float`, `int`), a word (`str`,
+    or one of the words of a `Literal`), true or false (`bool`), or a list (`tuple[float, ...]`).
 
     Raises:
-        ConfigError: no such task, or a constant that is missing, unknown or not such a number.
+        ConfigError: no such task, or a constant that is missing, unknown or not of its kind.
     """
     cls = find_task_class(name)
     known = dataclasses.fields(cls)
@@ -82,7 +85,7 @@ def make_task(name: str) -> Task:
         if key not in fields:
             raise unknown(f"constant of task {name!r}", key, fields)
     constants = {
-        key: _check_number(name, key, kind, values.get(key)) for key, kind in fields.items()
+        key: _check_constant(name, key, kind, values.get(key)) for key, kind in fields.items()
     }
     for key in ("dt", "horizon", "tolerance"):
         if constants[key] == 0:
@@ -90,14 +93,49 @@ def make_task(name: str) -> Task:
     return cls(**constants)
 
 
-def _check_number(task: str, key: str, kind: Any, value: object) -> Any:
+def _check_constant(task: str, key: str, kind: Any, value: object) -> Any:
+    """Return a constant as its annotation wants it: a word, true or false, a list, or a number."""
+    owner = f"task {task!r}: {key}"
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise unknown(f"{key} of task {task!r}", value, get_args(kind))
+        return value
+    if kind is str or kind is bool:
+        if not isinstance(value, kind):
+            wanted = "a word" if kind is str else "true or false"
+            raise ConfigError(f"{owner} must be {wanted}, got {value!r}")
+        return value
+    if get_origin(kind) is tuple:
+        return _check_list(owner, get_args(kind), value)
+    return _check_number(owner, kind, value)
+
+
+def _check_list(owner: str, kinds: tuple[Any, ...], value: object) -> tuple[Any, ...]:
+    """Return a list as a tuple: `tuple[float, ...]` of any length, `tuple[float, float]` of two."""
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{owner} must be a list, got {value!r}")
+    if kinds[-1] is Ellipsis:
+        kinds = (kinds[0],) * len(value)
+    if len(value) != len(kinds):
+        raise ConfigError(f"{owner} must be a list of {len(kinds)}, got {list(value)!r}")
+    checked = []
+    for kind, item in zip(kinds, value):
+        if kind is str and not isinstance(item, str):
+            raise ConfigError(f"{owner} must be a list of words, got {item!r}")
+        checked.append(item if kind is str else _check_number(owner, kind, item, signed=True))
+    return tuple(checked)
+
+
+def _check_number(owner: str, kind: Any, value: object, signed: bool = False) -> Any:
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
-        or not 0 <= value < math.inf
+        or not (-math.inf if signed else 0) <= value < math.inf
+        or not math.isfinite(value)
         or (kind is int and value != int(value))
     ):
-        raise ConfigError(f"task {task!r}: {key} must be a number and not negative, got {value!r}")
+        wanted = "numbers" if signed else "a number and not negative"
+        raise ConfigError(f"{owner} must be {wanted}, got {value!r}")
     return kind(value)
 
 

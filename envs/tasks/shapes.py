@@ -10,7 +10,9 @@ from torch import Tensor
 from envs.collision import Obstacles
 from envs.collision.obstacles import FAR
 from envs.kinematics.rotations import to_matrix
+from envs.simulation.bodies import FREE, HELD, PhysicsSpec, get_body_poses
 from envs.simulation.engine import OBJECT, make_cube_key
+from envs.world import Moment
 from td3_robot.legacy import find_old_names, keep_old_names
 
 Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
@@ -20,6 +22,7 @@ OBSTACLE = (0.75, 0.2, 0.25, 0.55)
 WALL = (0.75, 0.2, 0.25, 0.25)  # so large that all else is behind it
 CUBE = (0.15, 0.45, 0.85, 1.0)
 SUPPORT = (0.95, 0.7, 0.15, 1.0)
+FIXTURE = (0.55, 0.58, 0.62, 1.0)
 PATH = (0.85, 0.62, 0.92, 1.0)
 _WALL_THICKNESS = 0.01  # [m] of the sheet that stands for a half space
 _PATH_RADIUS = 0.002  # [m]
@@ -29,8 +32,8 @@ _PATH_RADIUS = 0.002  # [m]
 class Shape(NamedTuple):
     """A shape to draw.
 
-    `kind` and `size` [m] are "sphere" and its radius, "box" and its three sides, "axes" and their
-    length, or "line" and its radius.
+    `kind` and `size` [m] are "sphere" and its radius, "box" and its three sides, "cylinder" and its
+    radius and length along z, "axes" and their length, or "line" and its radius.
     """
 
     kind: str
@@ -108,6 +111,22 @@ def make_cube_shape(
     return Shape(
         "box", (side,) * 3, colour, make_pose(scene[name][0], None if turned is None else turned[0])
     )
+
+
+def make_body_shapes(needs: PhysicsSpec, moment: Moment) -> list[Shape]:
+    """Make the shapes of a task's bodies around the first arm; a capsule is drawn as a cylinder."""
+    shapes = []
+    for body in needs.bodies:
+        T_bo = get_body_poses(body, moment.scene, moment.T_be)[0].double().cpu().numpy()
+        colour = CUBE if body.motion in (HELD, FREE) else FIXTURE
+        for geom in body.geoms:
+            position, quaternion = (torch.tensor(x) for x in (geom.position, geom.quaternion))
+            T = T_bo @ make_pose(position, quaternion)
+            kind = "cylinder" if geom.kind == "capsule" else geom.kind
+            size = (geom.size[0], 2.0 * geom.size[1]) if kind == "cylinder" else geom.size
+            size = tuple(2.0 * x for x in size) if kind == "box" else size
+            shapes.append(Shape(kind, size, colour, T))
+    return shapes
 
 
 def make_path_shape(points: Iterable[Any]) -> Shape:

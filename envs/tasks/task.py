@@ -14,6 +14,7 @@ from torch import Tensor
 from envs.collision import Nearest, clearance, compile_collision, find_collision_model, nearest
 from envs.config.env_options import ENGINES
 from envs.robots import Robot
+from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.engine import OBJECT, Command, SimState, compile_robot
 from envs.tasks.layout import Column
 from envs.tasks.measures import Measure
@@ -141,6 +142,11 @@ class Task:
     @property
     def cube_side(self) -> float | None:
         """Side of the cubes in the scene [m]; None if the task has none."""
+        return None
+
+    @property
+    def physics(self) -> PhysicsSpec | None:
+        """The bodies, contacts and senses that the task brings into contact physics, if any."""
         return None
 
     def make_world(

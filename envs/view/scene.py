@@ -189,6 +189,9 @@ def _make_swift_shape(shape: Shape, pose: SE3) -> sg.Shape:
         return sg.Sphere(shape.size[0], color=shape.colour, pose=pose)
     if shape.kind == "box":
         return sg.Cuboid(shape.size, color=shape.colour, pose=pose)
+    if shape.kind == "cylinder":
+        radius, length = shape.size
+        return sg.Cylinder(radius, length, color=shape.colour, pose=pose)
     if shape.kind == "axes":
         return sg.Axes(shape.size[0], arrows=True, radius=0.004, pose=pose)
     return sg.Polyline(

@@ -1,6 +1,8 @@
 """Constants of contacts, from configs/physics/contacts.yaml."""
 
+import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -71,3 +73,20 @@ def read_contacts() -> Contacts:
     }
     read |= {name: tuple(read[name]) for name in _SHAPES}
     return Contacts(**read, arm_shapes=values["arm_shapes"])
+
+
+def replace_constants(contacts: Contacts, constants: Mapping[str, Any]) -> Contacts:
+    """Return contacts with some constants replaced.
+
+    Raises:
+        ConfigError: a name that is none of theirs, or a value that cannot be right.
+    """
+    for name in constants:
+        if name not in NUMBERS:
+            raise unknown("constant of contacts", name, NUMBERS)
+    read: dict[str, Any] = {
+        name: parse_numbers("contacts", name, value, _SHAPES.get(name, ())).tolist()
+        for name, value in constants.items()
+    }
+    read |= {name: tuple(read[name]) for name in _SHAPES if name in read}
+    return dataclasses.replace(contacts, **read)

@@ -13,7 +13,8 @@ compensation need nothing more:
 - `turned` (B, 4), with a cube: the quaternion, wxyz, of its axes in the base frame, and
     `support_turned`;
 - `pressed` (B,), with a cube: true if a pad presses on it;
-- `varied` (B, k), if episodes vary: the values drawn for them, see `Variation`.
+- `varied` (B, k), if episodes vary: the values drawn for them, see `Variation`;
+- of a task's own bodies: their poses, forces and what is felt, see `PhysicsSpec`.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -31,8 +32,9 @@ from torch import Tensor
 from envs import kinematics
 from envs.robots import Robot
 from envs.simulation import grasp, kinematic
+from envs.simulation.bodies import JOINT_TORQUE, WRENCH, PhysicsSpec
 from envs.simulation.engine import OBJECT, Command, Scene, SimModel, SimState, make_cube_key
-from envs.simulation.mujoco.contacts import Contacts, read_contacts
+from envs.simulation.mujoco.contacts import Contacts, read_contacts, replace_constants
 from envs.simulation.mujoco.feed_forward import FeedForward
 from envs.simulation.mujoco.model import build
 from envs.simulation.mujoco.varied import VariedModels, Worlds
@@ -40,6 +42,8 @@ from envs.simulation.variation import Variation
 from td3_robot.errors import not_none
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS
+_CONTROLS = int(mujoco.mjtState.mjSTATE_CTRL)
+_PLACES = int(mujoco.mjtState.mjSTATE_MOCAP_POS | mujoco.mjtState.mjSTATE_MOCAP_QUAT)
 _TOO_FAST = 10.0  # times its velocity limit: no servo moves a joint like that
 _REFERENCE = "told"  # of the servos, in scenes; checkpoints hold this key
 
@@ -56,6 +60,7 @@ class MujocoEngine:
         threads: that step worlds in parallel; None for as many as torch's.
         variation: of the physics between episodes.
         cubes: names in scenes of those that are around; the first is what is grasped.
+        needs: what the task brings; None for nothing.
 
     Attributes:
         physics: the model, see `model.CompiledModel`.
@@ -75,8 +80,12 @@ class MujocoEngine:
         threads: int | None = None,
         variation: Variation | None = None,
         cubes: tuple[str, ...] = (OBJECT,),
+        needs: PhysicsSpec | None = None,
     ):
-        self.physics = p = build(robot, contacts or read_contacts(), dt, cube, cubes)
+        constants = contacts or read_contacts()
+        if needs is not None:
+            constants = replace_constants(constants, needs.constants)
+        self.physics = p = build(robot, constants, dt, cube, cubes, needs)
         self.unstable = 0
         self._n = robot.n
         nq = p.model.nq
@@ -84,7 +93,11 @@ class MujocoEngine:
         threads = torch.get_num_threads() if threads is None else threads
         self._pool: Any = Rollout(nthread=threads if threads > 1 else 0)  # 0 is this thread
         self._data = [MjData(p.model) for _ in range(threads)]
-        self._varied = VariedModels(p, variation) if variation else None
+        self._task = task = p.task
+        bodies_vary = bool(task is not None and task.needs.varied_keys)
+        self._varied = VariedModels(p, variation, robot) if variation or bodies_vary else None
+        felt = task is not None and JOINT_TORQUE in task.needs.senses
+        self._model_torque = FeedForward(p.model, p.q, p.qd) if felt else None
         self._qpos = slice(1, 1 + nq)
         self._qvel = slice(1 + nq, 1 + nq + p.model.nv)
         self._shares = torch.linspace(0.0, 1.0, p.substeps + 1, dtype=torch.float64)
@@ -110,6 +123,9 @@ class MujocoEngine:
             half = np.zeros(count) if yaw is None else _convert_array(yaw) / 2.0
             qpos[:, first + 3] = np.cos(half)
             qpos[:, first + 6] = np.sin(half)
+        if self._task is not None:
+            for name, first in self._task.free.items():
+                qpos[:, first : first + 7] = _convert_array(scene[name])
         none = torch.zeros_like(state.gripper)
         kept = {
             "physics": torch.as_tensor(start, device=state.q.device),
@@ -120,6 +136,7 @@ class MujocoEngine:
             for name, (_, turned) in self._read_cube_poses(start, state.q).items()
         }
         kept |= {"pressed": none.bool()} if p.cubes else {}
+        kept |= self._begin_task(state)
         return {
             **scene,
             **kept,
@@ -142,7 +159,13 @@ class MujocoEngine:
         if self._feed_forward is not None:
             lead = self._compute_lead(worlds, start, reference, target, model.dt)
             controls[:, :, :n] += lead[:, None]
-        states, sensed = self._pool.rollout(worlds.models, self._data, start, controls)
+        control_spec = _CONTROLS
+        if self._task is not None and self._task.placed:
+            control_spec |= _PLACES
+            controls = np.concatenate((controls, self._place_bodies(scene, controls.shape[1])), 2)
+        states, sensed = self._pool.rollout(
+            worlds.models, self._data, start, controls, control_spec=control_spec
+        )
         physics = states[:, -1]
         failed = self._find_failed(model, physics)
         physics[failed] = start[failed]
@@ -159,11 +182,34 @@ class MujocoEngine:
             _REFERENCE: self._limit_reference(model, target, after, bad),
             "unstable": scene["unstable"] + bad,
         }
+        if self._task is not None:
+            scene |= self._read_task(model, state, after, physics, sensed)
         return after, scene | self._read_cubes(model, after, physics, sensed)
 
+    def _begin_task(self, state: SimState) -> Scene:
+        """Return what a task's sensors read of arms that rest and touch nothing."""
+        if self._task is None:
+            return {}
+        needs = self._task.needs
+        pairs = state.q.new_zeros(len(state.q), len(needs.contacts))
+        felt = {WRENCH: state.q.new_zeros(len(state.q), 6), JOINT_TORQUE: torch.zeros_like(state.q)}
+        kept = {"contact_forces": pairs, "contact_depths": pairs.clone()}
+        return kept | {name: felt[name] for name in needs.senses}
+
+    def _place_bodies(self, scene: Scene, substeps: int) -> np.ndarray:
+        """Return the poses (B, substeps, 7 m) of placed bodies as MuJoCo orders them."""
+        poses = [_convert_array(scene[name]) for name in not_none(self._task).placed]
+        row = np.concatenate([p[:, :3] for p in poses] + [p[:, 3:] for p in poses], 1)
+        return np.repeat(row[:, None], substeps, 1)
+
     def _prepare_worlds(self, scene: Scene) -> Worlds:
-        if self._varied is not None and "varied" in scene:
-            return self._varied.prepare_worlds(_convert_array(scene["varied"]))
+        if self._varied is not None:
+            keys = self._task.needs.varied_keys if self._task is not None else ()
+            drawn = _convert_array(scene["varied"]) if "varied" in scene else None
+            if keys or drawn is not None:
+                rows = [_convert_array(scene[key]).reshape(len(scene[key]), -1) for key in keys]
+                bodies = np.concatenate((np.empty((len(scene["physics"]), 0)), *rows), 1)
+                return self._varied.prepare_worlds(drawn, bodies)
         drives = self.physics.drives
         return Worlds(self.physics.model, drives.stiffness[None], drives.damping[None])
 
@@ -241,7 +287,10 @@ class MujocoEngine:
     def _read_contacts(self, sensed: np.ndarray, like: Tensor) -> Scene:
         """Read the robot's contacts in the period from its sensors (B, S, ...)."""
         p = self.physics
-        depth = np.maximum(-sensed[..., p.table[3]], -sensed[..., p.itself[3]]).max(1).clip(0.0)
+        table = -sensed[..., p.table[3]]
+        if self._task is not None:  # which may allow some of them
+            table = self._task.compute_forbidden_depth(sensed)
+        depth = np.maximum(table, -sensed[..., p.itself[3]]).max(1).clip(0.0)
         force = [
             np.linalg.norm(sensed[..., columns], axis=2).max(1)
             for columns in (p.table_force, p.itself[:3])
@@ -250,6 +299,36 @@ class MujocoEngine:
             "contact_depth": _convert_tensor(depth, like),
             "contact_force": _convert_tensor(np.maximum(*force), like),
         }
+
+    def _read_task(
+        self,
+        model: SimModel,
+        before: SimState,
+        after: SimState,
+        physics: np.ndarray,
+        sensed: np.ndarray,
+    ) -> Scene:
+        """Read the poses of a task's free bodies, the forces of its contacts, and what is felt."""
+        task = not_none(self._task)
+        like = after.q
+        qpos = physics[:, self._qpos]
+        force, depth = task.read_contacts(sensed)
+        scene = {name: _convert_tensor(qpos[:, i : i + 7], like) for name, i in task.free.items()}
+        scene["contact_forces"] = _convert_tensor(force, like)
+        scene["contact_depths"] = _convert_tensor(depth, like)
+        if task.wrench is not None:
+            tcp = _convert_array(kinematics.fkine(model.chain, after.q)[:, :3, 3])
+            scene[WRENCH] = _convert_tensor(task.read_wrench(sensed, tcp), like)
+        if self._model_torque is not None:
+            mean = np.repeat(qpos, 1, 0)
+            mean[:, self.physics.q] = _convert_array((before.q + after.q) / 2.0)
+            motion = [
+                _convert_array(x) for x in ((before.qd + after.qd) / 2.0, after.qd - before.qd)
+            ]
+            expected = self._model_torque.compute_torque(mean, motion[0], motion[1] / model.dt)
+            motors = sensed[..., not_none(task.torque)].mean(1)
+            scene[JOINT_TORQUE] = _convert_tensor(expected - motors, like)
+        return scene
 
     def _read_cubes(
         self, model: SimModel, after: SimState, physics: np.ndarray, sensed: np.ndarray

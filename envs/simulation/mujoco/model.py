@@ -13,11 +13,19 @@ from mujoco import MjModel, MjSpec, mjtObj
 
 from envs.collision.compiler import find_collision_model
 from envs.robots import Robot
+from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.engine import OBJECT
 from envs.simulation.mujoco.bodies import Bodies, add_robot, make_body_name
 from envs.simulation.mujoco.contacts import Contacts
 from envs.simulation.mujoco.drives import Drives, add_drives, tune
 from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
+from envs.simulation.mujoco.task_bodies import (
+    TaskIndex,
+    add_bodies,
+    add_sensors,
+    get_hand_name,
+    index_task,
+)
 from td3_robot.errors import ConfigError, not_none
 
 _FOUND, _FORCE, _DIST = (1 << int(bit) for bit in (0, 1, 3))  # of mjtConDataField
@@ -42,6 +50,7 @@ class CompiledModel:
             itself: the deepest one's force (3) and distance. table_force: the whole force on the
             table (3). pads: (2, 3) the force on each pad that the first cube gives; None where
             there is none.
+        task: where the task's own bodies and sensors are; None without any.
     """
 
     model: MjModel
@@ -59,6 +68,7 @@ class CompiledModel:
     table_force: np.ndarray
     itself: np.ndarray
     pads: np.ndarray | None
+    task: TaskIndex | None = None
 
 
 def build(
@@ -67,6 +77,7 @@ def build(
     dt: float,
     cube: float | None = None,
     cubes: tuple[str, ...] = (OBJECT,),
+    needs: PhysicsSpec | None = None,
 ) -> CompiledModel:
     """Build the model of a robot on its table.
 
@@ -74,6 +85,7 @@ def build(
         dt: control period [s].
         cube: side of the cubes that are around [m]; None for none.
         cubes: their names in scenes; the first is what is grasped.
+        needs: what the task brings; None for nothing.
 
     Raises:
         ConfigError: the robot has something that physics cannot work with.
@@ -96,14 +108,20 @@ def build(
     cubes = cubes if cube is not None else ()
     for name in cubes:
         add_cube(spec, contacts, not_none(cube), name)
+    root = make_body_name(robot.rtb.links[0].name)
+    if needs is not None:
+        add_bodies(spec, robot, bodies, needs.bodies, contacts)
     add_drives(spec, robot, bodies)
-    _add_sensors(spec, make_body_name(robot.rtb.links[0].name), cubes[:1])
+    _add_sensors(spec, root, cubes[:1])
+    if needs is not None:
+        add_sensors(spec, root, get_hand_name(robot), bodies, needs)
     try:
         model = spec.compile()
     except ValueError as error:
         raise ConfigError(f"{robot.owner}: MuJoCo cannot build it: {error}") from None
     _warn(robot, bodies, capsules is not None)
-    return _index_model(model, substeps, robot, bodies, cubes)
+    task = index_task(model, bodies, needs) if needs is not None else None
+    return _index_model(model, substeps, robot, bodies, cubes, task)
 
 
 def _make_spec(contacts: Contacts, timestep: float) -> MjSpec:
@@ -142,7 +160,12 @@ def _add_sensors(spec: MjSpec, root: str, grasped: tuple[str, ...]) -> None:
 
 
 def _index_model(
-    model: MjModel, substeps: int, robot: Robot, bodies: Bodies, cubes: tuple[str, ...]
+    model: MjModel,
+    substeps: int,
+    robot: Robot,
+    bodies: Bodies,
+    cubes: tuple[str, ...],
+    task: TaskIndex | None,
 ) -> CompiledModel:
     hand = robot.gripper
 
@@ -182,6 +205,7 @@ def _index_model(
         table_force=find_columns("table_force"),
         itself=find_columns("itself"),
         pads=np.stack([find_columns(pad) for pad in PADS]) if cubes else None,
+        task=task,
     )
 
 

@@ -23,13 +23,15 @@ TABLE = "table"
 PADS = ("pad0", "pad1")
 _TABLE = 1  # bits of types
 _CUBE = 2
+_BODY = 4  # of a task
+_HELD = 8  # of a task, fixed to the hand
 _PALM = 0.04  # [m] how thick the palm's box is
 
 
 def add_table(spec: MjSpec, contacts: Contacts) -> None:
     """Add the table: the plane z = 0 of the base frame."""
     spec.worldbody.add_geom(
-        **_get_contact_values(contacts, contacts.table_friction),
+        **get_contact_values(contacts, contacts.table_friction),
         name=TABLE,
         type=mjtGeom.mjGEOM_PLANE,
         size=[2.0, 2.0, 0.1],
@@ -46,7 +48,7 @@ def add_cube(spec: MjSpec, contacts: Contacts, side: float, name: str) -> None:
     body.ipos = [0.0, 0.0, 0.0]
     body.explicitinertial = True
     body.inertia = [contacts.cube_mass * side**2 / 6.0] * 3
-    touch = _get_contact_values(contacts, contacts.cube_friction)
+    touch = get_contact_values(contacts, contacts.cube_friction)
     body.add_geom(
         **touch,
         name=name,
@@ -82,7 +84,8 @@ def add_capsules(
         start, end = (ends[index] @ np.linalg.inv(offsets[link]).T)[:, :3]
         way = end - start
         long = np.linalg.norm(way) > 1e-6
-        affinity = 0 if in_hand and boxed else _CUBE | (_TABLE if index in over_ground else 0)
+        ground = _TABLE if index in over_ground else 0
+        affinity = 0 if in_hand and boxed else _CUBE | _BODY | ground
         shape = {
             "type": mjtGeom.mjGEOM_CAPSULE if long else mjtGeom.mjGEOM_SPHERE,
             "size": [radius[index], np.linalg.norm(way) / 2.0 if long else 0.0, 0.0],
@@ -96,7 +99,7 @@ def add_capsules(
             and hulls.add(spec, geom, name, np.stack((start, end)), radius[index])
         ):
             shape = {"type": mjtGeom.mjGEOM_MESH, "meshname": geom}
-        touch = _get_contact_values(contacts, contacts.arm_friction)
+        touch = get_contact_values(contacts, contacts.arm_friction)
         body.add_geom(**touch, **shape, name=geom, contype=0, conaffinity=affinity)
     for first, second in zip(model.first.tolist(), model.second.tolist()):
         touch = {"solref": contacts.solref, "solimp": contacts.solimp, "condim": 3}
@@ -120,9 +123,9 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
         carrier = links[link]
         center = [0.0, side * (pads.gap[0] + pads.finger) / 2.0, (pads.tip - behind) / 2.0]
         T = np.linalg.inv(compute_link_pose(carrier, shut, root)) @ T_bg
-        touch = _get_contact_values(contacts, contacts.pad_friction)
+        touch = get_contact_values(contacts, contacts.pad_friction)
         _add_box(bodies[carrier.name], T, name, center, half, touch)
-    touch = _get_contact_values(contacts, contacts.arm_friction)
+    touch = get_contact_values(contacts, contacts.arm_friction)
     _add_box(
         bodies[root.name],
         T_bg,
@@ -143,11 +146,20 @@ def _add_box(body: MjsBody, T: np.ndarray, name: str, center, half, touch: dict)
         type=mjtGeom.mjGEOM_BOX,
         size=half,
         contype=0,
-        conaffinity=_TABLE | _CUBE,
+        conaffinity=_TABLE | _CUBE | _BODY,
     )
 
 
-def _get_contact_values(contacts: Contacts, friction: float) -> dict:
+def get_touch_bits(held: bool) -> dict[str, int]:
+    """Return the bits of a geom of a task's body: held ones do not touch the arm itself."""
+    touched = _TABLE | _CUBE | _BODY
+    if held:
+        return {"contype": _HELD, "conaffinity": touched}
+    return {"contype": _BODY, "conaffinity": touched | _HELD}
+
+
+def get_contact_values(contacts: Contacts, friction: float) -> dict:
+    """Return a geom's constants of contact, with its own sliding friction."""
     return {
         "friction": [friction, 0.005, 0.0001],
         "solref": contacts.solref,

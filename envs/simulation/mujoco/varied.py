@@ -10,7 +10,10 @@ import mujoco
 import numpy as np
 from mujoco import MjData, MjModel
 
+from envs.robots import Robot
+from envs.simulation.bodies import Body
 from envs.simulation.mujoco.model import CompiledModel
+from envs.simulation.mujoco.task_bodies import compute_held_pose
 from envs.simulation.variation import Variation
 
 
@@ -33,14 +36,18 @@ class VariedModels:
 
     Args:
         physics: the model without variation.
-        variation: names the columns of the drawn values.
+        variation: names the columns of the drawn values; None where nothing is drawn.
+        robot: the arm that holds what is held.
     """
 
-    def __init__(self, physics: CompiledModel, variation: Variation):
+    def __init__(self, physics: CompiledModel, variation: Variation | None, robot: Robot):
         self._physics = physics
-        self._columns = tuple(variation.ranges)
+        self._robot = robot
+        self._columns = tuple(variation.ranges) if variation else ()
+        needs = physics.task.needs if physics.task is not None else None
+        self._varied = [body for body in needs.bodies if body.varied] if needs else []
         self._models: list[MjModel] = []
-        self._written = np.empty((0, len(self._columns)))
+        self._written = np.empty((0, 0))
         self._data = MjData(physics.model)
 
     def compute_lift(self, drawn: np.ndarray) -> np.ndarray | float:
@@ -53,24 +60,62 @@ class VariedModels:
             - self._physics.model.geom(name).size[2]
         )
 
-    def prepare_worlds(self, drawn: np.ndarray) -> Worlds:
-        """Prepare the worlds with drawn values (B, k)."""
-        while len(self._models) < len(drawn):
+    def prepare_worlds(self, drawn: np.ndarray | None, bodies: np.ndarray) -> Worlds:
+        """Prepare the worlds of B arms.
+
+        Args:
+            drawn: (B, k) of the variation; None where nothing is drawn.
+            bodies: (B, m) the parts of scenes that vary the task's bodies, see
+                `PhysicsSpec.varied_keys`.
+        """
+        values = bodies if drawn is None else np.concatenate((drawn, bodies), 1)
+        if self._written.shape[1] != values.shape[1]:
+            self._written = np.full((len(self._models), values.shape[1]), np.nan)
+        while len(self._models) < len(values):
             self._models.append(copy.copy(self._physics.model))
-            self._written = np.concatenate(
-                (self._written, np.full((1, len(self._columns)), np.nan))
-            )
-        for row in np.flatnonzero((self._written[: len(drawn)] != drawn).any(1)):
-            self._write(self._models[row], dict(zip(self._columns, drawn[row])))
-            self._written[row] = drawn[row]
+            self._written = np.concatenate((self._written, np.full((1, values.shape[1]), np.nan)))
+        for row in np.flatnonzero((self._written[: len(values)] != values).any(1)):
+            self._write(self._models[row], None if drawn is None else drawn[row], bodies[row])
+            self._written[row] = values[row]
+        drives = self._physics.drives
+        models = self._models[: len(values)]
+        if drawn is None:
+            return Worlds(models, drives.stiffness[None], drives.damping[None])
         stiffer, damper = (
             drawn[:, [self._columns.index(name)]] for name in ("stiffness", "damping")
         )
-        drives = self._physics.drives
-        models = self._models[: len(drawn)]
         return Worlds(models, stiffer * drives.stiffness, damper * drives.damping)
 
-    def _write(self, model: MjModel, drawn: dict[str, float]) -> None:
+    def _write(self, model: MjModel, drawn: np.ndarray | None, bodies: np.ndarray) -> None:
+        named = {} if drawn is None else dict(zip(self._columns, drawn))
+        if named:
+            self._write_variation(model, named)
+        start = 0
+        for body in self._varied:
+            for what in body.varied:
+                width = 7 if what == "place" else 1
+                value = bodies[start : start + width]
+                start += width
+                if what == "friction":
+                    value = value * named.get("friction", 1.0)
+                self._write_body(model, body, what, value)
+        mujoco.mj_setConst(model, self._data)  # what MuJoCo works out of masses
+
+    def _write_body(self, model: MjModel, body: Body, what: str, value: np.ndarray) -> None:
+        plain = self._physics.model
+        index = model.body(body.name).id
+        if what == "mass":
+            model.body_mass[index] = value[0]
+            model.body_inertia[index] = plain.body_inertia[index] * value[0] / body.mass
+        elif what == "friction":
+            for number in range(len(body.geoms)):
+                model.geom_friction[model.geom(f"{body.name}/{number}").id, 0] = value[0]
+        else:
+            pose = compute_held_pose(self._robot, value)
+            model.body_pos[index] = pose[:3]
+            model.body_quat[index] = pose[3:]
+
+    def _write_variation(self, model: MjModel, drawn: dict[str, float]) -> None:
         physics = self._physics
         plain = physics.model
         model.actuator_gainprm[:, 0] = plain.actuator_gainprm[:, 0] * drawn["stiffness"]
@@ -84,7 +129,6 @@ class VariedModels:
         model.body_gravcomp[physics.hand] = plain.body_mass[physics.hand] / mass
         for name in physics.cubes:
             self._write_cube(model, name, drawn)
-        mujoco.mj_setConst(model, self._data)  # what MuJoCo works out of masses
 
     def _write_cube(self, model: MjModel, name: str, drawn: dict[str, float]) -> None:
         geom = model.geom(name).id

@@ -1,0 +1,210 @@
+"""What a task brings into contact physics: bodies, who may touch whom, and what is felt.
+
+A task returns a `PhysicsSpec` as its `physics`; an engine with contact dynamics builds it, the
+kinematic engine has none of it. What changes between episodes is in the scene, under the body's
+name: see `Body`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from envs.kinematics.rotations import to_matrix
+from envs.simulation.engine import Scene
+from td3_robot.errors import ConfigError, unknown
+
+Numbers = tuple[float, ...]
+
+TABLE = "table"  # names of what touches besides bodies
+ROBOT = "robot"  # the arm with all that it carries
+HAND = "hand"  # the gripper with all that it carries
+FIXED = "fixed"  # kinds of motion
+PLACED = "placed"
+HELD = "held"
+FREE = "free"
+MOTIONS = (FIXED, PLACED, HELD, FREE)
+SIZES = {"box": 3, "cylinder": 2, "capsule": 2, "sphere": 1}  # numbers of each kind of geom
+WRENCH = "wrench"  # what can be felt, names in scenes
+JOINT_TORQUE = "joint_torque"
+SENSES = (WRENCH, JOINT_TORQUE)
+VARIED = ("friction", "mass", "place")  # what episodes can vary of a body
+_NO_TURN = (1.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Geom:
+    """A convex shape of a body.
+
+    Attributes:
+        kind: "box", "cylinder", "capsule" or "sphere".
+        size: half sides of a box; radius and half length along z of a cylinder or capsule; radius
+            of a sphere [m].
+        position, quaternion: pose in the body's frame [m], wxyz.
+        friction: sliding; of two that touch the greater counts.
+
+    Raises:
+        ConfigError: an unknown kind, or a size that does not belong to it.
+    """
+
+    kind: str
+    size: Numbers
+    position: Numbers = (0.0, 0.0, 0.0)
+    quaternion: Numbers = _NO_TURN
+    friction: float = 0.3
+
+    def __post_init__(self):
+        if self.kind not in SIZES:
+            raise unknown("kind of geom", self.kind, SIZES)
+        if len(self.size) != SIZES[self.kind] or min(self.size) <= 0:
+            raise ConfigError(
+                f"a {self.kind} needs {SIZES[self.kind]} positive sizes, got {list(self.size)}"
+            )
+
+
+@dataclass(frozen=True)
+class Body:
+    """A rigid body that a task adds to the world.
+
+    Attributes:
+        name: in scenes and contacts.
+        geoms: its shapes.
+        motion: "fixed" in the base frame at its pose; "placed" at the scene's part `name` (7,), a
+            position [m] and a unit quaternion wxyz in the base frame, which the task may change in
+            every step; "held", fixed to the TCP frame at its pose; or "free", which starts at the
+            scene's part `name` (7,), and the engine keeps that part up to date.
+        position, quaternion: its pose, if "fixed" or "held" [m], wxyz.
+        mass: if "held" or "free" [kg]; spread as in a solid box around the geoms.
+        varied: what differs between episodes: "friction" and "mass", the scene's parts
+            `<name>_friction` and `<name>_mass` (), and of a held body "place", its pose
+            `<name>_place` (7,) in the TCP frame.
+
+    Raises:
+        ConfigError: values that cannot be right.
+    """
+
+    name: str
+    geoms: tuple[Geom, ...]
+    motion: str = FIXED
+    position: Numbers = (0.0, 0.0, 0.0)
+    quaternion: Numbers = _NO_TURN
+    mass: float = 0.1
+    varied: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.motion not in MOTIONS:
+            raise unknown(f"motion of body {self.name!r}", self.motion, MOTIONS)
+        if self.name in (TABLE, ROBOT, HAND) or not self.geoms:
+            raise ConfigError(
+                f"body {self.name!r} needs at least one geom and a name of its own, "
+                f"not {TABLE}, {ROBOT} or {HAND}"
+            )
+        if not self.mass > 0:
+            raise ConfigError(f"body {self.name!r}: mass must be positive, got {self.mass!r}")
+        for what in self.varied:
+            if what not in VARIED:
+                raise unknown(f"what varies of body {self.name!r}", what, VARIED)
+        if "place" in self.varied and self.motion != HELD:
+            raise ConfigError(f"body {self.name!r}: the place of a held body alone can vary")
+
+    @property
+    def pose(self) -> Numbers:
+        """The constant pose (7,): position [m] and quaternion."""
+        return (*self.position, *self.quaternion)
+
+    @property
+    def varied_keys(self) -> dict[str, str]:
+        """The scene's part of each thing that varies."""
+        return {what: f"{self.name}_{what}" for what in self.varied}
+
+
+@dataclass(frozen=True)
+class AllowedContact:
+    """Two that may touch each other.
+
+    Attributes:
+        first, second: names of bodies, or "table", "robot" (the arm with all that it carries) or
+            "hand" (the gripper with all that it carries).
+        force: greatest allowed force between them [N]; an episode with more is no success.
+    """
+
+    first: str
+    second: str
+    force: float = float("inf")
+
+
+@dataclass(frozen=True)
+class PhysicsSpec:
+    """What a task needs of contact physics.
+
+    Any contact of the arm, or of what it holds, with a body or the table rules out success, except
+    `contacts`. In scenes are `contact_forces` and `contact_depths` (B, P), the greatest force [N]
+    and penetration [m] of each of `contacts` during the period.
+
+    Attributes:
+        bodies: that are around.
+        contacts: which pairs may touch.
+        senses: what is felt, in the scene: "wrench" (B, 6), the external force [N] and moment [Nm]
+            on the gripper at the TCP in the base frame, as a wrist sensor measures them; and
+            "joint_torque" (B, n), the external torques, the arm's model minus its motors [Nm or
+            N]. Both are means over the control period.
+        constants: of `Contacts`, in place of those of their file.
+
+    Raises:
+        ConfigError: a name that does not exist, or is there twice.
+    """
+
+    bodies: tuple[Body, ...] = ()
+    contacts: tuple[AllowedContact, ...] = ()
+    senses: tuple[str, ...] = ()
+    constants: Mapping[str, float | Numbers] = field(default_factory=dict)
+
+    def __post_init__(self):
+        names = [body.name for body in self.bodies]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(f"body {twice!r} is there twice")
+        for contact in self.contacts:
+            for name in (contact.first, contact.second):
+                if name not in (*names, TABLE, ROBOT, HAND):
+                    raise unknown("body in contacts", name, (*names, TABLE, ROBOT, HAND))
+        for name in self.senses:
+            if name not in SENSES:
+                raise unknown("sense", name, SENSES)
+
+    def find(self, name: str) -> Body:
+        """Return the body of a name.
+
+        Raises:
+            ConfigError: no such body.
+        """
+        for body in self.bodies:
+            if body.name == name:
+                return body
+        raise unknown("body", name, [body.name for body in self.bodies])
+
+    @property
+    def varied_keys(self) -> tuple[str, ...]:
+        """The parts of scenes that vary bodies."""
+        return tuple(key for body in self.bodies for key in body.varied_keys.values())
+
+
+def get_body_poses(body: Body, scene: Scene, T_be: Tensor) -> Tensor:
+    """Return the poses (B, 4, 4) of a body in the base frame.
+
+    Args:
+        T_be: (B, 4, 4) TCP poses, for bodies that are held.
+    """
+    if body.motion in (PLACED, FREE):
+        return _make_poses(scene[body.name])
+    varied = scene.get(f"{body.name}_place") if "place" in body.varied else None
+    pose = T_be.new_tensor(body.pose).expand(len(T_be), 7) if varied is None else varied
+    T = _make_poses(pose)
+    return T_be @ T if body.motion == HELD else T
+
+
+def _make_poses(pose: Tensor) -> Tensor:
+    T = torch.eye(4, dtype=pose.dtype, device=pose.device).repeat(len(pose), 1, 1)
+    T[:, :3, :3] = to_matrix(pose[:, 3:])
+    T[:, :3, 3] = pose[:, :3]
+    return T

@@ -1,0 +1,273 @@
+"""The bodies of a task in a MuJoCo model, their sensors, and what those read.
+
+See `envs.simulation.bodies`. Held bodies are fixed to the body that carries the fingers; placed
+ones are MuJoCo's mocap bodies.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
+# MuJoCo's Python package has no type stubs.
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from mujoco import MjModel, MjsBody, MjSpec, mjtGeom, mjtObj
+
+from envs.robots import Robot
+from envs.simulation.bodies import (
+    FREE,
+    HAND,
+    HELD,
+    JOINT_TORQUE,
+    PLACED,
+    ROBOT,
+    TABLE,
+    WRENCH,
+    Body,
+    PhysicsSpec,
+)
+from envs.simulation.mujoco.bodies import Bodies, convert_quaternion, make_body_name
+from envs.simulation.mujoco.contacts import Contacts
+from envs.simulation.mujoco.shapes import get_contact_values, get_touch_bits
+
+_KINDS = {
+    "box": mjtGeom.mjGEOM_BOX,
+    "cylinder": mjtGeom.mjGEOM_CYLINDER,
+    "capsule": mjtGeom.mjGEOM_CAPSULE,
+    "sphere": mjtGeom.mjGEOM_SPHERE,
+}
+_FOUND, _FORCE, _TORQUE, _DIST, _POS = (1 << bit for bit in range(5))  # of mjtConDataField
+_DEEPEST = 1  # a sensor's choice among contacts: mindist
+_SUM = 3  # netforce
+_FIELDS = 9  # of the wrench's sensor: force, torque, position
+
+
+def add_bodies(
+    spec: MjSpec, robot: Robot, bodies: Bodies, wanted: tuple[Body, ...], contacts: Contacts
+) -> None:
+    """Add the bodies of a task."""
+    carrier, T_ct = _find_carrier(robot, bodies)
+    for body in wanted:
+        if body.motion == HELD:
+            T = T_ct @ _make_pose(body)
+            added = carrier.add_body(name=body.name, gravcomp=1.0)  # a payload that is known
+            added.pos = T[:3, 3]
+            added.quat = convert_quaternion(T[:3, :3])
+        else:
+            added = spec.worldbody.add_body(
+                name=body.name, pos=body.position, quat=body.quaternion, mocap=body.motion == PLACED
+            )
+        if body.motion == FREE:
+            added.add_freejoint(name=body.name)
+        if body.motion in (HELD, FREE):
+            _weigh(added, body)
+        bits = get_touch_bits(body.motion == HELD)
+        for number, geom in enumerate(body.geoms):
+            size = (*geom.size, 0.0, 0.0)[:3]
+            added.add_geom(
+                **get_contact_values(contacts, geom.friction),
+                **bits,
+                name=f"{body.name}/{number}",
+                type=_KINDS[geom.kind],
+                size=size,
+                pos=geom.position,
+                quat=geom.quaternion,
+            )
+
+
+def compute_held_pose(robot: Robot, pose: np.ndarray) -> np.ndarray:
+    """Return the pose (7,) in its carrier of a body at a pose (7,) in the TCP frame."""
+    T = get_tcp_in_carrier(robot) @ _make_matrix(pose[:3], pose[3:])
+    return np.concatenate((T[:3, 3], convert_quaternion(T[:3, :3])))
+
+
+def get_tcp_in_carrier(robot: Robot) -> np.ndarray:
+    """Return the TCP's pose (4, 4) in the frame of the body that carries held bodies."""
+    if robot.gripper is not None and robot.rtb.grippers:
+        return np.asarray(robot.gripper.tcp)
+    return np.asarray(robot.rtb.tool.A)
+
+
+def _find_carrier(robot: Robot, bodies: Bodies) -> tuple[MjsBody, np.ndarray]:
+    """Find the body that carries what is held, and the TCP's pose (4, 4) in it."""
+    tools = robot.rtb.grippers
+    named = robot.gripper is not None and tools
+    link = tools[0].links[0] if named else robot.rtb.links[-1]
+    return bodies.by_link[link.name], get_tcp_in_carrier(robot)
+
+
+def _make_pose(body: Body) -> np.ndarray:
+    return _make_matrix(np.array(body.position), np.array(body.quaternion))
+
+
+def _make_matrix(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
+    R = np.empty(9)
+    mujoco.mju_quat2Mat(R, np.asarray(quaternion, float))
+    T = np.eye(4)
+    T[:3, :3] = R.reshape(3, 3)
+    T[:3, 3] = position
+    return T
+
+
+def _weigh(added: MjsBody, body: Body) -> None:
+    """Set mass and inertia of a body: those of a solid box around its geoms."""
+    reach = np.array(
+        [(np.abs(geom.position) + _get_half_sides(geom.kind, geom.size)) for geom in body.geoms]
+    ).max(0)
+    added.mass = body.mass
+    added.ipos = [0.0, 0.0, 0.0]
+    added.explicitinertial = True
+    squares = (2.0 * reach) ** 2
+    added.inertia = body.mass / 12.0 * (squares.sum() - squares)
+
+
+def _get_half_sides(kind: str, size: tuple[float, ...]) -> np.ndarray:
+    if kind == "box":
+        return np.array(size)
+    if kind == "sphere":
+        return np.full(3, size[0])
+    return np.array([size[0], size[0], size[1] + (size[0] if kind == "capsule" else 0.0)])
+
+
+def add_sensors(spec: MjSpec, root: str, hand: str, bodies: Bodies, needs: PhysicsSpec) -> None:
+    """Add the sensors of contacts and of what is felt.
+
+    Args:
+        root, hand: names of MuJoCo's bodies that carry the whole arm, and the gripper.
+    """
+
+    def add(name: str, prm: list[int], first: str, second: str | None) -> None:
+        sides = {}
+        for side, what in (("obj", first), ("ref", second)):
+            if what is not None:
+                kind = mjtObj.mjOBJ_GEOM if what == TABLE else mjtObj.mjOBJ_XBODY
+                sides |= {
+                    f"{side}type": kind,
+                    f"{side}name": {ROBOT: root, HAND: hand}.get(what, what),
+                }
+        spec.add_sensor(name=name, type=mujoco.mjtSensor.mjSENS_CONTACT, intprm=prm, **sides)
+
+    for other in _list_others(needs):
+        add(f"arm:{other}", [_FOUND | _DIST, _DEEPEST, 1], ROBOT, other)
+    for number, contact in enumerate(needs.contacts):
+        add(f"allowed{number}", [_FOUND | _FORCE, _SUM, 1], contact.first, contact.second)
+        add(f"depth{number}", [_DIST, _DEEPEST, 1], contact.first, contact.second)
+    if WRENCH in needs.senses:
+        add(WRENCH, [_FORCE | _TORQUE | _POS, _SUM, 1], HAND, None)
+    if JOINT_TORQUE in needs.senses:
+        for name in bodies.joints:
+            spec.add_sensor(
+                name=f"{JOINT_TORQUE}:{name}",
+                type=mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+                objtype=mjtObj.mjOBJ_JOINT,
+                objname=name,
+            )
+
+
+def _list_others(needs: PhysicsSpec) -> list[str]:
+    """List what the arm may touch only if `contacts` allow it."""
+    return [TABLE, *(body.name for body in needs.bodies if body.motion != HELD)]
+
+
+@dataclass(frozen=True)
+class TaskIndex:
+    """Where a task's bodies and sensors are in a model's arrays.
+
+    Attributes:
+        needs: what was asked for.
+        free: index in qpos of the pose of each free body.
+        placed: names of the placed bodies in MuJoCo's order.
+        others: for each thing that the arm may touch, by name, its sensor's columns: number of
+            contacts, and distance of the deepest.
+        allowed: (P, 4) columns of each allowed contact: number, and force (3).
+        counted: (P, others) which of `others` an allowed contact belongs to.
+        depth: (P,) columns of the distance of each.
+        wrench: (9,) columns of the hand's contacts: force, torque and position; or None.
+        torque: (n,) columns of the motors' torques, or None.
+    """
+
+    needs: PhysicsSpec
+    free: dict[str, int]
+    placed: tuple[str, ...]
+    others: dict[str, np.ndarray]
+    allowed: np.ndarray
+    counted: np.ndarray
+    depth: np.ndarray
+    wrench: np.ndarray | None
+    torque: np.ndarray | None
+
+    @property
+    def allows_table(self) -> bool:
+        """True if something of the arm may touch the table."""
+        return bool(self.counted[:, list(self.others).index(TABLE)].any())
+
+    def compute_forbidden_depth(self, sensed: np.ndarray) -> np.ndarray:
+        """Compute the deepest penetration (B, S) in what must not be touched [m].
+
+        Args:
+            sensed: (B, S, ...) of all sensors.
+        """
+        found = np.stack([sensed[..., columns[0]] for columns in self.others.values()], -1)
+        depth = np.stack([-sensed[..., columns[1]] for columns in self.others.values()], -1)
+        expected = sensed[..., self.allowed[:, 0]] @ self.counted
+        return np.where(found > expected + 0.5, depth, 0.0).max(-1).clip(0.0)
+
+    def read_contacts(self, sensed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Read the greatest force [N] and depth [m] of each allowed contact (B, P)."""
+        force = np.linalg.norm(sensed[..., self.allowed[:, 1:]], axis=-1).max(1)
+        return force, -sensed[..., self.depth].min(1, initial=0.0)
+
+    def read_wrench(self, sensed: np.ndarray, tcp: np.ndarray) -> np.ndarray:
+        """Read the mean external wrench (B, 6) at TCPs (B, 3) in the base frame [N, Nm].
+
+        MuJoCo gives what the hand exerts, at the centroid of its contacts.
+        """
+        values = sensed[..., self.wrench]
+        force = values[..., :3]
+        moment = values[..., 3:6] + np.cross(values[..., 6:] - tcp[:, None], force)
+        return -np.concatenate((force, moment), -1).mean(1)
+
+
+def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
+    """Find a task's bodies and sensors in a compiled model."""
+
+    def find_columns(name: str) -> np.ndarray:
+        return model.sensor(name).adr[0] + np.arange(model.sensor(name).dim[0])
+
+    placed = sorted(
+        (body.name for body in needs.bodies if body.motion == PLACED),
+        key=lambda name: int(model.body(name).mocapid[0]),
+    )
+    others = {name: find_columns(f"arm:{name}") for name in _list_others(needs)}
+    held = {body.name for body in needs.bodies if body.motion == HELD} | {ROBOT, HAND}
+    counted = np.zeros((len(needs.contacts), len(others)))
+    for row, contact in enumerate(needs.contacts):
+        for one, other in ((contact.first, contact.second), (contact.second, contact.first)):
+            if one in held and other in others:
+                counted[row, list(others).index(other)] = 1.0
+    rows = range(len(needs.contacts))
+    felt = JOINT_TORQUE in needs.senses
+    return TaskIndex(
+        needs=needs,
+        free={
+            body.name: int(model.joint(body.name).qposadr[0])
+            for body in needs.bodies
+            if body.motion == FREE
+        },
+        placed=tuple(placed),
+        others=others,
+        allowed=np.array([find_columns(f"allowed{row}") for row in rows], int).reshape(-1, 4),
+        counted=counted,
+        depth=np.array([find_columns(f"depth{row}")[0] for row in rows], int),
+        wrench=find_columns(WRENCH) if WRENCH in needs.senses else None,
+        torque=np.array([find_columns(f"{JOINT_TORQUE}:{name}")[0] for name in bodies.joints])
+        if felt
+        else None,
+    )
+
+
+def get_hand_name(robot: Robot) -> str:
+    """Return the name of MuJoCo's body that carries the gripper, or of the last link without."""
+    tools = robot.rtb.grippers
+    named = robot.gripper is not None and tools
+    return make_body_name((tools[0].links[0] if named else robot.rtb.links[-1]).name)
