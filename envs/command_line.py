@@ -124,6 +124,10 @@ class EvaluateFlags:
     object_offset: float | None = declare_disturbance("object_offset", _TRAINED)
     base_offset: float | None = declare_disturbance("base_offset", _TRAINED)
     base_turn: float | None = declare_disturbance("base_turn", _TRAINED)
+    force_noise: float | None = declare_disturbance("force_noise", _TRAINED)
+    force_bias: float | None = declare_disturbance("force_bias", _TRAINED)
+    torque_noise: float | None = declare_disturbance("torque_noise", _TRAINED)
+    torque_bias: float | None = declare_disturbance("torque_bias", _TRAINED)
     assumed_latency: float | None = declare_disturbance("assumed_latency", _TRAINED)
     estimate_latency: bool | None = declare_disturbance("estimate_latency", _TRAINED)
     randomize: str | None = None

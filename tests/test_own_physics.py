@@ -3,8 +3,10 @@
 import dataclasses
 import importlib.util
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -309,3 +311,29 @@ def test_wrong_needs_are_refused_by_name():
     assert "'b'" in get_refusal(PhysicsSpec, (Body("a", (box,)),), (AllowedContact("a", "b"),))
     assert "sense" in get_refusal(PhysicsSpec, senses=("smell",))
     assert "is there already" in get_refusal(register_controller("rrmc"), type("Mine", (), {}))
+
+
+def test_its_policy_is_exported_and_feels(env, tmp_path):
+    """What is felt is an input of the file; the physics behind it is none."""
+    from td3_robot.commands.export import write_policy
+    from td3_robot.deploy import Policy
+    from td3_robot.deploy.arm import Reading
+    from td3_robot.deploy.runtime.policy_worker import PolicyProcess
+
+    network = torch.nn.Sequential(torch.nn.Linear(env.o_dim, 7), torch.nn.Tanh())
+    path = tmp_path / "policy.onnx"
+    write_policy(path, env, "press", network)
+    policy = Policy.load(path)
+    assert policy.scene == {"wrench": (6,)}
+    assert "moment, Nm, on the gripper" in policy.metadata["inputs"]["wrench"]
+    q = policy.robot.home
+    free, pressed = (policy(q, 0.0 * q, 0.04, wrench=[0, 0, f, 0, 0, 0]) for f in (0.0, 40.0))
+    assert abs(free - pressed).max() > 1e-3
+    # an arm's own feeling reaches it, less what it felt at rest
+    reading = Reading(q, 0.0 * q, 0.04, 0.0, np.array([1.0, 0, 45.0, 0, 0, 0]), 0.0 * q)
+    mind = PolicyProcess(str(path))
+    mind.ask(reading.subtract({"wrench": np.array([1.0, 0, 5.0, 0, 0, 0])}), {})
+    while (answer := mind.answer()) is None and not mind.failure:
+        time.sleep(0.01)
+    mind.close()
+    np.testing.assert_allclose(answer[1], pressed)

@@ -29,6 +29,8 @@ SCENE = {
     "walls": "unit normal and offset along it, m, in the base frame; spare ones at offset -1000 m",
     "solution": "joint positions that solve the goal, rad or m; work them out once for each goal",
     "via": "joint positions of the corner on the path to the solution, rad or m",
+    "wrench": "external force, N, and moment, Nm, on the gripper at the TCP, in the base frame",
+    "joint_torque": "external torques of the joints, Nm (N of joints that slide)",
     "passed": "1 when the arm has passed the corner, else 0",
 }
 OUTPUTS = ("command", "opening", "observation")

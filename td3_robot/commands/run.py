@@ -21,6 +21,7 @@ from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter
 from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
+from td3_robot.deploy.arm import FELT, Reading
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.emergency_stop import emergency_stop
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
@@ -138,8 +139,11 @@ def _run(asked: Arguments) -> str:
     )
     scene: dict[str, Any] = {"goal": np.array(asked.goal)}
     scene |= {"obstacles": around} if "spheres" in policy.scene else {}
+    nothing: dict[str, Any] = {
+        name: np.zeros(policy.scene[name]) for name in FELT if name in policy.scene
+    }
     # a goal of another shape is told of here
-    policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene)
+    policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene | nothing)
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()
         log = Log(asked.log, kept.joints)  # first: where none can be written nothing should move
@@ -159,6 +163,7 @@ def _run(asked: Arguments) -> str:
             start = wait_for_calm_start(
                 arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0
             )
+            _check_felt(policy, start, asked.arm)
             mind.prepare(start, scene)
             # it is still there
             start = wait_for_calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)
@@ -181,6 +186,15 @@ def _run(asked: Arguments) -> str:
         }
         return run_control_loop(
             arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run
+        )
+
+
+def _check_felt(policy: Policy, start: Reading, arm: str) -> None:
+    """Refuse an arm that does not measure what the policy feels."""
+    missing = [name for name in FELT if name in policy.scene and name not in start.felt]
+    if missing:
+        raise DeployError(
+            f"the policy feels {' and '.join(missing)}, which arm {arm!r} does not measure"
         )
 
 

@@ -4,6 +4,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+FELT = ("wrench", "joint_torque")  # what an arm may feel, inputs of policies
+
 
 class Reading(NamedTuple):
     """A state of an arm.
@@ -12,12 +14,29 @@ class Reading(NamedTuple):
         q, qd: (n,) joint positions [rad or m] and velocities [rad/s or m/s], in the policy's order.
         gripper: its driver coordinate [rad or m], or None where the arm does not know.
         stamp: when it was measured, in seconds of `time.monotonic` on this machine.
+        wrench: (6,) external force [N] and moment [Nm] on the gripper at the TCP, in the base
+            frame: pressed down on a table, its third number is positive. None where the arm does
+            not measure it.
+        joint_torque: (n,) external torques of the joints [Nm or N], or None.
     """
 
     q: np.ndarray
     qd: np.ndarray
     gripper: float | None
     stamp: float
+    wrench: np.ndarray | None = None
+    joint_torque: np.ndarray | None = None
+
+    @property
+    def felt(self) -> dict[str, np.ndarray]:
+        """What is felt of `FELT`, by name."""
+        named = {name: getattr(self, name) for name in FELT}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def subtract(self, zero: dict[str, np.ndarray]) -> "Reading":
+        """Return the reading with what was felt at rest, `zero`, taken off."""
+        felt = self.felt
+        return self._replace(**{name: felt[name] - zero[name] for name in felt if name in zero})
 
 
 class Arm(Protocol):

@@ -35,8 +35,11 @@ class FrankyArm:
 
     def read(self) -> Reading | None:
         """Return the newest state, or None."""
-        state = self._robot.current_joint_state
-        return Reading(np.array(state.position), np.array(state.velocity), None, time.monotonic())
+        joints = self._robot.current_joint_state
+        state = self._robot.state
+        felt = (np.array(state.O_F_ext_hat_K), np.array(state.tau_ext_hat_filtered))
+        position = np.array(joints.position)
+        return Reading(position, np.array(joints.velocity), None, time.monotonic(), *felt)
 
     def send(self, qd: np.ndarray) -> None:
         """Command velocities (n,)."""

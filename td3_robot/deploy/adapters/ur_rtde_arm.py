@@ -45,7 +45,8 @@ class UrRtdeArm:
         self._newest = stamp
         q = self._receive.getActualQ()
         qd = self._receive.getActualQd()
-        return Reading(np.array(q), np.array(qd), None, time.monotonic())
+        wrench = np.array(self._receive.getActualTCPForce())
+        return Reading(np.array(q), np.array(qd), None, time.monotonic(), wrench)
 
     def send(self, qd: np.ndarray) -> None:
         """Command velocities. The robot waits for signs of life from the first on, not while the

@@ -152,6 +152,8 @@ def run_control_loop(
 ) -> str:
     """Run until the time is up or something is wrong, and then until the arm is at rest.
 
+    What the arm feels is zeroed at its first state: it is to touch nothing then.
+
     Args:
         policy: answers, see `PolicyProcess`.
         watch: reset to where the arm is.
@@ -171,6 +173,7 @@ def run_control_loop(
     newest = None
     foresight = LatencyCompensator(watch.safe.robot, latency, arm.rate)
     estimator = LatencyEstimator(foresight, speed) if estimate else None
+    zero = None  # what is felt at rest
     begun = came = due = ask_at = time.monotonic()
     said = -np.inf
     with _stop_afterwards(arm):
@@ -181,7 +184,8 @@ def run_control_loop(
                 due = now - tick
             if reading := _read(arm, watch):
                 watch.see(reading.q, reading.qd, reading.stamp)
-                newest = reading
+                zero = reading.felt if zero is None else zero
+                newest = reading.subtract(zero)
                 came = now
                 if estimator and not watch.reason:
                     estimator.see(reading.q, reading.qd, now)
@@ -243,4 +247,4 @@ def _read(arm: Arm, watch: Watchdog) -> Reading | None:
 def _ahead(foresight: LatencyCompensator, reading: Reading, now: float, age: float) -> Reading:
     """Predict from a state of this age [s] the state when a command sent now begins to act."""
     q, qd, gripper = foresight(reading.q, reading.qd, reading.gripper, now, age)
-    return Reading(q, qd, gripper, reading.stamp)
+    return reading._replace(q=q, qd=qd, gripper=gripper)

@@ -36,7 +36,8 @@ def _answer(connection, path: str) -> None:
             question = connection.recv()
             while connection.poll():
                 question = connection.recv()
-            stamp, q, qd, gripper, scene = question
+            stamp, q, qd, gripper, scene, felt = question
+            scene |= {name: value for name, value in felt.items() if name in policy.scene}
             connection.send((stamp, policy(q, qd, gripper, **scene)))
     except (EOFError, BrokenPipeError):
         pass
@@ -90,9 +91,8 @@ class PolicyProcess:
         """Put a question: what to do in this state."""
         if not self.failure:
             try:
-                self._connection.send(
-                    (time.monotonic(), reading.q, reading.qd, reading.gripper or 0.0, dict(scene))
-                )
+                state = (reading.q, reading.qd, reading.gripper or 0.0)
+                self._connection.send((time.monotonic(), *state, dict(scene), reading.felt))
             except OSError:
                 self.failure = "the policy's process has ended"
 

@@ -76,13 +76,16 @@ def test_a_ur_is_kept_alive_with_every_velocity(stand_in):
         def getActualQd(self):
             return [0.0] * 6
 
+        def getActualTCPForce(self):
+            return [0.0, 0.0, 12.0, 0.0, 0.0, 0.0]
+
     control, receive = module("rtde_control", RTDEControlInterface=Control), module("rtde_receive")
     receive.RTDEReceiveInterface = Receive
     stand_in("ur_rtde_arm", control, receive)
     arm = connect("ur_rtde", "192.0.2.1", SIX)
     assert arm.read().q.shape == (6,) and arm.read() is None  # the same state is no new one
     Receive.stamp = 1.002
-    assert arm.read() is not None
+    assert arm.read().felt["wrench"][2] == 12.0
     # a watchdog that runs already would end it before it begins
     assert [call[0] for call in calls] == ["control"]
     arm.send(np.full(6, 0.2))
@@ -108,6 +111,7 @@ def test_every_franka_motion_ends_by_itself(stand_in):
 
     class Robot:
         current_joint_state = types.SimpleNamespace(position=[0.0] * 7, velocity=[0.0] * 7)
+        state = types.SimpleNamespace(O_F_ext_hat_K=[3.0] * 6, tau_ext_hat_filtered=[0.5] * 7)
 
         def __init__(self, host):
             calls.append(("robot", host))
@@ -130,7 +134,9 @@ def test_every_franka_motion_ends_by_itself(stand_in):
     )
     stand_in("franky_arm", franky)
     arm = connect("franky", "192.0.2.2", SEVEN)
-    assert arm.read().q.shape == (7,)
+    reading = arm.read()
+    assert reading.q.shape == reading.joint_torque.shape == (7,)
+    assert reading.subtract({"wrench": np.ones(6)}).felt["wrench"].tolist() == [2.0] * 6
     arm.send(np.full(7, 0.1))
     arm.stop()
     assert calls[2] == ("move", ("velocity", [0.1] * 7, 100), True)
