@@ -31,7 +31,7 @@ test-newest: chromium
 bench: setup-test
 	$(BIN)/python benchmarks/bench.py $(if $(AGAINST),--against $(AGAINST))
 
-# What docs/reliability.md promises, tried hard: hours. COUNT is of each kind of attempt.
+# What docs/explanation/reliability-and-security.md promises, tried hard: hours. COUNT is of each kind of attempt.
 COUNT ?= 200
 .PHONY: torture
 torture: setup-test
@@ -125,7 +125,7 @@ gallery: setup-test
 film: setup-test
 	$(BIN)/python docs/make_gallery.py film
 
-# What docs/td3.md shows, drawn from the networks of run1.
+# What docs/explanation/td3-and-options.md shows, drawn from the networks of run1.
 .PHONY: pictures
 pictures: setup
 	$(BIN)/python docs/draw_td3.py

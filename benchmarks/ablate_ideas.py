@@ -7,7 +7,7 @@ Trains TD3, DDPG and the variants between them (configs/ablations) with the same
 Prints a row for each variant, the mean over the seeds with the lowest and highest in brackets: the
 score of the last three evaluations (the success rate, or the return if success is unknown), and the
 value that Q1 gives the replay's transitions there, whose excess is overestimation.
-docs/benchmarks.md keeps the table.
+benchmarks/notes/ablation-three-ideas.md keeps the table.
 """
 
 import argparse

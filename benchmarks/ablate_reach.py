@@ -3,7 +3,8 @@
     python benchmarks/ablate_reach.py [--seeds 3]
 
 Prints the success rate on 1,000 held-out goals after a quarter, half and all of the preset's env
-steps: the mean over the seeds, and the worst seed in brackets. docs/reach.md keeps the table.
+steps: the mean over the seeds, and the worst seed in brackets.
+benchmarks/notes/reach-preset.md keeps the table.
 """
 
 import argparse

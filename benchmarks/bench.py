@@ -7,8 +7,8 @@
 Each tree has a process that does its parts, a fraction of a second in turns with the others, so
 that a busy machine slows all alike; ratios are of neighbouring turns, above 1 if this tree is the
 faster one. Trainings are whole commands, cold, of the same seed in a turn. One thread. Writes
-benchmarks/results/bench.csv, img/bench.png and the tables of docs/performance.md; the exit code is
-1 if a part has become slower than 0.9 of the older commit.
+benchmarks/results/bench.csv, img/bench.png and the tables of benchmarks/notes/throughput.md;
+the exit code is 1 if a part has become slower than 0.9 of the older commit.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Turn benchmarks/results/ into tables in docs/ and pictures in img/."""
+"""Turn benchmarks/results/ into tables in benchmarks/notes/ and pictures in img/."""
 
 import csv
 import re
@@ -10,8 +10,10 @@ import probes
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "img" / "benchmarks.png"
-PERFORMANCE = ROOT / "docs" / "performance.md"
+NOTES = ROOT / "benchmarks" / "notes"
+PAGE = NOTES / "gymnasium-td3-vs-sb3.md"
+PLOT = ROOT / "img" / "benchmarks.png"
+PERFORMANCE = NOTES / "throughput.md"
 NAMES = {"td3_robot": "td3_robot", "sb3": "Stable-Baselines3", "crossq": "td3_robot, CrossQ"}
 
 Runs = dict[int, list[dict[str, float]]]  # seed -> its evaluations, oldest first

@@ -1,4 +1,6 @@
-"""Measure the delay from a drag of the goal to the motion of the arm (docs/evaluation.md).
+"""Measure the delay from a drag of the goal to the motion of the arm.
+
+benchmarks/notes/view-latency.md keeps the figures.
 
     python benchmarks/drag.py               # the Panda of checkpoints/run1, 20 drags
     python benchmarks/drag.py --checkpoint checkpoints/reach_avoid --drags 40

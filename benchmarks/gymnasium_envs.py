@@ -10,7 +10,8 @@ leaves out what is finished, goes on with what was stopped, and trains finished 
 `--steps` is larger. What that needs lies in checkpoints/bench-*; without it a run that was stopped
 begins anew.
 
-`--table` writes the tables of docs/benchmarks.md and img/benchmarks.png from the CSV files alone.
+`--table` writes the tables of benchmarks/notes/gymnasium-td3-vs-sb3.md and img/benchmarks.png from
+the CSV files alone.
 
 The settings are those of the authors' code (https://github.com/sfujim/TD3, main.py), but for
 `crossq`, which is this package with configs/gymnasium/crossq.yaml. CleanRL publishes the same ones

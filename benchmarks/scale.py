@@ -1,4 +1,6 @@
-"""Predict the time of a training by N processes from measured parts (docs/scale.md).
+"""Predict the time of a training by N processes from measured parts.
+
+benchmarks/notes/process-scaling.md keeps the figures.
 
 `python benchmarks/scale.py --task reach`: the parts of a step are timed at two sizes each, an
 all-reduce over loopback at as many ranks as there are cores; a straight line through each gives the

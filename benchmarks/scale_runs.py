@@ -1,4 +1,6 @@
-"""Measure what a second core gains (docs/scale.md): processes, threads and seeds, in turns.
+"""Measure what a second core gains: processes, threads and seeds, in turns.
+
+benchmarks/notes/process-scaling.md keeps the figures.
 
     python benchmarks/scale_runs.py                                  # reach, three turns
     python benchmarks/scale_runs.py --task reach_pose --target 0.9 --stop_at 2_000_000 --turns 1

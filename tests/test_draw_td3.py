@@ -1,4 +1,4 @@
-"""The pictures of docs/td3.md: they show the agent that they are given."""
+"""The pictures of docs/explanation/td3-and-options.md: they show the agent that they are given."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A short run of each script in tests/torture; docs/reliability.md has the long ones."""
+"""A short run of each script in tests/torture; benchmarks/notes/torture-log.md has the long ones."""
 
 import os
 import re

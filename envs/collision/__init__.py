@@ -4,7 +4,7 @@ An arm is a set of capsules: all points within a radius of a segment; a sphere i
 has no length. `configs/collision/` holds them for every registered robot and gripper; those of a
 user's URDF lie beside it. `python -m envs.collision.fitting NAME` writes such a file from
 the model's own collision shapes and meshes. What is measured, and how exactly, is in
-docs/collision.md.
+docs/explanation/collision-capsules.md.
 """
 
 from envs.collision.capsules import CollisionModel

@@ -138,7 +138,8 @@ def write_capsules(path: Path, source: str, shapes: Shapes) -> None:
         ConfigError: it cannot be written there.
     """
     lines = [
-        f"# Written by `python -m envs.collision.fitting {source}`, see docs/collision.md.",
+        f"# Written by `python -m envs.collision.fitting {source}`, "
+        "see docs/explanation/collision-capsules.md.",
         "# In each link's frame, or that of a gripper's base, the capsules on it: x0 y0 z0 x1 y1 "
         "z1 radius [m].",
         *_format_lines("links", shapes.links),

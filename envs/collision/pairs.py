@@ -14,7 +14,8 @@ closest of all in any sample in which the arm is near to itself. Two that are ne
 and touch in none are not: they would hide what does come near, and a guard would brake for them
 wherever the arm is.
 
-The samples come from a fixed seed, so a robot has the same pairs everywhere. See docs/collision.md.
+The samples come from a fixed seed, so a robot has the same pairs everywhere. See
+docs/explanation/collision-capsules.md.
 """
 
 from collections.abc import Collection

@@ -19,7 +19,7 @@ from envs.simulation.kinematic import find_reachable_velocities
 
 @dataclass(frozen=True)
 class GuardConstants:
-    """The constants of the guard. How they were chosen: docs/guard.md.
+    """The constants of the guard. How they were chosen: benchmarks/notes/guard-constants.md.
 
     Attributes:
         stop: distance at which every approach has been braked [m].

@@ -224,7 +224,10 @@ class Evaluation:
         return ", ".join((self.options.name, *conditions, which, f"seed {self.seed}"))
 
     def to_dict(self) -> dict[str, object]:
-        """Return conditions and results as plain values for JSON; docs/evaluation.md names them."""
+        """Return conditions and results as plain values for JSON.
+
+        docs/reference/metrics.md names them.
+        """
         results: dict[str, object] = {**self.options.metadata, "episodes": self.episodes}
         results["seed"] = self.seed
         if self.episode is not None:

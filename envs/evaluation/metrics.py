@@ -15,7 +15,7 @@ _CLEARANCE = "clearance"  # of arms whose capsules are known
 def measure(
     task: Task, model: SimModel, info: dict[str, Tensor], alive: Tensor
 ) -> dict[str, Tensor]:
-    """Compute the figures of each of B episodes; docs/evaluation.md defines them.
+    """Compute the figures of each of B episodes; docs/reference/metrics.md defines them.
 
     Args:
         task: whose `measures` are among them.

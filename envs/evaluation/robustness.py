@@ -82,7 +82,7 @@ class Robustness:
         return list(self.success["latency"][0])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results as plain values for JSON; docs/evaluation.md names them."""
+        """Return the results as plain values for JSON; docs/reference/metrics.md names them."""
         return {"episodes": self.episodes} | {
             name: [
                 {**SWEEPS[name].get_disturbances(value), "success_rate": rates}

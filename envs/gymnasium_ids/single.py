@@ -31,8 +31,8 @@ class ArmGymnasiumEnv(gym.Env):
         robot, task: names, as for `envs.make`.
         device: where it is simulated.
         render_mode: "rgb_array", for pictures by `render` (with the packages of recordings, see
-            docs/library.md); "human", for the browser view, which follows `reset` and `step`; or
-            None.
+            docs/how-to/watch-and-record.md); "human", for the browser view, which follows `reset`
+            and `step`; or None.
         sparse: rewards are 0 for a step that is a success, else -1.
         guard, engine: as for `envs.make`.
 

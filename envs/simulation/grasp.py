@@ -2,7 +2,7 @@
 
 All is computed in the frame g of the hand: at the TCP, x across, y along the direction in which the
 pads close, z along the approach. The cube lies level on the table and is assumed to be turned as
-the hand is. The model and its limits are described in docs/pick_place.md.
+the hand is. The model and its limits are described in docs/explanation/simulator-and-timing.md.
 """
 
 from dataclasses import dataclass

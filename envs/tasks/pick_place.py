@@ -2,7 +2,7 @@
 
 Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early.
 How the cube moves is in envs/simulation/grasp.py; the whole task is described in
-docs/pick_place.md.
+docs/reference/tasks/pick_place.md.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Pick and place for contact dynamics: the cube is turned and stops fingers from above.
 
-The task is `pick_place` with other scenes, see docs/physics.md.
+The task is `pick_place` with other scenes, see docs/reference/tasks/pick_turned.md.
 """
 
 import math

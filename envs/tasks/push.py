@@ -2,7 +2,7 @@
 
 Success is the cube within `tolerance` of the goal at the end of the episode; nothing ends early.
 How the cube moves in the kinematic engine is in envs/simulation/grasp.py; the task is described in
-docs/push.md.
+docs/reference/tasks/push.md.
 """
 
 from dataclasses import dataclass, replace

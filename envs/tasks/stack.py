@@ -5,7 +5,7 @@ early. Its thresholds are those of ManiSkill's StackCube but for `tolerance`, wh
 for the same cubes
 (https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How
 cubes move in the kinematic engine is in envs/simulation/grasp.py and kinematic.py; the task is
-described in docs/stack.md.
+described in docs/reference/tasks/stack.md.
 """
 
 import math

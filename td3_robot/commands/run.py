@@ -1,5 +1,5 @@
 """Drive an arm with a policy: `python run_policy.py --policy policy.onnx --goal 0.4,0.1,0.4`. See
-docs/deploy.md first.
+docs/how-to/deploy-real-arm.md first.
 
 `--arm simulated`, the default, is the native engine in a process of its own, over loopback.
 """
@@ -46,7 +46,7 @@ class Arguments:
         policy: Required: a file that export.py wrote, or a run's folder that has one.
         goal: Required: what is wanted in the base frame, with commas: x,y,z, or x,y,z and a
             quaternion w,x,y,z.
-        arm: simulated, ur_rtde, franky or ros2_control; docs/deploy.md.
+        arm: simulated, ur_rtde, franky or ros2_control; docs/how-to/deploy-real-arm.md.
         host: Address of the arm, or the name of its ros2_control controller.
         speed: Share of the policy's velocities and of the arm's limits.
         seconds: After which the arm is stopped.
@@ -59,7 +59,7 @@ class Arguments:
         tcp_speed: Largest speed of the TCP in m/s.
         ground: Height of the ground in the base frame in m; by default nothing is known of one.
         obstacles: File (.json) with the spheres, boxes and walls around, which the filter keeps
-            clear of and a policy of reach_avoid is told; docs/deploy.md.
+            clear of and a policy of reach_avoid is told; docs/how-to/deploy-real-arm.md.
         dry_run: Connect, read and compute, but send nothing; prints what would be sent.
         log: File (.csv) for every step.
         delay: Seconds by which the simulated network delays every packet.

@@ -1,6 +1,6 @@
 """Search the options of trainings: `python sweep.py --plan FILE`, or `--resume NAME`.
 
-docs/sweeps.md has an example.
+docs/how-to/tune.md has an example.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Offline data: transitions in an .npz file, with D4RL's names.
 
 Fu et al. 2020, https://arxiv.org/abs/2004.07219. Rows are steps in the order in which they were
-made, one episode after the other. `docs/td3.md` describes the format.
+made, one episode after the other. `docs/reference/files.md` describes the format.
 """
 
 import os

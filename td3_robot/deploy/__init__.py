@@ -1,8 +1,8 @@
 """A policy on a real arm: numbers in, velocities out, limited, interpolated and watched.
 
 numpy alone, and onnxruntime to load a policy; nothing else of this project is imported, so that
-`td3_robot/__init__.py` and this folder can be copied onto a robot's computer. docs/deploy.md is the
-way there.
+`td3_robot/__init__.py` and this folder can be copied onto a robot's computer;
+docs/how-to/deploy-real-arm.md has the steps.
 """
 
 import warnings

@@ -13,7 +13,7 @@ from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 
 FILE = "policy.onnx"  # in a run's folder
-KEY = "td3_robot"  # of the metadata, one JSON object; docs/deploy.md lists what is in it
+KEY = "td3_robot"  # of the metadata, one JSON object; docs/reference/files.md lists what is in it
 FORMAT = 4
 POSE = 7  # numbers of a goal that is a position and a quaternion
 NEARLY = 0.01  # by which the length of a quaternion may be off 1: it was typed, or rounded

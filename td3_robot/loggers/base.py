@@ -12,7 +12,7 @@ class Tracker(Protocol):
     """Recorder of the metrics of each periodic evaluation, by the steps of `get_steps`."""
 
     def log(self, metrics: dict[str, float]) -> None:
-        """Record one evaluation; docs/td3.md, "What is logged", explains the metrics."""
+        """Record one evaluation; docs/reference/metrics.md defines the metrics."""
 
     def close(self) -> None:
         """Finish and close what is open."""

@@ -38,7 +38,7 @@ class Trainer:
     hardware, the best is judged by the training episodes that ended since the row before,
     exploration included; where nothing tells how good a policy is, the newest counts as the best.
 
-    What every evaluation logs, and what it means, is in docs/td3.md, "What is logged".
+    What every evaluation logs, and what it means, is in docs/reference/metrics.md.
 
     Args:
         agent: who learns.

@@ -1,5 +1,5 @@
-"""The examples of docs/library.md that go on from one another: all run, in their order, and do what
-the page says.
+"""The examples of docs/how-to/extend-the-library.md that continue one another: all run, in their
+order, and do what the page says.
 """
 
 import json
@@ -12,7 +12,7 @@ from td3_robot import checkpoint
 from td3_robot.vec_env import VecEnv
 
 PAGE = (
-    (Path(__file__).resolve().parents[2] / "docs/library.md")
+    (Path(__file__).resolve().parents[2] / "docs/how-to/extend-the-library.md")
     .read_text()
     .split("\n## Networks and optimizers")[0]
 )
@@ -37,7 +37,7 @@ def test_every_section_has_an_example():
 
 
 def test_the_environment_is_one(run):
-    assert isinstance(run[0]["An environment of your own"]["Line"](3), VecEnv)
+    assert isinstance(run[0]["An environment"]["Line"](3), VecEnv)
 
 
 def test_the_training_learns_and_its_checkpoint_is_the_best_policy(run):
@@ -52,14 +52,14 @@ def test_the_training_learns_and_its_checkpoint_is_the_best_policy(run):
 
 def test_the_rule_and_the_tracker_saw_every_evaluation(run):
     left, folder = run
-    rule = left["A stopping rule of your own, and other callbacks"]["summary"]
+    rule = left["A stopping rule"]["summary"]
     assert rule["finished"] and rule["env_steps"] <= 3200
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["env_steps"] for row in rows] == [800, 1600, 2400, 3200]
 
 
 def test_without_evaluations_the_training_episodes_are_told(run):
-    summary = run[0]["Training without an evaluation environment"]["summary"]
+    summary = run[0]["No evaluation environment"]["summary"]
     assert (
         summary["train_return"] < 0
         and 0 <= summary["train_success_rate"] <= 1
@@ -70,5 +70,5 @@ def test_without_evaluations_the_training_episodes_are_told(run):
 def test_the_thread_stopped_and_can_be_resumed(run):
     left, folder = run
     summary = json.loads((folder / "checkpoints/thread/summary.json").read_text())
-    assert not summary["finished"] and not left["In a thread"]["thread"].is_alive()
+    assert not summary["finished"] and not left["A thread"]["thread"].is_alive()
     assert (folder / "checkpoints/thread/last").is_dir()

@@ -1,5 +1,5 @@
-"""The examples of docs/library.md for networks and optimizers: each runs as it stands, and its
-agent learns.
+"""The examples of docs/how-to/extend-the-library.md for networks and optimizers: each runs as it
+stands, and its agent learns.
 """
 
 import re
@@ -10,8 +10,8 @@ import torch
 
 from td3_robot import TD3, Batch
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/library.md").read_text()
-SECTION = PAGE.split("## Networks and optimizers of your own")[1].split("\n## ")[0]
+PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to/extend-the-library.md").read_text()
+SECTION = PAGE.split("## Networks and optimizers\n")[1].split("\n## ")[0]
 EXAMPLES = dict(re.findall(r"\*\*(.+?)\.\*\*.*?```python\n(.*?)```", SECTION, re.DOTALL))
 
 

@@ -3,8 +3,8 @@
     python -m envs.collision.fitting panda              # both
     python -m envs.collision.fitting ur5e --capsules 4  # up to four a link
 
-They enclose what is drawn of each link; see docs/collision.md. A gripper that has a file keeps it,
-since other arms may wear it too: delete the file to have it written anew.
+They enclose what is drawn of each link; see docs/explanation/collision-capsules.md. A gripper that
+has a file keeps it, since other arms may wear it too: delete the file to have it written anew.
 """
 
 import argparse

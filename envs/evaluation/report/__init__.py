@@ -1,4 +1,7 @@
-"""Report of an evaluation as one self-contained HTML page, described in docs/evaluation.md."""
+"""Report of an evaluation as one self-contained HTML page.
+
+docs/how-to/evaluate-and-report.md describes it.
+"""
 
 from envs.evaluation.report.arm_run import ArmRun, read_log
 from envs.evaluation.report.page import Report, render_page

@@ -1,9 +1,9 @@
 """The state of an arm when the next command begins to act, from the commands still on their way.
 
 The measured state is rolled over the velocities that were sent in the last `latency` seconds, by
-the step of the simulator's kinematic engine (envs/simulation/kinematic.py); docs/robustness.md says
-what that is worth. Times are the caller's, in seconds of one clock that does not jump
-(`time.monotonic`).
+the step of the simulator's kinematic engine (envs/simulation/kinematic.py);
+docs/explanation/latency-compensation.md explains the method. Times are the caller's, in seconds of
+one clock that does not jump (`time.monotonic`).
 """
 
 from collections import deque
