@@ -77,6 +77,8 @@ class ShapeReader:
         if scheme == "package":
             package, _, inner = rest.partition("/")
             file = self._packages.find(package) / inner
+            if self._packages.locate(package) is None and not os.path.isfile(file):
+                return file, f"the mesh {uri!r} does not exist: package {package!r} is not found"
         elif scheme in ("", "file"):
             file = self._path.resolve().parent / rest
         else:
