@@ -66,6 +66,7 @@ class EvaluateFlags:
             only.
         engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained
             with; robots only.
+        xacro: Arguments of the robot's xacro file, KEY=VALUE ..., in place of the training's.
         randomize: What differs from episode to episode, in place of what it was trained with: a
             name in configs/randomization, the path of such a file, or none; latency, noise and the
             like that are given, zeros too, replace its own; robots only.
@@ -130,6 +131,7 @@ class EvaluateFlags:
     torque_bias: float | None = declare_disturbance("torque_bias", _TRAINED)
     assumed_latency: float | None = declare_disturbance("assumed_latency", _TRAINED)
     estimate_latency: bool | None = declare_disturbance("estimate_latency", _TRAINED)
+    xacro: tuple[str, ...] = ()
     randomize: str | None = None
     episodes: int | None = field(
         default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")}
@@ -267,6 +269,8 @@ def override_options(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
         for name in ("guard", "sparse", *CONDITIONS)
         if (value := getattr(flags, name)) is not None
     }
+    if flags.xacro:
+        asked["xacro"] = flags.xacro
     if (
         flags.randomize is not None
     ):  # what the training had none of is not thereby asked for: the file says it

@@ -1,6 +1,9 @@
 """Construction of environments from names, options or moments."""
 
+from collections.abc import Mapping
+
 from envs.arm_env.arm_env import ArmEnv
+from envs.config.assignments import parse_assignments
 from envs.config.env_options import KINEMATIC, EnvOptions
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
@@ -24,6 +27,8 @@ def make(
     *,
     gripper: str | None = None,
     tcp: str | None = None,
+    xacro: Mapping[str, object] | None = None,
+    acceleration: float | None = None,
     sparse: bool = False,
     guard: bool = False,
     training: bool = False,
@@ -41,6 +46,9 @@ def make(
         gripper: of a robot by name: a registered gripper instead of its own, or "none"; None keeps
             its own.
         tcp: of a robot by name: link of the robot's file to control; None lets the file decide.
+        xacro: of a robot by its xacro file: values of the file's arguments.
+        acceleration: of a robot by name: the limit of every joint, where its file has none [rad/s2
+            or m/s2].
         sparse: reward -1 for every step without success and 0 with success, instead of the task's
             dense terms.
         guard: change actions that would lead to contact, see `envs.controllers.guard`.
@@ -56,7 +64,10 @@ def make(
     if engine not in chosen.engines:
         able = " or ".join(f"--engine {name}" for name in chosen.engines)
         raise ConfigError(f"task {task!r} cannot be done on engine {engine!r}; it needs {able}")
-    made = robot if isinstance(robot, Robot) else make_robot(robot, gripper, tcp)
+    if isinstance(robot, Robot):
+        made = robot
+    else:
+        made = make_robot(robot, gripper, tcp, xacro=xacro, acceleration=acceleration)
     varied = disturbances.physics if disturbances else None
     brings = (chosen.cube_side, varied, chosen.cubes, chosen.physics)
     moved_by = make_engine(engine, made, chosen.dt, *brings)
@@ -89,8 +100,10 @@ def make_from_config(
     """
     if options.env is None:
         named = {
-            name: getattr(options, name) for name in ("gripper", "tcp", "sparse", "guard", "engine")
+            name: getattr(options, name)
+            for name in ("gripper", "tcp", "acceleration", "sparse", "guard", "engine")
         }
+        named |= {"xacro": parse_assignments("xacro", options.xacro)}
         named |= {"training": training, "disturbances": combine_disturbances(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES, declare_disturbance
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
@@ -23,6 +24,7 @@ _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
 _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
 _DEAR = 0.5  # [s] a step, from which on it is said
+_ACCELERATION = (1e-3, 1e5, "no arm has more")
 # Options of an evaluation that replace those of the training.
 CONDITIONS = ("engine", "randomize", *DISTURBANCES)
 # ids of gymnasium-robotics and panda-gym with goals
@@ -45,6 +47,8 @@ class EnvOptions:
         task: Task to learn, one of --list tasks.
         gripper: Gripper to mount in place of the robot's own, one of --list grippers, or none.
         tcp: Link of the robot's URDF to control; needs a robot given by its file.
+        xacro: Arguments of the robot's xacro file, KEY=VALUE ...
+        acceleration: Limit of every joint in rad/s2 or m/s2, for a robot whose file has none.
         sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's
             dense reward.
         guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
@@ -66,6 +70,8 @@ class EnvOptions:
     task: str = field(default="reach", metadata=_STAYS)
     gripper: str | None = field(default=None, metadata=_STAYS)
     tcp: str | None = field(default=None, metadata=_STAYS)
+    xacro: tuple[str, ...] = field(default=(), metadata=_STAYS)
+    acceleration: float | None = field(default=None, metadata={**_STAYS, "range": _ACCELERATION})
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_STAYS)
     engine: str = field(default=KINEMATIC, metadata={**_STAYS, "choices": ENGINES})
@@ -98,6 +104,7 @@ class EnvOptions:
     )
 
     def __post_init__(self):
+        parse_assignments("xacro", self.xacro)
         for name in (
             item.name
             for item in fields(self)

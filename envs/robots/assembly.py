@@ -29,7 +29,7 @@ def load_model(owner: str, source: Any) -> rtb.Robot:
         source: the file's `model`: the name of a class of roboticstoolbox.models; a mapping {rtb:
             class name, repository: git URL} for a class that fetches its files with git on first
             use; {package: name, urdf: path} for a URDF in an installed package; or {urdf: path} for
-            any other.
+            any other, with {xacro: {argument: value}} where it is a xacro file that needs some.
 
     Raises:
         ConfigError: there is no such model, or it is not to be had on this machine.
@@ -39,12 +39,12 @@ def load_model(owner: str, source: Any) -> rtb.Robot:
     keys = set(source) if isinstance(source, dict) else set()
     if keys in ({"rtb"}, {"rtb", "repository"}):
         return _load_rtb_model(owner, source["rtb"], source.get("repository"))
-    if keys in ({"urdf"}, {"package", "urdf"}):
-        return _load_urdf_model(owner, source["urdf"], source.get("package"))
+    if keys - {"xacro"} in ({"urdf"}, {"package", "urdf"}):
+        return _load_urdf_model(owner, source)
     raise ConfigError(
         f"{owner}: model must be the name of a class of roboticstoolbox.models, or a mapping "
         "with rtb, with rtb and "
-        f"repository, with urdf, or with package and urdf, got {source!r}"
+        f"repository, with urdf, or with package and urdf, perhaps with xacro, got {source!r}"
     )
 
 
@@ -93,12 +93,17 @@ def _check_repository(owner: str, repository: str) -> None:
         raise ConfigError(f"{needs} it cannot be reached; check the network") from None
 
 
-def _load_urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
+def _load_urdf_model(owner: str, source: dict[str, Any]) -> rtb.Robot:
     # here: most robots are read by roboticstoolbox
     from envs.robots.urdf import build_model, read_urdf
 
+    path = source["urdf"]
+    package = source.get("package")
+    xacro = source.get("xacro", {})
+    if not isinstance(xacro, dict):
+        raise ConfigError(f"{owner}: xacro must map arguments to values, got {xacro!r}")
     if package is None:
-        return build_model(read_urdf(path))
+        return build_model(read_urdf(path, arguments=xacro))
     try:
         found = importlib.util.find_spec(str(package))
     except (ImportError, ValueError):  # its parent is missing, or it is no name
@@ -109,7 +114,8 @@ def _load_urdf_model(owner: str, path: str, package: str | None) -> rtb.Robot:
             f"{owner}: its model is in the Python package {wheel}; install it with: pip install "
             f"{wheel}"
         )
-    return build_model(read_urdf(Path(found.submodule_search_locations[0], path)))
+    file = Path(found.submodule_search_locations[0], path)
+    return build_model(read_urdf(file, arguments=xacro))
 
 
 def assemble(

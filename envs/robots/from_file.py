@@ -1,5 +1,6 @@
 """A robot from any URDF or xacro file: its home and workspace are computed from the model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,12 @@ _THIN = 0.01  # [m] by which the box is wider than the samples, for arms that mo
 _LEAST_REACH = 0.001  # [m] that the TCP of an arm can be moved by at least
 
 
-def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
+def make_robot_from_file(
+    path: str,
+    gripper: str | None = None,
+    tcp: str | None = None,
+    xacro: Mapping[str, object] | None = None,
+) -> Robot:
     """Make the robot that a file describes; it has the name of the file.
 
     Args:
@@ -34,12 +40,13 @@ def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None 
             still.
         tcp: the link that is the TCP, or that carries the gripper; None where there is only one it
             can be.
+        xacro: values of the arguments of a .xacro file.
 
     Raises:
         ConfigError: the file is wrong, a choice is missing, or there is no such gripper or link.
     """
     hand = None if gripper in (None, "none") else make_gripper(gripper)
-    arm = load_urdf(path, tcp)
+    arm = load_urdf(path, tcp, arguments=xacro)
     name = Path(path).name.split(".")[0]
     model = arm.model
     chain = arm.chain
@@ -67,6 +74,7 @@ def make_robot_from_file(path: str, gripper: str | None = None, tcp: str | None 
         gripper=hand,
         physics=Physics(torque=arm.torque),
         file=Path(path),
+        tcp_link=arm.tcp_link,
     )
 
 

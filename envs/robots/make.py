@@ -5,7 +5,10 @@ or xacro file.
 import atexit
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from envs.config.yaml_values import CONFIGS, check_keys, make_pose, parse_numbers, read_values
 from envs.kinematics import compile_ets
@@ -42,7 +45,14 @@ def is_file(name: str) -> bool:
     )
 
 
-def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) -> Robot:
+def make_robot(
+    name: str,
+    gripper: str | None = None,
+    tcp: str | None = None,
+    *,
+    xacro: Mapping[str, object] | None = None,
+    acceleration: float | None = None,
+) -> Robot:
     """Build a robot.
 
     Args:
@@ -50,17 +60,36 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
         gripper: the gripper it wears, a registered one or "none"; None leaves the choice to its
             file.
         tcp: for a URDF or xacro file, the link that is the TCP.
+        xacro: for a xacro file, the values of its arguments.
+        acceleration: the limit of every joint, for a robot whose file has none [rad/s2 or m/s2].
 
     Raises:
-        ConfigError: no such robot or gripper, or values in its file that cannot be right.
+        ConfigError: no such robot or gripper, values in its file that cannot be right, or something
+            given that the file has already.
     """
+    robot = _make_robot(name, gripper, tcp, xacro or {})
+    if acceleration is not None:
+        if robot.qddlim is not None:
+            raise ConfigError(
+                f"{robot.owner} has acceleration limits of its own; acceleration is for one without"
+            )
+        if not 0.0 < acceleration < np.inf:
+            raise ConfigError(f"acceleration must be a positive number, got {acceleration}")
+        robot.qddlim = np.full(robot.n, float(acceleration))
+    return robot
+
+
+def _make_robot(
+    name: str, gripper: str | None, tcp: str | None, xacro: Mapping[str, object]
+) -> Robot:
+    """Build a robot from its registry file or its description."""
     if is_file(name):
         from envs.robots.from_file import (
             make_robot_from_file,  # here: a registered robot does without
         )
 
         _release_models_at_exit()
-        return make_robot_from_file(name, gripper, tcp)
+        return make_robot_from_file(name, gripper, tcp, xacro)
     if name not in robot_names():
         if os.path.isfile(name):
             raise ConfigError(f"robot file {name!r} must end in .urdf or .xacro")
@@ -70,6 +99,8 @@ def make_robot(name: str, gripper: str | None = None, tcp: str | None = None) ->
             f"robot {name!r} has its TCP in configs/robots/{name}.yaml; "
             "tcp is for URDF and xacro files"
         )
+    if xacro:
+        raise ConfigError(f"robot {name!r} takes no xacro arguments; they are for a .xacro file")
     return _make_registered(name, gripper)
 
 

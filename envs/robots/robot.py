@@ -34,6 +34,8 @@ class Robot:
         qdddlim: (n,) jerk limits [rad/s3 or m/s3], or None where none is known.
         physics: servos and inertias of the arm; the gripper has its own.
         file: the URDF or xacro file that it was made from; None for a registered robot.
+        tcp_link: the link of that file that is the TCP, or carries the gripper; None for a
+            registered robot.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Robot:
     qdddlim: np.ndarray | None = None
     physics: Physics = field(default_factory=Physics)
     file: Path | None = None
+    tcp_link: str | None = None
 
     def __post_init__(self):
         shapes = dict.fromkeys(("home", *_LIMITS), (self.n,)) | {

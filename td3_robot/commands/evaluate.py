@@ -225,6 +225,8 @@ def format_replay(flags: EvaluateFlags, episode: int) -> str:
         words += ["--device", flags.device]
     if flags.plugins:
         words += ["--plugins", ",".join(flags.plugins)]
+    if flags.xacro:
+        words += ["--xacro", *flags.xacro]
     for name in ("guard", "sparse"):
         if (switch := getattr(flags, name)) is not None:
             words += [f"--{name}", str(switch).lower()]

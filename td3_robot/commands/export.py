@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.command_line import import_plugins
+from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import NOTHING, EnvOptions
 from td3_robot.checkpoint import find
@@ -32,6 +33,7 @@ class Arguments:
             checkpoint's folder.
         acceleration: Limit of every joint in rad/s2, for a robot whose own file has none, as URDFs
             do.
+        xacro: Arguments of the robot's xacro file, KEY=VALUE ..., in place of the training's.
         plugins: Modules to import first, separated by commas, as they register tasks of one's own;
             they are looked for on PYTHONPATH.
         robot: Write this robot's description to td3_robot/deploy/robot/robots/, in place of a
@@ -41,6 +43,7 @@ class Arguments:
     checkpoint: Path | None = None
     onnx: Path | None = None
     acceleration: float | None = None
+    xacro: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     robot: str | None = None
 
@@ -55,12 +58,13 @@ def main(argv: list[str]) -> int:
     )
     import_plugins(options.plugins)
     if options.robot is not None:
-        return _describe(options.robot, options.acceleration)
+        return _describe(options.robot, options.acceleration, options.xacro)
     if options.checkpoint is None:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
     require_packages("an export", "onnx", "onnxscript", "onnxruntime")
     checkpoint = find(options.checkpoint)
     _, made_of = load_run_config(checkpoint, EnvOptions)
+    made_of = dataclasses.replace(made_of, xacro=options.xacro or made_of.xacro)
     if made_of.env is not None:
         raise ConfigError(
             f"{str(checkpoint)!r} is of {made_of.env!r}; "
@@ -86,7 +90,10 @@ def main(argv: list[str]) -> int:
         agent.policy,
         acceleration=options.acceleration,
         **describe_origin(checkpoint, agent.config.policy),
-        simulator={name: getattr(made_of, name) for name in ("robot", "gripper", "tcp")},
+        simulator={
+            name: getattr(made_of, name)
+            for name in ("robot", "gripper", "tcp", "xacro", "acceleration")
+        },
     )
     size = path.stat().st_size / 1024
     print(f"{path}: {made_of.robot}, {made_of.task}, {size:.0f} KiB; its test vectors are met")
@@ -144,14 +151,15 @@ def write_policy(
         beside.unlink(missing_ok=True)
 
 
-def _describe(name: str, acceleration: float | None) -> int:
+def _describe(name: str, acceleration: float | None, xacro: tuple[str, ...]) -> int:
     """Write the description of a robot for td3_robot.deploy."""
     import envs
     from envs.export.robot_description import describe
     from td3_robot.deploy.robot.description import ROBOTS
     from td3_robot.utils.atomic_files import write_text
 
-    values = describe(envs.make_robot(name), acceleration)
+    robot = envs.make_robot(name, xacro=parse_assignments("xacro", xacro))
+    values = describe(robot, acceleration)
     path = ROBOTS / f"{values['name']}.json"
     write_text(path, json.dumps(values, separators=(",", ":")) + "\n")
     capsules = "no" if values["capsules"] is None else "its"

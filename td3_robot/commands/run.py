@@ -62,6 +62,8 @@ class Arguments:
             clear of and a policy of reach_avoid is told; docs/how-to/deploy-real-arm.md.
         dry_run: Connect, read and compute, but send nothing; prints what would be sent.
         log: File (.csv) for every step.
+        xacro: Arguments of the simulated robot's xacro file, KEY=VALUE ..., in place of the
+            training's.
         delay: Seconds by which the simulated network delays every packet.
         jitter: Seconds by which it delays some of them on top, at most.
         drop: Share of packets that it loses.
@@ -82,6 +84,7 @@ class Arguments:
     obstacles: Path | None = None
     dry_run: bool = False
     log: Path | None = None
+    xacro: tuple[str, ...] = ()
     delay: float = option(0.0, NOT_NEGATIVE)
     jitter: float = option(0.0, NOT_NEGATIVE)
     drop: float = option(0.0, SHARE)
@@ -211,10 +214,11 @@ def _connect(
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0))
     faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)
+    named = policy.metadata.get("simulator", {"robot": policy.robot.name})
+    if asked.xacro:
+        named = {**named, "xacro": asked.xacro}
     process = multiprocessing.get_context("spawn").Process(
-        target=simulate,
-        args=(policy.metadata.get("simulator", {"robot": policy.robot.name}), sock, faults),
-        daemon=True,
+        target=simulate, args=(named, sock, faults), daemon=True
     )
     process.start()
     cleanup.callback(process.kill)
@@ -226,9 +230,16 @@ def _connect(
 def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
     """The simulated arm's process; `named` is what its robot is made from."""
     import envs
+    from envs.config.assignments import parse_assignments
     from envs.export.simulated_arm import SimulatedArm
 
     for name in TERMINAL:
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
-    robot = envs.make_robot(named["robot"], named.get("gripper"), named.get("tcp"))
+    robot = envs.make_robot(
+        named["robot"],
+        named.get("gripper"),
+        named.get("tcp"),
+        xacro=parse_assignments("xacro", named.get("xacro", ())),
+        acceleration=named.get("acceleration"),
+    )
     serve(SimulatedArm(robot, PERIOD), sock, faults)

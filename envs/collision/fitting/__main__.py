@@ -10,6 +10,7 @@ has a file keeps it, since other arms may wear it too: delete the file to have i
 import argparse
 import sys
 
+from envs.config.assignments import parse_assignments
 from envs.robots import make_robot
 from td3_robot.errors import Td3RobotError, require_packages
 from td3_robot.progress import show_progress, stage
@@ -26,6 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--tcp", help="for a URDF or xacro file, the link that is the TCP")
     parser.add_argument(
+        "--xacro", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of a xacro file"
+    )
+    parser.add_argument(
         "--capsules", type=int, default=3, help="at most so many around a link's meshes (default 3)"
     )
     options = parser.parse_args(arguments)
@@ -35,8 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
         require_packages("fitting capsules", "coal", "trimesh", "collada")
         from envs.collision.fitting.robot import fit  # here: it needs them
 
+        xacro = parse_assignments("--xacro", options.xacro)
         with show_progress(), stage(f"fitting capsules to {options.robot}"):
-            fit(make_robot(options.robot, options.gripper, options.tcp), options.capsules)
+            robot = make_robot(options.robot, options.gripper, options.tcp, xacro=xacro)
+            fit(robot, options.capsules)
     except Td3RobotError as error:
         print(f"fit_collision: {error}", file=sys.stderr)
         return 2

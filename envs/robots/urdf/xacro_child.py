@@ -159,8 +159,9 @@ class Expansion:
         self.roots = [self._packages.own]  # folders that may be read
         self.searching = False  # a package
         self.missing: list[str] = []  # packages that were not found
-        self.declared: dict[str, bool] = {}  # argument -> whether it has a default
+        self.declared: list[str] = []  # arguments
         self.used: set[str] = set()  # arguments that the file asked for
+        self.values: dict[str, str] = {}  # of all arguments
 
     def find(self, name: str) -> str:
         """Find a package for $(find ...), and let its files be read."""
@@ -179,6 +180,7 @@ class Expansion:
     def get_argument(self, name: str, args: dict[str, str]) -> str:
         """Return the value of an argument for $(arg ...)."""
         self.used.add(name)
+        self.values = args
         if name not in args:
             raise substitution.ArgException(name)
         return args[name]
@@ -195,7 +197,8 @@ class Expansion:
             raise Refused(f"{filename} has more than {MAX_BYTES // 1_000_000} MB")
         document = parseString(text, namespaces=False, forbid_dtd=True)  # pyright: ignore[reportArgumentType]  bytes do too
         for element in document.getElementsByTagName("xacro:arg"):
-            self.declared[element.getAttribute("name")] = element.hasAttribute("default")
+            if (name := element.getAttribute("name")) not in self.declared:
+                self.declared.append(name)
         return document
 
     def restrict_reading(self) -> None:
@@ -238,6 +241,9 @@ class Expansion:
                 f"package {self.missing[-1]!r} is not found; put it into the workspace, or its "
                 "folder into ROS_PACKAGE_PATH, which needs no ROS"
             )
+        if isinstance(cause, FileNotFoundError) and (empty := self._list_empty()):
+            names = " or ".join(f"--xacro {name}=VALUE" for name in empty)
+            return f"there is no {cause.filename}; it may need {names}, which is empty"
         line = " ".join(str(error).split()) or type(error).__name__
         if match := UNDEFINED.search(line):
             return f"needs --xacro {match[1]}=VALUE; {self._describe_arguments()}"
@@ -249,15 +255,12 @@ class Expansion:
             if name not in self.declared and name not in self.used:
                 raise Refused(f"has no argument {name!r}; {self._describe_arguments()}")
 
+    def _list_empty(self) -> list[str]:
+        """List the arguments that the file asked for and found empty."""
+        return [name for name in self.declared if name in self.used and not self.values.get(name)]
+
     def _describe_arguments(self) -> str:
-        if not self.declared:
-            return "it declares none"
-        both = {
-            "needs": [name for name, has_default in self.declared.items() if not has_default],
-            "takes": [name for name, has_default in self.declared.items() if has_default],
-        }
-        parts = [f"{verb} {', '.join(names)}" for verb, names in both.items() if names]
-        return f"it {' and '.join(parts)}"
+        return f"it takes {', '.join(self.declared) or 'none'}"
 
 
 def expand(expansion: Expansion, file: str, arguments: dict[str, str]) -> str:

@@ -104,6 +104,140 @@ def test_optional_environment_variables_have_their_defaults(package, monkeypatch
     assert links(package, '<link name="$(optenv WHO nobody)"/>') == ["nobody"]
 
 
+EXPRESSIONS = {
+    "dict(a=0.5, b=1)['a']": "0.5",
+    "dict([('a', 2)])['a']": "2",
+    "'1 22 3'.split(' ')[1]": "22",
+    "'_'.join(['a', 'b'])": "a_b",
+    "' Ab '.strip().lower()": "ab",
+    "'x.stl'.endswith('.stl') and 'arm'.startswith('a')": "True",
+    "'a-b'.replace('-', '_').upper()": "A_B",
+    "dict(a=1).get('b', 7)": "7",
+    "list(dict(a=1, b=2).keys())[1]": "b",
+    "sorted([3, 1, 2])[0] + list(range(3))[2]": "3",
+    "xacro.tokenize('1,2;4')[2]": "4",
+}
+
+
+def test_data_and_text_can_be_computed_with(package):
+    values = list(EXPRESSIONS.values())
+    body = "".join(f'<link name="${{{expression}}}"/>' for expression in EXPRESSIONS)
+    joined = [
+        f'<joint name="j{i}" type="fixed"><parent link="{values[0]}"/><child link="{value}"/></joint>'
+        for i, value in enumerate(values[1:])
+    ]
+    assert links(package, body + "".join(joined)) == values
+
+
+def test_a_dictionary_is_a_property_and_a_parameter(package):
+    body = """<xacro:property name="start" value="${dict(j1=0.0, j2=0.5)}"/>
+    <xacro:macro name="show" params="at:=${dict(j1=1, j2=2)}"><link name="l${at['j2']}"/></xacro:macro>
+    <xacro:show/><xacro:show at="${start}"/>"""
+    assert links(package, body + JOINED.format("l2", "l0.5")) == ["l2", "l0.5"]
+
+
+JOINED = '<joint name="j" type="fixed"><parent link="{}"/><child link="{}"/></joint>'
+DECLARED = """<link name="arm$(arg dof)"/><xacro:arg name="side" default=""/>
+<xacro:if value="${'$(arg side)' == 'left'}"><link name="l"/></xacro:if>"""
+
+
+def test_an_argument_that_is_needed_or_unknown_is_named_with_all_there_are(package):
+    path = written(package, DECLARED)
+    assert "needs --xacro dof=VALUE; it takes side" in refusal(path)
+    assert list(read_urdf(path, arguments={"dof": 6}).links) == ["arm6"]
+    message = "has no argument 'sid'; it takes side"
+    assert message in refusal(path, arguments={"dof": 6, "sid": "left"})
+    # one that is used without being declared
+    assert links(package, '<link name="$(arg dof)"/>', arguments={"dof": "a"}) == ["a"]
+
+
+def test_an_argument_left_empty_is_named_where_a_file_is_missing(package):
+    body = """<xacro:arg name="dof" default=""/><xacro:arg name="used" default="1"/>
+    <xacro:include filename="$(arg dof)dof/arm$(arg used).xacro"/>"""
+    message = refusal(written(package, body))
+    assert "it may need --xacro dof=VALUE, which is empty" in message
+
+
+def manifest(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "package.xml").write_text(f"<package format='3'><name>{name}</name></package>")
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path) -> Path:
+    """ws/src/cell/urdf/cell.xacro, which includes a file of parts_description; that is in no folder
+    of its name.
+    """
+    cell = manifest(tmp_path / "ws" / "src" / "cell", "cell")
+    (cell / "urdf").mkdir()
+    include = '<xacro:include filename="$(find parts_description)/part.xacro"/>'
+    (cell / "urdf" / "cell.xacro").write_text(f"{HEAD}{include}</robot>")
+    return tmp_path / "ws"
+
+
+def add_parts(folder: Path) -> None:
+    part = manifest(folder, "parts_description") / "part.xacro"
+    part.write_text(f"{HEAD}<link name='part'/></robot>")
+
+
+@pytest.mark.parametrize("place", ["src/stack/parts", "src/a/b/c/parts", "src/parts_v2"])
+def test_a_package_is_found_by_its_manifest_wherever_in_the_workspace(workspace, place):
+    add_parts(workspace / place)
+    assert list(read_urdf(workspace / "src/cell/urdf/cell.xacro").links) == ["part"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "src/build/parts",  # results of builds
+        "src/.hidden/parts",
+        "src/cell/inner/parts",  # a package inside another is none
+        "src/stack/a/b/c/d/e/f/parts",  # too deep
+    ],
+)
+def test_what_colcon_does_not_find_is_not_found(workspace, place):
+    add_parts(workspace / place)
+    message = refusal(workspace / "src/cell/urdf/cell.xacro")
+    assert message.startswith("package 'parts_description' is not found; ")
+
+
+def test_a_folder_that_is_to_be_ignored_is_ignored(workspace):
+    add_parts(workspace / "src" / "old" / "parts")
+    (workspace / "src" / "old" / "COLCON_IGNORE").touch()
+    assert "'parts_description' is not found" in refusal(workspace / "src/cell/urdf/cell.xacro")
+
+
+def test_ros_package_path_is_searched_as_rospack_does(workspace, tmp_path, monkeypatch):
+    add_parts(tmp_path / "elsewhere" / "deep" / "down")
+    path = workspace / "src/cell/urdf/cell.xacro"
+    assert "'parts_description' is not found" in refusal(path)
+    monkeypatch.setenv("ROS_PACKAGE_PATH", f"/nowhere:{tmp_path / 'elsewhere'}")
+    assert list(read_urdf(path).links) == ["part"]
+
+
+@pytest.mark.parametrize("share", ["parts_description/share", "share"])
+def test_an_installed_workspace_is_searched(workspace, share):
+    """By colcon, each package in a prefix of its own, or all in one."""
+    add_parts(workspace / "install" / share / "parts_description")
+    there = workspace / "install" / "cell" / "share" / "cell"
+    there.parent.mkdir(parents=True)
+    (workspace / "src" / "cell").rename(there)
+    assert list(read_urdf(there / "urdf" / "cell.xacro").links) == ["part"]
+
+
+def test_a_search_reads_names_alone(workspace):
+    """While packages are searched nothing but their names can be read."""
+    stack = workspace / "src" / "stack"
+    add_parts(stack / "parts")
+    (stack / "secret.yaml").write_text("password: 1234")
+    path = workspace / "src/cell/urdf/cell.xacro"
+    stolen = "${xacro.load_yaml('$(find parts_description)/../secret.yaml')}"
+    path.write_text(f'{HEAD}<link name="{stolen}"/></robot>')
+    message = refusal(path)
+    assert "outside the package folders" in message and "1234" not in message
+
+
 # What they may not
 
 DOUBLING = '<xacro:macro name="m0" params=""><link name="x"/></xacro:macro>' + "".join(
@@ -118,7 +252,14 @@ ATTACKS = {
     "an f-string": ("<link name='${f\"a\"}'/>", "may not evaluate"),
     "other functions": ("<link name='${python.vars(math)}'/>", "may not evaluate"),
     "no function": ("<link name='${open(1)}'/>", "may not evaluate"),
-    "a method": ("<link name='${\"a\".upper()}'/>", "may not evaluate"),
+    "a method": ("<link name='${\"a\".encode()}'/>", "may not evaluate"),
+    "a format": ("<link name='${\"a\".format(1)}'/>", "may not evaluate"),
+    "a format of a mapping": ("<link name='${\"a\".format_map(dict(a=1))}'/>", "may not evaluate"),
+    "a method of a class": ("<link name='${dict.fromkeys([1])}'/>", "may not evaluate"),
+    "a method that changes": ("<link name='${dict(a=1).update(dict(a=2))}'/>", "may not evaluate"),
+    "a keyword of another function": ("<link name='${max([1], key=str)}'/>", "may not evaluate"),
+    "keywords from a mapping": ("<link name='${dict(**dict(a=1))}'/>", "may not evaluate"),
+    "an iterator": ("<link name='${range(3)}'/>", "is a range, not a value"),
     "format": ("<link name='${\"a\".format}'/>", "may not evaluate"),
     "a function as a value": ("<link name='${sorted}'/>", "not a value"),
     "a function under an allowed name": (
@@ -158,7 +299,7 @@ ATTACKS = {
     ),
     "a path as a package": (
         "<xacro:include filename='$(find ../..)/secret.xacro'/>",
-        "cannot include a file",
+        "package '../..' is not found",
     ),
     "YAML": (
         "<link name='${xacro.load_yaml(\"../../secret.yaml\")}'/>",
@@ -174,7 +315,7 @@ ATTACKS = {
     "a long result": ("<link name='${\"a\" * 10**8}'/>", "expands to more than 10 MB"),
     "a message of its own": ("${xacro.fatal('a\nb')}", "a b"),
     "no such name": ("<link name='${length}'/>", "name 'length' is not defined"),
-    "no such argument": ("<link name='$(arg dof)'/>", "Undefined substitution argument dof"),
+    "no such argument": ("<link name='$(arg dof)'/>", "needs --xacro dof=VALUE; it takes none"),
     "no such macro": ("<xacro:leg/>", "unknown macro name: xacro:leg"),
     "no such file": ("<xacro:include filename='nowhere.xacro'/>", "No such file or directory"),
     "wrong syntax": ("<link name='${1 +}'/>", "invalid syntax"),
@@ -187,9 +328,9 @@ SLOW = {
 }
 
 
-def refusal(path: Path) -> str:
+def refusal(path: Path, **options) -> str:
     with pytest.raises(ConfigError) as error:
-        read_urdf(path)
+        read_urdf(path, **options)
     message = str(error.value)
     assert "\n" not in message and message.startswith(f"{path}: "), message
     return message.removeprefix(f"{path}: ")

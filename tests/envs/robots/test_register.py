@@ -1,0 +1,136 @@
+"""A registry file that is written from a URDF makes the robot that the URDF makes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from envs.config.env_options import EnvOptions
+from envs.kinematics import fkine
+from envs.robots import make, make_robot, register
+from td3_robot.config.schema import build, make_schema
+from td3_robot.errors import ConfigError
+
+GANTRY = Path(__file__).parents[1] / "data" / "gantry.urdf"
+XACRO = """<robot name="r" xmlns:xacro="http://www.ros.org/wiki/xacro">
+<xacro:arg name="reach" default="0.1"/><xacro:arg name="prefix" default=""/>
+<link name="base"/><link name="upper"/><link name="$(arg prefix)tool0"/>
+<joint name="j1" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/>
+<limit lower="-2" upper="2" velocity="2"/></joint>
+<joint name="t" type="fixed"><parent link="upper"/><child link="$(arg prefix)tool0"/>
+<origin xyz="$(arg reach) 0 0"/></joint></robot>"""
+
+
+@pytest.fixture
+def configs(tmp_path, monkeypatch) -> Path:
+    """A folder of registry files of its own."""
+    folder = tmp_path / "configs"
+    (folder / "robots").mkdir(parents=True)
+    monkeypatch.setattr(make, "CONFIGS", folder)
+    monkeypatch.setattr(register, "CONFIGS", folder)
+    return folder
+
+
+@pytest.fixture
+def arm(tmp_path) -> Path:
+    path = tmp_path / "arm.xacro"
+    path.write_text(XACRO)
+    return path
+
+
+def assert_same(registered, expected) -> None:
+    for key in ("home", "qlim", "qdlim", "qddlim", "workspace"):
+        np.testing.assert_allclose(getattr(registered, key), getattr(expected, key), atol=1e-9)
+    low, high = torch.tensor(expected.qlim, dtype=torch.float32)
+    q = low + (high - low) * torch.rand(50, expected.n, generator=torch.Generator().manual_seed(0))
+    places = [fkine(robot.chain, q) for robot in (registered, expected)]
+    torch.testing.assert_close(*places, atol=1e-5, rtol=0)
+    if expected.physics.torque is not None:
+        np.testing.assert_allclose(registered.physics.torque, expected.physics.torque)
+
+
+def test_a_registered_robot_is_the_one_of_its_file(configs, capsys):
+    words = [str(GANTRY), "--name", "my_gantry", "--tcp", "tool0", "--acceleration", "3"]
+    assert register.main(words) == 0
+    assert "now it is --robot my_gantry" in capsys.readouterr().out
+    expected = make_robot(str(GANTRY), tcp="tool0", acceleration=3.0)
+    assert_same(make_robot("my_gantry"), expected)
+    assert [path.name for path in (configs / "robots").iterdir()] == ["my_gantry.yaml"]
+
+
+def test_the_arguments_of_a_xacro_file_are_kept(configs, arm):
+    words = [str(arm), "--name", "mine", "--acceleration", "2"]
+    assert register.main([*words, "--xacro", "reach=0.5", "prefix=left_"]) == 0
+    given = {"reach": 0.5, "prefix": "left_"}
+    assert_same(make_robot("mine"), make_robot(str(arm), xacro=given, acceleration=2.0))
+    assert "flange: left_tool0" in (configs / "robots" / "mine.yaml").read_text()
+
+
+WRONG = {
+    "a name that is taken": ((str(GANTRY), "--name", "there"), "there is a robot 'there' already"),
+    "a path as a name": ((str(GANTRY), "--name", "../x"), "name must be of a-z"),
+    "a registered robot": (("panda", "--name", "x"), "is registered already"),
+    "no file": (("none.urdf", "--name", "x"), "cannot be read"),
+    "another arm's gripper": (
+        (str(GANTRY), "--name", "x", "--gripper", "wx250s_fingers"),
+        "a part of another arm's model",
+    ),
+    "a wrong argument": ((str(GANTRY), "--name", "x", "--xacro", "dof"), "--xacro must be KEY="),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_one_line_and_writes_nothing(configs, capsys, wrong, monkeypatch):
+    (configs / "robots" / "there.yaml").touch()
+    if wrong == "a registered robot":
+        monkeypatch.undo()
+    words, named = WRONG[wrong]
+    tcp = ("--tcp", "tool0") if str(GANTRY) in words else ()
+    assert register.main([*words, *tcp]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("register: ") and named in error and error.count("\n") == 1
+    assert [path.name for path in (configs / "robots").iterdir()] == ["there.yaml"]
+
+
+# The same from options
+
+
+def test_arguments_and_accelerations_are_options_of_a_training(arm):
+    words = ("--robot", str(arm), "--xacro", "reach=0.5", "prefix=a_", "--acceleration", "4")
+    options = EnvOptions(
+        robot=str(arm), xacro=("reach=0.5", "prefix=a_"), acceleration=4.0, task="reach"
+    )
+    given = make_schema("x", "x", EnvOptions).read_flags(list(words))
+    assert build(EnvOptions, given) == options
+    env = envs.make_from_config(options)
+    T = env.fkine(torch.zeros(1, 1))
+    torch.testing.assert_close(T[0, :3, 3], torch.tensor([0.5, 0.0, 0.0]))
+    assert env.robot.qddlim.tolist() == [4.0]
+    direct = envs.make(str(arm), "reach", xacro={"reach": 0.5}, acceleration=4.0)
+    torch.testing.assert_close(direct.fkine(torch.zeros(1, 1)), T)
+
+
+def test_wrong_arguments_and_accelerations_are_refused(arm):
+    def refusal(**given) -> str:
+        with pytest.raises(ConfigError) as error:
+            make_robot(str(given.pop("name", arm)), **given)
+        return str(error.value)
+
+    assert "only a .xacro file takes arguments, got a" in refusal(name=GANTRY, xacro={"a": 1})
+    assert "takes no xacro arguments" in refusal(name="panda", xacro={"a": 1})
+    assert "has no argument 'rech'; it takes reach, prefix" in refusal(xacro={"rech": 1})
+    assert "has acceleration limits of its own" in refusal(name="panda", acceleration=1.0)
+    assert "acceleration must be a positive number" in refusal(acceleration=-1.0)
+    for words, named in ((("dof",), "must be KEY=VALUE, got 'dof'"), (("a=1", "a=2"), "for 'a'")):
+        with pytest.raises(ConfigError, match=named):
+            EnvOptions(robot=str(arm), xacro=words)
+
+
+def test_an_arm_with_a_given_acceleration_keeps_to_it(arm):
+    """From rest with the full command: 2 rad/s2 for 50 ms are 0.1 rad/s."""
+    env = envs.make(str(arm), "reach", acceleration=2.0)
+    env.reset(0)
+    step = env.step(torch.ones(1, 1))
+    assert step.info["qd"].item() == pytest.approx(0.1, abs=1e-6)
