@@ -25,7 +25,7 @@ from td3_robot.evaluation.rollout import (
     draw_round_seeds,
     iter_rollouts,
     make_random_policy,
-    rollout,
+    play_seeded,
     summarise,
 )
 from td3_robot.legacy import keep_old_names
@@ -202,9 +202,7 @@ class Evaluation:
         first = next(iter(self.controllers))
         policy, env = self.make_copy(first)
         policies = {first: policy, RANDOM: self._make_random(env)}
-        return {
-            name: rollout(policy, env, env.reset(self.seed)) for name, policy in policies.items()
-        }
+        return {name: play_seeded(policy, env, self.seed) for name, policy in policies.items()}
 
     @property
     def action_names(self) -> list[str] | None:

@@ -3,7 +3,7 @@
 Autoreset modes: https://farama.org/Vector-Autoreset-Mode
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
 from envs.from_gymnasium.interface_checker import format_error
-from envs.from_gymnasium.processes import describe_dead_processes
+from envs.from_gymnasium.own_arrays import SUCCESS_KEYS, wrap_copies
+from envs.from_gymnasium.processes import Processes, describe_dead_processes
 from td3_robot.errors import ConfigError, EnvError, NotFiniteError, Td3RobotError
 from td3_robot.legacy import keep_old_names
 from td3_robot.vec_env import Step
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")  # in this order
-_SUCCESS_KEYS = ("is_success", "success")
 
 
 def is_goal_space(space: spaces.Space) -> bool:
@@ -40,7 +40,8 @@ class GymnasiumEnv:
     `next_observation` is the true successor under every autoreset mode. SAME_STEP: it is in
     `infos["final_obs"]`. NEXT_STEP: the step after an end ignores its action and only starts an
     episode, so its row is marked in `Step.valid`. DISABLED: ended environments are reset here, with
-    `reset_mask`.
+    `reset_mask`. Environments may use their arrays again; an AsyncVectorEnv with SAME_STEP that
+    `make_gymnasium` has not made needs copies that do not, or that `OwnArrays` wraps.
 
     `info` holds `success` (B,) bool where the environment reports `is_success` or `success` in the
     infos of a reset or of a first step, and nothing else.
@@ -58,6 +59,7 @@ class GymnasiumEnv:
 
     Attributes:
         no_goals: why its goals cannot be replaced in hindsight; "" if it has no goals.
+        notes: sentences that whoever trains in it should read.
 
     Raises:
         ConfigError: spaces or an autoreset mode that are not supported.
@@ -65,6 +67,7 @@ class GymnasiumEnv:
     """
 
     no_goals = ""
+    notes: Sequence[str] = ()
 
     def __init__(
         self,
@@ -81,6 +84,8 @@ class GymnasiumEnv:
         self.num_envs = vector_env.num_envs
         self.device = torch.device(device)
         self._gym = vector_env
+        if not restorable:  # else they are `OwnArrays` as they are made
+            wrap_copies(vector_env)
         self._seed = seed
         self._steps = 0
         self._restorable = restorable
@@ -134,7 +139,7 @@ class GymnasiumEnv:
         middle = torch.zeros(self.num_envs, self.a_dim, dtype=torch.float32)
         *_, stepped = self._call(self._gym.step, self._scale_action(middle))
         sources = (infos, stepped, stepped.get("final_info", {}))
-        self._reports_success = any(key in source for source in sources for key in _SUCCESS_KEYS)
+        self._reports_success = any(key in source for source in sources for key in SUCCESS_KEYS)
 
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes; without a seed the random streams go on. Return (B, o_dim)."""
@@ -175,6 +180,7 @@ class GymnasiumEnv:
         truncated = np.array(truncated)
         done = terminated | truncated
         observation = next_observation = self._flatten(observed)
+        info = self._make_info(infos, done)
         valid = None
         if self._autoreset == AutoresetMode.NEXT_STEP:
             valid = self._convert(~self._ended)
@@ -204,7 +210,7 @@ class GymnasiumEnv:
             terminated=self._convert(terminated),
             truncated=self._convert(truncated),
             next_observation=self._convert(next_observation),
-            info=self._make_info(infos, done),
+            info=info,
             valid=valid,
         )
 
@@ -271,7 +277,7 @@ class GymnasiumEnv:
             sources = [(infos, ~done), (infos.get("final_info", {}), done)]
         success = np.zeros(self.num_envs, bool)
         for source, rows in sources:
-            for key in source.keys() & set(_SUCCESS_KEYS):
+            for key in source.keys() & set(SUCCESS_KEYS):
                 reported = np.asarray(source[key]).astype(bool).reshape(self.num_envs, -1).any(1)
                 success |= reported & rows & source.get(f"_{key}", rows)  # others are 0 or None
         return {"success": self._convert(success)}
@@ -303,6 +309,8 @@ class GymnasiumEnv:
         states = list(self._call(copies.get_attr, "saved_state")) if self._restorable else [None]
         if None in states:
             return seeds
+        if isinstance(self._gym, Processes):
+            seeds["generators"] = list(self._call(copies.get_attr, "global_generators"))
         return {**seeds, "standings": states, "observation": self._observation}
 
     def load_state_dict(self, state: dict[str, Any]) -> Tensor:
@@ -318,6 +326,8 @@ class GymnasiumEnv:
             return first
         copies: Any = self._gym
         self._call(copies.set_attr, "saved_state", state["standings"])
+        if isinstance(self._gym, Processes) and "generators" in state:
+            self._call(copies.set_attr, "global_generators", state["generators"])
         self._observation = state["observation"].to(self.device)
         return self._observation
 

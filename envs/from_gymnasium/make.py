@@ -17,6 +17,7 @@ from envs.config.env_options import VECTORS
 from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
 from envs.from_gymnasium.interface_checker import InterfaceChecker, format_error
+from envs.from_gymnasium.own_arrays import OwnArrays
 from envs.from_gymnasium.processes import make_vector_env
 from envs.from_gymnasium.save_state import SaveStateWrapper
 from td3_robot.errors import EXTRAS, ConfigError, install_command, unknown
@@ -85,14 +86,15 @@ def make_gymnasium(
     if vector not in VECTORS:
         raise unknown("vector", vector, VECTORS)
     _find(env_id)
-    copies = make_vector_env(
-        functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector
+    copies: Any = make_vector_env(
+        functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector, seed
     )
     rules = _find_goal_rules(env_id) if is_goal_space(copies.single_observation_space) else ""
     if isinstance(rules, GoalRules):
         return GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)
     env = GymnasiumEnv(copies, device, seed, env_id, restorable=True)
     env.no_goals = rules
+    env.notes = describe_pictures(env_id, copies.get_attr("pictures")[0])
     return env
 
 
@@ -142,9 +144,33 @@ def _make_one(
     if isinstance(env.action_space, spaces.Discrete):
         env = DiscreteAsBox(env)
     space = env.observation_space
+    pictures = find_pictures(space)
     if not isinstance(space, spaces.Box) and not is_goal_space(space) and space.is_np_flattenable:
         env = FlattenObservation(env)
-    return SaveStateWrapper(env, env_id)
+    made: Any = SaveStateWrapper(OwnArrays(env), env_id)
+    made.pictures = pictures
+    return made
+
+
+def find_pictures(space: spaces.Space) -> list[tuple[int, ...]]:
+    """Return the shapes of the pictures in an observation: of three axes, or of bytes in two."""
+    if isinstance(space, spaces.Box):
+        axes = len(space.shape)
+        return [space.shape] if axes == 3 or (axes > 1 and space.dtype == np.uint8) else []
+    parts = list(space) if isinstance(space, spaces.Tuple) else []
+    parts = list(space.values()) if isinstance(space, spaces.Dict) else parts
+    return [shape for part in parts for shape in find_pictures(part)]
+
+
+def describe_pictures(env_id: str, shapes: list[tuple[int, ...]]) -> list[str]:
+    """Describe in a line, if an environment observes pictures, what becomes of them."""
+    if not shapes:
+        return []
+    numbers = sum(int(np.prod(shape)) for shape in shapes)
+    return [
+        f"env {env_id!r} observes pictures {', '.join(map(str, shapes))}: they enter the networks "
+        f"flat, as {numbers:,} numbers without convolutions, from which TD3 hardly learns"
+    ]
 
 
 def _suggest_mujoco(env_id: str, message: str) -> str:

@@ -1,28 +1,40 @@
 """Vector environments of copies that step one after the other, or each in its own process."""
 
 import contextlib
+import functools
 import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import gymnasium as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.async_vector_env import _async_worker
 
+from td3_robot.utils.seeding import (
+    get_global_generators,
+    seed_global_generators,
+    set_global_generators,
+)
 
-def make_vector_env(make_one: Callable[[], gym.Env], num_envs: int, vector: str) -> VectorEnv:
+
+def make_vector_env(
+    make_one: Callable[[], gym.Env], num_envs: int, vector: str, seed: int = 0
+) -> VectorEnv:
     """Make B copies that are reset in the step in which their episode ends.
 
     Args:
         make_one: makes a copy; for "async" also in another process.
         num_envs: B.
         vector: one of VECTORS.
+        seed: of the global generators of the processes of "async".
     """
     options = {"copy": False, "autoreset_mode": AutoresetMode.SAME_STEP}
     if vector == "sync":
         return SyncVectorEnv([make_one] * num_envs, **options)
-    return Processes([make_one] * num_envs, worker=_run_worker, **options)
+    worker = functools.partial(_run_worker, seed)
+    return Processes([make_one] * num_envs, worker=worker, **options)
 
 
 class Processes(AsyncVectorEnv):
@@ -49,13 +61,34 @@ class Processes(AsyncVectorEnv):
             process.join()
 
 
-def _run_worker(*arguments) -> None:
+class GlobalGenerators(gym.Wrapper):
+    """Wrapper of an environment that has the global generators of its process for itself."""
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        """Reset the environment; a seed is that of the global generators, too."""
+        if seed is not None:
+            seed_global_generators(seed, "environments")
+        return self.env.reset(seed=seed, options=options)
+
+    @property
+    def global_generators(self) -> dict[str, Any]:
+        """States of the global generators, see `get_global_generators`."""
+        return get_global_generators()
+
+    @global_generators.setter
+    def global_generators(self, states: dict[str, Any]) -> None:
+        """Restore the states of the global generators."""
+        set_global_generators(states)
+
+
+def _run_worker(seed: int, index: int, make_one: Callable[[], gym.Env], *arguments: Any) -> None:
     """Run Gymnasium's worker; signals that the whole group receives are left to the learner."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if number := getattr(signal, name, None):  # Windows has no SIGHUP
             signal.signal(number, signal.SIG_IGN)
+    seed_global_generators(seed, f"environment {index}")
     with contextlib.suppress(OSError):  # the learner is gone
-        _async_worker(*arguments)
+        _async_worker(index, lambda: GlobalGenerators(make_one()), *arguments)
 
 
 def describe_dead_processes(vector_env: VectorEnv) -> str:

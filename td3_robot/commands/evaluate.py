@@ -25,6 +25,7 @@ from td3_robot.errors import not_none
 from td3_robot.progress import stage
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import get_command_line, say, warn
+from td3_robot.utils.seeding import seed_global_generators
 
 if TYPE_CHECKING:
     from envs.evaluation import Evaluation
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """Parse, build, measure, show. Return the exit code."""
     flags = parse_evaluate(argv, EvaluateFlags)
+    if flags.plugins:
+        seed_global_generators(flags.seed, "plugins")
     import_plugins(flags.plugins)
     if flags.list:
         print("\n".join(list_choices(flags.list)))
@@ -54,6 +57,7 @@ def main(argv: list[str]) -> int:
 
         keep_freed_memory()
         torch.set_num_threads(config.threads)
+        seed_global_generators(flags.seed, "environments")
         agent = TD3.from_checkpoint(checkpoint, flags.device)
     options = override_options(options, flags)
     if flags.swift:

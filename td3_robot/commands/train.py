@@ -21,6 +21,7 @@ from td3_robot.distributed import is_launched_by_torchrun
 from td3_robot.errors import ConfigError
 from td3_robot.progress import stage
 from td3_robot.utils.console import find_script, say
+from td3_robot.utils.seeding import seed_global_generators
 from td3_robot.utils.signals import stop_on_signal
 
 
@@ -44,6 +45,8 @@ def train(argv: list[str], store: Any = None) -> int:
 
         arguments = parse_train(add_process_flags(argv, arguments), EnvOptions, TrainFlags)
     flags = arguments.flags
+    if flags.plugins:
+        seed_global_generators(arguments.config.seed, "plugins")
     import_plugins(flags.plugins)
     if flags.list:
         print("\n".join(list_choices(flags.list)))
@@ -77,8 +80,7 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     communicator = connect(arguments, store)
     part = shard_config(config, communicator.rank, communicator.size)
     env, evaluation_env = build_environments(options, part)
-    for note in (*arguments.notes, *options.describe_cost(part.num_envs)):
-        print(note)
+    print_notes(arguments, env)
     expert = build_expert(part.exploration.expert, env)
     config = dataclasses.replace(config, td3=resolve_residual_column(config.td3, env))
     start_from = config.start_from if arguments.resume is None else None
@@ -128,6 +130,7 @@ def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:
     import envs
     from td3_robot.utils.memory import require_memory
 
+    seed_global_generators(part.seed, "environments")
     episodes = part.evaluation.episodes
     for name, count in (("num_envs", part.num_envs), ("evaluation.episodes", episodes)):
         require_memory(f"{name} {count}", count * options.bytes_each, part.device)
@@ -139,6 +142,13 @@ def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:
     with contextlib.nullcontext() if forks else stage("making the environments"):
         env = make_envs(part.num_envs, training=True)
         return env, make_envs(episodes) if episodes else None
+
+
+def print_notes(arguments: TrainArguments, env: Any) -> None:
+    """Print what a user should know of the options and of the environment before it is trained."""
+    cost = arguments.environment.describe_cost(env.num_envs)
+    for note in (*arguments.notes, *cost, *getattr(env, "notes", ())):
+        print(note)
 
 
 def build_expert(name: str | None, env: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from td3_robot.errors import EnvError
 from td3_robot.progress import Stage, stage
-from td3_robot.utils.seeding import derive_seed
+from td3_robot.utils.seeding import derive_seed, fork_global_generators
 from td3_robot.vec_env import VecEnv, draw_uniform
 
 # steps of an episode that is evaluated; the longest limit in use is that of Atari games, 27,000
@@ -102,7 +102,22 @@ def iter_rollouts(
     seeds = draw_round_seeds(env, episodes, seed)
     with stage(name, _count_steps(env, len(seeds)), "steps") as progress:
         for round_seed in seeds:
-            yield rollout(policy, env, env.reset(round_seed), progress=progress)
+            yield play_seeded(policy, env, round_seed, progress=progress)
+
+
+def play_seeded(
+    policy: Policy,
+    env: VecEnv,
+    seed: int,
+    keep: tuple[str, ...] | None = None,
+    progress: Stage | None = None,
+) -> Rollout:
+    """Reset the environments with a seed and play, see `rollout`.
+
+    What they draw from global generators is fixed by the seed, too; these stay as they were.
+    """
+    with fork_global_generators(seed, "episodes"):
+        return rollout(policy, env, env.reset(seed), keep, progress=progress)
 
 
 def _count_steps(env: VecEnv, rounds: int) -> int | None:
@@ -128,7 +143,7 @@ def make_random_policy(env: VecEnv, seed: int = 0) -> Policy:
 def evaluate(policy: Policy, env: VecEnv, seed: int) -> dict[str, float]:
     """Return the mean return over B episodes fixed by the seed, and the success rate if known."""
     with stage("evaluation", _count_steps(env, 1), "steps") as progress:
-        played = rollout(policy, env, env.reset(seed), keep=("success",), progress=progress)
+        played = play_seeded(policy, env, seed, keep=("success",), progress=progress)
     episodes = compute_episode_statistics(played)
     scores = {}
     if "success" in episodes:

@@ -17,6 +17,7 @@ from td3_robot.td3.agent import TD3
 from td3_robot.training.best_checkpoint import BestCheckpoint
 from td3_robot.training.meters import TrainingMeters
 from td3_robot.training.nan_guard import NanGuard
+from td3_robot.utils.seeding import get_global_generators, set_global_generators
 from td3_robot.vec_env import restore_generator
 
 
@@ -96,6 +97,7 @@ class RunState:
             "source": self._source.state_dict(with_replay),
             "target_generator": self._agent.generator.get_state(),
             "interval": self.meters.state_dict(),
+            "global_generators": get_global_generators(),
         }
         gathered = self._communicator.gather(own)
         replay = own["source"].get("replay")
@@ -142,6 +144,8 @@ class RunState:
             self.solved_at_s = state["solved_at_s"]
             self._started -= state["wall_s"]
             restore_generator(self._agent.generator, state["target_generator"])
+            if generators := state.get("global_generators"):  # older resume points have none
+                set_global_generators(generators)
             self.reset_meters()
             if meters := state.get("interval"):  # older resume points have none
                 self.meters = TrainingMeters.from_state(meters, self._agent.device)

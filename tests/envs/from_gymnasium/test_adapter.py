@@ -230,7 +230,7 @@ def sent(action: list[float], low, high, dtype=np.float32) -> list:
     """What reaches an environment with these bounds."""
     env = fixed(action_space=spaces.Box(np.array(low, dtype), np.array(high, dtype), dtype=dtype))
     env.step(torch.tensor([action] * 2))
-    return env._gym.envs[1].action.tolist()
+    return env._gym.envs[1].unwrapped.action.tolist()
 
 
 def test_actions_are_scaled_to_the_bounds_of_each_dimension():
@@ -248,7 +248,7 @@ def test_every_integer_of_a_box_has_an_equal_share_of_the_actions():
     env = fixed(action_space=spaces.Box(-1, 3, (1000,), np.int64))
     actions = torch.linspace(-0.9995, 0.9995, 1000).repeat(2, 1)
     env.step(actions)
-    values, counts = np.unique(env._gym.envs[0].action, return_counts=True)
+    values, counts = np.unique(env._gym.envs[0].unwrapped.action, return_counts=True)
     assert values.tolist() == [-1, 0, 1, 2, 3] and counts.tolist() == [200] * 5
 
 
@@ -256,8 +256,8 @@ def test_shapes_of_actions_and_observations_are_the_environments_own():
     env = fixed(action_space=spaces.Box(0, 1, (2, 3)))
     assert env.a_dim == 6
     env.step(torch.linspace(-1, 1, 6).repeat(2, 1))
-    assert env._gym.envs[0].action.shape == (2, 3)
-    assert env._gym.envs[0].action.ravel() == pytest.approx(np.linspace(0, 1, 6))
+    assert env._gym.envs[0].unwrapped.action.shape == (2, 3)
+    assert env._gym.envs[0].unwrapped.action.ravel() == pytest.approx(np.linspace(0, 1, 6))
 
 
 bound = st.floats(-1e6, 1e6, width=32)
@@ -272,7 +272,7 @@ def test_no_action_leaves_the_bounds(first, second, values):
     box = spaces.Box(low, high, (5,))
     env = fixed(action_space=box)
     env.step(torch.from_numpy(np.stack((values, values))))
-    action = env._gym.envs[0].action
+    action = env._gym.envs[0].unwrapped.action
     assert action in box
     wanted = np.float64(low) + (values.clip(-1, 1).astype(float) + 1) / 2 * (np.float64(high) - low)
     assert np.abs(action - wanted).max() <= 1e-6 * max(abs(low), abs(high))

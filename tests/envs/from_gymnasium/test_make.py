@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 
 from envs.from_gymnasium import make_gymnasium
+from envs.from_gymnasium.make import find_pictures
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
 from tests.support import needs_fetch
@@ -136,3 +137,41 @@ def test_errors_name_the_id():
         ConfigError, match="env 'toys/Unbounded-v0': action dimension 0 has no finite bounds"
     ):
         make_gymnasium("toys/Unbounded-v0")
+
+
+@pytest.mark.parametrize(
+    "space, shapes",
+    [
+        (spaces.Box(0, 255, (96, 96, 3), np.uint8), [(96, 96, 3)]),
+        (spaces.Box(0, 255, (84, 84), np.uint8), [(84, 84)]),
+        (spaces.Box(0, 1, (3, 64, 64), np.float32), [(3, 64, 64)]),
+        (spaces.Box(0, 255, (128,), np.uint8), []),  # the memory of an Atari console
+        (spaces.Box(-1, 1, (4, 7), np.float32), []),
+        (spaces.Dict(q=spaces.Box(-1, 1, (7,)), eye=spaces.Box(0, 255, (8, 8, 1), np.uint8)), [(8, 8, 1)]),
+    ],
+)  # fmt: skip
+def test_pictures_are_told_from_vectors(space, shapes):
+    assert find_pictures(space) == shapes
+
+
+def test_whoever_trains_on_pictures_reads_what_becomes_of_them(monkeypatch, in_process, tmp_path):
+    class Camera(gym.Env):
+        observation_space = spaces.Dict(eye=spaces.Box(0, 255, (8, 8, 3), np.uint8))
+        action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return {"eye": np.zeros((8, 8, 3), np.uint8)}, {}
+
+        def step(self, action):
+            return {"eye": np.zeros((8, 8, 3), np.uint8)}, 0.0, False, True, {}
+
+    spec = gym.envs.registration.EnvSpec("Camera-v0", Camera)
+    monkeypatch.setitem(gym.registry, spec.id, spec)
+    line = "--env Camera-v0 --steps 8 --td3.hidden 8 --replay.capacity 100 --replay.batch_size 8"
+    code, out, err = in_process(tmp_path, "train", *line.split())
+    assert (code, err) == (0, "")
+    assert (
+        "env 'Camera-v0' observes pictures (8, 8, 3): they enter the networks flat, as 192 numbers "
+        "without convolutions, from which TD3 hardly learns\n"
+    ) in out
