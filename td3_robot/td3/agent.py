@@ -74,7 +74,7 @@ class TD3:
             `networks.fused_adam.make_adam`.
         config: all options; the default is the TD3 of the paper.
         communicator: of the processes that train this agent; all step by their mean gradients.
-        options: single fields of `TD3Config`, over `config`; docs/reference/td3-options.md has each.
+        options: single fields of `TD3Config`, over `config`: docs/reference/td3-options.md.
 
     Attributes:
         config: the resolved options.
