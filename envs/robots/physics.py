@@ -8,7 +8,7 @@ import numpy as np
 from envs.config.yaml_values import check_keys, parse_numbers
 from td3_robot.errors import ConfigError
 
-_SERVO = ("stiffness", "damping", "torque", "armature", "friction")
+_SERVO = ("stiffness", "damping", "torque", "armature", "friction", "dry_friction")
 INERTIA = 10  # numbers: mass, centre of mass, ixx iyy izz ixy ixz iyz
 
 
@@ -22,6 +22,7 @@ class Physics:
         torque: (n,) the most that the motor gives [Nm or N].
         armature: (n,) inertia of the motor behind its gear [kg m2 or kg].
         friction: (n,) torque that the joint loses for its speed [Nms/rad or Ns/m].
+        dry_friction: (n,) torque against motion at any speed [Nm or N].
         inertias: (10,) by link, in its frame: mass [kg], centre of mass [m], and ixx, iyy, izz,
             ixy, ixz, iyz about it [kg m2]. A link that is not among them has what its model says.
     """
@@ -31,6 +32,7 @@ class Physics:
     torque: np.ndarray | None = None
     armature: np.ndarray | None = None
     friction: np.ndarray | None = None
+    dry_friction: np.ndarray | None = None
     inertias: dict[str, np.ndarray] = field(default_factory=dict)
 
 

@@ -97,6 +97,7 @@ def _add_joint(
 
 def _get_joint_values(servo: Physics, joint: int) -> dict[str, float]:
     given = {"armature": servo.armature, "damping": servo.friction}
+    given |= {"frictionloss": servo.dry_friction}
     return {key: float(array[joint]) for key, array in given.items() if array is not None}
 
 

@@ -1,0 +1,103 @@
+"""The serial arm in an MJCF file: from its base to the TCP."""
+
+# pyright: reportAttributeAccessIssue=false
+# MuJoCo's Python package has no type stubs.
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envs.config.notices import warn_once
+from envs.kinematics import Chain
+from envs.robots.mjcf.compile import CompiledFile, compile_mjcf
+from envs.robots.mjcf.convert import convert_model
+from envs.robots.mjcf.names import Names
+from envs.robots.mjcf.select import choose_tcp, find_base, list_arm_joints, list_below
+from envs.robots.mjcf.servos import read_physics
+from envs.robots.physics import Physics
+from envs.robots.urdf.arm import compile_path, describe_faults, read_position_limits
+from envs.robots.urdf.rtb_model import build_model
+from envs.robots.urdf.tree import Tree
+
+_HOME = "home"  # the keyframe that Menagerie's arms start from
+_ROUNDING = 1e-3  # [rad or m] by which a keyframe may be outside the limits
+
+
+@dataclass(frozen=True)
+class MjcfArm:
+    """A serial arm of n joints.
+
+    Attributes:
+        model: the roboticstoolbox Robot, for drawing and reference; its joints are the arm's n, all
+            others stand still. Its link frames are those of the file's bodies.
+        chain: its kinematics from base to TCP, in float32.
+        tree: the part of the file below the base.
+        joint_names: n names, from base to TCP.
+        qlim: (2, n) [rad or m]; a hinge without limits has ±2 pi.
+        home: (n,) of the keyframe `home`, or else the first; None without one inside the limits.
+        physics: servos and friction of the joints. Inertias are in the model.
+        tcp_link: the site or body whose frame is the TCP.
+        name: of the model, as the file calls it.
+    """
+
+    model: Any
+    chain: Chain
+    tree: Tree
+    joint_names: tuple[str, ...]
+    qlim: np.ndarray
+    home: np.ndarray | None
+    physics: Physics
+    tcp_link: str
+    name: str
+
+
+def load_mjcf(path: str | Path, tcp: str | None = None, base: str | None = None) -> MjcfArm:
+    """Load the arm between a base and a TCP.
+
+    The base frame is that of the body at the base, wherever the file places it; z = 0 in it is the
+    table that the arm stands on.
+
+    Args:
+        path: a .xml file in MJCF.
+        tcp: the site or body at the end; None takes the only one it can be.
+        base: the body at the base; None takes the only part of the file that moves.
+
+    Raises:
+        ConfigError: one line that says what is wrong with the file, or what has to be chosen.
+    """
+    file = compile_mjcf(path)
+    names = Names(file.model)
+    root = find_base(file, names, base)
+    tree = convert_model(file, names, root, list_below(file, names, root))
+    tcp = choose_tcp(file, names, tree, tcp)
+    joints = list_arm_joints(file, names, tree, tcp)
+    for notice in (*tree.notices, *describe_faults(tree)):
+        warn_once(f"{tree.source}: {notice}")
+    qlim = read_position_limits(tree, joints)
+    indices = [names.joints.index(joint.name) for joint in joints]
+    return MjcfArm(
+        model=build_model(tree, [joint.name for joint in joints]),
+        chain=compile_path(tree.find_path(tcp)),
+        tree=tree,
+        joint_names=tuple(joint.name for joint in joints),
+        qlim=qlim,
+        home=_read_home(file, indices, qlim),
+        physics=read_physics(file.model, indices),
+        tcp_link=tcp,
+        name=names.model,
+    )
+
+
+def _read_home(file: CompiledFile, joints: list[int], qlim: np.ndarray) -> np.ndarray | None:
+    """Read the keyframe to start from (n,); None without one, or outside the limits."""
+    model = file.model
+    if model.nkey == 0:
+        return None
+    called = [model.key(index).name for index in range(model.nkey)]
+    key = called.index(_HOME) if _HOME in called else 0
+    q = np.array(model.key_qpos[key][model.jnt_qposadr[joints]])
+    inside = np.clip(q, qlim[0], qlim[1])
+    return inside if np.abs(inside - q).max() <= _ROUNDING else None
+

@@ -1,0 +1,149 @@
+"""Compilation of an MJCF file by MuJoCo, also where meshes and textures are not there."""
+
+# pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
+# MuJoCo's Python package has no type stubs.
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envs.robots.urdf.tree import join_names
+from td3_robot.errors import ConfigError, require_packages
+
+_MAX_BYTES = 10_000_000
+_PLACEHOLDER = (1.0, (0.01, 0.01, 0.01))  # [kg], [kg m2] of a body whose shapes are missing
+
+
+@dataclass(frozen=True)
+class CompiledFile:
+    """An MJCF file as MuJoCo understands it.
+
+    Attributes:
+        source: the file, as messages name it.
+        model: the compiled mujoco.MjModel.
+        meshes: path of each mesh's file, by the name of the mesh.
+        weightless: names of bodies whose inertia is unknown, since it follows from missing meshes.
+        notices: what of the file is not used; a line each.
+    """
+
+    source: str
+    model: Any
+    meshes: dict[str, Path]
+    weightless: frozenset[str]
+    notices: tuple[str, ...]
+
+
+def compile_mjcf(path: str | Path) -> CompiledFile:
+    """Compile an MJCF file.
+
+    Raises:
+        ConfigError: one line that says why it cannot be read or compiled, or that MuJoCo is not
+            installed.
+    """
+    require_packages("a robot from an MJCF file", "mujoco")
+    import mujoco  # here: it is an extra
+
+    path = Path(path)
+    _check_file(path)
+    try:
+        spec = mujoco.MjSpec.from_file(str(path))
+    except (ValueError, mujoco.FatalError) as error:
+        raise _make_error(path, "cannot be read as MJCF", error) from None
+    missing, weightless = _remove_missing_meshes(spec, path)
+    textures = _remove_missing_textures(spec, path)
+    try:
+        model = spec.compile()
+    except (ValueError, mujoco.FatalError) as error:
+        raise _make_error(path, "MuJoCo cannot compile it", error) from None
+    notices = []
+    if missing:
+        notices.append(f"nothing is drawn of {join_names(missing)}, whose files are not there")
+    if weightless:
+        notices.append(f"no inertia of {join_names(weightless)} is known without these files")
+    if textures:
+        notices.append(f"textures whose files are not there: {join_names(textures)}")
+    meshes = {mesh.name: _find_asset(spec, path, mesh.file) for mesh in spec.meshes if mesh.file}
+    return CompiledFile(str(path), model, meshes, frozenset(weightless), tuple(notices))
+
+
+def _check_file(path: Path) -> None:
+    """Check that a file can be read, is not very large, and is no URDF."""
+    try:
+        if not path.is_file():
+            raise ConfigError(f"there is no robot file {str(path)!r}")
+        if path.stat().st_size > _MAX_BYTES:
+            raise ConfigError(f"{path}: has more than {_MAX_BYTES // 1_000_000} MB")
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    if b"<robot" in content and b"<mujoco" not in content.partition(b"<robot")[0]:
+        raise ConfigError(f"{path}: is a URDF, not MJCF; a name that ends in .urdf tells it apart")
+
+
+def _make_error(path: Path, what: str, error: Exception) -> ConfigError:
+    reason = " ".join(str(error).removeprefix("Error: ").split())
+    return ConfigError(f"{path}: {what}: {reason or type(error).__name__}")
+
+
+def _find_asset(spec: Any, path: Path, file: str, folder: str | None = None) -> Path:
+    """Find the file of a mesh or texture as MuJoCo does: relative to the model and its `meshdir`."""
+    folder = spec.compiler.meshdir if folder is None else folder
+    name = os.path.basename(file) if spec.strippath else file
+    return Path(os.path.abspath(path.parent / folder / name))
+
+
+def _remove_missing_meshes(spec: Any, path: Path) -> tuple[list[str], list[str]]:
+    """Remove meshes without a file, and the geoms that show them.
+
+    Returns:
+        Names of the meshes, and of the bodies whose inertia followed from them.
+    """
+    missing = [
+        mesh for mesh in spec.meshes if mesh.file and not _find_asset(spec, path, mesh.file).exists()
+    ]
+    names = {mesh.name or Path(mesh.file).stem for mesh in missing}
+    weightless = []
+    for body, geom in list(_iter_geoms(spec)):
+        if geom.meshname not in names:
+            continue
+        if not body.explicitinertial and geom.mass != 0.0 and body.name not in weightless:
+            weightless.append(body.name)
+        spec.delete(geom)
+    for body in spec.bodies:
+        if body.name in weightless:
+            body.mass, body.inertia = _PLACEHOLDER
+            body.ipos = (0.0, 0.0, 0.0)
+            body.explicitinertial = True
+    for mesh in missing:
+        spec.delete(mesh)
+    return sorted(names), weightless
+
+
+def _remove_missing_textures(spec: Any, path: Path) -> list[str]:
+    """Remove textures without a file; return their names."""
+    folder = spec.compiler.texturedir
+    files = {
+        texture.name: [file for file in (texture.file, *texture.cubefiles) if file]
+        for texture in spec.textures
+    }
+    gone = [
+        name
+        for name, its in files.items()
+        if any(not _find_asset(spec, path, file, folder).exists() for file in its)
+    ]
+    for material in spec.materials:
+        for index, name in enumerate(material.textures):
+            if name in gone:
+                material.textures[index] = ""
+    for texture in [texture for texture in spec.textures if texture.name in gone]:
+        spec.delete(texture)
+    return gone
+
+
+def _iter_geoms(spec: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each body with each of its geoms."""
+    for body in spec.bodies:
+        for geom in body.geoms:
+            yield body, geom
