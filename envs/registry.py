@@ -1,6 +1,6 @@
 """Construction of environments from names, options or moments."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
@@ -28,6 +28,8 @@ def make(
     gripper: str | None = None,
     tcp: str | None = None,
     xacro: Mapping[str, object] | None = None,
+    base: str | None = None,
+    velocity: Sequence[float] = (),
     acceleration: float | None = None,
     sparse: bool = False,
     guard: bool = False,
@@ -38,7 +40,7 @@ def make(
     """Build B environments of a robot and a task.
 
     Args:
-        robot: name of a registered robot, path of a URDF or xacro file, or a `Robot`.
+        robot: name of a registered robot, path of a URDF, xacro or MJCF file, or a `Robot`.
         task: name of a registered task.
         num_envs: B.
         device: where the simulation runs.
@@ -47,6 +49,7 @@ def make(
             its own.
         tcp: of a robot by name: link of the robot's file to control; None lets the file decide.
         xacro: of a robot by its xacro file: values of the file's arguments.
+        base, velocity: of a robot by name: as of `make_robot`.
         acceleration: of a robot by name: the limit of every joint, where its file has none [rad/s2
             or m/s2].
         sparse: reward -1 for every step without success and 0 with success, instead of the task's
@@ -67,7 +70,8 @@ def make(
     if isinstance(robot, Robot):
         made = robot
     else:
-        made = make_robot(robot, gripper, tcp, xacro=xacro, acceleration=acceleration)
+        described = {"xacro": xacro, "base": base, "velocity": velocity}
+        made = make_robot(robot, gripper, tcp, acceleration=acceleration, **described)
     varied = disturbances.physics if disturbances else None
     brings = (chosen.cube_side, varied, chosen.cubes, chosen.physics)
     moved_by = make_engine(engine, made, chosen.dt, *brings)
@@ -101,8 +105,9 @@ def make_from_config(
     if options.env is None:
         named = {
             name: getattr(options, name)
-            for name in ("gripper", "tcp", "acceleration", "sparse", "guard", "engine")
+            for name in ("gripper", "tcp", "base", "velocity", "acceleration")
         }
+        named |= {name: getattr(options, name) for name in ("sparse", "guard", "engine")}
         named |= {"xacro": parse_assignments("xacro", options.xacro)}
         named |= {"training": training, "disturbances": combine_disturbances(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)

@@ -23,6 +23,7 @@ NOTHING = "none"  # is randomised
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
 _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
+_VELOCITY = (1e-3, 100.0, "no arm is slower or faster")
 _DEAR = 0.5  # [s] a step, from which on it is said
 _ACCELERATION = (1e-3, 1e5, "no arm has more")
 # Options of an evaluation that replace those of the training.
@@ -43,11 +44,16 @@ class EnvOptions:
     """The environment.
 
     Attributes:
-        robot: Robot to train, one of --list robots, or the path of a URDF or xacro file.
+        robot: Robot to train, one of --list robots, or the path of a URDF, xacro or MJCF
+            (.xml) file.
         task: Task to learn, one of --list tasks.
         gripper: Gripper to mount in place of the robot's own, one of --list grippers, or none.
-        tcp: Link of the robot's URDF to control; needs a robot given by its file.
+        tcp: Link of the robot's URDF to control, or site or body of its MJCF; needs a robot given
+            by its file.
         xacro: Arguments of the robot's xacro file, KEY=VALUE ...
+        base: Body at the base of the arm in an MJCF file, where several things move.
+        velocity: Velocity limit of every joint in rad/s or m/s, or one for each, of a robot whose
+            file has none, as MJCF files.
         acceleration: Limit of every joint in rad/s2 or m/s2, for a robot whose file has none.
         sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's
             dense reward.
@@ -71,6 +77,8 @@ class EnvOptions:
     gripper: str | None = field(default=None, metadata=_STAYS)
     tcp: str | None = field(default=None, metadata=_STAYS)
     xacro: tuple[str, ...] = field(default=(), metadata=_STAYS)
+    base: str | None = field(default=None, metadata=_STAYS)
+    velocity: tuple[float, ...] = field(default=(), metadata={**_STAYS, "range": _VELOCITY})
     acceleration: float | None = field(default=None, metadata={**_STAYS, "range": _ACCELERATION})
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_STAYS)

@@ -1,6 +1,6 @@
-"""A robot from any URDF or xacro file: its home and workspace are computed from the model."""
+"""A robot from any URDF, xacro or MJCF file: what the file lacks is computed from the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +8,9 @@ import torch
 
 from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
 from envs.robots.gripper import make_gripper
-from envs.robots.physics import Physics
+from envs.robots.mjcf import MjcfArm, load_mjcf
 from envs.robots.robot import Robot
-from envs.robots.urdf import load_urdf
+from envs.robots.urdf import UrdfArm, load_urdf
 from td3_robot.errors import ConfigError
 
 _SAMPLES = 8192
@@ -30,23 +30,28 @@ def make_robot_from_file(
     gripper: str | None = None,
     tcp: str | None = None,
     xacro: Mapping[str, object] | None = None,
+    *,
+    base: str | None = None,
+    velocity: Sequence[float] = (),
 ) -> Robot:
     """Make the robot that a file describes; it has the name of the file.
 
     Args:
-        path: a .urdf or .xacro file.
+        path: a .urdf, .xacro or .xml file; the last in MJCF.
         gripper: a registered gripper, put on with its base at the TCP link, so that the TCP becomes
             its own; None or "none" for none. Fingers that the file has beyond the TCP link stand
             still.
-        tcp: the link that is the TCP, or that carries the gripper; None where there is only one it
-            can be.
+        tcp: the link, or in MJCF the site or body, that is the TCP, or that carries the gripper;
+            None where there is only one it can be.
         xacro: values of the arguments of a .xacro file.
+        base: of an MJCF file, the body at the base of the arm; None for the only part that moves.
+        velocity: limit of every joint, or one for each, where the file has none [rad/s or m/s].
 
     Raises:
         ConfigError: the file is wrong, a choice is missing, or there is no such gripper or link.
     """
     hand = None if gripper in (None, "none") else make_gripper(gripper)
-    arm = load_urdf(path, tcp, arguments=xacro)
+    arm = _load_arm(path, tcp, xacro or {}, base, velocity)
     name = Path(path).name.split(".")[0]
     model = arm.model
     chain = arm.chain
@@ -65,17 +70,33 @@ def make_robot_from_file(
         name=name,
         rtb=model,
         chain=chain,
-        home=find_home(chain, arm.qlim, box),
+        home=find_home(chain, arm.qlim, box) if arm.home is None else arm.home,
         qlim=arm.qlim,
         qdlim=arm.qdlim,
         qddlim=arm.qddlim,
         qdddlim=arm.qdddlim,
         workspace=box,
         gripper=hand,
-        physics=Physics(torque=arm.torque),
+        physics=arm.physics,
         file=Path(path),
         tcp_link=arm.tcp_link,
     )
+
+
+def _load_arm(
+    path: str,
+    tcp: str | None,
+    xacro: Mapping[str, object],
+    base: str | None,
+    velocity: Sequence[float],
+) -> UrdfArm | MjcfArm:
+    if path.endswith(".xml"):
+        if xacro:
+            raise ConfigError(f"{path}: takes no xacro arguments; they are for a .xacro file")
+        return load_mjcf(path, tcp, base, velocity)
+    if base is not None:
+        raise ConfigError(f"{path}: base is for MJCF files; a URDF's arm begins at its root")
+    return load_urdf(path, tcp, velocity or None, arguments=xacro)
 
 
 def find_home(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""Robots by name: a file of values and a roboticstoolbox model make one; or by the path of a URDF
-or xacro file.
+"""Robots by name: a file of values and a roboticstoolbox model make one; or by the path of a URDF,
+xacro or MJCF file.
 """
 
 import atexit
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,8 @@ def shipped_robots() -> list[str]:
 
 
 def is_file(name: str) -> bool:
-    """Tell if a robot's name is a path to a URDF or xacro file, not a registry name."""
-    return name.endswith((".urdf", ".xacro")) or any(
+    """Tell if a robot's name is a path to a URDF, xacro or MJCF file, not a registry name."""
+    return name.endswith((".urdf", ".xacro", ".xml")) or any(
         mark in name for mark in (os.sep, os.altsep) if mark
     )
 
@@ -51,23 +51,27 @@ def make_robot(
     tcp: str | None = None,
     *,
     xacro: Mapping[str, object] | None = None,
+    base: str | None = None,
+    velocity: Sequence[float] = (),
     acceleration: float | None = None,
 ) -> Robot:
     """Build a robot.
 
     Args:
-        name: a registered robot, or the path of a URDF or xacro file.
+        name: a registered robot, or the path of a URDF, xacro or MJCF file.
         gripper: the gripper it wears, a registered one or "none"; None leaves the choice to its
             file.
-        tcp: for a URDF or xacro file, the link that is the TCP.
+        tcp: for such a file, the link, or in MJCF the site or body, that is the TCP.
         xacro: for a xacro file, the values of its arguments.
+        base: for an MJCF file, the body at the base of the arm.
+        velocity: for a file, the limit of every joint, or one for each [rad/s or m/s].
         acceleration: the limit of every joint, for a robot whose file has none [rad/s2 or m/s2].
 
     Raises:
         ConfigError: no such robot or gripper, values in its file that cannot be right, or something
             given that the file has already.
     """
-    robot = _make_robot(name, gripper, tcp, xacro or {})
+    robot = _make_robot(name, gripper, tcp, xacro or {}, base, velocity)
     if acceleration is not None:
         if robot.qddlim is not None:
             raise ConfigError(
@@ -80,7 +84,12 @@ def make_robot(
 
 
 def _make_robot(
-    name: str, gripper: str | None, tcp: str | None, xacro: Mapping[str, object]
+    name: str,
+    gripper: str | None,
+    tcp: str | None,
+    xacro: Mapping[str, object],
+    base: str | None,
+    velocity: Sequence[float],
 ) -> Robot:
     """Build a robot from its registry file or its description."""
     if is_file(name):
@@ -89,18 +98,21 @@ def _make_robot(
         )
 
         _release_models_at_exit()
-        return make_robot_from_file(name, gripper, tcp, xacro)
+        return make_robot_from_file(name, gripper, tcp, xacro, base=base, velocity=velocity)
     if name not in robot_names():
         if os.path.isfile(name):
-            raise ConfigError(f"robot file {name!r} must end in .urdf or .xacro")
+            raise ConfigError(f"robot file {name!r} must end in .urdf, .xacro or .xml")
         raise unknown("robot", name, robot_names())
     if tcp is not None:
         raise ConfigError(
             f"robot {name!r} has its TCP in configs/robots/{name}.yaml; "
-            "tcp is for URDF and xacro files"
+            "tcp is for URDF, xacro and MJCF files"
         )
     if xacro:
         raise ConfigError(f"robot {name!r} takes no xacro arguments; they are for a .xacro file")
+    if base is not None or velocity:
+        given = "velocity" if velocity else "base"
+        raise ConfigError(f"robot {name!r} needs no {given}, which is for URDF or MJCF files")
     return _make_registered(name, gripper)
 
 

@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
         **describe_origin(checkpoint, agent.config.policy),
         simulator={
             name: getattr(made_of, name)
-            for name in ("robot", "gripper", "tcp", "xacro", "acceleration")
+            for name in ("robot", "gripper", "tcp", "xacro", "base", "velocity", "acceleration")
         },
     )
     size = path.stat().st_size / 1024

@@ -240,6 +240,8 @@ def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
         named.get("gripper"),
         named.get("tcp"),
         xacro=parse_assignments("xacro", named.get("xacro", ())),
+        base=named.get("base"),
+        velocity=named.get("velocity", ()),
         acceleration=named.get("acceleration"),
     )
     serve(SimulatedArm(robot, PERIOD), sock, faults)

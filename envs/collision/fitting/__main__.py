@@ -21,11 +21,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m envs.collision.fitting", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("robot", help="a registered robot, or the path of a URDF or xacro file")
+    parser.add_argument(
+        "robot", help="a registered robot, or the path of a URDF, xacro or MJCF file"
+    )
     parser.add_argument(
         "--gripper", help="a registered gripper in place of the robot's own, or none"
     )
-    parser.add_argument("--tcp", help="for a URDF or xacro file, the link that is the TCP")
+    parser.add_argument("--tcp", help="for a file, the link, or MJCF site or body, that is the TCP")
+    parser.add_argument("--base", help="for an MJCF file, the body at the base of the arm")
+    parser.add_argument(
+        "--velocity", type=float, nargs="+", default=(), help="for a file, limits of the joints"
+    )
     parser.add_argument(
         "--xacro", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of a xacro file"
     )
@@ -41,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         xacro = parse_assignments("--xacro", options.xacro)
         with show_progress(), stage(f"fitting capsules to {options.robot}"):
-            robot = make_robot(options.robot, options.gripper, options.tcp, xacro=xacro)
+            named = {"xacro": xacro, "base": options.base, "velocity": options.velocity}
+            robot = make_robot(options.robot, options.gripper, options.tcp, **named)
             fit(robot, options.capsules)
     except Td3RobotError as error:
         print(f"fit_collision: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from envs.config.notices import warn_once
 from envs.kinematics import Chain
 from envs.robots.mjcf.compile import CompiledFile, compile_mjcf
 from envs.robots.mjcf.convert import convert_model
+from envs.robots.mjcf.limits import find_limits, spread_velocity
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.select import choose_tcp, find_base, list_arm_joints, list_below
 from envs.robots.mjcf.servos import read_physics
 from envs.robots.physics import Physics
 from envs.robots.urdf.arm import compile_path, describe_faults, read_position_limits
 from envs.robots.urdf.rtb_model import build_model
-from envs.robots.urdf.tree import Tree
+from envs.robots.urdf.tree import Joint, Tree
 
 _HOME = "home"  # the keyframe that Menagerie's arms start from
 _ROUNDING = 1e-3  # [rad or m] by which a keyframe may be outside the limits
@@ -36,6 +38,8 @@ class MjcfArm:
         tree: the part of the file below the base.
         joint_names: n names, from base to TCP.
         qlim: (2, n) [rad or m]; a hinge without limits has ±2 pi.
+        qdlim: (n,) [rad/s or m/s].
+        qddlim: (n,) [rad/s2 or m/s2], and qdddlim: (n,) [rad/s3 or m/s3]; None where none is known.
         home: (n,) of the keyframe `home`, or else the first; None without one inside the limits.
         physics: servos and friction of the joints. Inertias are in the model.
         tcp_link: the site or body whose frame is the TCP.
@@ -47,13 +51,21 @@ class MjcfArm:
     tree: Tree
     joint_names: tuple[str, ...]
     qlim: np.ndarray
+    qdlim: np.ndarray
+    qddlim: np.ndarray | None
+    qdddlim: np.ndarray | None
     home: np.ndarray | None
     physics: Physics
     tcp_link: str
     name: str
 
 
-def load_mjcf(path: str | Path, tcp: str | None = None, base: str | None = None) -> MjcfArm:
+def load_mjcf(
+    path: str | Path,
+    tcp: str | None = None,
+    base: str | None = None,
+    velocity: Sequence[float] = (),
+) -> MjcfArm:
     """Load the arm between a base and a TCP.
 
     The base frame is that of the body at the base, wherever the file places it; z = 0 in it is the
@@ -63,6 +75,8 @@ def load_mjcf(path: str | Path, tcp: str | None = None, base: str | None = None)
         path: a .xml file in MJCF.
         tcp: the site or body at the end; None takes the only one it can be.
         base: the body at the base; None takes the only part of the file that moves.
+        velocity: limit of every joint, or n of them [rad/s or m/s]; () takes those that are known
+            of the model, see configs/limits/arms.yaml.
 
     Raises:
         ConfigError: one line that says what is wrong with the file, or what has to be chosen.
@@ -77,17 +91,31 @@ def load_mjcf(path: str | Path, tcp: str | None = None, base: str | None = None)
         warn_once(f"{tree.source}: {notice}")
     qlim = read_position_limits(tree, joints)
     indices = [names.joints.index(joint.name) for joint in joints]
+    limits = _find_limits(file, names, joints, velocity)
     return MjcfArm(
         model=build_model(tree, [joint.name for joint in joints]),
         chain=compile_path(tree.find_path(tcp)),
         tree=tree,
         joint_names=tuple(joint.name for joint in joints),
         qlim=qlim,
+        qdlim=limits["qdlim"],
+        qddlim=limits.get("qddlim"),
+        qdddlim=limits.get("qdddlim"),
         home=_read_home(file, indices, qlim),
         physics=read_physics(file.model, indices),
         tcp_link=tcp,
         name=names.model,
     )
+
+
+def _find_limits(
+    file: CompiledFile, names: Names, joints: list[Joint], velocity: Sequence[float]
+) -> dict[str, np.ndarray]:
+    called = [joint.name for joint in joints]
+    if velocity:
+        slides = [joint.kind == "prismatic" for joint in joints]
+        return {"qdlim": spread_velocity(velocity, called, slides)}
+    return find_limits(file.source, names.model, called)
 
 
 def _read_home(file: CompiledFile, joints: list[int], qlim: np.ndarray) -> np.ndarray | None:
@@ -100,4 +128,3 @@ def _read_home(file: CompiledFile, joints: list[int], qlim: np.ndarray) -> np.nd
     q = np.array(model.key_qpos[key][model.jnt_qposadr[joints]])
     inside = np.clip(q, qlim[0], qlim[1])
     return inside if np.abs(inside - q).max() <= _ROUNDING else None
-

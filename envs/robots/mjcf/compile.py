@@ -88,7 +88,7 @@ def _make_error(path: Path, what: str, error: Exception) -> ConfigError:
 
 
 def _find_asset(spec: Any, path: Path, file: str, folder: str | None = None) -> Path:
-    """Find the file of a mesh or texture as MuJoCo does: relative to the model and its `meshdir`."""
+    """Find the file of a mesh or texture as MuJoCo does: by the model's folder and `meshdir`."""
     folder = spec.compiler.meshdir if folder is None else folder
     name = os.path.basename(file) if spec.strippath else file
     return Path(os.path.abspath(path.parent / folder / name))
@@ -101,7 +101,9 @@ def _remove_missing_meshes(spec: Any, path: Path) -> tuple[list[str], list[str]]
         Names of the meshes, and of the bodies whose inertia followed from them.
     """
     missing = [
-        mesh for mesh in spec.meshes if mesh.file and not _find_asset(spec, path, mesh.file).exists()
+        mesh
+        for mesh in spec.meshes
+        if mesh.file and not _find_asset(spec, path, mesh.file).exists()
     ]
     names = {mesh.name or Path(mesh.file).stem for mesh in missing}
     weightless = []

@@ -32,8 +32,8 @@ def convert_model(file: CompiledFile, names: Names, root: int, bodies: list[int]
     elsewhere. Sites become links without shape, fixed to those of their bodies.
 
     Args:
-        root: the body at the base. A root that moves hangs on a link `NAME:base`, which is where the
-            body is at joint position 0.
+        root: the body at the base. A root that moves hangs on a link `NAME:base`, which is where
+            the body is at joint position 0.
         bodies: the root, and what is below it, parents first.
     """
     model = file.model
@@ -60,9 +60,7 @@ def convert_model(file: CompiledFile, names: Names, root: int, bodies: list[int]
             T = make_transform(model.site_pos[site], model.site_quat[site])
             name = names.sites[site]
             links.append(Link(name))
-            joints.append(
-                Joint(f"{name}:fixed", "fixed", names.bodies[body], name, make_pose(T))
-            )
+            joints.append(Joint(f"{name}:fixed", "fixed", names.bodies[body], name, make_pose(T)))
     joints = _add_mimics(model, names, joints)
     return make_tree(file.source, names.model, links, joints, file.notices)
 
@@ -88,8 +86,8 @@ def _read_joints(
 ) -> tuple[list[Link], list[Joint]]:
     """Read what holds a body: one joint after the other, or a fixed one; and the links between.
 
-    A joint's frame is at its anchor, with the body's orientation. The joint turns what is beyond it,
-    so several of a body come one after the other.
+    A joint's frame is at its anchor, with the body's orientation. The joint turns what is beyond
+    it, so several of a body come one after the other.
     """
     child = names.bodies[body]
     first = int(model.body_jntadr[body])

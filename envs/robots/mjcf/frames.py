@@ -25,8 +25,7 @@ def make_pose(T: np.ndarray) -> Pose:
     pitch = np.arctan2(-R[2, 0], np.hypot(R[0, 0], R[1, 0]))
     # of what is left without the yaw: exact also where the pitch is a right angle
     roll = np.arctan2(
-        np.sin(yaw) * R[0, 2] - np.cos(yaw) * R[1, 2],
-        np.cos(yaw) * R[1, 1] - np.sin(yaw) * R[0, 1],
+        np.sin(yaw) * R[0, 2] - np.cos(yaw) * R[1, 2], np.cos(yaw) * R[1, 1] - np.sin(yaw) * R[0, 1]
     )
     x, y, z = T[:3, 3].tolist()
     return Pose((x, y, z), (float(roll), float(pitch), float(yaw)))

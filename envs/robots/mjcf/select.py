@@ -86,11 +86,12 @@ def choose_tcp(file: CompiledFile, names: Names, tree: Tree, tcp: str | None) ->
             joint = names.find_free_joint(above)
             if joint is not None:
                 raise ConfigError(
-                    f"{file.source}: joint {names.joints[joint]!r} on the way to {tcp!r} is free or "
-                    "a ball joint; an arm has hinge and slide joints"
+                    f"{file.source}: joint {names.joints[joint]!r} on the way to {tcp!r} is free "
+                    "or a ball joint; an arm has hinge and slide joints"
                 )
         raise ConfigError(
-            f"{file.source}: {tcp!r} is not on the arm of {tree.root!r}; choose its base with --base"
+            f"{file.source}: {tcp!r} is not on the arm of {tree.root!r}; choose another base with "
+            "--base"
         )
     raise unknown(f"TCP, a site or body of {file.source},", tcp, tree.links)
 

@@ -47,8 +47,7 @@ def _find_actuator(model: Any, joint: int) -> int | None:
     found = [
         actuator
         for actuator in range(model.nu)
-        if model.actuator_trntype[actuator] in _JOINT
-        and model.actuator_trnid[actuator, 0] == joint
+        if model.actuator_trntype[actuator] in _JOINT and model.actuator_trnid[actuator, 0] == joint
     ]
     return max(found, key=lambda actuator: _read_gains(model, actuator)[0], default=None)
 

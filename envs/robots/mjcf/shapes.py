@@ -13,9 +13,7 @@ _DRAWN = 2  # the last group that MuJoCo's viewer shows from the start
 _READABLE = (".stl", ".obj")  # MuJoCo has formats of its own besides
 
 
-def read_shapes(
-    file: CompiledFile, body: int
-) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
+def read_shapes(file: CompiledFile, body: int) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
     """Read the drawn and the touching shapes of a body, in its frame.
 
     Drawn are geoms that touch nothing, as files have them beside simpler ones that do; of a body

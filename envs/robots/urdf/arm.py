@@ -11,6 +11,7 @@ import torch
 
 from envs.config.notices import warn_once
 from envs.kinematics import Chain
+from envs.robots.physics import Physics
 from envs.robots.urdf.read import read_urdf
 from envs.robots.urdf.rtb_model import build_model, make_axis_frame
 from envs.robots.urdf.tcp import find_tcp, list_moving_joints
@@ -38,7 +39,8 @@ class UrdfArm:
         qdlim: (n,) [rad/s or m/s].
         qddlim: (n,) [rad/s2 or m/s2]; None where a joint has none.
         qdddlim: (n,) [rad/s3 or m/s3]; None where a joint has none.
-        torque: (n,) [Nm or N]; None where a joint has none, or 0.
+        physics: the torques (n,) [Nm or N], if each joint has one. Inertias are in the model.
+        home: None: the format has no place for one.
         tcp_link: the link whose frame is the TCP.
     """
 
@@ -49,8 +51,9 @@ class UrdfArm:
     qdlim: np.ndarray
     qddlim: np.ndarray | None
     qdddlim: np.ndarray | None
-    torque: np.ndarray | None
+    physics: Physics
     tcp_link: str
+    home: None = None
 
 
 def load_urdf(
@@ -65,7 +68,7 @@ def load_urdf(
     Args:
         path: a .urdf or .xacro file.
         tcp: the link at the end; None takes the only one it can be (see `find_tcp`).
-        qdlim: n velocity limits in place of the file's [rad/s or m/s].
+        qdlim: a velocity limit for all joints, or n of them, in place of the file's [rad/s or m/s].
         packages, arguments: as in `read_urdf`.
 
     Raises:
@@ -88,7 +91,7 @@ def load_urdf(
         qdlim=read_velocity_limits(tree, joints, qdlim),
         qddlim=acceleration,
         qdddlim=None if acceleration is None else _read_if_all(joints, "jerk"),
-        torque=_read_if_all(joints, "effort"),
+        physics=Physics(torque=_read_if_all(joints, "effort")),
         tcp_link=tcp,
     )
 
@@ -165,12 +168,15 @@ def read_velocity_limits(
     names = [joint.name for joint in joints]
     if given is not None:
         qdlim = np.array(given, float)
+        if qdlim.shape == (1,):
+            qdlim = np.repeat(qdlim, len(joints))
         if qdlim.shape != (len(joints),) or not (np.isfinite(qdlim) & (qdlim > 0)).all():
             raise ConfigError(
-                f"qdlim must be {len(joints)} positive numbers, for {', '.join(names)}; got {given}"
+                f"qdlim must be one positive number or {len(joints)}, for {', '.join(names)}; got "
+                f"{given}"
             )
         return qdlim
-    how = "or give qdlim in a robot file"
+    how = "or give them with --velocity"
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
         raise ConfigError(
