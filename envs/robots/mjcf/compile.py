@@ -89,7 +89,7 @@ def _make_error(path: Path, what: str, error: Exception) -> ConfigError:
 
 def _find_asset(spec: Any, path: Path, file: str, folder: str | None = None) -> Path:
     """Find the file of a mesh or texture as MuJoCo does: by the model's folder and `meshdir`."""
-    folder = spec.compiler.meshdir if folder is None else folder
+    folder = str(spec.compiler.meshdir if folder is None else folder)
     name = os.path.basename(file) if spec.strippath else file
     return Path(os.path.abspath(path.parent / folder / name))
 
