@@ -1,4 +1,4 @@
-"""Train arms from their MJCF files and measure them beside inverse kinematics.
+"""Train arms from their MJCF files and measure them beside a classical controller.
 
     python benchmarks/mjcf_arms.py menagerie/franka_fr3/fr3.xml --source "Menagerie 1b2c3d4"
     python benchmarks/mjcf_arms.py "aloha.xml --base left/base_link" "so101.xml --velocity 4.7"
@@ -25,6 +25,7 @@ from td3_robot.checkpoint.provenance import find_commit
 
 KEY = ("arm", "task")
 UNSEEN_SEED = 12345
+CLASSICAL = {"reach": "rrmc", "reach_pose": "ik"}
 SCRATCH = "arm"  # the run of a training
 
 
@@ -36,6 +37,7 @@ def measure(words: list[str], task: str, seed: int, episodes: int) -> rows.Row:
     """
     path, *options = words
     robot = ["--robot", str(Path(path).absolute()), *options, "--task", task]
+    classical = CLASSICAL[task]
     count = ["--episodes", str(episodes), "--seed", str(UNSEEN_SEED)]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -45,15 +47,17 @@ def measure(words: list[str], task: str, seed: int, episodes: int) -> rows.Row:
         run = folder / "checkpoints" / SCRATCH
         summary = json.loads((run / "summary.json").read_text())
         evaluate = ["--checkpoint", str(run), *count, "--json", str(folder / "result.json")]
-        run_script("evaluate.py", *evaluate, "--baseline", "ik", folder=folder)
+        evaluate += ["--baseline", classical]
+        run_script("evaluate.py", *evaluate, folder=folder)
         exact = json.loads((folder / "result.json").read_text())
-        run_script("evaluate.py", *evaluate, "--baseline", "ik", "--engine", "mujoco", folder=folder)
+        run_script("evaluate.py", *evaluate, "--engine", "mujoco", folder=folder)
         physics = json.loads((folder / "result.json").read_text())
     name = f"{Path(path).parent.name}/{Path(path).name}"
     row: rows.Row = {"arm": " ".join([name, *options]), "task": task, "seed": seed}
     for world, result in (("kinematic", exact), ("mujoco", physics)):
         row[f"{world}_policy"] = round(result["success_rate"], 4)
-        row[f"{world}_ik"] = round(result["baselines"]["ik"]["success_rate"], 4)
+        row[f"{world}_classical"] = round(result["baselines"][classical]["success_rate"], 4)
+    row["controller"] = classical
     row["median_mm"] = round(1000.0 * exact["final_position_error_m"]["median"], 2)
     row |= {"training_s": round(seconds, 1), "solved_at_s": summary["solved_at_s"]}
     return row | {"episodes": episodes, "commit": (find_commit() or "")[:7]}
@@ -63,7 +67,7 @@ def main() -> None:
     """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("arms", nargs="+", help="a file, in quotes with its options")
-    parser.add_argument("--tasks", nargs="+", default=["reach"])
+    parser.add_argument("--tasks", nargs="+", default=["reach"], choices=list(CLASSICAL))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=300)
     parser.add_argument("--source", default="", help="where the files are from")
