@@ -6,7 +6,7 @@
 An arm is a file with the options that train.py needs for it. Each training is a cold `train.py`
 of the task's preset; the policy is measured by evaluate.py on episodes that it never trained on
 (seed 12345), where it is trained and in contact physics by the file's own masses, servos and
-friction. The rows go to benchmarks/results/mjcf_arms.csv, in place of those of the same arm and
+friction. The rows go to mjcf_arms.csv in benchmarks/results, in place of those of the same arm and
 task.
 """
 
