@@ -65,6 +65,7 @@ class ArmEnv:
         layout: the columns of an observation.
         engine: the engine of the arguments; environments may share it, since the scene holds
             everything that an episode depends on.
+        joints: number of joints, whose speeds are the first elements of an action.
         a_dim: number of joints, and one more if the task's action moves the gripper.
         memory_dim: width of a row of `memory`.
     """
@@ -96,6 +97,7 @@ class ArmEnv:
         self.model = self.world.model
         self.layout = Layout(task.list_columns(self.world))
         self.o_dim = self.layout.size
+        self.joints = robot.n
         self.a_dim = robot.n + task.moves_gripper
         self.engine = engine
         plant: Engine = engine or KinematicEngine(disturbances.servo_lag if disturbances else 0.0)

@@ -92,6 +92,10 @@ class TD3Config:
         residual_at: Where that column begins; found by its name in the environments that name
             theirs.
         residual_scale: Largest correction, as a fraction of a_max; needs residual.
+        residual_fade: Speed of the controller, as a fraction of a_max, below which the correction
+            shrinks in proportion to that speed; 0 for none; needs residual.
+        residual_joints: Number of leading elements of an action that are speeds, by which
+            residual_fade goes; found for the package's arms, elsewhere null for all.
         normalize_observations: Give the networks observations less their running mean, over their
             deviation.
         normalize_epsilon: Added to the variance that observations are normalised by; needs
@@ -130,6 +134,8 @@ class TD3Config:
     residual: str | None = option(None, fixed=True)
     residual_at: int | None = option(None, Range(0, WIDTH.most), fixed=True)
     residual_scale: float = option(0.3, PART, fixed=True, needs=(_RESIDUAL,))
+    residual_fade: float = option(0.0, SHARE, fixed=True, needs=(_RESIDUAL,))
+    residual_joints: int | None = option(None, Range(1, WIDTH.most), fixed=True)
     normalize_observations: bool = option(False, fixed=True)
     normalize_epsilon: float = option(1e-8, POSITIVE, fixed=True, needs=(_NORMALIZED,))
     normalize_clip: float = option(10.0, POSITIVE, fixed=True, needs=(_NORMALIZED,))

@@ -1,6 +1,10 @@
 """An actor that corrects a controller, whose action is part of the observation:
 
-    pi(s) = clamp(s[column] + scale * a_max * tanh(net(s)), -a_max, a_max)
+    pi(s) = clamp(s[column] + scale * fade(s[column]) * a_max * tanh(net(s)), -a_max, a_max)
+
+The fade is 1 while the controller moves fast. Where its fastest joint is slower than
+`residual_fade` of a_max, the correction shrinks in proportion: a controller that has come to rest
+stays at rest, and is as exact as it would be alone.
 
 Silver, Allen, Tenenbaum & Kaelbling, "Residual Policy Learning", https://arxiv.org/abs/1812.06298;
 Johannink et al., ICRA 2019, https://arxiv.org/abs/1812.03201. Critics, replay and environment see
@@ -32,6 +36,8 @@ class Layout(Protocol):
 def resolve_residual_column(config: TD3Config, env: VecEnv) -> TD3Config:
     """Return the options with `residual_at` set to the column that `residual` names.
 
+    `residual_joints` is set to the environment's `joints`, where it has any.
+
     Raises:
         ConfigError: the environment has no `layout`, no such column, or one of another width than
             an action, or `residual_at` is another one already.
@@ -60,7 +66,8 @@ def resolve_residual_column(config: TD3Config, env: VecEnv) -> TD3Config:
             f"td3.residual_at is {config.residual_at}, but {name!r} begins at {begins}: "
             "leave td3.residual_at out"
         )
-    return dataclasses.replace(config, residual_at=begins)
+    joints = config.residual_joints or getattr(env, "joints", None)
+    return dataclasses.replace(config, residual_at=begins, residual_joints=joints)
 
 
 class Residual(nn.Module):
@@ -70,8 +77,8 @@ class Residual(nn.Module):
         net: an MLP that computes actions; its last layer is set to zero, unless it is drawn by
             `config.final_bound`.
         bound: () or (a_dim,) of the actions.
-        config: where the controller's action begins in an observation (`residual_at`), and
-            `residual_scale`.
+        config: where the controller's action begins in an observation (`residual_at`),
+            `residual_scale`, `residual_fade` and `residual_joints`.
         o_dim, a_dim: widths of an observation and of an action.
 
     Raises:
@@ -92,11 +99,18 @@ class Residual(nn.Module):
         self.net = net
         self._column = slice(at, at + a_dim)
         self._scale = config.residual_scale
+        self._fade = config.residual_fade
+        self._joints = config.residual_joints
         self.register_buffer("bound", bound, persistent=False)
 
     def forward(self, o: Tensor) -> Tensor:
         """Map (B, o_dim) to (B, a_dim), or (o_dim,) to (a_dim,)."""
-        action = o[..., self._column] + self._scale * self.net(o)
+        controller = o[..., self._column]
+        correction = self._scale * self.net(o)
+        if self._fade:
+            speed = (controller / self.bound).abs()[..., : self._joints].amax(-1, keepdim=True)
+            correction = correction * (speed / self._fade).clamp_max(1.0)
+        action = controller + correction
         if is_exporting() or not action.requires_grad:
             return action.clamp(-self.bound, self.bound)
         return _Clamped.apply(action, self.bound)

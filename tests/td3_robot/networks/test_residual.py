@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 import torch
 
+from envs import make
 from td3_robot import MLP, TD3, Batch
 from td3_robot.config.td3 import NORMS, TD3Config
 from td3_robot.errors import CheckpointError, ConfigError
@@ -79,6 +80,32 @@ def net_of(at: float) -> Residual:
     torch.nn.init.uniform_(net.net.layers[-1].weight, -0.1, 0.1)
     torch.nn.init.constant_(net.net.layers[-1].bias, np.arctanh(at))
     return net.double()
+
+
+@pytest.mark.parametrize("joints", [None, 1])
+def test_a_fading_correction_never_stops_the_controller(joints):
+    """It is at most scale / fade of the controller's speed, none of an arm at rest, and the same as
+    without a fade where the controller is faster than that.
+    """
+    fade = 0.5
+    plain = net_of(0.99)
+    config = {"residual_fade": fade, "residual_joints": joints}
+    faded = Residual(
+        plain.net, BOUND, TD3Config(residual_at=3, residual_scale=SCALE, **config), 6, 2
+    ).double()
+    o = observations(500).double()
+    o[:, COLUMN] *= torch.linspace(0.0, 0.6, 500)[:, None]
+    controller = o[:, COLUMN] / BOUND
+    speed = controller[:, :joints].abs().amax(1)
+    moved = (faded(o) - o[:, COLUMN]) / BOUND
+    asked = (plain(o) - o[:, COLUMN]) / BOUND
+    assert torch.equal(faded(o[:1]), o[:1, COLUMN]) and speed[0] == 0.0
+    assert (moved.abs().amax(1) <= SCALE / fade * speed + 1e-12).all()
+    fast = speed >= fade
+    assert 20 < fast.sum() < 480
+    assert torch.equal(moved[fast], asked[fast])
+    slow = (~fast) & (speed > 0.0)
+    torch.testing.assert_close(moved[slow], asked[slow] * (speed[slow] / fade)[:, None])
 
 
 def gradients(net: Residual, o: torch.Tensor, grad_output: torch.Tensor) -> list[torch.Tensor]:
@@ -166,6 +193,17 @@ class Named:
 
     o_dim, a_dim = 6, 2
     layout = {"q": slice(0, 2), "goal": slice(2, 3), "scripted": slice(3, 5), "rest": slice(5, 6)}
+
+
+def test_the_joints_of_an_action_are_those_of_the_environment():
+    """A gripper's element always moves at full speed and must not count."""
+    env = make("panda", "pick_place", num_envs=1)
+    assert (env.a_dim, env.joints) == (8, 7)
+    found = resolve_residual_column(TD3Config(residual="scripted"), env)
+    assert found.residual_joints == 7
+    given = TD3Config(residual="scripted", residual_joints=3)
+    assert resolve_residual_column(given, env).residual_joints == 3
+    assert resolve_residual_column(TD3Config(residual="scripted"), Named()).residual_joints is None
 
 
 def test_a_column_is_found_by_its_name_and_by_nothing_else():
