@@ -13,18 +13,25 @@ from tests.support import ROOT
 
 DOCS = ROOT / "docs"
 _FENCE = re.compile(
-    r"(?:<!-- skip: (?P<skip>[^\n]*?) -->\n)?^(?P<ticks>```+)(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=ticks)$",
+    r"(?:<!-- (?P<note>skip|file|add to): (?P<value>[^\n]*?) -->\n)?^(?P<ticks>```+)(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=ticks)$",
     re.DOTALL | re.MULTILINE,
 )
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text, and why it cannot run, if it cannot."""
+    """A fenced block, with what the comment before it says: `skip: WHY`, `file: NAME` for a file that
+    the reader saves, `add to: NAME` for what the reader appends to it.
+    """
 
     language: str
     text: str
-    skip: str | None
+    note: str | None = None
+    value: str = ""
+
+    @property
+    def skip(self) -> str | None:
+        return self.value if self.note == "skip" else None
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Page:
     @property
     def blocks(self) -> list[Block]:
         return [
-            Block((m["info"].split() or [""])[0], m["text"], m["skip"])
+            Block((m["info"].split() or [""])[0], m["text"], m["note"], m["value"] or "")
             for m in _FENCE.finditer(self.text)
         ]
 
@@ -76,8 +83,8 @@ def site_pages() -> list[Page]:
 
 
 def reader_pages() -> list[Page]:
-    """The pages that a user reads."""
-    return site_pages()
+    """README and the site."""
+    return [read_page(ROOT / "README.md"), *site_pages()]
 
 
 def iter_commands(block: Block) -> Iterator[list[str]]:

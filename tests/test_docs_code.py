@@ -86,7 +86,7 @@ def test_a_block_names_its_language(page):
 def test_the_command_lines_are_ones_that_the_parser_takes(page):
     inline = re.findall(r"`((?:python|td3-robot|make) [^`\n]+)`", page.text)
     blocks = [block for block in page.blocks if block.language in SHELL]
-    for block in [*blocks, Block("bash", "\n".join(inline), None)]:
+    for block in [*blocks, Block("bash", "\n".join(inline))]:
         for words in iter_commands(block):
             if "..." not in words and "…" not in words:
                 check_command(words)
@@ -102,7 +102,7 @@ def test_the_parser_is_the_real_one():
 
 @pytest.mark.parametrize(
     "page",
-    [p for p in PAGES if any(b.language == "python" and not b.skip for b in p.blocks)],
+    [p for p in PAGES if any(b.language == "python" and not b.note for b in p.blocks)],
     ids=page_name,
 )
 def test_the_python_blocks_run(page, tmp_path, monkeypatch, capsys):
@@ -115,7 +115,7 @@ def test_the_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(sys.modules.pop, "page", None)
         for number, block in enumerate(page.blocks):
-            if block.language == "python" and block.skip is None:
+            if block.language == "python" and block.note is None:
                 exec(compile(block.text, f"{page.name}, block {number}", "exec"), names)
 
 
