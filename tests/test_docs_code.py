@@ -20,7 +20,17 @@ from tests.docs_pages import DOCS, Block, Page, iter_commands, reader_pages
 from tests.support import ROOT
 
 SHELL = {"bash", "sh", "console", "shell"}
-LANGUAGES = SHELL | {"python", "yaml", "xml", "json", "text", "cpp", "{toctree}", "{math}"}
+LANGUAGES = SHELL | {
+    "python",
+    "yaml",
+    "xml",
+    "json",
+    "text",
+    "cpp",
+    "{toctree}",
+    "{math}",
+    "{include}",
+}
 FLAGS = {  # the dataclasses that a command's flags fill
     "train": (arguments._Start, TrainFlags, EnvOptions, Config),
     "evaluate": (EvaluateFlags,),
