@@ -15,6 +15,7 @@ from envs.evaluation.summary import summarise as summarise_arm
 from envs.evaluation.table import make_rows, print_rows
 from envs.registry import make_from_config, make_from_moment
 from envs.robots import Robot
+from envs.simulation.failures import describe_failures
 from envs.simulation.randomization import combine_disturbances
 from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
@@ -243,8 +244,8 @@ class Evaluation:
     def print_table(self) -> None:
         """Print the figures of all controllers beside each other."""
         print_rows("", list(self.summaries), make_rows(self.summaries, self._measures))
-        if self.unstable:
-            print(f"the physics failed {self.unstable} times: those arms were stopped in place")
+        if failures := describe_failures(self._engines):
+            print(failures)
         if self.robustness is not None:
             title = f"success rate [%] of {self.robustness.episodes:,} episodes"
             print_rows(title, self.robustness.controllers, self.robustness.iter_rows())
@@ -288,8 +289,12 @@ class Evaluation:
     @property
     def unstable(self) -> int:
         """Number of failures of the contact physics in these episodes, over all controllers."""
-        engines = (getattr(env, "engine", None) for env in self._envs.values())
-        return sum(getattr(engine, "unstable", 0) for engine in engines)
+        return sum(getattr(engine, "unstable", 0) for engine in self._engines)
+
+    @property
+    def _engines(self) -> list[object]:
+        """The engines of all controllers."""
+        return [getattr(env, "engine", None) for env in self._envs.values()]
 
     @property
     def _measures(self) -> Sequence[Measure]:

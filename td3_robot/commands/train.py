@@ -118,10 +118,11 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
         processes = f", {communicator.size} processes" if store is not None else ""
         say(f"{what} (seed {config.seed}) in {folder}{processes}")
         summary = trainer.run()
-    if unstable := sum(
-        getattr(getattr(each, "engine", None), "unstable", 0) for each in (env, evaluation_env)
-    ):
-        say(f"the physics failed {unstable} times: those arms were stopped where they were")
+    engines = [getattr(each, "engine", None) for each in (env, evaluation_env)]
+    if any(getattr(engine, "unstable", 0) for engine in engines):
+        from envs.simulation.failures import describe_failures
+
+        say(describe_failures(engines))
     return run.report(trainer, summary, format_command(communicator), flags.stop_at)
 
 

@@ -1,4 +1,4 @@
-"""The links of a robot as MuJoCo bodies: their places, masses and joints."""
+"""The links of a robot as MuJoCo bodies: their places, joints and weights."""
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
 # MuJoCo's Python package has no type stubs, and roboticstoolbox's links come as Any.
@@ -12,13 +12,14 @@ from mujoco import MjsBody, MjSpec
 
 from envs.robots import Robot
 from envs.robots.physics import Physics
-from td3_robot.errors import ConfigError, not_none
+from envs.simulation.mujoco.inertias import Weights, weigh
+from td3_robot.errors import not_none
 
-# A link without a known inertia is estimated as a solid cylinder from its joint to the next.
-_PER_METRE = 12.0  # [kg/m]: arms of 5 to 15 kg payload have 10 to 20
-_RADIUS = 0.05  # [m]
-_SHORTEST = 0.05  # [m]
-_FINGER = (0.05, 0.02)  # a link of a gripper: [kg], radius of gyration [m]
+# By kind of joint, of the motor behind its gear where the link's inertia is an estimate: that of
+# MuJoCo Menagerie's xArm7, Panda and UR5e [kg m2], and the mass that is as much at 0.1 m [kg].
+# Without it a servo that gives all its torque to a link that hardly resists, between two joints
+# with one axis or at the end of the arm, throws it about.
+ARMATURE = {"R": 0.1, "t": 10.0}
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,13 @@ class Bodies:
         by_link: the body of every link, by the link's name.
         joints: names of the arm's joints, base to flange.
         drivers: names of the gripper's drivers, right and left; () without one.
-        estimated: links that have estimated inertias.
+        weights: what the links weigh.
     """
 
     by_link: dict[str, MjsBody]
     joints: tuple[str, ...]
     drivers: tuple[str, ...]
-    estimated: tuple[str, ...]
+    weights: Weights
 
 
 def convert_quaternion(R: np.ndarray) -> np.ndarray:
@@ -56,13 +57,18 @@ def add_robot(spec: MjSpec, robot: Robot) -> Bodies:
     by_link: dict[str, MjsBody] = {}
     joints = tuple(_add_arm_link(spec, by_link, robot, link) for link in robot.rtb.links)
     drivers = _add_gripper(by_link, robot, tools[0].links) if hand is not None and tools else ()
-    estimated = _weigh(by_link, robot)
-    return Bodies(by_link, tuple(name for name in joints if name), drivers, estimated)
-
-
-def list_links(robot: Robot) -> list[Any]:
-    """List the links of the arm, then those of its gripper."""
-    return [*robot.rtb.links, *(link for tool in robot.rtb.grippers for link in tool.links)]
+    weights = weigh(robot)
+    for name, row in weights.rows.items():
+        body = by_link[name]
+        body.mass = row[0]
+        body.ipos = row[1:4]
+        body.fullinertia = row[4:]
+        body.explicitinertial = True
+    if robot.physics.armature is None:
+        for link, name in zip(robot.rtb.links, joints):
+            if link.name in weights.estimated:
+                spec.joint(name).armature = ARMATURE[link.v.kind[0]]
+    return Bodies(by_link, tuple(name for name in joints if name), drivers, weights)
 
 
 def make_body_name(link: str) -> str:
@@ -134,57 +140,3 @@ def _add_gripper(by_link: dict[str, MjsBody], robot: Robot, links: list[Any]) ->
         else:
             _add_joint(body, link, name, None)
     return tuple(hand.joints[index] for index in hand.drivers)
-
-
-def _weigh(by_link: dict[str, MjsBody], robot: Robot) -> tuple[str, ...]:
-    """Set the inertia of every body; return the links whose inertia is an estimate."""
-    links = list_links(robot)
-    known = {link.name: _find_inertia(robot, link) for link in links}
-    carrier = {}  # the link that moves as this one does
-    for link in links:
-        carrier[link.name] = (
-            link.name if link.isjoint or link.parent is None else carrier[link.parent.name]
-        )
-    heavy = {carrier[name] for name, row in known.items() if row is not None}
-    guessed = [link for link in links if link.isjoint and link.name not in heavy]
-    known |= {link.name: _estimate(robot, link, links) for link in guessed}
-    for name, row in known.items():
-        if row is not None:
-            if row[0] <= 0 or not np.isfinite(row).all():
-                raise ConfigError(
-                    f"{robot.owner}: link {name!r} has a mass that is not positive, {row[0]:g} kg"
-                )
-            body = by_link[name]
-            body.mass = row[0]
-            body.ipos = row[1:4]
-            body.fullinertia = row[4:]
-            body.explicitinertial = True
-    return tuple(link.name for link in guessed)
-
-
-def _find_inertia(robot: Robot, link: Any) -> np.ndarray | None:
-    """Return the inertia (10,) of a link from its file, else from its model; see `Physics`."""
-    owner: Any = robot if link in robot.rtb.links else robot.gripper
-    row = owner.physics.inertias.get(link.name.removeprefix(f"{owner.name}/"))
-    if row is not None:
-        return row
-    if not link.m:
-        return None
-    (xx, xy, xz), (_, yy, yz), (_, _, zz) = np.asarray(link.I)
-    return np.array([link.m, *link.r, xx, yy, zz, xy, xz, yz])
-
-
-def _estimate(robot: Robot, link: Any, links: list[Any]) -> np.ndarray:
-    """Estimate the inertia (10,) of a link, see `Physics`."""
-    if link not in robot.rtb.links:
-        mass, radius = _FINGER
-        return np.array([mass, 0, 0, 0, *[mass * radius**2] * 3, 0, 0, 0])
-    ends = [below.A(0.0).t for below in links if below.parent is link]
-    end = max(ends, key=lambda t: float(np.linalg.norm(t)), default=np.zeros(3))
-    length = max(float(np.linalg.norm(end)), _SHORTEST)
-    mass = _PER_METRE * length
-    axis = end / np.linalg.norm(end) if end.any() else np.array([0.0, 0.0, 1.0])
-    along = mass * _RADIUS**2 / 2.0
-    across = mass * (3.0 * _RADIUS**2 + length**2) / 12.0
-    I = across * np.eye(3) + (along - across) * np.outer(axis, axis)  # noqa: E741
-    return np.array([mass, *(end / 2.0), *np.diag(I), I[0, 1], I[0, 2], I[1, 2]])

@@ -34,6 +34,7 @@ from envs.robots import Robot
 from envs.simulation import grasp, kinematic
 from envs.simulation.bodies import JOINT_TORQUE, WRENCH, PhysicsSpec
 from envs.simulation.engine import OBJECT, Command, Scene, SimModel, SimState, make_cube_key
+from envs.simulation.failures import Failures
 from envs.simulation.mujoco.contacts import Contacts, read_contacts, replace_constants
 from envs.simulation.mujoco.feed_forward import FeedForward
 from envs.simulation.mujoco.model import build
@@ -64,7 +65,7 @@ class MujocoEngine:
 
     Attributes:
         physics: the model, see `model.CompiledModel`.
-        unstable: count of failures of the physics, in all worlds.
+        failures: of the physics, in all worlds.
 
     Raises:
         ConfigError: the robot has something that physics cannot work with.
@@ -86,7 +87,7 @@ class MujocoEngine:
         if needs is not None:
             constants = replace_constants(constants, needs.constants)
         self.physics = p = build(robot, constants, dt, cube, cubes, needs)
-        self.unstable = 0
+        self.failures = Failures(robot, p.estimated, np.zeros(robot.n, int))
         self._n = robot.n
         nq = p.model.nq
         self._feed_forward = FeedForward(p.model, p.q, p.qd) if feed_forward else None
@@ -168,11 +169,11 @@ class MujocoEngine:
         )
         physics = states[:, -1]
         failed = self._find_failed(model, physics)
+        self.failures.add(self._compute_speeds(model, physics[failed]))
         physics[failed] = start[failed]
         physics[failed, self._qvel] = 0.0
         physics[:, 0] = 0.0
         sensed[failed] = 0.0
-        self.unstable += int(failed.sum())
         bad = torch.as_tensor(failed, device=state.q.device)
         after = self._read_state(physics, state)
         scene = {
@@ -242,6 +243,15 @@ class MujocoEngine:
             start[:, self._qpos], (before + after) / 2.0, (after - before) / dt
         )
         return torque / worlds.stiffness[:, : self._n]
+
+    @property
+    def unstable(self) -> int:
+        """Number of failures of the physics, in all worlds."""
+        return int(self.failures.by_joint.sum())
+
+    def _compute_speeds(self, model: SimModel, physics: np.ndarray) -> np.ndarray:
+        """Compute the joints' speeds (B, n) in parts of their limits."""
+        return np.abs(physics[:, self._qvel][:, self.physics.qd]) / model.qdlim.cpu().numpy()
 
     def _find_failed(self, model: SimModel, physics: np.ndarray) -> np.ndarray:
         """Find the worlds (B,) with absurd or infinite numbers, or a clock reset by MuJoCo."""

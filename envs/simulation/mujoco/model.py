@@ -18,6 +18,7 @@ from envs.simulation.engine import OBJECT
 from envs.simulation.mujoco.bodies import Bodies, add_robot, make_body_name
 from envs.simulation.mujoco.contacts import Contacts
 from envs.simulation.mujoco.drives import Drives, add_drives, tune
+from envs.simulation.mujoco.inertias import PER_METRE
 from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
 from envs.simulation.mujoco.task_bodies import (
     TaskIndex,
@@ -50,6 +51,7 @@ class CompiledModel:
             itself: the deepest one's force (3) and distance. table_force: the whole force on the
             table (3). pads: (2, 3) the force on each pad that the first cube gives; None where
             there is none.
+        estimated: links whose inertia is an estimate.
         task: where the task's own bodies and sensors are; None without any.
     """
 
@@ -68,6 +70,7 @@ class CompiledModel:
     table_force: np.ndarray
     itself: np.ndarray
     pads: np.ndarray | None
+    estimated: tuple[str, ...]
     task: TaskIndex | None = None
 
 
@@ -205,6 +208,7 @@ def _index_model(
         table_force=find_columns("table_force"),
         itself=find_columns("itself"),
         pads=np.stack([find_columns(pad) for pad in PADS]) if cubes else None,
+        estimated=bodies.weights.estimated,
         task=task,
     )
 
@@ -218,9 +222,14 @@ def _find_hand(model: MjModel, bodies: Bodies) -> int:
 def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
     """Warn in one line of estimated or missing parameters."""
     guessed = []
-    if bodies.estimated:
-        names = ", ".join(bodies.estimated)
-        guessed += [f"no inertia of {names} is known: each is taken for a cylinder of 12 kg/m"]
+    weights = bodies.weights
+    if weights.estimated:
+        names = ", ".join(weights.estimated)
+        cylinder = f"each is taken for a cylinder of {PER_METRE:g} kg/m"
+        guessed += [f"no inertia of {names} is known: {cylinder}, and its motor for a common one"]
+    if weights.mended:
+        names = ", ".join(weights.mended)
+        guessed += [f"no rigid body has the inertia of {names}: the nearest that one has is taken"]
     if robot.physics.torque is None:
         guessed += ["no torque limits are known: there are none"]
     if not capsules:

@@ -93,13 +93,10 @@ def test_what_is_not_known_of_a_urdf_is_told_in_one_line(tmp_path, capsys):
     assert model.body("robot/arm").mass[0] == pytest.approx(12.0 * 0.3)
 
 
-@pytest.mark.parametrize(
-    "mass, ixx, told", [(-1, 1, "mass that is not positive"), (1, 9, "inertia")]
-)
-def test_a_weight_that_cannot_be_is_refused(tmp_path, mass, ixx, told):
+def test_a_weight_that_cannot_be_is_refused(tmp_path):
     path = tmp_path / "odd.urdf"
-    path.write_text(URDF.format(name="odd", inertial=INERTIAL.format(mass, ixx), effort=1))
-    with pytest.raises(ConfigError, match=told):
+    path.write_text(URDF.format(name="odd", inertial=INERTIAL.format(-1, 1), effort=1))
+    with pytest.raises(ConfigError, match="mass that is not positive"):
         build(make_robot(str(path)), read_contacts(), 0.05)
 
 
