@@ -71,7 +71,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=300)
     parser.add_argument("--source", default="", help="where the files are from")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "mjcf_arms.csv")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "benchmarks" / "results" / "mjcf_arms.csv"
+    )
     asked = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
     for arm in asked.arms:

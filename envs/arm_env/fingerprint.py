@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from envs.collision.files import CAPSULES, find_capsule_file
+from envs.collision.files import find_capsule_file, find_gripper_file
 from envs.config.env_options import NOTHING
 from envs.robots import Robot
 from envs.simulation.randomization import read_randomization
@@ -59,7 +59,7 @@ def _hash_files(robot: Robot) -> dict[str, str]:
     hand = robot.gripper
     paths = [
         find_capsule_file(robot),
-        *([CAPSULES / f"{hand.name}.yaml"] if hand else []),
+        *([find_gripper_file(hand)] if hand else []),
         *filter(None, (robot.file,)),
     ]
     return {path.name: _hash_file(path) for path in paths if path.is_file()}

@@ -11,6 +11,7 @@ from envs.collision.files import (
     FINGERS,
     Shapes,
     find_capsule_file,
+    find_gripper_file,
     format_path,
     has_capsules,
     read_capsules,
@@ -85,7 +86,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     theirs = Shapes({})
     if hand is not None:
         links.append(robot.rtb.grippers[0].links[0])
-        theirs = read_capsules(hand.name)
+        theirs = read_capsules(hand.name, find_gripper_file(hand))
         theirs = theirs if at_opening else replace(theirs, moving={})
         of[hand.name] = [
             row

@@ -11,6 +11,7 @@ import yaml
 
 from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_values
 from envs.robots import Robot
+from envs.robots.gripper import Gripper
 from td3_robot.errors import ConfigError
 
 CAPSULES = CONFIGS / "collision"
@@ -27,11 +28,18 @@ def find_capsule_file(robot: Robot) -> Path:
     return robot.file.with_name(f"{robot.file.name}.collision.yaml")
 
 
+def find_gripper_file(gripper: Gripper) -> Path:
+    """Return the file of a gripper's capsules: configs/collision/NAME.yaml, or by its robot's."""
+    if gripper.file is None:
+        return CAPSULES / f"{gripper.name}.yaml"
+    return gripper.file.with_name(f"{gripper.name}.collision.yaml")
+
+
 def has_capsules(robot: Robot) -> bool:
     """Tell if an arm, and its gripper if it has one, have files of capsules."""
     hand = robot.gripper
     return find_capsule_file(robot).is_file() and (
-        hand is None or (CAPSULES / f"{hand.name}.yaml").is_file()
+        hand is None or find_gripper_file(hand).is_file()
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
 from envs.robots.gripper import make_gripper
 from envs.robots.mjcf import MjcfArm, load_mjcf
+from envs.robots.mjcf.gripper import BASE
 from envs.robots.robot import Robot
 from envs.robots.urdf import UrdfArm, load_urdf
 from td3_robot.errors import ConfigError
@@ -39,8 +40,8 @@ def make_robot_from_file(
     Args:
         path: a .urdf, .xacro or .xml file; the last in MJCF.
         gripper: a registered gripper, put on with its base at the TCP link, so that the TCP becomes
-            its own; None or "none" for none. Fingers that the file has beyond the TCP link stand
-            still.
+            its own; "none" for none. None takes that of an MJCF file, if its fingers move as one.
+            Other fingers beyond the TCP link stand still.
         tcp: the link, or in MJCF the site or body, that is the TCP, or that carries the gripper;
             None where there is only one it can be.
         xacro: values of the arguments of a .xacro file.
@@ -51,7 +52,7 @@ def make_robot_from_file(
         ConfigError: the file is wrong, a choice is missing, or there is no such gripper or link.
     """
     hand = None if gripper in (None, "none") else make_gripper(gripper)
-    arm = _load_arm(path, tcp, xacro or {}, base, velocity)
+    arm = _load_arm(path, tcp, xacro or {}, base, velocity, grip=gripper is None)
     name = Path(path).name.split(".")[0]
     model = arm.model
     chain = arm.chain
@@ -61,7 +62,12 @@ def make_robot_from_file(
 
         model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
         chain = compile_ets(model.ets())
-    box = find_workspace(chain, arm.qlim)
+    elif arm.gripper is not None:
+        from envs.robots.assembly import assemble
+
+        hand = arm.gripper
+        model = assemble(name, model, hand.root.removesuffix(f":{BASE}"), hand, np.eye(4))
+    box = find_workspace(chain, arm.qlim, arm.home)
     if (np.ptp(box, axis=0) < 2.0 * _THIN + _LEAST_REACH).all():
         raise ConfigError(
             f"{path}: the joints move the TCP {arm.tcp_link!r} by less than {_LEAST_REACH:g} m"
@@ -89,11 +95,12 @@ def _load_arm(
     xacro: Mapping[str, object],
     base: str | None,
     velocity: Sequence[float],
+    grip: bool,
 ) -> UrdfArm | MjcfArm:
     if path.endswith(".xml"):
         if xacro:
             raise ConfigError(f"{path}: takes no xacro arguments; they are for a .xacro file")
-        return load_mjcf(path, tcp, base, velocity)
+        return load_mjcf(path, tcp, base, velocity, grip)
     if base is not None:
         raise ConfigError(f"{path}: base is for MJCF files; a URDF's arm begins at its root")
     return load_urdf(path, tcp, velocity or None, arguments=xacro)
@@ -131,8 +138,10 @@ def find_home(chain: Chain, qlim: np.ndarray, box: np.ndarray) -> np.ndarray:
     return q[torch.where(near, score, -1.0).argmax()].numpy()
 
 
-def find_workspace(chain: Chain, qlim: np.ndarray) -> np.ndarray:
+def find_workspace(chain: Chain, qlim: np.ndarray, home: np.ndarray | None = None) -> np.ndarray:
     """Find the box (2, 3) of most TCP positions in front of the base and above its plane [m].
+
+    In front is along x, or along x or y, either way, whichever is nearest to the TCP at `home`.
 
     Of 8,192 uniformly random poses inside the limits, those with the TCP in front by a fifth of the
     arm's reach and above by a twentieth; between the 5th and the 95th percentile along each axis of
@@ -140,13 +149,19 @@ def find_workspace(chain: Chain, qlim: np.ndarray) -> np.ndarray:
 
     Args:
         qlim: (2, n) [rad or m].
+        home: (n,) of the file [rad or m]; None for a file without one.
     """
     lower, upper = torch.as_tensor(qlim)
     q = lower + _sample_uniform(len(lower)) * (upper - lower)
     tcp = fkine(chain.to(dtype=torch.float64), q)[:, :3, 3].numpy()
     reach = np.percentile(np.linalg.norm(tcp, axis=1), 100.0 - _TRIM)
-    for axis, fraction in ((2, _ABOVE), (0, _IN_FRONT)):
-        there = tcp[:, axis] > fraction * reach
+    front = np.array([1.0, 0.0, 0.0])
+    if home is not None:
+        x, y, _ = fkine(chain.to(dtype=torch.float64), torch.as_tensor(home)[None])[0, :3, 3]
+        ahead = [x, 0.0, 0.0] if abs(x) >= abs(y) else [0.0, y, 0.0]
+        front = np.sign(np.array(ahead)) if max(abs(x), abs(y)) > _IN_FRONT * reach else front
+    for way, fraction in ((np.array([0.0, 0.0, 1.0]), _ABOVE), (front, _IN_FRONT)):
+        there = tcp @ way > fraction * reach
         if there.sum() > _FEW:  # else the arm hangs, or works behind its base
             tcp = tcp[there]
     return np.percentile(tcp, (_TRIM, 100.0 - _TRIM), axis=0) + [[-_THIN], [_THIN]]

@@ -1,6 +1,7 @@
 """Grippers: their joints, which of them are drivers, and how the others follow."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class Gripper:
         tcp: (4, 4) pose of the TCP in the gripper's base.
         pads: what it grasps with; None where its file does not say.
         physics: servo of either driver, and inertias.
+        file: the robot's file that it is a part of; None for a registered gripper.
         q: (m,) current joint positions [rad or m]; starts fully open.
     """
 
@@ -84,6 +86,7 @@ class Gripper:
     tcp: np.ndarray = field(default_factory=lambda: np.eye(4))
     pads: Pads | None = None
     physics: Physics = field(default_factory=Physics)
+    file: Path | None = None
     q: np.ndarray = field(init=False)
 
     def __post_init__(self):

@@ -43,7 +43,7 @@ def fit(robot: Robot, most: int) -> None:
             "it is not checked"
         )
     gripper = robot.gripper
-    if gripper is not None and not (theirs := files.CAPSULES / f"{gripper.name}.yaml").exists():
+    if gripper is not None and not (theirs := files.find_gripper_file(gripper)).exists():
         with stage(f"capsules of gripper {gripper.name}"):
             shapes = fit_gripper(robot, most)
         _write(theirs, robot, shapes)

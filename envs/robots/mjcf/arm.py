@@ -12,8 +12,10 @@ import numpy as np
 
 from envs.config.notices import warn_once
 from envs.kinematics import Chain
+from envs.robots.gripper import Gripper
 from envs.robots.mjcf.compile import CompiledFile, compile_mjcf
 from envs.robots.mjcf.convert import convert_model
+from envs.robots.mjcf.gripper import PREFIX, find_gripper
 from envs.robots.mjcf.limits import find_limits, spread_velocity
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.select import choose_tcp, find_base, list_arm_joints, list_below
@@ -42,6 +44,7 @@ class MjcfArm:
         qddlim: (n,) [rad/s2 or m/s2], and qdddlim: (n,) [rad/s3 or m/s3]; None where none is known.
         home: (n,) of the keyframe `home`, or else the first; None without one inside the limits.
         physics: servos and friction of the joints. Inertias are in the model.
+        gripper: that the file has on the arm; None without one that moves as one, or not wanted.
         tcp_link: the site or body whose frame is the TCP.
         name: of the model, as the file calls it.
     """
@@ -56,6 +59,7 @@ class MjcfArm:
     qdddlim: np.ndarray | None
     home: np.ndarray | None
     physics: Physics
+    gripper: Gripper | None
     tcp_link: str
     name: str
 
@@ -65,6 +69,7 @@ def load_mjcf(
     tcp: str | None = None,
     base: str | None = None,
     velocity: Sequence[float] = (),
+    grip: bool = True,
 ) -> MjcfArm:
     """Load the arm between a base and a TCP.
 
@@ -77,6 +82,7 @@ def load_mjcf(
         base: the body at the base; None takes the only part of the file that moves.
         velocity: limit of every joint, or n of them [rad/s or m/s]; () takes those that are known
             of the model, see configs/limits/arms.yaml.
+        grip: take the gripper of the file, if it has one; without it the fingers stand still.
 
     Raises:
         ConfigError: one line that says what is wrong with the file, or what has to be chosen.
@@ -91,18 +97,24 @@ def load_mjcf(
         warn_once(f"{tree.source}: {notice}")
     qlim = read_position_limits(tree, joints)
     indices = [names.joints.index(joint.name) for joint in joints]
+    gripper = None
+    if grip:
+        tree, gripper = find_gripper(file, names, tree, tcp)
+    moving = [joint.name for joint in joints]
+    fingers = [name.removeprefix(PREFIX) for name in gripper.joints] if gripper else []
     limits = _find_limits(file, names, joints, velocity)
     return MjcfArm(
-        model=build_model(tree, [joint.name for joint in joints]),
+        model=build_model(tree, [*moving, *fingers]),
         chain=compile_path(tree.find_path(tcp)),
         tree=tree,
-        joint_names=tuple(joint.name for joint in joints),
+        joint_names=tuple(moving),
         qlim=qlim,
         qdlim=limits["qdlim"],
         qddlim=limits.get("qddlim"),
         qdddlim=limits.get("qdddlim"),
         home=_read_home(file, indices, qlim),
         physics=read_physics(file.model, indices),
+        gripper=gripper,
         tcp_link=tcp,
         name=names.model,
     )

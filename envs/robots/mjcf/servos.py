@@ -26,11 +26,11 @@ def read_physics(model: Any, joints: list[int]) -> Physics:
     """
     actuators = [_find_actuator(model, joint) for joint in joints]
     dofs = model.jnt_dofadr[joints]
-    gains = [_read_gains(model, actuator) for actuator in actuators]
+    gains = [read_gains(model, actuator) for actuator in actuators]
     stiffness = np.array([stiff for stiff, _ in gains])
     known = bool((stiffness > 0.0).all())
     torque = np.array(
-        [_read_torque(model, joint, actuator) for joint, actuator in zip(joints, actuators)]
+        [read_torque(model, joint, actuator) for joint, actuator in zip(joints, actuators)]
     )
     return Physics(
         stiffness=stiffness if known else None,
@@ -49,10 +49,10 @@ def _find_actuator(model: Any, joint: int) -> int | None:
         for actuator in range(model.nu)
         if model.actuator_trntype[actuator] in _JOINT and model.actuator_trnid[actuator, 0] == joint
     ]
-    return max(found, key=lambda actuator: _read_gains(model, actuator)[0], default=None)
+    return max(found, key=lambda actuator: read_gains(model, actuator)[0], default=None)
 
 
-def _read_gains(model: Any, actuator: int | None) -> tuple[float, float]:
+def read_gains(model: Any, actuator: int | None) -> tuple[float, float]:
     """Read stiffness and damping of a servo in terms of its joint; 0 without one.
 
     A servo's force is g u - kp l - kv l', with the length l = gear q of its transmission.
@@ -64,7 +64,7 @@ def _read_gains(model: Any, actuator: int | None) -> tuple[float, float]:
     return float(-kp * gear**2), float(max(-kv, 0.0) * gear**2)
 
 
-def _read_torque(model: Any, joint: int, actuator: int | None) -> float:
+def read_torque(model: Any, joint: int, actuator: int | None) -> float:
     """Read the most that the motor of a joint gives [Nm or N]; infinite where nothing limits it."""
     limits = [np.inf]
     if model.jnt_actfrclimited[joint]:

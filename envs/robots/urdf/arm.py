@@ -40,7 +40,7 @@ class UrdfArm:
         qddlim: (n,) [rad/s2 or m/s2]; None where a joint has none.
         qdddlim: (n,) [rad/s3 or m/s3]; None where a joint has none.
         physics: the torques (n,) [Nm or N], if each joint has one. Inertias are in the model.
-        home: None: the format has no place for one.
+        home, gripper: None: the format has no place for one, and fingers stand still.
         tcp_link: the link whose frame is the TCP.
     """
 
@@ -54,6 +54,7 @@ class UrdfArm:
     physics: Physics
     tcp_link: str
     home: None = None
+    gripper: None = None
 
 
 def load_urdf(
