@@ -1,9 +1,13 @@
 """Construction of environments from names, options or moments."""
 
+import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
+from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, EnvOptions
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
@@ -14,7 +18,7 @@ from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from envs.tasks.task import Task
 from envs.world import Moment
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, unknown
 from td3_robot.vec_env import VecEnv
 
 
@@ -36,6 +40,7 @@ def make(
     training: bool = False,
     engine: str = KINEMATIC,
     disturbances: Disturbances | None = None,
+    **disturbed: Any,
 ) -> ArmEnv:
     """Build B environments of a robot and a task.
 
@@ -58,10 +63,12 @@ def make(
         training: reuse scenes and stagger episodes, see `ArmEnv`.
         engine: "kinematic", or "mujoco" for contact dynamics.
         disturbances: delay, lag and noise between the arm and its controller.
+        disturbed: fields of `Disturbances` that replace those of `disturbances`, for example
+            `latency=0.05` [s].
 
     Raises:
-        ConfigError: no such robot, task or engine, an engine that cannot do the task, values in
-            their files that cannot be right, or num_envs below 1.
+        ConfigError: no such robot, task, engine or disturbance, an engine that cannot do the task,
+            values in their files that cannot be right, or num_envs below 1.
     """
     chosen = make_task(task)  # first, so that a mistyped task is reported immediately
     if engine not in chosen.engines:
@@ -72,6 +79,10 @@ def make(
     else:
         described = {"xacro": xacro, "base": base, "velocity": velocity}
         made = make_robot(robot, gripper, tcp, acceleration=acceleration, **described)
+    if strange := disturbed.keys() - DISTURBANCES:
+        raise unknown("keyword of an environment", min(strange), (*_KEYWORDS, *DISTURBANCES))
+    if disturbed:
+        disturbances = replace(disturbances or Disturbances(), **disturbed)
     varied = disturbances.physics if disturbances else None
     brings = (chosen.cube_side, varied, chosen.cubes, chosen.physics)
     moved_by = make_engine(engine, made, chosen.dt, *brings)
@@ -79,6 +90,13 @@ def make(
     return ArmEnv(
         made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances
     )
+
+
+_KEYWORDS = [
+    name
+    for name, each in inspect.signature(make).parameters.items()
+    if each.kind is each.KEYWORD_ONLY
+]
 
 
 def make_from_config(

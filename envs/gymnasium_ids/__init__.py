@@ -6,6 +6,10 @@ Importing this module registers them:
 >>> one = gymnasium.make("td3_robot/PandaReach-v0")
 >>> many = gymnasium.make_vec("td3_robot/PandaReach-v0", num_envs=64)
 
+They take the keywords of `envs.make`. `td3_robot/<Task><Kind>-v0` is for any robot:
+
+>>> own = gymnasium.make("td3_robot/Reach-v0", robot="arm.urdf", tcp="tool0", latency=0.05)
+
 There are three kinds of each:
 
 - `PandaReach-v0`: vector observations and the task's dense reward;
@@ -39,23 +43,29 @@ KINDS = ("", "sparse", "goal")  # suffixes of ids
 
 
 def register() -> None:
-    """Register every robot with every task that it can do: "td3_robot/PandaReach-v0" and so on."""
-    for robot in robot_names():
-        for task in list_tasks():
-            for kind in KINDS if _is_feasible(robot, task) else ():
-                if (env_id := make_env_id(robot, task, kind)) not in gym.registry:
-                    goal = "Goal" if kind == "goal" else ""
-                    gym.register(
-                        env_id,
-                        entry_point=f"{__name__}:Arm{goal}GymnasiumEnv",
-                        vector_entry_point=f"{__name__}:Arm{goal}VectorEnv",
-                        kwargs={"robot": robot, "task": task}
-                        | ({"sparse": True} if kind == "sparse" else {}),
-                    )
+    """Register every task, and every robot with every task that it can do."""
+    for task in list_tasks():
+        for kind in KINDS:
+            _register_id(make_env_id("", task, kind), kind, {"task": task})
+            for robot in robot_names():
+                if _is_feasible(robot, task):
+                    env_id = make_env_id(robot, task, kind)
+                    _register_id(env_id, kind, {"robot": robot, "task": task})
+
+
+def _register_id(env_id: str, kind: str, named: dict[str, object]) -> None:
+    if env_id not in gym.registry:
+        goal = "Goal" if kind == "goal" else ""
+        gym.register(
+            env_id,
+            entry_point=f"{__name__}:Arm{goal}GymnasiumEnv",
+            vector_entry_point=f"{__name__}:Arm{goal}VectorEnv",
+            kwargs=named | ({"sparse": True} if kind == "sparse" else {}),
+        )
 
 
 def make_env_id(robot: str, task: str, kind: str = "") -> str:
-    """Make the Gymnasium id of a robot, a task and one of `KINDS`, with capitalised words."""
+    """Make the Gymnasium id of a robot or "", a task and one of `KINDS`, with capitalised words."""
     words = f"{robot}_{task}_{kind}".strip("_").split("_")
     return f"{NAMESPACE}/{''.join(word[0].upper() + word[1:] for word in words)}-v0"
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.config.env_options import KINEMATIC
+from envs.config.env_options import KINEMATIC, EnvOptions
 from envs.gymnasium_ids.observations import (
     GoalObservations,
     Observation,
@@ -18,6 +18,7 @@ from envs.gymnasium_ids.observations import (
 )
 from envs.gymnasium_ids.rendering import MODES, make_renderer
 from envs.registry import make
+from envs.robots import Robot
 
 
 class ArmGymnasiumEnv(gym.Env):
@@ -28,16 +29,17 @@ class ArmGymnasiumEnv(gym.Env):
     `np_random`.
 
     Args:
-        robot, task: names, as for `envs.make`.
+        robot, task: as for `envs.make`.
         device: where it is simulated.
         render_mode: "rgb_array", for pictures by `render` (with the packages of recordings, see
             docs/how-to/watch-and-record.md); "human", for the browser view, which follows `reset`
             and `step`; or None.
         sparse: rewards are 0 for a step that is a success, else -1.
         guard, engine: as for `envs.make`.
+        options: further keywords of `envs.make`, such as gripper, tcp and latency.
 
     Raises:
-        ConfigError: unknown robot, task or render mode.
+        ConfigError: unknown robot, task, keyword or render mode, and as by `envs.make`.
     """
 
     metadata = {"render_modes": list(MODES), "render_fps": 20}
@@ -45,17 +47,19 @@ class ArmGymnasiumEnv(gym.Env):
 
     def __init__(
         self,
-        robot: str,
-        task: str,
+        robot: str | Robot = EnvOptions.robot,
+        task: str = EnvOptions.task,
         device: str = "cpu",
         render_mode: str | None = None,
         sparse: bool = False,
         guard: bool = False,
         engine: str = KINEMATIC,
+        **options: Any,
     ):
         self.render_mode = render_mode
         self._renderer = make_renderer(render_mode)
-        self._arm = make(robot, task, 1, device, sparse=sparse, guard=guard, engine=engine)
+        options |= {"sparse": sparse, "guard": guard, "engine": engine}
+        self._arm = make(robot, task, 1, device, **options)
         self._observations = self._observations_class(self._arm)
         self.observation_space = self._observations.space
         self.action_space = make_box(self._arm.a_dim, 1.0)
@@ -141,21 +145,22 @@ class ArmGoalGymnasiumEnv(ArmGymnasiumEnv):
     """One simulated arm with goal dictionaries: `observation`, `achieved_goal`, `desired_goal`.
 
     Args:
-        robot, task, device, render_mode, guard, engine: as for ArmGymnasiumEnv.
+        robot, task, device, render_mode, guard, engine, options: as for ArmGymnasiumEnv.
     """
 
     _observations_class = GoalObservations
 
     def __init__(
         self,
-        robot: str,
-        task: str,
+        robot: str | Robot = EnvOptions.robot,
+        task: str = EnvOptions.task,
         device: str = "cpu",
         render_mode: str | None = None,
         guard: bool = False,
         engine: str = KINEMATIC,
+        **options: Any,
     ):
-        super().__init__(robot, task, device, render_mode, guard=guard, engine=engine)
+        super().__init__(robot, task, device, render_mode, False, guard, engine, **options)
 
     def compute_reward(
         self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: object

@@ -1,11 +1,13 @@
 """Gymnasium vector environment of many arms."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.config.env_options import KINEMATIC
+from envs.config.env_options import KINEMATIC, EnvOptions
 from envs.gymnasium_ids.observations import (
     GoalObservations,
     Observation,
@@ -16,6 +18,7 @@ from envs.gymnasium_ids.observations import (
     select_row,
 )
 from envs.registry import make
+from envs.robots import Robot
 from td3_robot.errors import ConfigError
 
 
@@ -27,7 +30,7 @@ class ArmVectorEnv(VectorEnv):
 
     Args:
         num_envs: arms.
-        robot, task, device, sparse, guard, engine: as for ArmGymnasiumEnv.
+        robot, task, device, sparse, guard, engine, options: as for ArmGymnasiumEnv.
         render_mode: None; only single arms can be rendered.
     """
 
@@ -37,13 +40,14 @@ class ArmVectorEnv(VectorEnv):
     def __init__(
         self,
         num_envs: int,
-        robot: str,
-        task: str,
+        robot: str | Robot = EnvOptions.robot,
+        task: str = EnvOptions.task,
         device: str = "cpu",
         render_mode: str | None = None,
         sparse: bool = False,
         guard: bool = False,
         engine: str = KINEMATIC,
+        **options: Any,
     ):
         if render_mode is not None:
             raise ConfigError(
@@ -51,7 +55,8 @@ class ArmVectorEnv(VectorEnv):
             )
         self.num_envs = num_envs
         self.render_mode = None
-        self._arms = make(robot, task, num_envs, device, sparse=sparse, guard=guard, engine=engine)
+        options |= {"sparse": sparse, "guard": guard, "engine": engine}
+        self._arms = make(robot, task, num_envs, device, **options)
         self._observations = self._observations_class(self._arms)
         self.single_observation_space = self._observations.space
         self.single_action_space = make_box(self._arms.a_dim, 1.0)
@@ -111,7 +116,7 @@ class ArmGoalVectorEnv(ArmVectorEnv):
     """B simulated arms with goal dictionaries, see ArmGoalGymnasiumEnv.
 
     Args:
-        num_envs, robot, task, device, render_mode, guard, engine: as for ArmVectorEnv.
+        num_envs, robot, task, device, render_mode, guard, engine, options: as for ArmVectorEnv.
     """
 
     _observations_class = GoalObservations
@@ -119,11 +124,13 @@ class ArmGoalVectorEnv(ArmVectorEnv):
     def __init__(
         self,
         num_envs: int,
-        robot: str,
-        task: str,
+        robot: str | Robot = EnvOptions.robot,
+        task: str = EnvOptions.task,
         device: str = "cpu",
         render_mode: str | None = None,
         guard: bool = False,
         engine: str = KINEMATIC,
+        **options: Any,
     ):
-        super().__init__(num_envs, robot, task, device, render_mode, guard=guard, engine=engine)
+        plain = (num_envs, robot, task, device, render_mode, False, guard, engine)
+        super().__init__(*plain, **options)
