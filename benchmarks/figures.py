@@ -211,10 +211,30 @@ def make_readme_table() -> str:
     return "\n".join(lines)
 
 
+def make_readme_training() -> str:
+    """Return what the shipped training of `reach` printed: its first evaluations and its end."""
+    folder = ROOT / "checkpoints" / RUNS["reach"]
+    summary = json.loads((folder / "summary.json").read_text())
+    lines = ["```text", "panda learns reach (seed 0) in checkpoints/run2"]
+    lines.append(" env steps  updates  success   return  seconds")
+    for row in rows.stored(folder / "metrics.csv")[:4]:
+        success = f"{100 * float(row['success_rate']):.1f}%"
+        lines.append(
+            f"{int(row['env_steps']):10,} {int(row['gradient_steps']):8,} {success:>8}"
+            f" {float(row['episode_return']):8.2f} {float(row['wall_s']):8.1f}"
+        )
+    lines.append("   ...")
+    end = f"success rate {format_share(summary['success_rate'], 1000)}"
+    lines.append(f"{end} after {summary['wall_s']:.1f} s; the curve is in checkpoints/run2")
+    return "\n".join([*lines, "```"])
+
+
 def fill_readme(text: str) -> str:
-    """Return the text of README.md with today's table between its two comments."""
-    pattern = r"(<!-- table of tasks[^\n]*-->\n).*?(<!-- end -->)"
-    return re.sub(pattern, lambda m: f"{m[1]}{make_readme_table()}\n{m[2]}", text, flags=re.DOTALL)
+    """Return the text of README.md with today's figures, each between its two comments."""
+    for name, made in (("tasks", make_readme_table()), ("a training", make_readme_training())):
+        pattern = rf"(<!-- table of {name}[^\n]*-->\n).*?(<!-- end -->)"
+        text = re.sub(pattern, lambda m, made=made: f"{m[1]}{made}\n{m[2]}", text, flags=re.DOTALL)
+    return text
 
 
 def main() -> None:
