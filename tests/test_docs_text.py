@@ -113,3 +113,18 @@ def test_a_page_is_in_one_folder_of_its_type():
         if folder != DOCS and page.path.stem != "index":
             top = page.path.relative_to(DOCS).parts[0]
             assert page.front["type"] == kinds[top], page.name
+
+
+def test_a_benchmark_note_begins_with_its_conclusion_and_says_how_it_was_measured():
+    """benchmarks/notes: one question a file, where and with what, three lines of conclusion."""
+    notes = [p for p in (ROOT / "benchmarks/notes").glob("*.md") if p.stem != "README"]
+    index = (ROOT / "benchmarks/notes/README.md").read_text()
+    for path in notes:
+        text = path.read_text()
+        header = re.findall(r"^\| ([\w, -]+) \| .+ \|$", text.split("**Conclusion.**")[0], re.M)
+        assert header[1:] == ["date", "commit", "preset, SHA-256", "machine", "load", "command",
+                              "seeds", "CSV"], path.name  # fmt: skip
+        conclusion = text.split("**Conclusion.**")[1].strip().splitlines()[:4]
+        assert [line[:2] for line in conclusion[:3]] == ["1.", "2.", "3."], path.name
+        assert f"({path.name})" in index, path.name
+    assert sum(len(re.findall(r"\w[^\s|]*", path.read_text())) for path in notes) <= 12_000
