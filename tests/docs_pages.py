@@ -100,3 +100,13 @@ def iter_commands(block: Block) -> Iterator[list[str]]:
                 words.pop(0)
             if words:
                 yield words
+
+
+def read_files(page: Page) -> dict[str, str]:
+    """Return the files that a tutorial has its reader write, piece by piece, by their names."""
+    files: dict[str, str] = {}
+    for block in page.blocks:
+        if block.note in ("file", "add to"):
+            before = files[block.value] if block.note == "add to" else ""
+            files[block.value] = before + block.text
+    return files

@@ -1,5 +1,5 @@
-"""A task of one's own, as docs/add_your_own_task.md has it: one file and its constants, outside the
-package.
+"""A task of one's own, as docs/tutorials/your-task.md builds it: one file and its constants,
+outside the package.
 """
 
 import dataclasses
@@ -23,8 +23,10 @@ from envs.tasks.registry import list_tasks, make_task
 from envs.view.playback import play_episodes
 from td3_robot.commands import evaluate, train
 from td3_robot.replay import Hindsight
+from tests.docs_pages import read_files, read_page
+from tests.support import ROOT
 
-PAGE = Path(__file__).parent.parent / "docs" / "add_your_own_task.md"
+FILES = read_files(read_page(ROOT / "docs/tutorials/your-task.md"))
 SMALL = ("--steps 3000 --num_envs 20 --td3.hidden 16 --exploration.start_steps 500 --evaluation.every 1500 "
          "--evaluation.episodes 20 --replay.batch_size 32")  # fmt: skip
 
@@ -32,9 +34,9 @@ SMALL = ("--steps 3000 --num_envs 20 --td3.hidden 16 --exploration.start_steps 5
 @pytest.fixture(scope="module", autouse=True)
 def hover(tmp_path_factory):
     """The page's two files, and the first of them imported."""
-    folder, text = tmp_path_factory.mktemp("mine"), PAGE.read_text()
-    for kind, name in (("python", "hover.py"), ("yaml", "hover.yaml")):
-        (folder / name).write_text(re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)[1])
+    folder = tmp_path_factory.mktemp("mine")
+    for name in ("hover.py", "hover.yaml"):
+        (folder / name).write_text(FILES[name])
     spec = importlib.util.spec_from_file_location("hover", folder / "hover.py")
     module = sys.modules["hover"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -127,7 +129,7 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
     def run(*words):
         return subprocess.run([sys.executable, *words], capture_output=True, text=True, **place)
 
-    train_py, evaluate_py = PAGE.parent.parent / "train.py", PAGE.parent.parent / "evaluate.py"
+    train_py, evaluate_py = ROOT / "train.py", ROOT / "evaluate.py"
     assert "hover" in run(train_py, "--list", "tasks", "--plugins", "hover").stdout
     words = f"--robot panda --task hover {SMALL} --run mine".split()
     unknown = run(train_py, *words)

@@ -1,7 +1,7 @@
 """Tasks: the scenes they sample, the observations and rewards of a policy, and success.
 
 A task holds constants and no state; its methods are pure functions of B arms at one moment.
-`ArmEnv` joins a task to an engine. How to add one: docs/add_your_own_task.md.
+`ArmEnv` joins a task to an engine. How to add one: docs/tutorials/your-task.md.
 """
 
 import sys

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from td3_robot.deploy import Policy
 from td3_robot.deploy.policy import KEY
 from td3_robot.errors import ConfigError
 from td3_robot.td3.onnx_export import make_onnx
+from tests.docs_pages import read_files, read_page
+from tests.support import ROOT
 
 PAIRS = {
     ("panda", "reach"): {"goal"},
@@ -75,9 +76,10 @@ def test_it_is_the_simulators(name, task, tmp_path):
 
 
 def test_a_task_of_ones_own_is_exported(tmp_path, monkeypatch):
-    """That of docs/add_your_own_task.md, as it is printed there."""
-    page = Path("docs/add_your_own_task.md").read_text()
-    code, values = re.findall(r"```(?:python|yaml)\n(.*?)```", page, re.DOTALL)[:2]
+    """That of docs/tutorials/your-task.md, as it is built there."""
+    files = read_files(read_page(ROOT / "docs/tutorials/your-task.md"))
+    code = files["hover.py"]
+    values = files["hover.yaml"]
     (tmp_path / "hover.py").write_text(code.replace('"hover"', '"hover_exported"'))
     (tmp_path / "hover.yaml").write_text(values)
     monkeypatch.syspath_prepend(tmp_path)
