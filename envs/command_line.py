@@ -9,36 +9,52 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, ClassVar
 
-from envs.config.disturbance_options import DISTURBANCES, declare_disturbance
+from envs.config.disturbance_options import DISTURBANCES, GROUP, declare_disturbance
 from envs.config.env_options import CONDITIONS, ENGINES, EnvOptions
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
 
-_TRAINED = "null for that of the training"
+_CONDITIONS = "Conditions"  # headings of --help-all
+_VIEW = "View"
+_FILES = "Files"
+_BASIC = {"basic": True}
 _PORT = {"range": (0, 65535, "there are no others")}
-_LISTS = {"choices": ("robots", "tasks", "grippers", "baselines")}
+_LISTS = {"choices": ("robots", "tasks", "grippers", "baselines"), **_BASIC}
 # What an environment of others has nothing for.
 _SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", "sparse", *CONDITIONS)
 
 
+def _declare(default: object, group: str, basic: bool = False, **metadata: Any) -> Any:
+    """Declare an option under a heading of --help-all."""
+    return field(default=default, metadata={"group": group, "basic": basic, **metadata})
+
+
 @dataclass(frozen=True)
 class TrainFlags:
-    """The view.
+    """View and modules.
+
+    Watch the training in the browser, list what there is, and import modules of your own.
 
     Attributes:
         swift: Show the robot in the browser while it learns.
-        no_browser: Open no browser for swift: only serve the page and print its address, as without
-            a desktop.
-        port: To serve swift's page on, on this machine alone; 0 takes a free one.
-        list: Print the robots, tasks, grippers or baselines that there are, and end.
-        plugins: Modules to import first, separated by commas, as they register tasks of one's own;
-            they are looked for on PYTHONPATH, and no checkpoint names any.
-        stop_at: Steps after which to stop and save, to be resumed; schedules go by steps, so that
-            the run is in the end as in one go.
+        no_browser: With swift: open no browser, only serve the page and print its address.
+        port: With swift: port of the page, on this machine only; 0 takes a free one.
+        list: Print the available robots, tasks, grippers or baselines, and end.
+        plugins: Modules to import first, separated by commas, for example to register your own
+            tasks; they are found on PYTHONPATH and never taken from a checkpoint.
+        stop_at: Steps after which to stop and save. Schedules follow --steps, so a resumed run ends
+            as an uninterrupted one.
     """
 
-    swift: bool = False
+    EXAMPLES: ClassVar = (
+        ("--robot panda", "train a Panda to reach, in half a minute, into checkpoints/runN"),
+        ("--robot ur5e --task reach_pose --run mine --swift", "watch another arm learn poses"),
+        ("--resume mine --steps 2000000", "train that run on"),
+    )
+
+    swift: bool = field(default=False, metadata=_BASIC)
     no_browser: bool = False
     port: int = field(default=0, metadata=_PORT)
     list: str | None = field(default=None, metadata=_LISTS)
@@ -51,113 +67,120 @@ class TrainFlags:
 
 @dataclass(frozen=True)
 class EvaluateFlags:
-    """The measurement, and its output.
+    """Measurement.
+
+    Which policy is measured, on which episodes, and next to which controllers.
 
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint
             files.
         verify: Measure nothing; check everything in the folder, print a table, and end with exit
-            code 2 where something is wrong.
+            code 2 if something is wrong.
         env: The checkpoint's own Gymnasium id with the module that registers it, module:id; a
             module is never taken from the checkpoint itself.
-        sparse: Whether rewards are -1 a step and 0 in success, those of a dataset for one, in place
-            of what it was trained with; robots only.
-        guard: Whether the guard acts on the policy, in place of what it was trained with; robots
-            only.
-        engine: What moves arms and cubes, kinematic or mujoco, in place of what it was trained
-            with; robots only.
-        xacro: Arguments of the robot's xacro file, KEY=VALUE ..., in place of the training's.
-        randomize: What differs from episode to episode, in place of what it was trained with: a
-            name in configs/randomization, the path of such a file, or none; latency, noise and the
-            like that are given, zeros too, replace its own; robots only.
-        episodes: Episodes to roll out, by default 1,000; with robustness also behind each
+        sparse: Whether rewards are -1 a step and 0 in success, for example for a dataset.
+        guard: Whether the safety shield acts on the policy.
+        engine: Engine that moves arms and cubes, kinematic or mujoco.
+        xacro: Arguments of the robot's xacro file, KEY=VALUE ...
+        randomize: What differs from episode to episode: a name in configs/randomization, the path
+            of such a file, or none.
+        episodes: Episodes to roll out, by default 1,000; with robustness also under each
             disturbance, by default 200.
         seed: Seed of the starts and goals.
-        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the
-            fastest there is.
+        device: Device of networks and simulation: cpu, cuda, cuda:N, mps, or auto for the fastest
+            available.
         json: File for the results; by default they are only printed.
         baseline: Controllers to measure on the same starts and goals, separated by commas: random
             (uniformly random actions) and, for robots, those of --list baselines; empty for none.
-            They act without the guard that the policy may have, unless +guard is added to the name.
-        report: Folder for a page, index.html, with the table, charts, paths and every failure;
-            robots only.
-        log: File that `run_policy.py --log` has written, of a run of an arm that the report is to
-            show.
-        robustness: Measure success against latency, noise and servo lag too: 17 more evaluations;
-            robots only.
-        episode: Number, from 0, of the one of these episodes to measure, and to show with swift,
-            record or plot; robots only.
-        swift: Show the robot in the browser and lead it by hand: drag its goal; with episode, play
-            that one.
-        no_browser: Open no browser for swift: only serve the page and print its address, as without
-            a desktop.
-        port: To serve swift's page on, on this machine alone; 0 takes a free one.
-        grid: Show this many arms beside each other, with goals of their own, in place of one; with
-            swift or record.
-        camera: Where swift or record looks from: corner, front, side, top, or the camera's place
+            Each acts without the safety shield, unless +guard is added to its name.
+        report: Folder for a page, index.html, with the table, charts, paths and every failure.
+        log: File that `run_policy.py --log` has written, to include in the report.
+        robustness: Also measure success under latency, noise and servo lag: 17 more evaluations.
+        episode: Number, from 0, of the only episode to measure, and to show with swift, record or
+            plot.
+        swift: Show the robot in the browser, where you can drag its goal; with episode, replay that
+            one. Figures are measured meanwhile if an option asks for them.
+        no_browser: With swift: open no browser, only serve the page and print its address.
+        port: With swift: port of the page, on this machine only; 0 takes a free one.
+        grid: With swift or record: show this many arms next to each other, each with its own goal.
+        camera: With swift or record: where the camera is: corner, front, side, top, or its position
             and what it looks at, x,y,z,x,y,z in metres.
         record: File for a recording of the browser view: .png (end of the first episode), .gif,
-            .mp4 or .webm (three), or a folder for all pictures of three. A Gymnasium environment
-            draws them itself.
-        plot: File for a picture (.png) of reward and actions over one episode, beside random
+            .mp4 or .webm (three episodes), or a folder for all pictures of three. A Gymnasium
+            environment renders them itself.
+        plot: File for a picture (.png) of reward and actions over one episode, next to random
             actions.
         dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
         transitions: Transitions of the dataset.
         dataset_noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a
             fraction of a_max.
-        list: Print the robots, tasks, grippers or baselines that there are, and end.
-        plugins: Modules to import first, separated by commas, as they register tasks of one's own;
-            they are looked for on PYTHONPATH, and no checkpoint names any.
+        list: Print the available robots, tasks, grippers or baselines, and end.
+        plugins: Modules to import first, separated by commas, for example to register your own
+            tasks; they are found on PYTHONPATH and never taken from a checkpoint.
     """
 
-    checkpoint: Path | None = None
+    GROUPS: ClassVar = {
+        _CONDITIONS: "By default as the policy was trained; for robots only.",
+        GROUP: "Latency, servo lag and sensor noise of the simulated arm, by default as the policy "
+        "was trained. Each replaces the value of randomize, a zero too.",
+        _VIEW: "Watch the policy in the browser, or record what the browser would show.",
+        _FILES: "What is written besides the table.",
+    }
+    EXAMPLES: ClassVar = (
+        ("--checkpoint run1", "measure 1,000 episodes, next to random actions"),
+        ("--checkpoint run1 --swift", "watch it, and drag its goal"),
+        ("--checkpoint run1 --baseline rrmc --report out", "compare, and write a page"),
+    )
+
+    checkpoint: Path | None = field(default=None, metadata=_BASIC)
     verify: bool = False
     env: str | None = None
-    sparse: bool | None = None
-    guard: bool | None = None
-    engine: str | None = field(default=None, metadata={"choices": ENGINES})
-    latency: float | None = declare_disturbance("latency", _TRAINED)
-    latency_spread: float | None = declare_disturbance("latency_spread", _TRAINED)
-    servo_lag: float | None = declare_disturbance("servo_lag", _TRAINED)
-    noise: float | None = declare_disturbance("noise", _TRAINED)
-    joint_offset: float | None = declare_disturbance("joint_offset", _TRAINED)
-    tcp_offset: float | None = declare_disturbance("tcp_offset", _TRAINED)
-    object_offset: float | None = declare_disturbance("object_offset", _TRAINED)
-    base_offset: float | None = declare_disturbance("base_offset", _TRAINED)
-    base_turn: float | None = declare_disturbance("base_turn", _TRAINED)
-    force_noise: float | None = declare_disturbance("force_noise", _TRAINED)
-    force_bias: float | None = declare_disturbance("force_bias", _TRAINED)
-    torque_noise: float | None = declare_disturbance("torque_noise", _TRAINED)
-    torque_bias: float | None = declare_disturbance("torque_bias", _TRAINED)
-    assumed_latency: float | None = declare_disturbance("assumed_latency", _TRAINED)
-    estimate_latency: bool | None = declare_disturbance("estimate_latency", _TRAINED)
-    xacro: tuple[str, ...] = ()
-    randomize: str | None = None
+    sparse: bool | None = _declare(None, _CONDITIONS)
+    guard: bool | None = _declare(None, _CONDITIONS, basic=True)
+    engine: str | None = _declare(None, _CONDITIONS, basic=True, choices=ENGINES)
+    latency: float | None = declare_disturbance("latency", basic=True)
+    latency_spread: float | None = declare_disturbance("latency_spread")
+    servo_lag: float | None = declare_disturbance("servo_lag")
+    noise: float | None = declare_disturbance("noise")
+    joint_offset: float | None = declare_disturbance("joint_offset")
+    tcp_offset: float | None = declare_disturbance("tcp_offset")
+    object_offset: float | None = declare_disturbance("object_offset")
+    base_offset: float | None = declare_disturbance("base_offset")
+    base_turn: float | None = declare_disturbance("base_turn")
+    force_noise: float | None = declare_disturbance("force_noise")
+    force_bias: float | None = declare_disturbance("force_bias")
+    torque_noise: float | None = declare_disturbance("torque_noise")
+    torque_bias: float | None = declare_disturbance("torque_bias")
+    assumed_latency: float | None = declare_disturbance("assumed_latency")
+    estimate_latency: bool | None = declare_disturbance("estimate_latency")
+    xacro: tuple[str, ...] = _declare((), _CONDITIONS)
+    randomize: str | None = _declare(None, _CONDITIONS, basic=True)
     episodes: int | None = field(
-        default=None, metadata={"range": (1, 10**7, "the figures of all are kept in memory")}
+        default=None,
+        metadata={"range": (1, 10**7, "the figures of all are kept in memory"), **_BASIC},
     )
-    seed: int = field(default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits")})
-    device: str = "cpu"
-    json: Path | None = None
-    baseline: tuple[str, ...] = ("random",)
-    report: Path | None = None
-    log: Path | None = None
-    robustness: bool = False
+    seed: int = field(
+        default=12345, metadata={"range": (0, 2**32 - 1, "generators take 32 bits"), **_BASIC}
+    )
+    device: str = field(default="cpu", metadata=_BASIC)
+    json: Path | None = _declare(None, _FILES, basic=True)
+    baseline: tuple[str, ...] = field(default=("random",), metadata=_BASIC)
+    report: Path | None = _declare(None, _FILES, basic=True)
+    log: Path | None = _declare(None, _FILES)
+    robustness: bool = field(default=False, metadata=_BASIC)
     episode: int | None = field(
-        default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes")}
+        default=None, metadata={"range": (0, 10**7 - 1, "there are fewer episodes"), **_BASIC}
     )
-    swift: bool = False
-    no_browser: bool = False
-    port: int = field(default=0, metadata=_PORT)
-    grid: int | None = field(default=None, metadata={"range": (2, 25, "more cannot be told apart")})
-    camera: str = "corner"
-    record: Path | None = None
-    plot: Path | None = None
-    dataset: Path | None = None
-    transitions: int = field(
-        default=100_000, metadata={"range": (1, 10**9, "all are kept in memory")}
-    )
-    dataset_noise: float = field(default=0.0, metadata={"range": (0, 1e38, "float32 ends there")})
+    swift: bool = _declare(False, _VIEW, basic=True)
+    no_browser: bool = _declare(False, _VIEW, basic=True)
+    port: int = field(default=0, metadata={**_PORT, "group": _VIEW})
+    grid: int | None = _declare(None, _VIEW, basic=True, range=(2, 25, "more cannot be told apart"))
+    camera: str = _declare("corner", _VIEW)
+    record: Path | None = _declare(None, _VIEW, basic=True)
+    plot: Path | None = _declare(None, _FILES)
+    dataset: Path | None = _declare(None, _FILES)
+    transitions: int = _declare(100_000, _FILES, range=(1, 10**9, "all are kept in memory"))
+    dataset_noise: float = _declare(0.0, _FILES, range=(0, 1e38, "float32 ends there"))
     list: str | None = field(default=None, metadata=_LISTS)
     plugins: tuple[str, ...] = ()
 
@@ -312,7 +335,8 @@ def list_choices(what: str) -> Iterator[str]:
         list_tasks()  # which register controllers of their own
         yield _format_line("random", "Uniformly random actions")
         yield from (
-            _format_line(name, cls.__doc__.splitlines()[0]) for name, cls in BASELINES.items()
+            _format_line(name, (cls.__doc__ or "").splitlines()[0])
+            for name, cls in BASELINES.items()
         )
     else:
         for name in list_tasks():

@@ -2,9 +2,11 @@
 robot.
 """
 
+import os
 import signal
 from pathlib import Path
 
+import filelock
 import hypothesis
 import pytest
 import torch
@@ -12,7 +14,7 @@ import torch
 from td3_robot.errors import NotFiniteError
 from td3_robot.utils.console import exit_code
 from td3_robot.vec_env import Step, draw_uniform
-from tests.support import load_command
+from tests.support import ROOT, load_command
 
 torch.set_num_threads(1)
 if hasattr(signal, "SIGHUP"):
@@ -89,6 +91,51 @@ def global_seed():
 def point_env():
     """The class above."""
     return PointEnv
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """Make a file once for all tests, those in other processes included: `once(name, make)`.
+
+    `make(path)` writes it; the path is returned.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+    def get(name: str, make) -> Path:
+        path = folder / name
+        with filelock.FileLock(f"{path}.lock"):
+            if not path.exists():
+                make(path)
+        return path
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def exported(once):
+    """Export a shipped checkpoint, once for all tests, since each export takes ten seconds:
+    `exported("run1")` is the file. No test may change it.
+    """
+
+    def write(path: Path) -> None:
+        export = load_command("export")
+        checkpoint = ROOT / "checkpoints" / path.name.removesuffix(".onnx")
+        assert export.main(["--checkpoint", str(checkpoint), "--onnx", str(path)]) == 0
+
+    return lambda run: once(f"{run}.onnx", write)
+
+
+@pytest.fixture(scope="session")
+def straight_policy(once):
+    """Export a policy without training, see tests/straight_policy.py, once for all tests."""
+
+    def write(path: Path) -> None:
+        from tests import straight_policy
+
+        straight_policy.write(path)
+
+    return once("straight.onnx", write)
 
 
 @pytest.fixture

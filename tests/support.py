@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,11 @@ import pytest
 import torch
 from packaging.version import Version
 
+from envs.command_line import EvaluateFlags, TrainFlags
+from envs.config.env_options import EnvOptions
+from td3_robot.cli.arguments import _Start
+from td3_robot.config.run import Config
+from td3_robot.config.schema import Schema, make_schema
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import SCRIPTS
 
@@ -47,6 +53,11 @@ def run_script(
     )
 
 
+def drop_progress(text: str) -> str:
+    """Return a stderr without the lines of progress that a busy machine makes a command print."""
+    return re.sub(r"^[\w ,.]+: .*\d+ s\b.*\n", "", text, flags=re.MULTILINE)
+
+
 def load_script(path: str) -> ModuleType:
     """Import a script of the repository, such as "docs/make_api.py", as a module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
@@ -76,3 +87,16 @@ def set_default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def make_column(*values: float) -> torch.Tensor:
     """Return values as a column (N, 1)."""
     return torch.tensor(values)[:, None]
+
+
+def make_command_schema(script: str) -> Schema:
+    """Return the real parser of a script, such as "evaluate.py"."""
+    if script == "train.py":
+        classes = (EnvOptions, _Start, TrainFlags, Config)
+    elif script == "evaluate.py":
+        classes = (EvaluateFlags,)
+    elif script == "sweep.py":
+        classes = (load_command("sweep").SweepFlags,)
+    else:
+        classes = (load_command(script.removesuffix(".py")).Arguments,)
+    return make_schema(script, "", *classes)

@@ -7,18 +7,15 @@ import sys
 
 import pytest
 
-from td3_robot.commands import export
 from tests.support import ROOT
 
 EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(scope="module")
-def policy(tmp_path_factory):
+def policy(exported):
     """An export of the shipped `reach` policy."""
-    path = tmp_path_factory.mktemp("export") / "policy.onnx"
-    assert export.main(["--checkpoint", str(ROOT / "checkpoints/run1"), "--onnx", str(path)]) == 0
-    return path
+    return exported("run1")
 
 
 def test_the_python_program_imports_nothing_of_ours():

@@ -25,15 +25,13 @@ from td3_robot.utils.console import exit_code
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    path = tmp_path_factory.mktemp("exported") / "policy.onnx"
-    assert export.main(["--checkpoint", "checkpoints/run1", "--onnx", str(path)]) == 0
-    return path
+def run1(exported):
+    return exported("run1")
 
 
 @pytest.fixture(scope="module")
-def policy(exported):
-    return Policy.load(exported)
+def policy(run1):
+    return Policy.load(run1)
 
 
 def test_it_commands_what_the_checkpoint_does(policy):
@@ -62,7 +60,7 @@ def test_a_policy_that_was_trained_under_disturbances_is_exported(policy, tmp_pa
     assert np.array_equal(Policy.load(tmp_path / "policy.onnx")(*asked), policy(*asked))
 
 
-def test_an_averaged_policy_is_the_average(tmp_path):
+def test_an_averaged_policy_is_the_average(policy, tmp_path):
     """What acts where `td3.policy` says so, and the sum in the file is of that network."""
     run = TD3.from_checkpoint("checkpoints/run1")
     options = dataclasses.asdict(run.config) | {"policy": "actor_target"}
@@ -72,10 +70,9 @@ def test_an_averaged_policy_is_the_average(tmp_path):
         weight.data += 0.1 * torch.rand_like(weight)
     agent.save(tmp_path / "averaged")
     shutil.copy("checkpoints/run1/config.yaml", tmp_path / "averaged")
-    paths = [tmp_path / "policy.onnx", tmp_path / "averaged.onnx"]
-    for checkpoint, path in zip(("checkpoints/run1", str(tmp_path / "averaged")), paths):
-        assert export.main(["--checkpoint", checkpoint, "--onnx", str(path)]) == 0
-    policy, averaged = map(Policy.load, paths)
+    path = tmp_path / "averaged.onnx"
+    assert export.main(["--checkpoint", str(tmp_path / "averaged"), "--onnx", str(path)]) == 0
+    averaged = Policy.load(path)
     asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
     np.testing.assert_allclose(averaged(*asked), policy(*asked), atol=1e-6)
     o = torch.zeros(agent.o_dim)
@@ -86,11 +83,9 @@ def test_an_averaged_policy_is_the_average(tmp_path):
     assert averaged.metadata["checkpoint"]["actor_target_sha256"] == told
 
 
-def test_a_policy_is_told_what_stands_around(tmp_path):
+def test_a_policy_is_told_what_stands_around(exported):
     """Each obstacle by itself, spare slots or not; what the policy was never shown is refused."""
-    path = tmp_path / "policy.onnx"
-    assert export.main(["--checkpoint", "checkpoints/reach_avoid", "--onnx", str(path)]) == 0
-    policy = Policy.load(path)
+    policy = Policy.load(exported("reach_avoid"))
     asked = dict(q=policy.robot.home, qd=np.zeros(7), gripper=0.04, goal=np.array([0.4, 0.0, 0.4]))
     ball, box = (
         np.array([[0.45, 0.1, 0.5, 0.1]]),
@@ -110,10 +105,8 @@ def test_a_policy_is_told_what_stands_around(tmp_path):
             policy(**asked, obstacles=Obstacles(**given))
 
 
-def test_a_goal_s_quaternion_is_a_unit_one(tmp_path):
-    path = tmp_path / "policy.onnx"
-    assert export.main(["--checkpoint", "checkpoints/reach_pose", "--onnx", str(path)]) == 0
-    policy = Policy.load(path)
+def test_a_goal_s_quaternion_is_a_unit_one(exported):
+    policy = Policy.load(exported("reach_pose"))
 
     def command(*q):
         return policy(policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.1, 0.4, *q]))
@@ -127,8 +120,10 @@ def test_a_goal_s_quaternion_is_a_unit_one(tmp_path):
             command(*wrong)
 
 
-def test_a_file_that_is_there_stays_until_another_is_good(tmp_path, monkeypatch):
+def test_a_file_that_is_there_stays_until_another_is_good(run1, tmp_path, monkeypatch):
     path = tmp_path / "policy.onnx"
+    traced = onnx.load(str(run1))
+    monkeypatch.setattr("td3_robot.td3.onnx_export.make_onnx", lambda *_: traced)
     path.write_bytes(b"of before")
 
     def fails(*_):
@@ -185,23 +180,23 @@ def test_it_says_what_it_is_of(policy):
     assert len(metadata["test_vectors"]) == 10
 
 
-def test_any_onnx_runtime_reads_it(exported):
-    onnx.checker.check_model(str(exported), full_check=True)
-    session = onnxruntime.InferenceSession(str(exported), providers=["CPUExecutionProvider"])
+def test_any_onnx_runtime_reads_it(run1):
+    onnx.checker.check_model(str(run1), full_check=True)
+    session = onnxruntime.InferenceSession(str(run1), providers=["CPUExecutionProvider"])
     shapes = {value.name: value.shape for value in session.get_inputs()}
     assert shapes == {"q": [7], "qd": [7], "gripper": [1], "goal": [3]}
     given = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     assert session.run(["command"], given)[0].shape == (7,)
 
 
-def altered(exported, tmp_path, change) -> str:
-    model = onnx.load(str(exported))
+def altered(run1, tmp_path, change) -> str:
+    model = onnx.load(str(run1))
     change(model)
     onnx.save(model, str(tmp_path / "altered.onnx"))
     return str(tmp_path / "altered.onnx")
 
 
-def test_a_file_that_does_not_reproduce_its_vectors_is_refused(exported, tmp_path):
+def test_a_file_that_does_not_reproduce_its_vectors_is_refused(run1, tmp_path):
     def bend(model):
         weight = max(model.graph.initializer, key=lambda tensor: len(tensor.raw_data))
         bent = 1.01 * onnx.numpy_helper.to_array(weight)
@@ -214,23 +209,23 @@ def test_a_file_that_does_not_reproduce_its_vectors_is_refused(exported, tmp_pat
 
     for change in (bend, relabel):
         with pytest.raises(DeployError, match="does not reproduce its test vector"):
-            Policy.load(altered(exported, tmp_path, change))
+            Policy.load(altered(run1, tmp_path, change))
 
 
 @pytest.mark.parametrize("vectors", [[], {}, ""])
-def test_a_file_that_cannot_be_held_to_anything_is_refused(exported, tmp_path, vectors):
+def test_a_file_that_cannot_be_held_to_anything_is_refused(run1, tmp_path, vectors):
     def empty(model):
         metadata = json.loads(model.metadata_props[0].value) | {"test_vectors": vectors}
         model.metadata_props[0].value = json.dumps(metadata)
 
     with pytest.raises(DeployError, match="has no test vectors to be checked by: export it again$"):
-        Policy.load(altered(exported, tmp_path, empty))
+        Policy.load(altered(run1, tmp_path, empty))
 
 
-def test_files_of_something_else_are_refused(exported, tmp_path):
+def test_files_of_something_else_are_refused(run1, tmp_path):
     with pytest.raises(DeployError, match="was not written by export.py"):
         Policy.load(
-            altered(exported, tmp_path, lambda model: model.metadata_props[0].ClearField("key"))
+            altered(run1, tmp_path, lambda model: model.metadata_props[0].ClearField("key"))
         )
     (tmp_path / "noise.onnx").write_bytes(b"noise" * 100)
     with pytest.raises(DeployError, match="is no policy"):
@@ -255,7 +250,7 @@ def spoilt(metadata: dict, path: str, value: object) -> None:
     "test_vectors.0.observation test_vectors.3.scene robot.limits.velocity "
     "robot.capsules.ends robot.joints rate robot task moves_gripper test_vectors".split(),
 )
-def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(exported, tmp_path, path):
+def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(run1, tmp_path, path):
     for value in (None, 3, "long" * 999, [[1.0], 2.0], {}):
 
         def change(model, value=value):
@@ -264,10 +259,10 @@ def test_whatever_a_file_says_of_itself_it_is_a_policy_or_one_line(exported, tmp
             model.metadata_props[0].value = json.dumps(metadata)
 
         try:
-            Policy.load(altered(exported, tmp_path, change))
+            Policy.load(altered(run1, tmp_path, change))
         except DeployError as error:
             assert str(error).isprintable() and 0 < len(str(error)) < 300
-    model = onnx.load(str(exported))
+    model = onnx.load(str(run1))
     model.metadata_props[0].value = "[1]"
     onnx.save(model, str(tmp_path / "list.onnx"))
     with pytest.raises(DeployError, match="has format None"):
@@ -328,5 +323,5 @@ def test_one_line_for_what_cannot_be_exported(flags, message, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_metadata_has_one_key(exported):
-    assert [prop.key for prop in onnx.load(str(exported)).metadata_props] == [KEY]
+def test_the_metadata_has_one_key(run1):
+    assert [prop.key for prop in onnx.load(str(run1)).metadata_props] == [KEY]

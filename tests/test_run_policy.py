@@ -4,6 +4,7 @@ really stopped.
 
 import dataclasses
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,17 +16,16 @@ import pytest
 
 import envs
 from benchmarks import faults
-from td3_robot.commands.run import with_limits
+from td3_robot.commands.run import NOT_REACHED, find_policy, with_limits
 from td3_robot.deploy import Policy
 from td3_robot.deploy.robot.limits import FR3
-from tests import straight_policy
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return straight_policy.write(tmp_path_factory.mktemp("policy") / "policy.onnx")
+def path(straight_policy):
+    return straight_policy
 
 
 def start(path, *flags, goal="0.5,0.1,0.5"):
@@ -36,12 +36,11 @@ def start(path, *flags, goal="0.5,0.1,0.5"):
 
 @pytest.fixture(scope="module")
 def runs(path, tmp_path_factory):
-    """Three at once, since each takes its time to start: what they print, how they end, and a
-    log.
-    """
+    """Four at once, since each takes its time to start: what they print, how they end, and a log."""
     log = tmp_path_factory.mktemp("log") / "log.csv"
     flags = {
         "driven": ("--seconds", "1", "--log", str(log), "--delay", "0.01"),
+        "arrived": ("--seconds", "8", "--speed", "1.0"),
         "stopped": ("--seconds", "60"),
         "dry": ("--seconds", "1.2", "--dry_run", "true"),
     }
@@ -54,7 +53,9 @@ def runs(path, tmp_path_factory):
 
 def test_it_drives_the_simulated_arm(path, runs):
     (printed, error, _), log = runs[0]["driven"], runs[1]
-    assert printed.splitlines()[-1].startswith("the arm is at rest: "), error
+    assert printed.splitlines()[-1] == "the arm is at rest: the time is up", error
+    assert re.search(r"the TCP is at [\d.,-]+, [\d.]+ m?m from the goal: not reached", printed)
+    assert runs[0]["driven"][2] == NOT_REACHED and "--seconds 2, or --speed 0.2" in printed
     assert "seen 25 ms ahead" in printed  # there and back, and a step of the simulated arm
     found = re.search(r"the arm's motion shows a latency of (\d+) ms", printed)
     assert found and 10 <= int(found[1]) <= 60  # a busy machine is later
@@ -62,6 +63,13 @@ def test_it_drives_the_simulated_arm(path, runs):
     sent, limits = rows[:, 8:], Policy.load(path).robot.limits
     assert (np.abs(sent) <= 0.1 * limits.velocity).all() and not sent[-1].any()
     assert np.abs(sent).max() > 0.01 and np.ptp(rows[:, 1:8], axis=0).max() > 1e-4
+
+
+def test_an_arm_that_comes_to_rest_at_its_goal_has_reached_it(runs):
+    printed, error, code = runs[0]["arrived"]
+    found = re.search(r"([\d.]+) mm from the goal: reached after ([\d.]+) s", printed)
+    assert code == 0 and found, printed + error
+    assert float(found[1]) <= 10.0 and 0.5 < float(found[2]) < 8.0
 
 
 def test_enter_is_the_emergency_stop(runs):
@@ -134,3 +142,41 @@ def test_whatever_goes_wrong_the_arm_comes_to_rest_within_its_limits(path, fault
     assert outcome.wrong == "" and outcome.rest <= faults.REST, outcome
     if fault == "policy stopped":
         assert "command" in outcome.line or "held up" in outcome.line
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--goal 0.9,0.9,0.9",
+            "goal 0.9,0.9,0.9 is out of reach of panda: the nearest position is",
+        ),
+        ("--goal 0.4,0.1,-0.1 --ground 0", "cannot be reached without contact"),
+        ("--goal 0.5,0.1", "goal must be 3 finite numbers"),
+        ("--goal nan,0,0", "goal must be a list, each a number"),
+    ],
+)
+def test_a_goal_that_cannot_be_reached_is_refused_before_anything_moves(
+    path, in_process, flags, message
+):
+    code, out, err = in_process(ROOT, "run_policy", "--policy", str(path), *flags.split())
+    assert (code, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "words"), [("push", "object (centre of the cube"), ("track", "goal_velocity (")]
+)
+def test_a_scene_that_it_cannot_know_is_asked_for_in_words(exported, in_process, task, words):
+    line = ("--policy", str(exported(task)), "--goal", "0.5,0,0.03")
+    code, out, err = in_process(ROOT, "run_policy", *line)
+    assert (code, out) == (2, "") and f"a policy of {task} also needs {words}" in err
+    assert "from your own program" in err and err.count("\n") == 1
+
+
+def test_a_checkpoint_is_found_by_its_name(exported, tmp_path, in_process, monkeypatch):
+    folder = tmp_path / "checkpoints" / "mine"
+    shutil.copytree(ROOT / "checkpoints" / "run1", folder)
+    shutil.copy(exported("run1"), folder / "policy.onnx")
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "checkpoints/mine", "checkpoints/mine/policy.onnx"):
+        assert find_policy(Path(name)) == Path("checkpoints/mine/policy.onnx")

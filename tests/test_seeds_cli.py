@@ -39,6 +39,6 @@ def test_seeds_train_beside_each_other(tmp_path):
 def test_the_browser_view_is_of_one_training(tmp_path, in_process):
     code, out, err = in_process(tmp_path, "train", "--seeds", "0", "1", "--swift")
     assert (code, out) == (2, "") and err.startswith(
-        "error: swift is for a training by one process"
+        "error: --swift cannot be combined with --seeds or torchrun"
     )
     assert list(tmp_path.iterdir()) == []

@@ -37,7 +37,7 @@ def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> Colli
     Raises:
         ConfigError: the robot or its gripper has no capsules yet, or they do not fit its model.
     """
-    shapes = read_capsules(robot.name, find_capsule_file(robot))
+    shapes = read_capsules(robot.name, find_capsule_file(robot), robot)
     model = _find_pairs(robot, place_capsules(robot, shapes))
     jointed = place_capsules(robot, shapes, at_opening=True)
     if jointed.fingers is not None:
@@ -86,7 +86,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     theirs = Shapes({})
     if hand is not None:
         links.append(robot.rtb.grippers[0].links[0])
-        theirs = read_capsules(hand.name, find_gripper_file(hand))
+        theirs = read_capsules(hand.name, find_gripper_file(hand), robot)
         theirs = theirs if at_opening else replace(theirs, moving={})
         of[hand.name] = [
             row

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,17 +71,32 @@ class Shapes:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][\w/.-]*")  # a name that may need no quotes
+FITTING = "python -m envs.collision.fitting "  # the command that writes a file of capsules
 BASE = "base"  # names in a gripper's file that are no links
 FINGERS = "fingers"
 _CAPSULE = "capsules [x0 y0 z0 x1 y1 z1 radius]"
 _POINT = "points [x y z]"
 
 
-def read_capsules(name: str, path: Path | None = None) -> Shapes:
-    """Read the capsules of an arm or a gripper.
+def format_fitting(robot: Robot) -> str:
+    """Format the command that writes the capsules of a robot and its gripper."""
+    words = [robot.name if robot.file is None else str(robot.file)]
+    if robot.gripper is not None and not find_gripper_file(robot.gripper).is_file():
+        words += ["--gripper", robot.gripper.name]
+    return f"{FITTING}{shlex.join(words)}"
+
+
+def has_shapes(robot: Robot) -> bool:
+    """Tell if anything is drawn of an arm, or has a collision shape."""
+    return any(link.geometry or link.collision for link in robot.rtb.links)
+
+
+def read_capsules(name: str, path: Path | None = None, robot: Robot | None = None) -> Shapes:
+    """Read the capsules of an arm or its gripper.
 
     Args:
         path: their file, see `find_capsule_file`; None for configs/collision/NAME.yaml.
+        robot: the arm, for the command that writes a missing file; None: `name` is its name.
 
     Raises:
         ConfigError: there is no such file, or it is not as it should be.
@@ -88,10 +104,14 @@ def read_capsules(name: str, path: Path | None = None) -> Shapes:
     path = path or CAPSULES / f"{name}.yaml"
     file = format_path(path)
     if not path.is_file():
+        if robot is not None and name == robot.name and not has_shapes(robot):
+            raise ConfigError(
+                f"{name!r} has no collision geometry, and no shapes to make it from: give the "
+                f"links of {robot.file or name} <visual> or <collision> elements first"
+            )
         raise ConfigError(
-            f"{name!r} has no collision geometry; `python -m envs.collision.fitting ROBOT` writes "
-            f"{file}, where ROBOT is a registered robot that is it or wears it, or the path of a "
-            "URDF"
+            f"{name!r} has no collision geometry; write {file} with: "
+            f"{FITTING + name if robot is None else format_fitting(robot)}"
         )
     values = read_values(path)
     check_keys(name, values, file, needed=("links",), optional=("never_close", "moving", "corners"))

@@ -6,6 +6,11 @@ Options of training and of evaluation and `envs.simulation.disturbances` read th
 import dataclasses
 from typing import Any, NamedTuple
 
+GROUP = "Disturbances (robots only)"  # heading of --help-all
+GROUP_TEXT = (
+    "Latency, servo lag and sensor noise of the simulated arm, by default those of randomize, or "
+    "none. Each replaces the value of randomize, a zero too."
+)
 LONGEST = 0.5  # [s] of latency: ten control steps of 20 Hz
 
 
@@ -90,9 +95,10 @@ DISTURBANCES = {  # the fields of `Disturbances`
 }
 
 
-def declare_disturbance(name: str, null: str = "null for that of randomize, or none") -> Any:
-    """Declare an option for a disturbance; `null` says in --help what its default stands for."""
+def declare_disturbance(name: str, null: str = "", basic: bool = False) -> Any:
+    """Declare an option for a disturbance; `null` explains its default in --help."""
     text, most, why = DISTURBANCES[name]
-    metadata = {"fixed": True, "help": f"{text}; {null}; robots only."}
+    text = f"{text}; {null}." if null else f"{text}."
+    metadata = {"fixed": True, "help": text, "group": GROUP}
     limits = {} if most is None else {"range": (0, most, why)}
-    return dataclasses.field(default=None, metadata=metadata | limits)
+    return dataclasses.field(default=None, metadata=metadata | limits | {"basic": basic})

@@ -5,12 +5,13 @@ The scripts put them next to the learner's own; td3_robot/config/field.py descri
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from envs.config.assignments import parse_assignments
-from envs.config.disturbance_options import DISTURBANCES, declare_disturbance
+from envs.config.disturbance_options import DISTURBANCES, GROUP, GROUP_TEXT, declare_disturbance
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
 from td3_robot.legacy import keep_old_names
@@ -22,6 +23,8 @@ ENGINES = (KINEMATIC, MUJOCO)
 NOTHING = "none"  # is randomised
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
+_BASIC = {**_STAYS, "basic": True}
+_GYMNASIUM_GROUP = "Gymnasium environments"
 _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/physics.py --speed
 _VELOCITY = (1e-3, 100.0, "no arm is slower or faster")
 _DEAR = 0.5  # [s] a step, from which on it is said
@@ -41,48 +44,57 @@ def _strip_module(env: str | None) -> str | None:
 @keep_old_names(about="metadata", cost="describe_cost", preset="find_preset")
 @dataclass(frozen=True)
 class EnvOptions:
-    """The environment.
+    """Robot and task.
+
+    What is trained: an arm, its gripper, the task, and how the arm is simulated.
 
     Attributes:
         robot: Robot to train, one of --list robots, or the path of a URDF, xacro or MJCF
             (.xml) file.
         task: Task to learn, one of --list tasks.
-        gripper: Gripper to mount in place of the robot's own, one of --list grippers, or none.
+        gripper: Gripper to mount instead of the robot's own, one of --list grippers, or none.
         tcp: Link of the robot's URDF to control, or site or body of its MJCF; needs a robot given
             by its file.
         xacro: Arguments of the robot's xacro file, KEY=VALUE ...
-        base: Body at the base of the arm in an MJCF file, where several things move.
-        velocity: Velocity limit of every joint in rad/s or m/s, or one for each, of a robot whose
-            file has none, as MJCF files.
+        base: Body at the base of the arm in an MJCF file in which several things move.
+        velocity: Velocity limit of every joint in rad/s or m/s, or one for each, for a robot whose
+            file has none; an MJCF file has none.
         acceleration: Limit of every joint in rad/s2 or m/s2, for a robot whose file has none.
-        sparse: Pay -1 for each step short of success and 0 for a success, in place of the task's
-            dense reward.
-        guard: Brake for obstacles, the ground and the arm itself, whatever the policy asks for.
-        engine: What moves arms and cubes: kinematic, without forces, or mujoco, contact physics.
-        randomize: What differs from episode to episode: a name in configs/randomization or the path
-            of such a file; latency, noise and the like that are given, zeros too, replace its own.
-        env: Gymnasium id to train on in place of a robot and its task; module:id imports the module
-            first, which registers it and is looked for on PYTHONPATH.
-        vector: Gymnasium environments step one after the other (sync) or each in a process of its
+        sparse: Reward of -1 for each step short of success and 0 for a success, instead of the
+            task's dense reward.
+        guard: Enable the safety shield: brake for obstacles, the ground and the arm itself,
+            whatever the policy commands.
+        engine: Engine that moves arms and cubes: kinematic, without forces, or mujoco, with contact
+            dynamics.
+        randomize: What differs from episode to episode: a name in configs/randomization, the path
+            of such a file, or none.
+        env: Gymnasium id to train on instead of a robot and its task; module:id first imports the
+            module that registers it, which is found on PYTHONPATH.
+        vector: Step Gymnasium environments one after the other (sync), or each in a process of its
             own (async).
-        time_limit: Steps after which an episode of a Gymnasium environment is cut, in place of its
-            own limit.
+        time_limit: Steps after which an episode of a Gymnasium environment is truncated, instead of
+            its own limit.
 
     Raises:
         ConfigError: a Gymnasium environment, and something that only a robot has.
     """
 
-    robot: str = field(default="panda", metadata=_STAYS)
-    task: str = field(default="reach", metadata=_STAYS)
-    gripper: str | None = field(default=None, metadata=_STAYS)
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        GROUP: GROUP_TEXT,
+        _GYMNASIUM_GROUP: "Environments of others, which bring task and physics of their own.",
+    }
+
+    robot: str = field(default="panda", metadata=_BASIC)
+    task: str = field(default="reach", metadata=_BASIC)
+    gripper: str | None = field(default=None, metadata=_BASIC)
     tcp: str | None = field(default=None, metadata=_STAYS)
     xacro: tuple[str, ...] = field(default=(), metadata=_STAYS)
     base: str | None = field(default=None, metadata=_STAYS)
     velocity: tuple[float, ...] = field(default=(), metadata={**_STAYS, "range": _VELOCITY})
     acceleration: float | None = field(default=None, metadata={**_STAYS, "range": _ACCELERATION})
     sparse: bool = field(default=False, metadata=_STAYS)
-    guard: bool = field(default=False, metadata=_STAYS)
-    engine: str = field(default=KINEMATIC, metadata={**_STAYS, "choices": ENGINES})
+    guard: bool = field(default=False, metadata=_BASIC)
+    engine: str = field(default=KINEMATIC, metadata={**_BASIC, "choices": ENGINES})
     latency: float | None = declare_disturbance("latency")
     latency_spread: float | None = declare_disturbance("latency_spread")
     servo_lag: float | None = declare_disturbance("servo_lag")
@@ -97,18 +109,29 @@ class EnvOptions:
     torque_noise: float | None = declare_disturbance("torque_noise")
     torque_bias: float | None = declare_disturbance("torque_bias")
     assumed_latency: float | None = declare_disturbance(
-        "assumed_latency", "null for the true one, the lag of the servos included"
+        "assumed_latency", "by default the true one, the lag of the servos included"
     )
     estimate_latency: bool | None = declare_disturbance(
-        "estimate_latency", "null where latency_spread is given and assumed_latency is not"
+        "estimate_latency", "by default if latency_spread is given and assumed_latency is not"
     )
-    randomize: str = field(default=NOTHING, metadata=_STAYS)
+    randomize: str = field(default=NOTHING, metadata=_BASIC)
     env: str | None = field(
-        default=None, metadata={"fixed": _strip_module, "in_file": (_PLAIN_ID, "plain id")}
+        default=None,
+        metadata={
+            "fixed": _strip_module,
+            "in_file": (_PLAIN_ID, "plain id"),
+            "basic": True,
+            "group": _GYMNASIUM_GROUP,
+        },
     )
-    vector: str = field(default="sync", metadata={"choices": VECTORS})
+    vector: str = field(default="sync", metadata={"choices": VECTORS, "group": _GYMNASIUM_GROUP})
     time_limit: int | None = field(
-        default=None, metadata={**_STAYS, "range": (1, 10**15, "no episode lasts longer")}
+        default=None,
+        metadata={
+            **_STAYS,
+            "range": (1, 10**15, "no episode lasts longer"),
+            "group": _GYMNASIUM_GROUP,
+        },
     )
 
     def __post_init__(self):
@@ -122,11 +145,13 @@ class EnvOptions:
                 raise ConfigError(f"{name} has no effect without env, a Gymnasium environment")
             if self.env is not None and name not in ("env", *_GYMNASIUM):
                 raise ConfigError(
-                    f"env and {name} exclude each other: a Gymnasium environment brings its own"
+                    f"env and {name} exclude each other: leave {name} out, since a Gymnasium "
+                    "environment brings its own"
                 )
         if self.engine == MUJOCO and self.servo_lag:
             raise ConfigError(
-                "engine mujoco and servo_lag exclude each other: its servos lag by themselves"
+                "engine mujoco and servo_lag exclude each other: leave servo_lag out, since "
+                "its servos lag by themselves"
             )
 
     @property

@@ -56,7 +56,7 @@ _ANSWERS: dict[str, Callable[[object], bool]] = {
 }
 _NO_WEBGL = (
     "the browser draws no 3D graphics (WebGL): switch its hardware acceleration on, use another "
-    "one, or write a recording instead: evaluate.py --record"
+    "one, or write a recording instead, with: evaluate.py --record FILE"
 )
 
 _quiet = logging.getLogger("td3_robot.page")  # bad requests are not logged

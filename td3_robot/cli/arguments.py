@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from td3_robot.checkpoint import RUNS, find
-from td3_robot.config.field import iter_options
+from td3_robot.config.field import iter_options, option
+from td3_robot.config.help_text import HELP, HELP_ALL
 from td3_robot.config.run import Config
-from td3_robot.config.schema import HELP, OldNames, build, make_schema
+from td3_robot.config.schema import OldNames, build, make_schema
 from td3_robot.errors import ConfigError, Td3RobotError, unknown
 from td3_robot.utils.console import get_program, warn
 from td3_robot.utils.device import resolve_device
@@ -64,15 +65,17 @@ class TrainArguments:
 
 @dataclass(frozen=True)
 class _Start:
-    """The start of the training.
+    """Where a training begins.
+
+    A run takes its options from a preset, a file or an earlier run, and flags win over them all.
 
     Attributes:
         config: YAML file of options; flags win over it.
         resume: Name or folder of a run to continue with its own configuration; flags win over it.
     """
 
-    config: Path | None = None
-    resume: str | None = None
+    config: Path | None = option(None, basic=True)
+    resume: str | None = option(None, basic=True)
 
 
 def parse_train(argv: list[str], environment: type[Environment], flags: type) -> TrainArguments:
@@ -85,12 +88,13 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
 
     Raises:
         ConfigError, CheckpointError: anything wrong, in one line.
-        SystemExit: after --help.
+        SystemExit: after --help and --help-all.
     """
-    known = make_schema(get_program("train"), "Train a policy.", _Start, flags, environment, Config)
-    if HELP & set(argv):
-        rest = [word for word in argv if word not in HELP]
-        known.show_help(_find_values_in_force(rest, environment, flags))
+    known = make_schema(get_program("train"), "Train a policy.", environment, _Start, flags, Config)
+    if asked_help := (HELP | HELP_ALL) & set(argv):
+        rest = [word for word in argv if word not in asked_help]
+        in_force = _find_values_in_force(rest, environment, flags)
+        known.show_help(in_force, whole=bool(asked_help & HELP_ALL))
         raise SystemExit(0)
     old: OldNames = {}
     given = known.read_flags(argv, old)
@@ -100,7 +104,8 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
     resume = None if start.resume is None else _find_run(start.resume)
     if resume is not None and asked.get("run") is not None:
         raise ConfigError(
-            "run and resume exclude each other: a run that is continued stays in its folder"
+            "run and resume exclude each other: leave --run out, since a resumed run stays in its "
+            "folder"
         )
     notes: list[str] = []
     if resume is not None:
@@ -271,7 +276,7 @@ def load_config(path: str | Path) -> Config:
 
 
 def load_run_config(
-    checkpoint: Path, environment: type[E], given: Values | None = None
+    checkpoint: Path, environment: type[E], given: Values | None = None, trusted: bool = False
 ) -> tuple[Config, E]:
     """Load the configuration of a checkpoint's training, from its folder or the one above.
 
@@ -279,6 +284,7 @@ def load_run_config(
         checkpoint: its folder, or prefix.
         environment: the class of the environment's options.
         given: options of the command line, which may hold what a file may not.
+        trusted: the environment is not made from it, so that the file may name any.
 
     Raises:
         ConfigError: there is no such file, it is damaged, or it contradicts `given`.
@@ -287,7 +293,8 @@ def load_run_config(
     for folder in (checkpoint, checkpoint.parent):
         if os.path.isfile(folder / CONFIG_NAME):
             values = _read_file(folder / CONFIG_NAME, environment)
-            _refuse_command_line_only(environment, _leave_out(values, given))
+            if not trusted:
+                _refuse_command_line_only(environment, _leave_out(values, given))
             world = build(environment, values | given)
             shown = ", ".join(map(reprlib.repr, given.values()))
             trained = build(environment, values)

@@ -7,7 +7,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from envs.command_line import import_plugins
 from envs.config.assignments import parse_assignments
@@ -24,21 +24,27 @@ VECTORS = 10  # test vectors in a file
 
 @dataclass(frozen=True)
 class Arguments:
-    """Flags of `export.py`.
+    """Export.
+
+    Which policy is written, and to which file.
 
     Attributes:
         checkpoint: Required: run name, checkpoint folder, or common prefix of the older checkpoint
             files.
         onnx: File to write, or the folder for policy.onnx; by default policy.onnx in the
             checkpoint's folder.
-        acceleration: Limit of every joint in rad/s2, for a robot whose own file has none, as URDFs
-            do.
-        xacro: Arguments of the robot's xacro file, KEY=VALUE ..., in place of the training's.
-        plugins: Modules to import first, separated by commas, as they register tasks of one's own;
-            they are looked for on PYTHONPATH.
-        robot: Write this robot's description to td3_robot/deploy/robot/robots/, in place of a
-            policy.
+        acceleration: Limit of every joint in rad/s2, for a robot whose own file has none.
+        xacro: Arguments of the robot's xacro file, KEY=VALUE ..., instead of the training's.
+        plugins: Modules to import first, separated by commas, for example to register your own
+            tasks; they are found on PYTHONPATH.
+        robot: Write this robot's description to td3_robot/deploy/robot/robots/ instead of a policy.
     """
+
+    EXAMPLES: ClassVar = (
+        ("--checkpoint run1", "write checkpoints/run1/policy.onnx"),
+        ("--checkpoint run1 --onnx reach.onnx", "write another file"),
+        ("--checkpoint mine --acceleration 5", "the arm's own file has no acceleration limits"),
+    )
 
     checkpoint: Path | None = None
     onnx: Path | None = None
@@ -63,12 +69,12 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--checkpoint is missing: name a run, a folder or a file prefix")
     require_packages("an export", "onnx", "onnxscript", "onnxruntime")
     checkpoint = find(options.checkpoint)
-    _, made_of = load_run_config(checkpoint, EnvOptions)
+    _, made_of = load_run_config(checkpoint, EnvOptions, trusted=True)
     made_of = dataclasses.replace(made_of, xacro=options.xacro or made_of.xacro)
-    if made_of.env is not None:
+    if made_of.env is not None:  # which is only named, not imported
         raise ConfigError(
-            f"{str(checkpoint)!r} is of {made_of.env!r}; "
-            "only policies of our own robots are exported"
+            f"{str(checkpoint)!r} was trained on the Gymnasium environment {made_of.env!r}; only "
+            "policies of robots are exported"
         )
 
     import envs

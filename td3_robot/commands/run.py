@@ -11,10 +11,12 @@ import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from td3_robot.checkpoint import find
+from td3_robot.commands.goal import check_goal, describe_arrival, get_tolerances, suggest_more_time
 from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
 from td3_robot.config.schema import build, make_schema
 from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter, Watchdog
@@ -22,54 +24,80 @@ from td3_robot.deploy.adapters import ARMS, connect
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.arm import FELT, Reading
+from td3_robot.deploy.planning.inverse_kinematics import GoalSolver
+from td3_robot.deploy.planning.motion_planner import PathFollower
+from td3_robot.deploy.policy import FILE
+from td3_robot.deploy.robot.obstacles import KINDS
+from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.emergency_stop import emergency_stop
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
-from td3_robot.utils.console import get_program
+from td3_robot.progress import stage
+from td3_robot.utils.console import STOPPED, get_command_line, get_program, say
 
 SIMULATED = "simulated"
+TIME_UP = "the time is up"  # reason of the control loop
+NOT_REACHED = 4  # exit code: the time is up, and the arm is not at its goal
+PLANNED = (*GoalSolver.names, *PathFollower.names)  # of a scene, by the policy itself
+_SAFETY = "Limits and obstacles"  # headings of --help-all
+_FAULTS = "Simulated arm"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
 MARGIN = 0.01  # [rad or m] kept before position limits, for an arm that lags behind
 FOLLOWS = 0.1  # [rad] by which an arm may be elsewhere than it was sent to
 PERIODS = 1.5  # of a policy, after which its next command is overdue
 MEANWHILE = 0.1  # [s] for which it is looked at once more, after the policy has thought
-BOOT = 60.0  # [s] that the simulated arm may take to be there
+BOOT = 180.0  # [s] that the simulated arm may take to start, on a busy machine
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Flags of `run_policy.py`.
+    """Motion.
+
+    Which policy moves which arm to which goal, and for how long.
 
     Attributes:
-        policy: Required: a file that export.py wrote, or a run's folder that has one.
-        goal: Required: what is wanted in the base frame, with commas: x,y,z, or x,y,z and a
-            quaternion w,x,y,z.
-        arm: simulated, ur_rtde, franky or ros2_control; docs/how-to/deploy-real-arm.md.
+        policy: Required: run name or checkpoint folder with a policy.onnx that export.py wrote, or
+            such a file.
+        goal: Required: goal in the base frame, separated by commas: x,y,z in metres, or x,y,z and a
+            unit quaternion w,x,y,z.
+        arm: Adapter of the arm: simulated, ur_rtde, franky or ros2_control; see
+            docs/how-to/deploy-real-arm.md.
         host: Address of the arm, or the name of its ros2_control controller.
         speed: Share of the policy's velocities and of the arm's limits.
-        seconds: After which the arm is stopped.
+        seconds: Seconds after which the arm is stopped.
         latency: Seconds from sending a velocity to a state that shows its effect, which the policy
-            then foresees; by default estimated from the arm's motion, beginning with what the arm
-            says, and printed at the end.
-        limits: Robot whose joint limits the arm is kept in, and whose joints' names it goes by,
-            where they are not those of the policy's: fr3, another name or the path of a description
-            (.json).
+            then compensates; by default estimated from the arm's motion and printed at the end.
+        limits: Robot whose joint limits and joint names replace those of the policy's: fr3, another
+            name or the path of a description (.json).
         tcp_speed: Largest speed of the TCP in m/s.
-        ground: Height of the ground in the base frame in m; by default nothing is known of one.
-        obstacles: File (.json) with the spheres, boxes and walls around, which the filter keeps
-            clear of and a policy of reach_avoid is told; docs/how-to/deploy-real-arm.md.
-        dry_run: Connect, read and compute, but send nothing; prints what would be sent.
+        ground: Height of the ground in the base frame in m; by default no ground is known.
+        obstacles: File (.json) with spheres, boxes and walls, which the safety filter keeps clear
+            of and a policy of reach_avoid observes; see docs/how-to/deploy-real-arm.md.
+        dry_run: Connect, read and compute, but send nothing; print what would be sent.
         log: File (.csv) for every step.
-        xacro: Arguments of the simulated robot's xacro file, KEY=VALUE ..., in place of the
+        xacro: Arguments of the simulated robot's xacro file, KEY=VALUE ..., instead of the
             training's.
-        delay: Seconds by which the simulated network delays every packet.
-        jitter: Seconds by which it delays some of them on top, at most.
-        drop: Share of packets that it loses.
-        duplicate: Share of packets that it brings twice.
-        corrupt: Share of packets that it damages.
+        delay: Delay of every packet in seconds.
+        jitter: Largest further delay of some packets in seconds.
+        drop: Share of packets that are lost.
+        duplicate: Share of packets that arrive twice.
+        corrupt: Share of packets that are damaged.
     """
+
+    GROUPS: ClassVar = {
+        _SAFETY: "What the arm is kept within, whatever the policy commands.",
+        _FAULTS: "The robot of --arm simulated, and the network between it and this command.",
+    }
+    EXAMPLES: ClassVar = (
+        ("--policy run1 --goal 0.4,0.1,0.4", "move the simulated arm, after export.py"),
+        ("--policy run1 --goal 0.4,0.1,0.4 --speed 0.3 --log log.csv", "faster, with a log"),
+        (
+            "--policy run1 --goal 0.4,0.1,0.4 --arm franky --host 192.168.0.1 --dry_run",
+            "connect to a real arm, and send nothing",
+        ),
+    )
 
     policy: Path | None = None
     goal: tuple[float, ...] = ()
@@ -78,41 +106,113 @@ class Arguments:
     speed: float = 0.1
     seconds: float = option(10.0, NOT_NEGATIVE)
     latency: float | None = option(None, Range(0.0, LONGEST))
-    limits: str | None = None
-    tcp_speed: float | None = None
-    ground: float | None = None
-    obstacles: Path | None = None
+    limits: str | None = option(None, group=_SAFETY)
+    tcp_speed: float | None = option(None, group=_SAFETY)
+    ground: float | None = option(None, group=_SAFETY)
+    obstacles: Path | None = option(None, group=_SAFETY)
     dry_run: bool = False
     log: Path | None = None
-    xacro: tuple[str, ...] = ()
-    delay: float = option(0.0, NOT_NEGATIVE)
-    jitter: float = option(0.0, NOT_NEGATIVE)
-    drop: float = option(0.0, SHARE)
-    duplicate: float = option(0.0, SHARE)
-    corrupt: float = option(0.0, SHARE)
+    xacro: tuple[str, ...] = option((), group=_FAULTS)
+    delay: float = option(0.0, NOT_NEGATIVE, group=_FAULTS)
+    jitter: float = option(0.0, NOT_NEGATIVE, group=_FAULTS)
+    drop: float = option(0.0, SHARE, group=_FAULTS)
+    duplicate: float = option(0.0, SHARE, group=_FAULTS)
+    corrupt: float = option(0.0, SHARE, group=_FAULTS)
 
     def __post_init__(self):
         check(self)
         if self.policy is None or not self.goal:
-            raise ConfigError("--policy and --goal are needed: an exported policy, and where to go")
+            raise ConfigError(
+                "--policy and --goal are needed, for example: --policy run1 --goal 0.4,0.1,0.4"
+            )
         if self.arm not in (SIMULATED, *ARMS):
             raise unknown("arm", self.arm, (SIMULATED, *ARMS))
 
 
 def main(argv: list[str]) -> int:
-    """Parse, connect, run. Returns the exit code: 0 where the time was up, 130 where it was
-    stopped, else 1.
+    """Parse, check the goal, connect, run.
+
+    Returns:
+        The exit code: 0 if the arm came to rest at its goal when the time was up, 4 if elsewhere,
+        130 if it was stopped by the operator, and 1 if anything else stopped it.
     """
-    asked = build(
-        Arguments,
-        make_schema(get_program("run"), "Drive an arm with a policy.", Arguments).read_flags(argv),
-    )
+    schema = make_schema(get_program("run"), "Drive an arm with a policy.", Arguments)
+    asked = build(Arguments, schema.read_flags(argv))
+    path = find_policy(not_none(asked.policy))
     try:
-        reason = _run(asked)
+        with stage("loading the policy"):
+            policy = Policy.load(path)
+            scene = build_scene(policy, asked)
+            kept = with_limits(policy.robot, asked.limits)
+            around = load_obstacles(asked)
+            check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
+        reason, arrival = drive(policy, path, asked, scene)
     except DeployError as error:
         raise ConfigError(str(error)) from None
-    print(f"the arm is at rest: {reason}")
-    return {"the time is up": 0, "stopped by the operator": 130}.get(reason, 1)
+    if arrival is not None:
+        say(describe_arrival(arrival, policy))
+        if reason == TIME_UP and not arrival.reached:
+            say(suggest_more_time(asked.seconds, asked.speed))
+    say(f"the arm is at rest: {reason}")
+    if reason == TIME_UP:
+        return 0 if arrival is None or arrival.reached else NOT_REACHED
+    return STOPPED if reason == "stopped by the operator" else 1
+
+
+def find_policy(name: Path) -> Path:
+    """Find an exported policy by its file, or by the checkpoint that it was exported from.
+
+    Raises:
+        ConfigError, CheckpointError: there is none.
+    """
+    if name.is_file():
+        return name
+    if name.suffix == ".onnx":
+        export = get_command_line("export")
+        raise ConfigError(f"there is no file {str(name)!r}; see how to write one: {export} --help")
+    if (name / FILE).is_file():
+        return name / FILE
+    checkpoint = find(name)
+    path = (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
+    if not path.is_file():
+        raise ConfigError(
+            f"{checkpoint} is not exported yet; write its policy with: "
+            f"{get_command_line('export')} --checkpoint {checkpoint}"
+        )
+    return path
+
+
+def build_scene(policy: Policy, asked: Arguments) -> dict[str, Any]:
+    """Build what the policy observes beside the arm: goal and obstacles.
+
+    Raises:
+        ConfigError: it needs something that is not known here.
+        DeployError: the goal is of another shape.
+    """
+    scene: dict[str, Any] = {"goal": np.array(asked.goal)}
+    scene |= {"obstacles": load_obstacles(asked)} if "spheres" in policy.scene else {}
+    nothing: dict[str, Any] = {
+        name: np.zeros(policy.scene[name]) for name in FELT if name in policy.scene
+    }
+    try:  # a goal of another shape, or something that is missing, is reported here
+        policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene | nothing)
+    except DeployError as error:
+        given = {"goal", *KINDS, *PLANNED, *FELT}
+        if "goal" not in policy.scene or set(policy.scene) - given:
+            raise ConfigError(
+                f"{error}. {get_program('run')} knows goal and obstacles alone: call "
+                "td3_robot.deploy.Policy from your own program, see docs/how-to/deploy-real-arm.md"
+            ) from None
+        raise
+    policy.reset()
+    return scene
+
+
+def load_obstacles(asked: Arguments) -> Obstacles:
+    """Load the obstacles around the arm."""
+    if asked.obstacles:
+        return Obstacles.load(asked.obstacles, asked.ground)
+    return Obstacles(ground=asked.ground)
 
 
 def with_limits(robot: Robot, name: str | None) -> Robot:
@@ -131,54 +231,34 @@ def with_limits(robot: Robot, name: str | None) -> Robot:
     return dataclasses.replace(robot, limits=other.limits, joints=other.joints)
 
 
-def _run(asked: Arguments) -> str:
-    policy = Policy.load(not_none(asked.policy))
+def drive(
+    policy: Policy, path: Path, asked: Arguments, scene: dict[str, Any]
+) -> tuple[str, Arrival | None]:
+    """Move the arm until it is at rest again.
+
+    Returns:
+        Why it ended, in words, and where the arm came to rest; None if nothing was sent.
+    """
     kept = with_limits(policy.robot, asked.limits)
-    known = asked.ground is not None or asked.obstacles is not None
-    around = (
-        Obstacles.load(asked.obstacles, asked.ground)
-        if asked.obstacles
-        else Obstacles(ground=asked.ground)
-    )
-    scene: dict[str, Any] = {"goal": np.array(asked.goal)}
-    scene |= {"obstacles": around} if "spheres" in policy.scene else {}
-    nothing: dict[str, Any] = {
-        name: np.zeros(policy.scene[name]) for name in FELT if name in policy.scene
-    }
-    # a goal of another shape is told of here
-    policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene | nothing)
     with contextlib.ExitStack() as cleanup:
         pressed = emergency_stop()
-        log = Log(asked.log, kept.joints)  # first: where none can be written nothing should move
+        log = Log(asked.log, kept.joints)  # first: if none can be written nothing should move
         cleanup.callback(log.close)
-        arm = _connect(asked, policy, kept.joints, cleanup)
-        limits = {"speed": asked.speed, "margin": MARGIN, "tcp_speed": asked.tcp_speed}
-        limits["obstacles"] = around if known else None
-        # an arm that is sent nothing stays where it is
-        follows = FOLLOWS if not asked.dry_run else np.pi * 100.0
-        try:
-            overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
-            safe = SafetyFilter(kept, arm.rate, policy.rate, **limits)
-            watch = Watchdog(safe, following=follows, command_age=overdue)
-            region = policy.metadata["task"]["constants"]["start_spread"] + NEAR
-            mind = PolicyProcess(str(asked.policy))
-            cleanup.callback(mind.close)
-            start = wait_for_calm_start(
-                arm, watch, policy.robot.home, region, BOOT if asked.arm == SIMULATED else 5.0
-            )
-            _check_felt(policy, start, asked.arm)
-            mind.prepare(start, scene)
-            # it is still there
-            start = wait_for_calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)
-            watch.reset(start.q, start.stamp)
-        except BaseException:
-            arm.stop()  # gives it back to whoever moves it next
-            raise
+        with stage("waiting for the arm"):
+            arm = RecordedArm(_connect(asked, policy, kept.joints, cleanup))
+            try:
+                watch = _make_watchdog(policy, kept, asked, arm.rate)
+                mind = PolicyProcess(str(path))
+                cleanup.callback(mind.close)
+                _wait_for_start(arm, watch, mind, policy, asked, scene)
+            except BaseException:
+                arm.stop()  # gives it back to whoever moves it next
+                raise
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
         ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
-        print(
-            f"{policy.robot.name} moves at {asked.speed:.0%} of its speed{ahead}; "
-            "Enter or Ctrl-C stops it"
+        say(
+            f"{policy.robot.name} moves at {asked.speed:.0%} of its speed for {asked.seconds:g} s"
+            f"{ahead}; Enter or Ctrl-C stops it"
         )
         how = {
             "latency": latency,
@@ -187,22 +267,64 @@ def _run(asked: Arguments) -> str:
             "seconds": asked.seconds,
             "estimate": _print_latency if asked.latency is None and not asked.dry_run else None,
         }
-        return run_control_loop(
+        arm.forget()
+        reason = run_control_loop(
             arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run
         )
+    if asked.dry_run:
+        return reason, None
+    return reason, arm.measure_arrival(policy.robot, scene["goal"], *get_tolerances(policy))
+
+
+def _make_watchdog(policy: Policy, kept: Robot, asked: Arguments, rate: float) -> Watchdog:
+    """Make the watchdog and the safety filter of an arm at this rate [Hz]."""
+    known = asked.ground is not None or asked.obstacles is not None
+    around = load_obstacles(asked) if known else None
+    overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
+    # an arm that is sent nothing stays where it is
+    follows = FOLLOWS if not asked.dry_run else np.pi * 100.0
+    safe = SafetyFilter(
+        kept,
+        rate,
+        policy.rate,
+        speed=asked.speed,
+        margin=MARGIN,
+        tcp_speed=asked.tcp_speed,
+        obstacles=around,
+    )
+    return Watchdog(safe, following=follows, command_age=overdue)
+
+
+def _wait_for_start(
+    arm: RecordedArm,
+    watch: Watchdog,
+    mind: PolicyProcess,
+    policy: Policy,
+    asked: Arguments,
+    scene: dict[str, Any],
+) -> None:
+    """Wait until the arm is at rest near the policy's start, and the policy has planned."""
+    region = policy.metadata["task"]["constants"]["start_spread"] + NEAR
+    patience = BOOT if asked.arm == SIMULATED else 5.0
+    start = wait_for_calm_start(arm, watch, policy.robot.home, region, patience)
+    _check_felt(policy, start, asked.arm)
+    mind.prepare(start, scene)
+    # it is still there
+    start = wait_for_calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)
+    watch.reset(start.q, start.stamp)
 
 
 def _check_felt(policy: Policy, start: Reading, arm: str) -> None:
-    """Refuse an arm that does not measure what the policy feels."""
+    """Refuse an arm that does not measure the forces that the policy observes."""
     missing = [name for name in FELT if name in policy.scene and name not in start.felt]
     if missing:
         raise DeployError(
-            f"the policy feels {' and '.join(missing)}, which arm {arm!r} does not measure"
+            f"the policy observes {' and '.join(missing)}, which arm {arm!r} does not measure"
         )
 
 
 def _print_latency(seconds: float) -> None:
-    print(f"the arm's motion shows a latency of {1e3 * seconds:.0f} ms")
+    say(f"the arm's motion shows a latency of {1e3 * seconds:.0f} ms")
 
 
 def _connect(

@@ -5,6 +5,7 @@ docs/how-to/tune.md has an example.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from envs.command_line import TrainFlags, import_plugins
 from envs.config.env_options import EnvOptions
@@ -17,7 +18,9 @@ from td3_robot.utils.console import find_script, get_program
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Flags of `sweep.py`.
+    """Sweep.
+
+    A plan in a YAML file, or a sweep that is continued; docs/how-to/tune.md explains the plan.
 
     Attributes:
         plan: YAML file of the options of train.py with their ranges, the metric, the scheduler and
@@ -25,6 +28,12 @@ class SweepFlags:
         run: Name of the sweep's folder in checkpoints/; by default the next free runN.
         resume: Name of a sweep to continue.
     """
+
+    EXAMPLES: ClassVar = (
+        ("--plan configs/sweeps/reach.yaml", "start a sweep, in checkpoints/runN"),
+        ("--plan plan.yaml --run mine", "start a sweep of your own, in checkpoints/mine"),
+        ("--resume mine", "continue it"),
+    )
 
     plan: Path | None = None
     run: str | None = None

@@ -53,7 +53,10 @@ def train(argv: list[str], store: Any = None) -> int:
         return 0
     check_shown(flags, arguments.environment)
     if flags.swift and (arguments.config.seeds or store is not None):
-        raise ConfigError("swift is for a training by one process: the view is of its policy")
+        raise ConfigError(
+            "--swift cannot be combined with --seeds or torchrun: train one run, or view a "
+            "checkpoint with evaluate.py --swift"
+        )
     if arguments.config.seeds:
         from td3_robot.sweep.multi_seed import train_seeds
 

@@ -10,11 +10,16 @@ Keys of a field's metadata:
     needs    conditions without which the option has no effect, each a `Requires`
     aliases  older spellings, which files and flags may still use
     help     the sentence of --help, where the docstring of the dataclass does not have it
+    basic    True if --help shows the option, and not --help-all alone
+    group    heading of --help-all under which the option is listed, a key of `GROUPS`; without it
+             that is the first line of the dataclass
     in_file  a compiled pattern and its name: the values that a file may hold; others are accepted
              from the command line only
 
 A dataclass names the options that it no longer has in a class attribute `REMOVED`, a mapping of
-their names to the reason: files and flags may still give them, without effect.
+their names to the reason: files and flags may still give them, without effect. Its `GROUPS` map
+the headings of --help-all to a sentence each, and its `EXAMPLES` are pairs for the top of the help:
+the words after the command, and what they do.
 """
 
 import dataclasses
@@ -73,10 +78,13 @@ def option(
     fixed: bool | Callable[[Any], object] = False,
     needs: tuple[Requires, ...] = (),
     aliases: tuple[str, ...] = (),
+    basic: bool = False,
+    group: str | None = None,
 ) -> Any:
     """Declare a dataclass field with its default; `rule` is its range or its choices."""
     rules = {"range": rule} if isinstance(rule, Range) else {"choices": rule} if rule else {}
     metadata = {**rules, "fixed": fixed, "needs": needs, "aliases": aliases}
+    metadata |= {"basic": basic, "group": group}
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -57,25 +57,27 @@ _NOISE_FALLS = Requires("schedule.noise linear or cosine", lambda c: c.schedule.
 
 @dataclass(frozen=True)
 class ReplayConfig:
-    """The replay buffer.
+    """Replay buffer.
+
+    Which transitions are kept, and how the batches of gradient steps are sampled from them.
 
     Attributes:
-        capacity: Transitions kept; the oldest go first.
+        capacity: Transitions kept; the oldest are overwritten.
         batch_size: Transitions of one gradient step.
         n_step: Rewards summed before bootstrapping.
-        prioritized: Draw transitions in proportion to their TD error, with importance weights.
+        prioritized: Sample transitions in proportion to their TD error, with importance weights.
         priority_alpha: How much the TD error counts, from 0 (not at all) to 1; needs prioritized.
         priority_beta: Initial exponent of the importance weights, rising to 1 over the run; needs
             prioritized.
-        dataset: File of transitions that a share of each batch is drawn from, beside what is
+        dataset: File of transitions that a share of each batch is sampled from; the rest is
             collected.
         dataset_share: Share of each batch that comes from it, rounded to whole transitions; needs
             dataset.
         hindsight: Goals to relabel with: none, future, final or episode (environments with goals
             only).
         hindsight_ratio: Share of each batch that is relabelled; needs hindsight.
-        hindsight_still: How often transitions of episodes whose achieved goal stayed where it began
-            are drawn, beside the others' 1; needs hindsight.
+        hindsight_still: Sampling weight of transitions of episodes whose achieved goal never moved;
+            that of all others is 1; needs hindsight.
     """
 
     capacity: int = option(1_000_000, CAPACITY, needs=(_COLLECTING,))
@@ -98,7 +100,8 @@ class ReplayConfig:
             )
         if self.dataset is not None and self.prioritized:
             raise ConfigError(
-                "dataset and prioritized exclude each other: of each part a fixed share is drawn"
+                "dataset and prioritized exclude each other: set prioritized "
+                "false, or leave dataset out"
             )
         if self.dataset is not None and not 0 < self.dataset_rows < self.batch_size:
             rows = f"{self.dataset_rows} of {self.batch_size}"
@@ -108,8 +111,8 @@ class ReplayConfig:
         if self.hindsight != "none" and (self.prioritized or self.n_step > 1):
             other = "prioritized" if self.prioritized else "n_step"
             raise ConfigError(
-                f"hindsight and {other} exclude each other: errors and returns of a former goal "
-                "say nothing about the new one"
+                f"hindsight and {other} exclude each other: set n_step 1 and prioritized false, or "
+                "hindsight none"
             )
 
     @property
@@ -120,7 +123,9 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Scaling of the rewards for the learner; evaluations report them unscaled.
+    """Rewards for the learner.
+
+    How rewards are scaled before they are stored; evaluations report them unscaled.
 
     Attributes:
         scale: Factor of every reward that is stored.
@@ -138,14 +143,16 @@ class RewardConfig:
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """Exploration while the agent collects.
+    """Exploration.
+
+    How the agent acts while it collects: random steps first, then noise, and an expert's episodes.
 
     Attributes:
         start_steps: Environment steps of uniformly random actions before the policy acts.
         random_share: Share of the later steps whose actions are uniformly random, too.
         kind: Noise on actions: gaussian (independent), ou (Ornstein-Uhlenbeck) or pink (1/f).
         noise: Standard deviation of the noise on actions, as a fraction of a_max.
-        per_env: Draw each environment's own deviation uniformly from 0 to twice `noise`, anew every
+        per_env: Sample each environment's own deviation uniformly from 0 to twice `noise`, in every
             episode.
         uncertainty: Scale the noise, from half to twice, by how far the two critics disagree about
             the action.
@@ -180,7 +187,9 @@ class ExplorationConfig:
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """Schedules of learning rates and exploration noise over the run: constant, linear or cosine.
+    """Schedules.
+
+    Learning rates and exploration noise over the run: constant, linear or cosine.
 
     Attributes:
         lr: Schedule of all learning rates.
@@ -200,19 +209,20 @@ class ScheduleConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """The periodic evaluation during training.
+    """Periodic evaluation.
+
+    How often the policy is evaluated during training, on how many episodes, and what is kept.
 
     Attributes:
         every: Environment steps from one evaluation to the next.
-        episodes: Episodes of each evaluation; 0 for none: the episodes of the training then judge
-            the policy.
-        keep: Evaluations from one checkpoint kept for good, in step_N of the run folder, to the
+        episodes: Episodes of each evaluation; with 0 the training episodes judge the policy.
+        keep: Evaluations from one permanently kept checkpoint, step_N in the run folder, to the
             next; 0 keeps none.
     """
 
     REMOVED: ClassVar[Mapping[str, str]] = {"process": "evaluations take place between two steps"}
 
-    every: int = option(50_000, STEPS)
+    every: int = option(50_000, STEPS, basic=True)
     # none or some: what is best goes by it
     episodes: int = option(1000, Range(0, *ENVS[1:]), fixed=bool)
     keep: int = option(0, Range(0, *STEPS[1:]))
@@ -223,7 +233,9 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """The run.
+    """Run.
+
+    Name, length, seed and device of a training.
 
     Attributes:
         dataset: File of transitions to learn from offline; nothing is collected, and steps counts
@@ -231,16 +243,16 @@ class Config:
         start_from: Run, checkpoint folder or older file prefix whose networks this run begins with.
         run: Name of the new folder in checkpoints; by default the next free runN.
         seed: Seed of everything random.
-        seeds: Train a run for each of these seeds, in the folders seedN of one folder, as many at
-            once as there are cores for; empty for one run.
-        device: Where the networks and the simulation run: cpu, cuda, cuda:N, mps, or auto for the
-            fastest there is.
+        seeds: Train a run for each of these seeds, in the folders seedN of one folder, as many in
+            parallel as there are cores; empty for one run.
+        device: Device of networks and simulation: cpu, cuda, cuda:N, mps, or auto for the fastest
+            available.
         cuda_graph: Record each kind of gradient step as a CUDA graph and replay it; needs device
             cuda.
         threads: CPU threads of torch; as many as cores stall when one of them is busy elsewhere.
-        matmul_precision: Of float32 products, as torch.set_float32_matmul_precision has it:
-            highest; high, TF32 on GPUs; or medium, bfloat16 where the processor multiplies in it.
-            What is kept stays float32.
+        matmul_precision: Precision of float32 products, as in torch.set_float32_matmul_precision:
+            highest; high, TF32 on GPUs; or medium, bfloat16 if the processor multiplies in it.
+            Results stay float32.
         num_envs: Environments that step together.
         steps: Environment steps of the whole training, all environments counted.
         updates_per_step: Gradient steps each time that all environments have made one step.
@@ -256,17 +268,19 @@ class Config:
     """
 
     dataset: Path | None = option(None, fixed=True)
-    start_from: Path | None = option(None, fixed=True)
-    run: str | None = None
-    seed: int = option(0, SEED, fixed=True)
-    seeds: tuple[int, ...] = option((), SEED, fixed=True)
-    device: str = "cpu"
+    start_from: Path | None = option(None, fixed=True, basic=True)
+    run: str | None = option(None, basic=True)
+    seed: int = option(0, SEED, fixed=True, basic=True)
+    seeds: tuple[int, ...] = option((), SEED, fixed=True, basic=True)
+    device: str = option("cpu", basic=True)
     cuda_graph: bool = False
     threads: int = option(1, THREADS)
     matmul_precision: str = option("highest", PRECISIONS)
-    num_envs: int = option(64, ENVS, fixed=True, needs=(_COLLECTING,), aliases=("envs",))
-    steps: int = option(1_000_000, STEPS)
-    updates_per_step: int = option(1, STEPS, needs=(_COLLECTING,))
+    num_envs: int = option(
+        64, ENVS, fixed=True, needs=(_COLLECTING,), aliases=("envs",), basic=True
+    )
+    steps: int = option(1_000_000, STEPS, basic=True)
+    updates_per_step: int = option(1, STEPS, needs=(_COLLECTING,), basic=True)
     stop_when_solved: bool = False
     save_every: float = option(60.0, SECONDS)
     mlflow: bool = False
@@ -288,7 +302,10 @@ class Config:
                 "set it false elsewhere"
             )
         if self.seeds and self.seed:
-            raise ConfigError("seed and seeds exclude each other: seeds names that of each run")
+            raise ConfigError(
+                "seed and seeds exclude each other: leave seed out, since "
+                "seeds names that of each run"
+            )
         if len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(f"seeds must differ from each other, got {self.seeds}")
         if self.reward.normalize and self.dataset is not None:
@@ -297,7 +314,8 @@ class Config:
             )
         if self.reward.normalize and (self.td3.r_min, self.td3.r_max) != (None, None):
             raise ConfigError(
-                "reward.normalize and td3.r_min or r_max exclude each other: its factor changes"
+                "reward.normalize and td3.r_min or r_max exclude each other: set reward.scale "
+                "instead of reward.normalize"
             )
         if self.reward.normalize and self.replay.dataset is not None:
             raise ConfigError(

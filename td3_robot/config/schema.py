@@ -17,34 +17,40 @@ import jsonargparse
 import yaml
 
 from td3_robot.config.field import check, get_spellings
+from td3_robot.config.help_text import HELP, HELP_ALL, Group, Option, format_command, format_help
 from td3_robot.errors import ConfigError
+from td3_robot.utils.console import get_program
 from td3_robot.utils.yaml_file import parse_yaml, read_mapping
 
 T = TypeVar("T")
 
-HELP = frozenset(("-h", "--help"))
+_FEW = 15  # options that an error lists
 OldNames = dict[str, str]  # older spelling, or option that was removed -> what to say of it
 
 
 class Schema:
     """The options of some dataclasses: a name such as "td3.gamma" -> its type, default and help.
 
-    jsonargparse checks types and prints the help. The words of the command line are parsed here,
-    since its own errors run over several lines and leave out the valid choices.
+    jsonargparse checks types. The words of the command line are parsed here, since its own errors
+    run over several lines and leave out the valid choices.
+
+    Attributes:
+        options: type by name.
+        renamed: today's name by older spelling.
+        removed: the reason by the name of an option that is gone.
+        groups: options that belong together, for the help.
+        examples: words of the command line and what they do, for the help.
     """
 
     def __init__(self, program: str, description: str, *classes: type):
-        self._made_of = (program, description, *classes)
-        self.parser = jsonargparse.ArgumentParser(
-            prog=program,
-            usage="%(prog)s [--option value ...]",
-            description=description,
-            exit_on_error=False,
-            print_config=None,
-        )
-        self.options: dict[str, object] = {}  # option -> type
-        self.renamed: dict[str, str] = {}  # older spelling -> option
-        self.removed: dict[str, str] = {}  # option that there is no more -> why
+        self._program = program
+        self._description = description
+        self.parser = jsonargparse.ArgumentParser(exit_on_error=False, print_config=None)
+        self.options: dict[str, object] = {}
+        self.renamed: dict[str, str] = {}
+        self.removed: dict[str, str] = {}
+        self.groups: list[Group] = []
+        self.examples: list[tuple[str, str]] = []
         for cls in classes:
             self._add(cls)
         # everything that a file or a flag may say
@@ -53,7 +59,13 @@ class Schema:
     def _add(self, cls: Any, prefix: str = "") -> None:
         doc = docstring_parser.parse(cls.__doc__)
         texts = {item.arg_name: item.description for item in doc.params}
-        group = self.parser.add_argument_group((doc.short_description or "").rstrip("."))
+        title = (doc.short_description or "").rstrip(".")
+        named = {
+            None: Group(title, " ".join((doc.long_description or "").split()), []),
+            **{name: Group(name, text, []) for name, text in getattr(cls, "GROUPS", {}).items()},
+        }
+        self.groups.extend(named.values())
+        self.examples += getattr(cls, "EXAMPLES", ())
         for name, why in getattr(cls, "REMOVED", {}).items():
             self.removed[prefix + name] = why
         for item in dataclasses.fields(cls):
@@ -63,14 +75,21 @@ class Schema:
                 continue
             self.options[option] = item.type
             self.renamed |= {old: option for old in get_spellings(option, item) if old != option}
-            choices = ",".join(item.metadata.get("choices", ()))
-            shown: dict[str, Any] = {"metavar": f"{{{choices}}}"} if choices else {}
-            group.add_argument(
+            about = item.metadata
+            text = " ".join((about.get("help") or texts[item.name] or "").split())
+            shown = Option(
+                option,
+                item.type,
+                text,
+                tuple(about.get("choices", ())),
+                item.default,
+                about.get("basic", False),
+            )
+            named[about.get("group")].options.append(shown)
+            self.parser.add_argument(
                 f"--{option}",
                 type={Path: str, Path | None: str | None}.get(item.type, item.type),
                 default=item.default,
-                help=item.metadata.get("help") or texts[item.name],
-                **shown,
             )
 
     def read_flags(self, argv: list[str], old: OldNames | None = None) -> dict[str, object]:
@@ -92,8 +111,8 @@ class Schema:
     def _iter_flags(self, words: list[str]) -> Iterator[tuple[str, object]]:
         while words:
             word = words.pop(0)
-            if word in HELP:
-                self.show_help({})
+            if word in HELP | HELP_ALL:
+                self.show_help({}, whole=word in HELP_ALL)
                 raise SystemExit(0)
             flag, equals, text = word.partition("=")
             name = flag.removeprefix("--").replace("-", "_")  # --no-browser is --no_browser
@@ -106,7 +125,7 @@ class Schema:
                 continue
             option = self.renamed.get(name, name)
             if option not in self.options:
-                raise _make_unknown_error(name, self.options)
+                raise self._make_unknown_error(name)
             hint = self.options[option]
             if not equals and hint is bool and (not words or words[0] not in ("true", "false")):
                 text = "true"
@@ -187,11 +206,15 @@ class Schema:
                 pass
         raise problem
 
-    def show_help(self, in_force: dict[str, object]) -> None:
-        """Print every option with its meaning, choices and value in force, or else its default."""
-        parser = Schema(*self._made_of).parser  # this one is shared by all callers of make_schema
-        parser.set_defaults({name: in_force[name] for name in self.options if name in in_force})
-        parser.print_help()
+    def show_help(self, in_force: dict[str, object], whole: bool = False) -> None:
+        """Print the options with their meanings, choices and values in force, or else defaults.
+
+        Args:
+            whole: all options, in groups, and not only the basic ones.
+        """
+        groups = [group for group in self.groups if group.options]
+        text = format_help(self._program, self._description, self.examples, groups, in_force, whole)
+        print(text, end="")
 
     def read_file(
         self, path: Path, whole: bool = True, old: OldNames | None = None
@@ -231,7 +254,7 @@ class Schema:
             if name in self.names:
                 yield name, value
             elif not any(option.startswith(f"{name}.") for option in self.names):
-                raise _make_unknown_error(name, self.options)
+                raise self._make_unknown_error(name)
             elif isinstance(value, dict):
                 yield from self._flatten(value, f"{name}.")
             else:
@@ -239,19 +262,24 @@ class Schema:
                     f"{name} must be a mapping of options to values, got {_shorten(value)}"
                 )
 
+    def _make_unknown_error(self, name: str) -> ConfigError:
+        """Return the error of an unknown option, with the nearest ones or, of a few, all."""
+        near = [option for option in self.options if option.split(".")[-1] == name]
+        near = near or difflib.get_close_matches(name[:100], self.options, n=3, cutoff=0.75)
+        hint = f"did you mean {' or '.join(near[:3])}? " if near else ""
+        if len(self.options) <= _FEW:
+            choices = f"valid choices: {', '.join(self.options)}"
+        else:
+            # the options of files are those of trainings
+            command = format_command(self._program or get_program("train"))
+            choices = f"{command} --help-all lists all"
+        return ConfigError(f"unknown option {reprlib.repr(name)}; {hint}{choices}")
+
 
 @functools.cache
 def make_schema(program: str, description: str, *classes: type) -> Schema:
     """Return the `Schema` of these dataclasses; it is made once, which takes a while."""
     return Schema(program, description, *classes)
-
-
-def _make_unknown_error(name: str, options: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown option, with the nearest ones: all are too many to list."""
-    near = [option for option in options if option.split(".")[-1] == name]
-    near = near or difflib.get_close_matches(name[:100], options, n=3, cutoff=0.75)
-    hint = f"did you mean {' or '.join(near[:3])}? " if near else ""
-    return ConfigError(f"unknown option {reprlib.repr(name)}; {hint}--help lists all")
 
 
 def build(cls: type[T], values: dict[str, Any], prefix: str = "") -> T:

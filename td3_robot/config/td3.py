@@ -44,14 +44,15 @@ _NORMALIZED = Requires("td3.normalize_observations true", lambda c: c.td3.normal
 
 @dataclass(frozen=True)
 class TD3Config:
-    """The learning algorithm; the defaults are those of the authors' code,
-    https://github.com/sfujim/TD3.
+    """Learning algorithm.
+
+    TD3 and its extensions; the defaults are those of its authors, https://github.com/sfujim/TD3.
 
     Attributes:
         critic: How critics bootstrap: from slow copies (targets), or in one pass of renormalised
             batches (crossq).
-        policy: What is evaluated, kept and deployed: the actor, or actor_target, its moving
-            average.
+        policy: Which network is evaluated, kept and deployed: the actor, or actor_target, its
+            moving average.
         hidden: Units of each hidden layer, in the actor and in both critics.
         critic_hidden: Units of each hidden layer of both critics; empty for those of `hidden`.
         norm: Normalisation in the networks: none, layer, batch or renorm; with crossq it is that of
@@ -59,8 +60,8 @@ class TD3Config:
         weight_norm: Scale hidden units back to a norm of 1 after every step; needs norm batch or
             renorm, or crossq.
         init: Initial weights: default (PyTorch's) or orthogonal.
-        final_bound: Draw the last layers' weights uniformly from plus and minus this; 0 leaves them
-            to `init`.
+        final_bound: Sample the last layers' weights uniformly from plus and minus this; 0 leaves
+            them to `init`.
         actor_lr: Learning rate of the actor.
         critic_lr: Learning rate of both critics.
         gamma: Discount of the reward one control step later, in [0, 1].
@@ -68,10 +69,10 @@ class TD3Config:
         policy_noise: Standard deviation of the noise on target actions, as a fraction of a_max.
         noise_clip: Largest noise on target actions, as a fraction of a_max.
         policy_delay: Critic updates for each update of the actor and the targets.
-        burn_in: Critic updates before the first of the actor, which stays as it was made.
-        twin_critics: Learn two critics and bootstrap from the lower; false leaves Q2 out, as DDPG
+        burn_in: Critic updates before the first update of the actor.
+        twin_critics: Train two critics and bootstrap from the lower; false leaves Q2 out, as DDPG
             does.
-        actor_min_q: The actor ascends the lower of both critics in place of Q1.
+        actor_min_q: The actor ascends the lower of both critics instead of Q1.
         action_l2: Weight of the mean square of the policy's actions, in fractions of a_max, in the
             actor's loss.
         actor_grad_clip: Largest norm of the actor's gradient; null for no limit.
@@ -79,25 +80,25 @@ class TD3Config:
         atoms: Atoms of distributional critics (C51); 0 for critics that give the mean alone.
         v_min: Return at the first atom; needs atoms.
         v_max: Return at the last atom; needs atoms.
-        r_min: Least reward of a step: no target is below what getting it for ever returns; null for
-            no bound.
-        r_max: Largest reward of a step: no target is above what getting it for ever returns; null
-            for no bound.
-        bc_alpha: TD3+BC: weight of the value beside imitating the replay's actions; null for no
+        r_min: Smallest reward of a step: no target is below the return of getting it at every step;
+            null for no bound.
+        r_max: Largest reward of a step: no target is above the return of getting it at every step;
+            null for no bound.
+        bc_alpha: TD3+BC: weight of the value against imitation of the replay's actions; null for no
             imitation.
         bc_filter: Imitate only those actions that are worth more than the policy's own; needs
             bc_alpha.
-        residual: Column of the observation that holds a controller's action, which the actor
-            corrects; null for none.
+        residual: Column of the observation with the action of a controller, to which the actor adds
+            a residual action; null for none.
         residual_at: Where that column begins; found by its name in the environments that name
             theirs.
-        residual_scale: Largest correction, as a fraction of a_max; needs residual.
-        residual_fade: Speed of the controller, as a fraction of a_max, below which the correction
-            shrinks in proportion to that speed; 0 for none; needs residual.
-        residual_joints: Number of leading elements of an action that are speeds, by which
-            residual_fade goes; found for the package's arms, elsewhere null for all.
-        normalize_observations: Give the networks observations less their running mean, over their
-            deviation.
+        residual_scale: Largest residual action, as a fraction of a_max; needs residual.
+        residual_fade: Speed of the controller, as a fraction of a_max, below which the residual
+            action shrinks in proportion to that speed; 0 for none; needs residual.
+        residual_joints: Number of leading elements of an action that are speeds, which
+            residual_fade uses; found for the package's arms, elsewhere null for all.
+        normalize_observations: Give the networks observations minus their running mean, divided by
+            their standard deviation.
         normalize_epsilon: Added to the variance that observations are normalised by; needs
             normalize_observations.
         normalize_clip: Largest magnitude of a normalised observation; needs normalize_observations.
@@ -113,7 +114,7 @@ class TD3Config:
     final_bound: float = option(0.0, NOT_NEGATIVE, fixed=True, needs=(_DRAWN,))
     actor_lr: float = option(3e-4, POSITIVE)
     critic_lr: float = option(3e-4, POSITIVE)
-    gamma: float = option(0.99, SHARE)
+    gamma: float = option(0.99, SHARE, basic=True)
     tau: float = option(0.005, PART, needs=(_FOLLOWING,))
     policy_noise: float = option(0.2, NOT_NEGATIVE)
     noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
@@ -166,8 +167,8 @@ class TD3Config:
             )
         if self.is_residual and self.normalize_observations:
             raise ConfigError(
-                "residual and normalize_observations exclude each other: "
-                "the action would be normalised"
+                "residual and normalize_observations exclude each other: set "
+                "normalize_observations false, since the residual's column would be normalised"
             )
         if self.r_min is not None or self.r_max is not None:
             self._check_bounds()

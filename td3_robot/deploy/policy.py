@@ -69,10 +69,7 @@ class Policy:
         """
         path = Path(name) / FILE if Path(name).is_dir() else Path(name)
         if not path.is_file():
-            raise DeployError(
-                f"no {path}; write it with: "
-                f"python export.py --checkpoint {Path(name)} --onnx {path}"
-            )
+            raise DeployError(f"there is no file {str(path)!r}{_explain_export(Path(name))}")
         try:
             session = _start_session(path.read_bytes())
             metadata = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
@@ -88,8 +85,8 @@ class Policy:
         form = metadata.get("format") if isinstance(metadata, dict) else None
         if form != FORMAT:
             raise DeployError(
-                f"{path} has format {form}, and this version reads {FORMAT}: "
-                "write it again with python export.py --checkpoint RUN"
+                f"{path} has format {form}, and this version reads {FORMAT}: it has to be "
+                f"exported again{_explain_export(path.parent)}"
             )
         try:
             policy = cls(session, metadata)
@@ -209,7 +206,7 @@ class Policy:
             scene |= around.fill_slots({name: known[name] for name in KINDS if name in known})
         needed = [name for name in known if name not in self._planner.names]  # the rest is planned
         if set(scene) not in (set(needed), set(known)):
-            raise DeployError(f"the scene must be {', '.join(needed)}, got {', '.join(scene)}")
+            raise DeployError(self._explain_scene(set(scene), needed))
         shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **known}
         given = {
             name: np.atleast_1d(np.asarray(value, float))
@@ -227,6 +224,21 @@ class Policy:
         if set(scene) == set(needed):
             given |= self._planner(given["q"], given)
         return given.pop("q"), given.pop("qd"), driver, given
+
+    def _explain_scene(self, given: set[str], needed: list[str]) -> str:
+        """Describe what a scene lacks, or has and should not."""
+        task = self.metadata["task"]["name"]
+        if missing := [name for name in needed if name not in given]:
+            meanings = self.metadata.get("inputs", {})
+            each = [
+                f"{name} ({meanings.get(name, 'see docs/how-to/deploy-real-arm.md')})"
+                for name in missing
+            ]
+            return f"a policy of {task} also needs {'; '.join(each)}"
+        if strange := sorted(given - set(self.scene)):
+            return f"a policy of {task} takes {', '.join(needed)}, and no {', '.join(strange)}"
+        planned = ", ".join(self._planner.names)
+        return f"give all of {planned}, or none of them: then they are planned"
 
     def _replay(self, path: Path) -> None:
         """Compare the file with what the simulator and the checkpoint gave when it was exported."""
@@ -247,6 +259,13 @@ class Policy:
                     f"{path} does not reproduce its test vector {number}: it is damaged, or of "
                     "another version"
                 )
+
+
+def _explain_export(folder: Path) -> str:
+    """Return the command that writes a checkpoint's policy, for the end of a message."""
+    if (folder / "config.yaml").is_file():
+        return f"; write it with: python export.py --checkpoint {folder}"
+    return "; export.py writes one, see: python export.py --help"
 
 
 def _start_session(model: bytes):

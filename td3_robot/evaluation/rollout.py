@@ -72,7 +72,7 @@ def rollout(
             name = getattr(env, "name", type(env).__name__)
             raise EnvError(
                 f"env {name!r}: an episode is still running after {limit:,} steps; give it a "
-                "limit: --time_limit, or max_episode_steps where it is registered"
+                "limit: train.py --time_limit, or max_episode_steps in its registration"
             )
         action = policy(observation)
         step = env.step(action)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from td3_robot.config.help_text import format_value
 from td3_robot.sweep.results import Setting
-from td3_robot.sweep.search_space import Categorical, FloatRange, SearchSpace, format_value
+from td3_robot.sweep.search_space import Categorical, FloatRange, SearchSpace
 from td3_robot.utils.atomic_files import replace_file
 
 PICTURE = "parallel_coordinates.png"

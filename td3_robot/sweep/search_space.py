@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from td3_robot.config.field import NOT_NEGATIVE, PART, POSITIVE, SEED, Range, option
+from td3_robot.config.help_text import format_value
 from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError
 from td3_robot.utils.yaml_file import read_mapping
@@ -265,12 +266,3 @@ def _parse_seeds(part: Categorical | Value) -> tuple[int, ...]:
     if len(set(values)) < len(values):
         raise ConfigError(f"seed must not have a value twice, got {list(values)}")
     return values
-
-
-def format_value(value: Value) -> str:
-    """Return a value as on the command line."""
-    if isinstance(value, list | tuple):
-        return ",".join(map(format_value, value))
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from td3_robot import checkpoint
-from td3_robot.checkpoint import MANIFEST
+from td3_robot.checkpoint import MANIFEST, run_name
 from td3_robot.checkpoint.provenance import find_differences, read_provenance
 from td3_robot.checkpoint.resume_point import (
     LAST,
@@ -22,6 +22,7 @@ from td3_robot.errors import CheckpointError, Td3RobotError
 from td3_robot.loggers.base import get_steps
 from td3_robot.loggers.csv import CSV_NAME, read_metrics
 from td3_robot.td3.agent import TD3
+from td3_robot.utils.console import get_command_line
 
 GOOD = "ok"
 MISSING = "-"
@@ -180,7 +181,8 @@ def _find_leftovers(path: Path) -> str:
     ]
     if strays:
         raise CheckpointError(
-            f"a process that died left {', '.join(strays[:5])}; train.py --resume clears them away"
+            f"a process that died left {', '.join(strays[:5])}; "
+            f"{get_command_line('train')} --resume {run_name(path)} clears them away"
         )
     return "none"
 

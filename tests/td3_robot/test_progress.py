@@ -1,7 +1,6 @@
 """Progress of long work: a bar on a terminal, elsewhere a line a period, and nothing in a library."""
 
 import io
-import threading
 import time
 
 import pytest
@@ -80,12 +79,14 @@ def test_lines_come_once_a_period_while_there_is_work_and_nothing_else_is_printe
         before = count()
         time.sleep(0.3)
         assert count() == before
-        with stage("rows"):
-            for _ in range(30):  # as a training that prints a row ten times a period
-                progress.print_line("a row")
-                time.sleep(0.01)
-        assert count() == before
-    wait_for(lambda: threading.active_count() == 1 or count() == before)
+
+
+def test_a_row_that_is_printed_postpones_the_next_line(capsys):
+    with show_progress(Lines(period=60.0)) as display:
+        before = display._reported
+        progress.print_line("a row")
+        assert display._reported > before
+    assert capsys.readouterr().out == "a row\n"
 
 
 def test_bars_are_shown_on_a_terminal_and_leave_nothing_behind():

@@ -16,8 +16,8 @@ from td3_robot.errors import Td3RobotError, require_packages
 from td3_robot.progress import show_progress, stage
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; return its exit code."""
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m envs.collision.fitting", description=(__doc__ or "").splitlines()[0]
     )
@@ -38,6 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--capsules", type=int, default=3, help="at most so many around a link's meshes (default 3)"
     )
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return its exit code."""
+    parser = make_parser()
     options = parser.parse_args(arguments)
     if options.capsules < 1:
         parser.error(f"--capsules must be at least 1, got {options.capsules}")
@@ -46,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         from envs.collision.fitting.robot import fit  # here: it needs them
 
         xacro = parse_assignments("--xacro", options.xacro)
-        with show_progress(), stage(f"fitting capsules to {options.robot}"):
+        with stage(f"fitting capsules to {options.robot}"):
             named = {"xacro": xacro, "base": options.base, "velocity": options.velocity}
             robot = make_robot(options.robot, options.gripper, options.tcp, **named)
             fit(robot, options.capsules)
@@ -57,4 +63,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with show_progress():
+        sys.exit(main())

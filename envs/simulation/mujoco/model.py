@@ -12,6 +12,7 @@ import numpy as np
 from mujoco import MjModel, MjSpec, mjtObj
 
 from envs.collision.compiler import find_collision_model
+from envs.collision.files import format_fitting
 from envs.robots import Robot
 from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.engine import OBJECT
@@ -233,7 +234,7 @@ def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
     if robot.physics.torque is None:
         guessed += ["no torque limits are known: there are none"]
     if not capsules:
-        hint = "python -m envs.collision.fitting"
-        guessed += [f"it has no collision geometry ({hint}): the arm touches nothing"]
+        guessed += ["it has no collision geometry, so the arm touches nothing; write it with: "]
+        guessed[-1] += format_fitting(robot)
     if guessed:
         print(f"warning: engine mujoco: {robot.owner}: {'; '.join(guessed)}", file=sys.stderr)

@@ -72,13 +72,14 @@ class GoalSolver:
 
 
 def find_joints_at_goal(
-    robot: Robot, q: np.ndarray, goal: np.ndarray, starts: int
+    robot: Robot, q: np.ndarray, goal: np.ndarray, starts: int, iterations: int = ITERATIONS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find joint positions for a goal, beginning at q (n,) and at so many others, without whole
     turns on the path from q.
 
     Args:
         goal: (7,) a pose, or (3,) a position.
+        iterations: of each of them.
 
     Returns:
         (starts + 1, n), and the error of each, (starts + 1, 6) or (starts + 1, 3) [m, rad].
@@ -86,7 +87,7 @@ def find_joints_at_goal(
     tcp = goal[:3]
     R = to_matrix(goal[3:]) if len(goal) > 3 else None
     found = np.concatenate((q[None], fill_limits(robot.limits, starts)))
-    for _ in range(ITERATIONS):
+    for _ in range(iterations):
         found = _iterate(robot, found, tcp, R)
     return _unwind(robot, q, found), _find_error(robot.chain.frames(found)[:, -1], tcp, R)
 
@@ -110,6 +111,13 @@ def _iterate(robot: Robot, q: np.ndarray, tcp: np.ndarray, R: np.ndarray | None)
     motion = np.where(stopped, held, _damp(J * ~stopped[:, None], rest, damping))
     motion *= np.minimum(LONGEST / np.maximum(np.abs(motion).max(1, keepdims=True), 1e-9), 1.0)
     return np.minimum(np.maximum(q + motion, limits.lower), limits.upper)
+
+
+def find_pose_error(T: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Return the errors (m, 6) [m, rad] of TCP poses (m, 4, 4) to a goal (7,), or (m, 3) to a
+    position (3,).
+    """
+    return _find_error(T, goal[:3], to_matrix(goal[3:]) if len(goal) > 3 else None)
 
 
 def _find_error(T: np.ndarray, tcp: np.ndarray, R: np.ndarray | None) -> np.ndarray:

@@ -140,7 +140,10 @@ def test_switches_need_no_value():
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("--td3.gama 0.9", "unknown option 'td3.gama'; did you mean td3.gamma? --help lists all"),
+        (
+            "--td3.gama 0.9",
+            "unknown option 'td3.gama'; did you mean td3.gamma? python train.py --help-all lists all",
+        ),
         ("--ro panda", "unknown option 'ro'; "),
         ("--td3 5", "unknown option 'td3'; "),
         ("--seed", "--seed needs a value: a whole number"),

@@ -11,6 +11,7 @@ from envs.command_line import TrainFlags
 from envs.config import env_options as module
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
+from td3_robot.config.help_text import format_value
 from td3_robot.config.run import Config
 from td3_robot.errors import ConfigError
 
@@ -30,21 +31,31 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "configs").mkdir()
 
 
-@pytest.mark.parametrize("word", ["--help", "-h"])
-def test_help_shows_every_option_with_its_meaning_and_default(word, capsys):
+@pytest.mark.parametrize("word", ["--help-all", "--help_all"])
+def test_the_whole_help_shows_every_option_with_its_meaning_and_default(word, capsys):
     with pytest.raises(SystemExit) as caught:
         parse_train(["--seed", "1", word])
     assert caught.value.code == 0
-    text = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split()).partition("Robot and task: ")[2]
     for cls, section in SECTIONS.items():
         for item in dataclasses.fields(cls):
             if item.type in SECTIONS:
                 continue
-            default = "null" if item.default is None else re.escape(str(item.default))
-            assert re.search(
-                rf" --{section}{item.name} [^(]{{20,}}\(.*?default: {default}\)", text
-            ), item.name
+            value = 1 if f"{section}{item.name}" == "seed" else item.default
+            default = f"(default: {format_value(value)})" if value not in (None, ()) else ""
+            found = re.search(rf" --{section}{item.name} (.*?)(?= --|$)", text)
+            assert found and len(found[1]) > 20 and default in found[1], item.name
     assert all(f" --{option} " in text for option in ("config", "resume", "swift"))
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_the_short_help_shows_about_twenty_options_and_leads_to_the_others(word, capsys):
+    with pytest.raises(SystemExit):
+        parse_train([word])
+    lines = capsys.readouterr().out.splitlines()
+    assert 15 <= sum(line.startswith("  --") for line in lines) <= 25
+    assert lines[-1].startswith("python train.py --help-all lists all 1")
+    assert all(len(line) <= 100 for line in lines)
 
 
 def test_a_preset_that_is_missing_and_a_start_that_is_cut_short_are_said():
@@ -70,7 +81,7 @@ def test_a_preset_that_is_missing_and_a_start_that_is_cut_short_are_said():
 def test_help_shows_what_acts_here(capsys):
     Path("configs/pick.yaml").write_text("num_envs: 5\ntd3: {gamma: 0.75}\n")
     with pytest.raises(SystemExit):
-        parse_train("--task pick --td3.policy_delay 7 --help".split())
+        parse_train("--task pick --td3.policy_delay 7 --help-all".split())
     text = " ".join(capsys.readouterr().out.split())
     for option, value in {
         "num_envs": "5",
@@ -79,7 +90,7 @@ def test_help_shows_what_acts_here(capsys):
         "task": "pick",
         "seed": "0",
     }.items():
-        assert re.search(rf" --{option} [^(]{{20,}}\([^()]*default: {value}\)", text), option
+        assert re.search(rf" --{option} [^(]{{20,}}\(default: {value}\)", text), option
     assert (
         "--td3.norm {none,layer,batch,renorm}" in text
         and "--list {robots,tasks,grippers,baselines}" in text

@@ -12,7 +12,6 @@ from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
 from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
-from tests import straight_policy
 
 PANDA = Robot.load("panda")
 
@@ -178,8 +177,8 @@ def test_it_does_not_start_unless_the_arm_is_calm_and_near(arm, why):
         started(arm)
 
 
-def test_a_policy_process_answers_and_tells_of_its_end(tmp_path):
-    mind = PolicyProcess(str(straight_policy.write(tmp_path / "policy.onnx")))
+def test_a_policy_process_answers_and_tells_of_its_end(straight_policy, tmp_path):
+    mind = PolicyProcess(str(straight_policy))
     reading = Reading(PANDA.home, np.zeros(7), 0.04, time.monotonic())
 
     def answered(scene):
@@ -200,5 +199,5 @@ def test_a_policy_process_answers_and_tells_of_its_end(tmp_path):
     with pytest.raises(DeployError, match="the policy failed: DeployError: goal must be"):
         mind.prepare(reading, {"goal": np.zeros(2)})
     mind.close()
-    with pytest.raises(DeployError, match="cannot be run: DeployError: no "):
+    with pytest.raises(DeployError, match="cannot be run: DeployError: there is no file "):
         PolicyProcess(str(tmp_path / "nothing.onnx"))

@@ -200,10 +200,8 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
 
 
 @pytest.fixture(scope="module")
-def policy(tmp_path_factory):
-    path = tmp_path_factory.mktemp("exported") / "policy.onnx"
-    assert export.main(["--checkpoint", "checkpoints/run1", "--onnx", str(path)]) == 0
-    return Policy.load(path)
+def policy(exported):
+    return Policy.load(exported("run1"))
 
 
 def success(policy, env, latency):
