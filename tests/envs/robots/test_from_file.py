@@ -124,7 +124,7 @@ def test_a_gripper_is_put_on_at_the_tcp_link():
 
 
 def test_the_example_of_the_docs_is_a_robot(tmp_path):
-    page = (Path(__file__).parents[3] / "docs" / "add_your_own_robot.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "tutorials" / "your-arm.md").read_text()
     path = tmp_path / "lift.urdf"
     path.write_text(re.search("```xml\n(.*?)```", page, re.DOTALL)[1])
     robot = make_robot_from_file(str(path))
