@@ -4,8 +4,11 @@ import sys
 
 from envs.collision.fitting.__main__ import main
 from td3_robot.progress import show_progress
+from td3_robot.utils.output import finish_output, open_output
 
 if __name__ == "__main__":
+    output = open_output()
     print("fit_collision is now: python -m envs.collision.fitting", file=sys.stderr)
     with show_progress():
-        sys.exit(main())
+        code = main()
+    sys.exit(finish_output(output, code))

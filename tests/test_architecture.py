@@ -94,6 +94,7 @@ SEAM = {
     "td3_robot.evaluation.rollout",
     "td3_robot.errors",
     "td3_robot.progress",
+    "td3_robot.utils.output",
     "td3_robot.utils.seeding",
 }
 

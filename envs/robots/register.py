@@ -20,6 +20,7 @@ from envs.config.yaml_values import CONFIGS
 from envs.robots.make import make_robot, robot_names
 from envs.robots.robot import Robot
 from td3_robot.errors import ConfigError, Td3RobotError, not_none
+from td3_robot.utils.output import finish_output, open_output
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _DIGITS = 10  # significant ones
@@ -134,4 +135,5 @@ def _format_value(value: object) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    output = open_output()
+    sys.exit(finish_output(output, main()))

@@ -50,7 +50,6 @@ class Display(Callback):
         self._cleanup = contextlib.ExitStack()
         self._stage: Stage | None = None
         self._headed = False
-        self._read = True  # by somebody, as long as nothing speaks against it
 
     def on_step(self, run: Run) -> None:
         """Move the progress bar, which the first step opens."""
@@ -66,22 +65,10 @@ class Display(Callback):
         if not self._headed:
             self._headed = True
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
-            self._print_line(
-                " ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths))
-            )
-        self._print_line(
-            " ".join(format_cell(pattern, metrics[name]) for _, name, pattern in columns)
-        )
+            print_line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
+        print_line(" ".join(format_cell(pattern, metrics[name]) for _, name, pattern in columns))
         if self._stage is not None:
             self._stage.note = format_score(metrics)
-
-    def _print_line(self, text: str) -> None:
-        if not self._read:
-            return
-        try:
-            print_line(text)
-        except BrokenPipeError:  # whoever read along, `head` for one, has left
-            self._read = False
 
     def close(self) -> None:
         """Remove the progress bar."""

@@ -25,8 +25,9 @@ from td3_robot.td3.agent import TD3
 from td3_robot.training.callbacks import Callback, Run, StopAt, make_callbacks
 from td3_robot.training.trainer import Trainer
 from td3_robot.utils.communicator import Communicator
-from td3_robot.utils.console import STOPPED, UNWRITTEN, get_command_line, say, warn
+from td3_robot.utils.console import STOPPED, get_command_line, say, warn
 from td3_robot.utils.memory import keep_freed_memory
+from td3_robot.utils.output import UNWRITTEN
 from td3_robot.vec_env import VecEnv
 
 

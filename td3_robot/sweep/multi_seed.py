@@ -19,7 +19,8 @@ from td3_robot.loggers.base import Trackers
 from td3_robot.loggers.mlflow import open_store
 from td3_robot.sweep.relaunch import build_resume_command
 from td3_robot.sweep.seed_summary import compute_spreads, format_table, plot_band, read_outcomes
-from td3_robot.utils.console import STOPPED, UNWRITTEN, get_command_line, say
+from td3_robot.utils.console import STOPPED, get_command_line, say
+from td3_robot.utils.output import UNWRITTEN
 from td3_robot.utils.signals import stop_on_signal
 
 

@@ -30,7 +30,8 @@ from td3_robot.sweep.results import (
 from td3_robot.sweep.search_space import Resources, SearchSpace, Trial, read_search_space
 from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import STOP
-from td3_robot.utils.console import STOPPED, UNWRITTEN, get_command_line, say
+from td3_robot.utils.console import STOPPED, get_command_line, say
+from td3_robot.utils.output import UNWRITTEN
 from td3_robot.utils.signals import stop_on_signal
 
 PLAN = "sweep.yaml"  # in the folder of a sweep

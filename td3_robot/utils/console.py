@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from td3_robot.errors import EXTRAS, ConfigError, Td3RobotError, missing_package
 from td3_robot.progress import show_progress
+from td3_robot.utils.output import finish_output, open_output
 from td3_robot.utils.signals import exit_on_signal, interrupt_on_signal
 
 STOPPED = 130  # exit code: a signal, after saving
-UNWRITTEN = 3  # exit code: all is done and saved, but a log or the output could not be written
 SCRIPTS = {  # command -> its script at the root of a checkout
     "train": "train.py",
     "evaluate": "evaluate.py",
@@ -31,6 +31,7 @@ def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
     Python's teardown is skipped, since it makes nanobind, which the viewer uses, print a page of
     "leaked" lines. So `main` must close what it opened.
     """
+    output = open_output()
     interrupt_on_signal()
     of_many = os.environ.get("RANK", "0") != "0"  # torchrun's other processes report nothing
     try:
@@ -42,16 +43,7 @@ def run_script(main: Callable[[list[str]], int | None]) -> NoReturn:
     except Exception:  # a bug: the traceback is for whoever mends it
         traceback.print_exc()
         code = 1
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
-        pass
-    except OSError as error:
-        code = code or UNWRITTEN
-        warn(f"the output cannot be written ({error.strerror})")
-    with contextlib.suppress(OSError):
-        sys.stderr.flush()
-    os._exit(code)
+    os._exit(finish_output(output, code))
 
 
 def find_script(command: str) -> Path:
@@ -100,5 +92,3 @@ def exit_code(main: Callable[[list[str]], int | None], argv: list[str]) -> int:
         return ConfigError.exit_code
     except KeyboardInterrupt:
         return STOPPED
-    except BrokenPipeError:  # what reads our output, `head` for one, has seen enough
-        return 0

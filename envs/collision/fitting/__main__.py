@@ -14,6 +14,7 @@ from envs.config.assignments import parse_assignments
 from envs.robots import make_robot
 from td3_robot.errors import Td3RobotError, require_packages
 from td3_robot.progress import show_progress, stage
+from td3_robot.utils.output import finish_output, open_output
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -63,5 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    output = open_output()
     with show_progress():
-        sys.exit(main())
+        code = main()
+    sys.exit(finish_output(output, code))

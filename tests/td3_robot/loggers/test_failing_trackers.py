@@ -100,7 +100,7 @@ run_script(train.main)
         )
     lines = done.stderr.splitlines()
     assert done.returncode == 3, done.stderr
-    assert [text.split()[:2] for text in lines] == [["warning:", "Display"], ["warning:", "Full"]]
+    assert [text.split()[:2] for text in lines] == [["warning:", "Full"], ["warning:", "the"]]
     assert (tmp_path / "checkpoints/r/summary.json").exists() and (
         tmp_path / "checkpoints/r/last"
     ).is_dir()
