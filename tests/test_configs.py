@@ -9,6 +9,7 @@ import torch
 from envs.command_line import TrainFlags, list_choices
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import EnvOptions
+from envs.tasks.registry import describe_engine, find_task_class
 from td3_robot.cli.arguments import load_run_config, parse_train
 from td3_robot.config.run import TD3Config
 from td3_robot.errors import ConfigError
@@ -117,6 +118,34 @@ def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
     assert (crossq.td3.norm, crossq.td3.actor_min_q) == ("renorm", True)
     assert (crossq.replay.n_step, crossq.td3.policy, crossq.td3.tau) == (2, "actor_target", 1e-3)
     assert (crossq.exploration.noise, crossq.matmul_precision) == (0.2, "medium")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_is_learned_on_the_engine_that_it_is_made_for(task):
+    made_for = find_task_class(task).engines[0]
+    options = parse_train(["--task", task], EnvOptions, TrainFlags).environment
+    assert options.engine == made_for and describe_engine(task, options.engine) == []
+    line = ["--task", task, "--engine", "kinematic"]
+    other = parse_train(line, EnvOptions, TrainFlags).environment
+    assert other.engine == "kinematic"
+    assert describe_engine(task, other.engine) == (
+        []
+        if made_for == "kinematic"
+        else [
+            f"task {task} is made for contact physics, --engine mujoco; "
+            "engine kinematic has no forces"
+        ]
+    )
+
+
+def test_the_pairing_of_a_short_run_and_the_preset_of_crossq_is_taken():
+    line = f"--env Pendulum-v1 --steps 5000 --config {ROOT / 'configs/gymnasium/crossq.yaml'}"
+    config = parse_train(line.split(), EnvOptions, TrainFlags).config
+    assert (config.steps, config.exploration.start_steps, config.td3.critic) == (
+        5000,
+        500,
+        "crossq",
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from td3_robot.commands import export, run, sweep
 from td3_robot.config.run import Config
 from td3_robot.config.schema import build, make_schema
 from tests.docs_pages import DOCS, Block, Page, iter_commands, reader_pages
-from tests.support import ROOT
+from tests.support import ROOT, load_script
 
 SHELL = {"bash", "sh", "console", "shell"}
 LANGUAGES = SHELL | {
@@ -136,3 +136,17 @@ def test_the_notebooks_run():
             continue
         cells = json.loads(path.read_text())["cells"]
         assert not any(cell.get("outputs") for cell in cells), f"{path.name} holds outputs"
+
+
+def test_what_a_tasks_author_imports_is_on_the_api_pages():
+    """`World` and what else the signatures of a task name, too."""
+    public = load_script("docs/_extensions/public_names.py").PUBLIC
+    page = (ROOT / "docs/add_your_own_task.md").read_text()
+    imported = re.findall(r"^from (envs[\w.]*) import (.*)$", page, re.MULTILINE)
+    assert len(imported) > 5
+    for module, names in imported:
+        known = public.get(module, ())
+        missing = set() if known is None else set(names.split(", ")) - set(known)
+        assert not missing - {"kinematics"}, module
+    assert {"World", "Moment"} <= set(public["envs.world"])
+    assert {"SimState", "Command", "batched_o"} <= set(public["envs.simulation.engine"])

@@ -134,6 +134,7 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
     words = f"--robot panda --task hover {SMALL} --run mine".split()
     unknown = run(train_py, *words)
     assert unknown.returncode == 2 and unknown.stderr.startswith("error: unknown task 'hover'")
+    assert "needs --plugins MODULE" in unknown.stderr
     assert run(train_py, *words, "--plugins", "hover").returncode == 0
     asked = ("--checkpoint", "mine", "--episodes", "3", "--baseline", "")
     assert run(evaluate_py, *asked).stderr.startswith("error: unknown task 'hover'")

@@ -32,7 +32,10 @@ SMALL = (
 @pytest.mark.parametrize("task", sorted(set(list_tasks()) - {"reach"}))
 def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_path, in_process):
     """An expert acts, where the preset has one, in the resumed part too."""
-    assert in_process(tmp_path, "train", "--task", task, "--run", "mine", *SMALL)[::2] == (0, "")
+    code, out, err = in_process(tmp_path, "train", "--task", task, "--run", "mine", *SMALL)
+    assert (code, err) == (0, "")
+    assert "the policy corrects a controller, whose action is column '" in out
+    assert "has no forces" not in out
     assert in_process(tmp_path, "train", "--resume", "mine", "--steps", "5000")[::2] == (0, "")
     metrics = read_metrics(tmp_path / "checkpoints" / "mine")
     assert (
@@ -108,6 +111,24 @@ def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path,
         tmp_path, "evaluate", "--checkpoint", shipped, "--baseline", "rmc+guard"
     )
     assert code == 2 and error.startswith("error: unknown baseline 'rmc+guard'")
+
+
+def test_an_evaluation_says_what_its_success_is_of(tmp_path, in_process):
+    def evaluate(run: str, *words: str) -> list[str]:
+        checkpoint = str(ROOT / "checkpoints" / run)
+        flags = ("--checkpoint", checkpoint, "--episodes", "2", "--baseline=", *words)
+        code, out, err = in_process(tmp_path, "evaluate", *flags)
+        assert (code, err) == (0, "")
+        return out.splitlines()[1:3]
+
+    corrects, forces = evaluate("pick_turned")
+    assert corrects == (
+        "the policy corrects a controller, whose action is column 'scripted' of the observation, by "
+        "at most 20% of full speed; before it learns, the success is the controller's"
+    )
+    assert forces.endswith("--engine mujoco; engine kinematic has no forces")
+    assert "forces" not in "".join(evaluate("pick_turned", "--engine", "mujoco"))
+    assert "corrects" not in "".join(evaluate("run1"))
 
 
 @pytest.mark.parametrize("task", sorted(SHIPPED))

@@ -21,6 +21,8 @@ KINEMATIC = "kinematic"
 MUJOCO = "mujoco"
 ENGINES = (KINEMATIC, MUJOCO)
 NOTHING = "none"  # is randomised
+# Tasks whose first of `Task.engines` is MUJOCO; here, since a command line is read without torch.
+_PHYSICAL = ("pick_turned", "push", "stack")
 _GYMNASIUM = ("vector", "time_limit")  # what only Gymnasium environments have
 _STAYS = {"fixed": True}
 _BASIC = {**_STAYS, "basic": True}
@@ -201,6 +203,12 @@ class EnvOptions:
             f"{count} arms in contact physics take about {seconds:.1f} s of CPU a control step, "
             f"{megabytes:.0f} MB"
         ]
+
+    @staticmethod
+    def find_defaults(values: dict[str, object]) -> dict[str, object]:
+        """Return the defaults that follow from these options: the engine that a task needs."""
+        is_physical = values.get("env") is None and values.get("task") in _PHYSICAL
+        return {"engine": MUJOCO} if is_physical else {}
 
     @staticmethod
     def find_preset(values: dict[str, object]) -> tuple[str, Path | None]:

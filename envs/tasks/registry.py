@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from envs.config.env_options import KINEMATIC
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.tasks.task import Task
 from td3_robot.errors import ConfigError, unknown
@@ -53,8 +54,23 @@ def find_task_class(name: str) -> type[Task]:
         ConfigError: no such task.
     """
     if name not in list_tasks():
-        raise unknown("task", name, list_tasks())
+        error = unknown("task", name, list_tasks())
+        raise ConfigError(f"{error}; one of your own needs --plugins MODULE, which registers it")
     return _tasks[name][0]
+
+
+def describe_engine(task: str, engine: str) -> list[str]:
+    """Describe in a line, if an engine is without the forces that a task is made for, what to do.
+
+    Raises:
+        ConfigError: no such task.
+    """
+    if engine == find_task_class(task).engines[0] or engine != KINEMATIC:
+        return []
+    return [
+        f"task {task} is made for contact physics, --engine {find_task_class(task).engines[0]}; "
+        f"engine {engine} has no forces"
+    ]
 
 
 def find_task_name(task: Task) -> str:

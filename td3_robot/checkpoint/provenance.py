@@ -73,7 +73,7 @@ def write_provenance(
         "command": shlex.join(["python", script, *argv]),
         "commit": find_commit(),
         "uncommitted_changes": _has_edits(),
-        "versions": {"python": platform.python_version()} | dict(_iter_versions()),
+        "versions": {"python": platform.python_version()} | dict(iter_versions()),
         "hardware": _describe_hardware(),
         "other_constants": changed,
     }
@@ -81,8 +81,9 @@ def write_provenance(
     return changed
 
 
-def _iter_versions() -> Iterator[tuple[str, str]]:
-    for name in _PACKAGES:
+def iter_versions(names: Sequence[str] = _PACKAGES) -> Iterator[tuple[str, str]]:
+    """Yield the versions of those packages that are installed; ours may run from its files."""
+    for name in names:
         try:
             yield name, version(name)
         except PackageNotFoundError:

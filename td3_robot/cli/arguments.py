@@ -35,6 +35,11 @@ class Environment(Protocol):
     """A frozen dataclass of an environment's options, see td3_robot/config/field.py."""
 
     @staticmethod
+    def find_defaults(values: Values) -> Values:
+        """Return the defaults that follow from these options; a preset wins over them."""
+        ...
+
+    @staticmethod
     def find_preset(values: Values) -> tuple[str, Path | None]:
         """Return a name for the environment of these options, and its preset's file or None."""
         ...
@@ -123,7 +128,9 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
         for before, now in ((build(Config, base), config), (build(environment, base), world)):
             _refuse_changes(before, now, f"run {resume.name!r}", " and stays so when it is resumed")
     else:
-        config = _complete_new_run(config, asked, notes)
+        # a --steps of the command line wins over a file's start_steps
+        chosen = given if "steps" in given else asked
+        config = _complete_new_run(config, chosen, notes)
     config = dataclasses.replace(config, device=resolve_device(config.device))
     if old:
         notes.insert(0, "; ".join(old.values()))
@@ -160,8 +167,13 @@ def _find_values_in_force(argv: list[str], environment: type[Environment], flags
     }
 
 
-def _complete_new_run(config: Config, asked: Values, notes: list[str]) -> Config:
+def _complete_new_run(config: Config, chosen: Values, notes: list[str]) -> Config:
     """Find the checkpoint that a new run starts from, and leave a short run steps to learn in.
+
+    Args:
+        config: all options.
+        chosen: those that must stay as they are.
+        notes: gets a line where start_steps follows.
 
     Raises:
         ConfigError, CheckpointError: there is no such checkpoint, or all steps would be random.
@@ -172,7 +184,7 @@ def _complete_new_run(config: Config, asked: Values, notes: list[str]) -> Config
     steps = config.steps
     if config.dataset is not None or steps > start:
         return config
-    if "exploration.start_steps" in asked:
+    if "exploration.start_steps" in chosen:
         both = f"{steps} <= {start}"
         raise ConfigError(
             "steps must be above exploration.start_steps, "
@@ -327,11 +339,12 @@ def _read_preset(
     asked: Values, environment: type[Environment], notes: list[str], old: OldNames
 ) -> Values:
     """Read the options shipped for an environment; note where there are none."""
+    defaults = environment.find_defaults(asked)
     name, path = environment.find_preset(asked)
     if path is None:
         notes.append(f"{name} has no preset: what is not given is as in the code of TD3's authors")
-        return {}
-    return _read_file(path, environment, old)
+        return defaults
+    return defaults | _read_file(path, environment, old)
 
 
 def _find_run(name: str) -> Path:

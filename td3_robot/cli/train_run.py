@@ -141,7 +141,7 @@ def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int
         stop_at: steps after which it was to stop; None without a limit.
     """
     if summary["finished"]:
-        _print_scores(fill_scores(summary), trainer.folder)
+        _print_scores(fill_scores(summary), trainer)
         return UNWRITTEN if trainer.trackers.failed else 0
     steps = trainer.steps
     saved_steps = trainer.state.saved_steps
@@ -154,12 +154,16 @@ def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int
     return 0 if stop_at is not None and steps >= stop_at else STOPPED
 
 
-def _print_scores(summary: dict[str, Any], folder: Path) -> None:
+def _print_scores(summary: dict[str, Any], trainer: Trainer) -> None:
+    folder = trainer.folder
     outcome = "done"
     if summary.get("episode_return") is not None:
         outcome = f"return {summary['episode_return']:.2f}"
         if "success_rate" in summary:
             outcome = f"success rate {summary['success_rate']:.1%}, {outcome}"
+        if (best := summary["best_at_steps"]) not in (None, trainer.steps):
+            unit = "env steps" if trainer.config.dataset is None else "updates"
+            outcome = f"{outcome} (the best policy, of {best:,} {unit})"
     memory = ""
     if "peak_memory_gb" in summary:
         memory = f", {summary['peak_memory_gb']:.1f} GB of memory"

@@ -135,17 +135,26 @@ def build_evaluation(
 
 def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOptions) -> None:
     """Play all episodes, print the table, and write everything that the flags ask for."""
+    from envs.tasks.registry import describe_engine
+    from td3_robot.networks.residual import describe_residual
+
     with stage("starting"):
         evaluation, warning = build_evaluation(flags, agent, options, flags.count)
     if not flags.swift:  # the page's evaluation has given it
         warn(warning)
     metadata = {"checkpoint": str(flags.checkpoint)} | ({"warning": warning} if warning else {})
-    write_figures(evaluation, flags, argv, metadata)
+    notes = describe_residual(agent.config)
+    notes += [] if options.env else describe_engine(options.task, options.engine)
+    write_figures(evaluation, flags, argv, metadata, notes)
     write_rollouts(evaluation, agent, flags)
 
 
 def write_figures(
-    evaluation: "Evaluation", flags: EvaluateFlags, argv: list[str], metadata: dict[str, str]
+    evaluation: "Evaluation",
+    flags: EvaluateFlags,
+    argv: list[str],
+    metadata: dict[str, str],
+    notes: list[str],
 ) -> None:
     """Play all episodes, write recording, results and report, and print the table."""
     from envs.evaluation.report import read_log
@@ -173,7 +182,8 @@ def write_figures(
             facts, read_curve(checkpoint), lambda episode: format_replay(flags, episode), run
         )
         write_text(flags.report / "index.html", page)
-    say(f"{checkpoint}: {evaluation}")
+    for line in (f"{checkpoint}: {evaluation}", *notes):
+        say(line)
     evaluation.print_table()
     if flags.report:
         say(f"the report is {flags.report / 'index.html'}")

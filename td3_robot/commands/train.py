@@ -150,8 +150,14 @@ def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:
 
 def print_notes(arguments: TrainArguments, env: Any) -> None:
     """Print what a user should know of the options and of the environment before it is trained."""
-    cost = arguments.environment.describe_cost(env.num_envs)
-    for note in (*arguments.notes, *cost, *getattr(env, "notes", ())):
+    from envs.tasks.registry import describe_engine
+    from td3_robot.networks.residual import describe_residual
+
+    options = arguments.environment
+    notes = [*arguments.notes, *options.describe_cost(env.num_envs), *getattr(env, "notes", ())]
+    notes += [] if options.env else describe_engine(options.task, options.engine)
+    notes += describe_residual(arguments.config.td3)
+    for note in notes:
         print(note)
 
 

@@ -5,7 +5,6 @@ import logging
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +86,7 @@ def describe_origin(checkpoint: Path, network: str) -> dict:
     Args:
         network: name of that network's file.
     """
-    from td3_robot.checkpoint.provenance import find_commit
+    from td3_robot.checkpoint.provenance import find_commit, iter_versions
 
     file = (
         checkpoint / network
@@ -101,8 +100,5 @@ def describe_origin(checkpoint: Path, network: str) -> dict:
             f"{network}_sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         },
         "commit": find_commit(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in names},
-        },
+        "versions": {"python": platform.python_version(), **dict(iter_versions(names))},
     }

@@ -26,6 +26,7 @@ class BestCheckpoint:
         score: success rate, 0 where the environment does not have one, and return; minus infinity
             before the first.
         figures: those of them that are known, by name.
+        steps: of the run when it was evaluated; None before, and for older resume points.
         actor_trained: whether its actor was updated. Before, it is as it was made, for example a
             controller that it is to correct.
     """
@@ -41,10 +42,13 @@ class BestCheckpoint:
         self._communicator = communicator
         self.score = _NONE
         self.figures: dict[str, float] = {}
+        self.steps: int | None = None
         self.actor_trained = False
         self._unwritten: tuple[dict[str, dict], dict[str, object]] | None = None
 
-    def judge(self, metrics: dict[str, float], actor_trained: bool) -> bool:
+    def judge(
+        self, metrics: dict[str, float], actor_trained: bool, steps: int | None = None
+    ) -> bool:
         """Return whether these are the scores of a better policy than all before, and adopt them
         if so.
 
@@ -62,6 +66,7 @@ class BestCheckpoint:
             names = ("success_rate", "episode_return") if known else ()
             self.actor_trained = actor_trained
             self.score = score
+            self.steps = steps
             self.figures = {name: metrics[name] for name in names if name in metrics}
         return better
 
@@ -76,6 +81,7 @@ class BestCheckpoint:
             "trained_on": self._metadata,
             "score": self.figures,
             "actor_trained": self.actor_trained,
+            "steps": self.steps,
             **notes,
         }
         self._unwritten = agent.state_dicts(), metadata
@@ -114,6 +120,8 @@ class BestCheckpoint:
         self.figures = dict(metadata.get("score", {}))
         trained = metadata.get("learnt", True)  # the key of older checkpoints, if they have any
         self.actor_trained = bool(metadata.get("actor_trained", trained))
+        steps = metadata.get("steps")
+        self.steps = None if steps is None else int(steps)
         if self.figures:
             score = [self.figures.get("success_rate", 0.0), self.figures["episode_return"]]
         success_rate, episode_return = map(float, score)

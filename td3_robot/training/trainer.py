@@ -262,7 +262,7 @@ class Trainer:
         actor_trained = self.agent.actor_trained
         if actor_trained and scores.get("success_rate", 0.0) >= 0.99 and state.solved_at_s is None:
             state.solved_at_s = state.wall_s
-        if state.best.judge(scores, actor_trained):
+        if state.best.judge(scores, actor_trained, self.steps):
             self.keep("the best policy", state.best.save, self.agent, self.source.metadata())
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)
@@ -312,6 +312,7 @@ class Trainer:
             "gradient_steps": self.agent.gradient_steps,
             "wall_s": self.state.wall_s,
             "solved_at_s": self.solved_at_s,
+            "best_at_steps": self.state.best.steps,
         }
         if (most := measure_peak_memory(self.agent.device)) is not None:
             summary["peak_memory_gb"] = round(1e-9 * most, 3)

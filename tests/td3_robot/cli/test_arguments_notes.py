@@ -76,6 +76,12 @@ def test_a_preset_that_is_missing_and_a_start_that_is_cut_short_are_said():
     )
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_train("--steps 5 --exploration.start_steps 1280".split())
+    Path("mine.yaml").write_text("exploration: {start_steps: 5_000}\n")
+    mine = parse_train("--config mine.yaml --steps 5000".split())
+    assert mine.config.exploration.start_steps == 500 and "start_steps is 500" in mine.notes[0]
+    Path("mine.yaml").write_text("steps: 100\nexploration: {start_steps: 100}\n")
+    with pytest.raises(ConfigError, match="got 100 <= 100"):
+        parse_train("--config mine.yaml".split())
 
 
 def test_help_shows_what_acts_here(capsys):

@@ -2,12 +2,17 @@
 them.
 """
 
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
 import pytest
 import torch
 
 from td3_robot import TD3
+from td3_robot.checkpoint import provenance
 from td3_robot.networks import linear
 from td3_robot.networks.torch_internals import load_onednn_linear
+from td3_robot.td3.onnx_export import describe_origin
 
 OPTIONS = [
     {},
@@ -65,3 +70,15 @@ def test_a_trace_holds_ordinary_operations_too():
     traced = torch.jit.trace(agent.policy, torch.zeros(512, 9))
     assert "mkldnn" not in str(traced.inlined_graph) and "PythonOp" not in str(traced.inlined_graph)
     assert_same_actions(traced, agent, (1, 512))
+
+
+def test_the_origin_is_told_without_an_installed_distribution(monkeypatch):
+    def find(name):
+        if name == "td3-robot":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(provenance, "version", find)
+    origin = describe_origin(Path(__file__).parents[3] / "checkpoints/run1", "actor")
+    assert origin["versions"].keys() == {"python", "torch", "onnx", "numpy"}
+    assert len(origin["checkpoint"]["actor_sha256"]) == 64

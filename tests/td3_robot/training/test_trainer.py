@@ -11,6 +11,7 @@ import torch
 
 from td3_robot import checkpoint
 from td3_robot.checkpoint.resume_point import LAST
+from td3_robot.cli.train_run import report
 from td3_robot.config.run import (
     EvaluationConfig,
     ExplorationConfig,
@@ -365,7 +366,7 @@ def test_an_agent_and_a_configuration_that_disagree_are_refused(tmp_path, train)
 
 
 def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best(
-    tmp_path, train, scripted
+    tmp_path, train, scripted, capsys
 ):
     plays = {
         "evaluation_env": scripted([0.2, 0.6, 0.4, 0.8], 5),
@@ -376,6 +377,7 @@ def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best
     row = trainer.trackers[0][1]
     metadata = checkpoint.load(tmp_path, names=()).metadata
     assert metadata["trained_on"] == {"robot": "point"}
+    assert metadata["steps"] == summary["best_at_steps"] == row["env_steps"] == 120
     assert metadata["score"] == {name: row[name] for name in ("success_rate", "episode_return")}
     assert checkpoint.load(tmp_path / LAST, names=()).metadata.keys() == {
         "agent",
@@ -383,3 +385,7 @@ def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best
         "rewards",
     }
     assert (summary["success_rate"], row["success_rate"]) == (0.8, 0.6)  # in every digit
+    report(trainer, summary, "python train.py", None)
+    said = capsys.readouterr().out
+    assert said.startswith("success rate 80.0%, return ")
+    assert " (the best policy, of 120 env steps) after " in said
