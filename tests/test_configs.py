@@ -155,9 +155,9 @@ def test_the_pairing_of_a_short_run_and_the_preset_of_crossq_is_taken():
 def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = load_run_config(ROOT / "checkpoints" / run, EnvOptions)
     engine = "mujoco" if task == "push" else "kinematic"  # in which it was trained
-    guard = task in ("reach_avoid", "track", "pick_place", "pick_turned", "push")
+    world = "lab" if task in ("pick_place", "pick_turned") else "lab_calibrated"
     assert dataclasses.replace(options, **dict.fromkeys(DISTURBANCES)) == EnvOptions(
-        task=task, guard=guard, engine=engine
+        task=task, guard=task != "reach", engine=engine, randomize=world
     )
     assert options.disturbances == {}
     again = parse_train(
