@@ -38,7 +38,7 @@ CLASSICAL = {  # task -> best classical controller
     "push": "push",
 }
 WORLDS = {
-    "exact": {},
+    "exact": {"randomize": "none"},
     "lab": {"randomize": "lab"},
     "lab, not estimated": {"randomize": "lab", "estimate_latency": False},
 }
