@@ -14,7 +14,7 @@ import torch
 from td3_robot.errors import NotFiniteError
 from td3_robot.utils.console import exit_code
 from td3_robot.vec_env import Step, draw_uniform
-from tests.support import ROOT, load_command
+from tests.support import ROOT, drop_progress, load_command
 
 torch.set_num_threads(1)
 if hasattr(signal, "SIGHUP"):
@@ -143,7 +143,7 @@ def in_process(monkeypatch, capsys):
     """A script in this process, which saves its imports: `in_process(folder, "train", *words)`, run
     in the folder.
 
-    Returns its exit code, stdout and stderr. That a process of its own ends like that is held in
+    Returns its exit code, stdout and stderr without lines of progress. That a process of its own ends like that is held in
     test_train_cli.py.
     """
 
@@ -152,7 +152,8 @@ def in_process(monkeypatch, capsys):
         script = load_command(name)
         capsys.readouterr()
         code = exit_code(script.main, list(words))
-        return code, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        return code, out, drop_progress(err)
 
     yield run
     torch.set_num_threads(1)
