@@ -199,15 +199,20 @@ def make_training_table() -> str:
 
 
 def make_readme_table() -> str:
-    """Return the table of the tasks for README.md, with the figures of the exact world."""
-    lines = ["| `--task` | goal, tolerance | policy | classical |", "| --- | --- | --- | --- |"]
+    """Return the table of the tasks for README.md, with the figures of both worlds."""
+    lines = [
+        "| `--task` | goal, tolerance | policy | classical | policy, lab | classical, lab |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for task, goal in GOALS.items():
         cells = [
-            figure("laboratory", name, task=task, world="exact") for name in ("policy", "classical")
+            figure("laboratory", name, task=task, world=world)
+            for world in ("exact", "lab")
+            for name in ("policy", "classical")
         ]
-        lines.append(f"| `{task}` | {goal} | {cells[0]} | {cells[1]} |")
+        lines.append(f"| `{task}` | {goal} | {' | '.join(cells)} |")
     stack = "put a cube on another and let it go: at rest on it"
-    lines.append(f"| `stack` | {stack} | none | scripted expert |")
+    lines.append(f"| `stack` | {stack} | none | | none | |")
     return "\n".join(lines)
 
 
