@@ -34,7 +34,11 @@ RUNS = {  # task -> shipped run
     },
 }
 ROBOT = ("robots/panda", "grippers/panda_hand", "collision/panda", "collision/panda_hand")
-MUJOCO = ("physics/contacts", "randomization/lab", "randomization/lab_calibrated")  # what the kinematic engine does not read
+MUJOCO = (
+    "physics/contacts",
+    "randomization/lab",
+    "randomization/lab_calibrated",
+)  # what the kinematic engine does not read
 GOALS = {  # task -> what it asks for
     "reach": "bring the tool centre point (TCP) to a point: 1 cm",
     "reach_pose": "to a position and an orientation: 1 cm, 5°",
