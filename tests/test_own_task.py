@@ -133,11 +133,11 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
     assert "hover" in run(train_py, "--list", "tasks", "--plugins", "hover").stdout
     words = f"--robot panda --task hover {SMALL} --run mine".split()
     unknown = run(train_py, *words)
-    assert unknown.returncode == 2 and unknown.stderr.startswith("error: unknown task 'hover'")
+    assert unknown.returncode == 2 and "error: unknown task 'hover'" in unknown.stderr
     assert "needs --plugins MODULE" in unknown.stderr
     assert run(train_py, *words, "--plugins", "hover").returncode == 0
     asked = ("--checkpoint", "mine", "--episodes", "3", "--baseline", "")
-    assert run(evaluate_py, *asked).stderr.startswith("error: unknown task 'hover'")
+    assert "error: unknown task 'hover'" in run(evaluate_py, *asked).stderr
     assert run(evaluate_py, *asked, "--plugins", "hover", "--report", "report").returncode == 0
     replays = re.findall(r"evaluate.py [^<]*--swift", (tmp_path / "report/index.html").read_text())
     assert replays and all("--plugins hover" in command for command in replays)
