@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 
     @property
     def felt(self) -> dict[str, np.ndarray]:
-        """What is felt of `FELT`, by name."""
+        """The forces and torques that were measured, each by its name in `FELT`."""
         named = {name: getattr(self, name) for name in FELT}
         return {name: value for name, value in named.items() if value is not None}
 

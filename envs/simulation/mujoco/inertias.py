@@ -27,7 +27,7 @@ _ROUNDING = 1e-6  # of a moment in a file, in parts
 
 @dataclass(frozen=True)
 class Weights:
-    """What the bodies of a robot weigh.
+    """The masses and inertias of a robot's bodies.
 
     Attributes:
         rows: (10,) by link, in its frame; links without weigh nothing by themselves.

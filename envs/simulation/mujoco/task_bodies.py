@@ -171,7 +171,7 @@ def _list_others(needs: PhysicsSpec) -> list[str]:
 
 @dataclass(frozen=True)
 class TaskIndex:
-    """Where a task's bodies and sensors are in a model's arrays.
+    """The places of a task's bodies and sensors in a model's arrays.
 
     Attributes:
         needs: what was asked for.

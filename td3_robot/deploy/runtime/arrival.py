@@ -12,7 +12,7 @@ EVERY = 0.02  # [s] between two states that are kept
 
 
 class Arrival(NamedTuple):
-    """Where an arm came to rest.
+    """The place at which an arm came to rest.
 
     Attributes:
         position: (3,) of the TCP in the base frame [m].
