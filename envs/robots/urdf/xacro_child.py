@@ -147,7 +147,7 @@ def refuse_environment(name: str) -> str:
 
 
 class Expansion:
-    """What is known of the file that is expanded.
+    """The knowledge of a file while it is expanded.
 
     Args:
         file: its path.
