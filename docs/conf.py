@@ -37,7 +37,7 @@ myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world=
 }
 nb_execution_mode = "off" if QUICK else "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 
 html_theme = "furo"
 html_static_path = ["_static"]
