@@ -73,9 +73,9 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch):
         match=r"engine mujoco needs mujoco, which is not installed: pip install 'td3-robot",
     ):
         make("panda", "reach", engine="mujoco")
-    monkeypatch.setitem(sys.modules, "mujoco", types.SimpleNamespace(__version__="4.0.1"))
+    monkeypatch.setitem(sys.modules, "mujoco", types.SimpleNamespace(__version__="5.0.1"))
     with pytest.raises(
-        ConfigError, match="needs MuJoCo 3.8 or newer, below 4, and 4.0.1 is installed"
+        ConfigError, match="needs MuJoCo 3.8 or newer, below 5, and 5.0.1 is installed"
     ):
         make("panda", "reach", engine="mujoco")
 
