@@ -310,7 +310,7 @@ def test_a_file_that_is_wrong_is_named_with_its_fault(tmp_path, monkeypatch, pan
 
 def test_a_robot_without_a_file_says_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setattr(envs.collision.files, "CAPSULES", tmp_path)
-    with pytest.raises(ConfigError, match="python -m envs.collision.fitting ROBOT"):
+    with pytest.raises(ConfigError, match="python -m envs.collision.fitting panda"):
         read_capsules("panda")
 
 
