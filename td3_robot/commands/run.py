@@ -144,6 +144,7 @@ def main(argv: list[str]) -> int:
             policy = Policy.load(path)
             scene = build_scene(policy, asked)
             kept = with_limits(policy.robot, asked.limits)
+            kept.limits.narrow(asked.speed)  # a speed that cannot be is refused before it divides
             around = load_obstacles(asked)
             check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
         reason, arrival = drive(policy, path, asked, scene)

@@ -236,7 +236,7 @@ def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("qdlim", [[1, 1], [1, 1, 0], [1, 1, np.nan], [[1, 1, 1]], []])
 def test_velocity_limits_that_do_not_fit(qdlim):
-    assert "qdlim must be 3 positive numbers, for slide, shoulder, wrist" in refusal(
+    assert "qdlim must be one positive number or 3, for slide, shoulder, wrist" in refusal(
         GANTRY, qdlim=qdlim
     )
 

@@ -277,7 +277,7 @@ def test_elements_of_other_programs_are_theirs(tmp_path):
 MESH = ('<sphere radius="0.08"/>', '<mesh filename="{}"/>')
 FAULTS = {
     "a.stl": "the mesh 'a.stl' does not exist; looked for ",
-    "package://p/a.stl": "the mesh 'package://p/a.stl' does not exist; looked for ",
+    "package://p/a.stl": "the mesh 'package://p/a.stl' does not exist: package 'p' is not found",
     "https://x.org/a.stl": "is neither a file nor a package:// address",
     "/etc/passwd": "must be one of .stl, .dae",
 }

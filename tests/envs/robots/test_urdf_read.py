@@ -451,5 +451,5 @@ def test_packages_are_found_where_ros_has_them(mesh, tmp_path, monkeypatch):
 def test_packages_can_be_given(mesh, tmp_path):
     path = with_mesh(tmp_path / "x" / "y", "package://unheard_of/meshes/link.STL")
     shape = read_urdf(path).links["carriage"].visuals[0]
-    assert re.search("does not exist; looked for .*link.STL", shape.fault)
+    assert re.search("link.STL' does not exist: package 'unheard_of' is not found", shape.fault)
     assert mesh_path(path, packages={"unheard_of": mesh.parents[1]}) == mesh
