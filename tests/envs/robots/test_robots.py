@@ -292,7 +292,9 @@ def test_a_path_goes_to_the_urdf_reader(path, monkeypatch):
 
     asked, arm = [], object()
     monkeypatch.setattr(
-        envs.robots.from_file, "make_robot_from_file", lambda *given, **_: asked.append(given) or arm
+        envs.robots.from_file,
+        "make_robot_from_file",
+        lambda *given, **_: asked.append(given) or arm,
     )
     assert make_robot(path, gripper="none", tcp="tool0") is arm
     assert asked == [(path, "none", "tool0", {})]
