@@ -37,7 +37,7 @@ def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path, in_p
         ("--robot half.urdf", "half.urdf"),
         (f"--robot {GANTRY} --tcp elbow_of_nobody", "elbow_of_nobody"),
         (f"--robot {GANTRY} --gripper hook", "unknown gripper 'hook'"),
-        ("--robot panda --tcp panda_hand", "tcp is for URDF and xacro files"),
+        ("--robot panda --tcp panda_hand", "tcp is for URDF, xacro and MJCF files"),
     ],
 )
 def test_a_wrong_one_is_one_line_and_leaves_nothing_behind(tmp_path, in_process, line, message):
