@@ -117,7 +117,7 @@ def test_a_picture_is_the_end_of_the_first_episode_and_a_video_some_episodes(
     drawn = {}
     monkeypatch.setattr(
         "envs.view.playback.record",
-        lambda robot, frames, path, camera: drawn.update({path.name: list(frames)}),
+        lambda robot, frames, path, camera, count: drawn.update({path.name: list(frames)}),
     )
     for name in ("a.png", "a.gif"):
         record_episodes({"rrmc": (ResolvedRate(env), env)}, 4, tmp_path / name)
