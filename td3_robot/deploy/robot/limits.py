@@ -7,6 +7,8 @@ import numpy as np
 from td3_robot.deploy.errors import DeployError
 
 RAMP = 0.02  # [s] in which an arm without a published jerk limit may build up its acceleration
+TURN = 2.0 * np.pi  # [rad]
+ENDLESS = 2.0 * TURN - 1e-3  # [rad] range from which on a joint may have no ends, see `count_turns`
 ROUNDING = 1e-9  # part of every limit that is kept back, so that rounding does not exceed it
 
 
@@ -48,6 +50,16 @@ class Limits:
                 raise DeployError(
                     f"{name} limits must be positive and finite, got {value.tolist()}"
                 )
+
+    def count_turns(self, q: np.ndarray, near: np.ndarray) -> np.ndarray:
+        """Return reported positions (n,) [rad or m] in the turns that are nearest to others (n,).
+
+        A driver may report an endless joint in (-pi, pi], as Kinova's for ROS 2 does. A joint
+        counts as endless if its limits are two turns apart, as those of a continuous joint of a
+        description are; the others stay as they are.
+        """
+        turns = np.round((near - q) / TURN)
+        return q + TURN * np.where(self.upper - self.lower >= ENDLESS, turns, 0.0)
 
     @classmethod
     def from_dict(cls, values: dict) -> "Limits":

@@ -47,6 +47,7 @@ def wait_for_calm_start(
         reading = arm.read()
         now = time.monotonic()
         if reading is not None:
+            reading = _count_turns(reading, watch, home if newest is None else newest.q)
             _check(reading, newest, watch)
             first = first or reading
             newest = reading
@@ -69,6 +70,14 @@ def wait_for_calm_start(
             f"{home[joint]:.3f}: move the arm there by hand or with its own tools"
         )
     return newest
+
+
+def _count_turns(reading: Reading, watch: Watchdog, near: np.ndarray) -> Reading:
+    """Return a state with its endless joints in the turn nearest to others (n,)."""
+    limits = watch.safe.limits
+    if np.shape(reading.q) != np.shape(near) or not np.isfinite(reading.q).all():
+        return reading  # refused later
+    return reading._replace(q=limits.count_turns(reading.q, near))
 
 
 def _check(reading: Reading, before: Reading | None, watch: Watchdog) -> None:
@@ -184,6 +193,7 @@ def run_control_loop(
                 due = now - tick
             if reading := _read(arm, watch):
                 watch.see(reading.q, reading.qd, reading.stamp)
+                reading = reading._replace(q=watch.count_turns(reading.q))
                 zero = reading.felt if zero is None else zero
                 newest = reading.subtract(zero)
                 came = now

@@ -91,7 +91,7 @@ def _move(
             watch.trip(f"joint {joint + 1} is slowed down to {qd[joint]:.3g} of {speed:g}: {why}")
         if reading := arm.read():
             watch.see(reading.q, reading.qd, now)
-            moved = reading.q[joint] - start
+            moved = watch.count_turns(reading.q)[joint] - start
             behind += [gone - moved] if steady else []
     return behind, gone, moved
 

@@ -77,12 +77,21 @@ class Watchdog:
         self.reason = self.reason or reason
 
     def see(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> None:
-        """Take a state of the arm: positions and velocities (n,) measured at a time."""
+        """Take a state of the arm: positions and velocities (n,) measured at a time.
+
+        Endless joints may be reported in any turn, see `count_turns`.
+        """
         if why := self._find_fault(q, qd, stamp):
             return self.trip(why)
         if stamp > self._seen:
-            self._q = np.array(q, float)
+            self._q = self.count_turns(q)
             self._seen = stamp
+
+    def count_turns(self, q: np.ndarray) -> np.ndarray:
+        """Return measured positions (n,) of endless joints in the turn that they were sent to."""
+        if not self._is_numeric(q):
+            return q
+        return self.safe.robot.limits.count_turns(np.array(q, float), self.safe.state.q)
 
     def _find_fault(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
         """Return what cannot be true of a state, or an empty string."""
@@ -91,10 +100,15 @@ class Watchdog:
         for name, value in (("position", q), ("velocity", qd)):
             if not self._is_numeric(value):
                 return f"the arm reports a {name} that is no number for each of {limits.n} joints"
-        outside = np.maximum(limits.lower - q, q - limits.upper)
-        if (outside > BEYOND).any():
-            joint = int(outside.argmax())
-            return f"the arm reports joint {joint + 1} at {q[joint]:.3f}, outside its limits"
+        reported = q
+        q = self.count_turns(q)
+        for place in (reported, q):
+            outside = np.maximum(limits.lower - place, place - limits.upper)
+            if (outside > BEYOND).any():
+                joint = int(outside.argmax())
+                return (
+                    f"the arm reports joint {joint + 1} at {place[joint]:.3f}, outside its limits"
+                )
         if self._q is not None:
             most = FASTER * self._fastest
             passed = np.abs(q - self._q) - most * abs(stamp - self._seen) - RESOLUTION
