@@ -6,7 +6,7 @@ from dataclasses import is_dataclass, replace
 import numpy as np
 import torch
 
-from envs.collision.capsules import CollisionModel
+from envs.collision.capsules import CollisionModel, Followers
 from envs.collision.files import (
     FINGERS,
     Shapes,
@@ -17,9 +17,11 @@ from envs.collision.files import (
     read_capsules,
 )
 from envs.collision.fingers import compile_fingers
+from envs.collision.followers import compile_followers
 from envs.collision.links import attach
 from envs.collision.pairs import choose_pairs
 from envs.robots import Robot
+from envs.robots.followers import list_followers
 from td3_robot.errors import ConfigError
 
 _chosen: dict[
@@ -94,7 +96,10 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
             for row in rows
             if not (theirs.moving and name == FINGERS)
         ]
-    bodies, offsets = attach(links, robot.chain, robot.home)
+    following = list_followers(robot.rtb)
+    bodies, offsets = attach(links, robot.chain, robot.home, following)
+    followers = compile_followers(following, robot.chain)
+    fingers_from = robot.n + 1 + len(following)
 
     order = sorted(range(len(links)), key=lambda link: bodies[link])
     placed = [
@@ -103,7 +108,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         for row in list(of.values())[link]
     ]
     for index, moving in enumerate(theirs.moving.values()):
-        placed += [(robot.n + 1 + index, len(links) - 1, np.eye(4), row) for row in moving]
+        placed += [(fingers_from + index, len(links) - 1, np.eye(4), row) for row in moving]
     on = [link for _, link, _, _ in placed]
     rows = np.array([row for *_, row in placed])
     ends = rows[:, :6].reshape(-1, 2, 3)
@@ -116,7 +121,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         capsule_links=tuple(on),
         link_capsules=_list_link_capsules(on, len(links)),
         joints_below=torch.tensor(
-            [[float(i < bodies[link]) for i in range(robot.n)] for link in on], dtype=torch.float32
+            [_list_movers(bodies[link], followers, robot.n) for link in on], dtype=torch.float32
         ),
         points=tuple(_list_points(placed, ends)),
         length_squared=torch.tensor(
@@ -127,10 +132,20 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         second=none,
         over_ground=none,
         allowed=tuple((*pair, "meshes never close") for pair in shapes.apart),
-        fingers=compile_fingers(robot, theirs, offsets[-1], on.index(len(links) - 1))
+        followers=followers,
+        fingers=compile_fingers(robot, theirs, offsets[-1], on.index(len(links) - 1), fingers_from)
         if theirs.moving
         else None,
     )
+
+
+def _list_movers(body: int, followers: Followers | None, n: int) -> list[float]:
+    """List, for each joint and follower, 1 if it moves a body, else 0."""
+    if followers is None:
+        return [float(i < body) for i in range(n)]
+    first, *above = followers.list_above(body, n)
+    count = len(followers.parents)
+    return [float(i < first) for i in range(n)] + [float(n + 1 + i in above) for i in range(count)]
 
 
 def _list_points(placed: list, ends: np.ndarray) -> Iterator[tuple[int, torch.Tensor]]:

@@ -12,13 +12,16 @@ from td3_robot.errors import not_none
 OPENINGS = 33  # between two of them a finger tip leaves its chord by less than 0.01 mm
 
 
-def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int) -> Fingers:
+def compile_fingers(
+    robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int, first: int
+) -> Fingers:
     """Compile the gripper's moving links as further bodies.
 
     Args:
         shapes: of the gripper, with `moving` links.
         base: (4, 4) pose of its base in the arm's last body.
         bearer: see `Fingers`.
+        first: number of the first of these bodies.
     """
     model = robot.rtb.grippers[0]
     hand = not_none(robot.gripper)
@@ -34,7 +37,7 @@ def compile_fingers(robot: Robot, shapes: Shapes, base: np.ndarray, bearer: int)
             for q in openings
         ]
     )
-    bodies = {name: robot.n + 1 + index for index, name in enumerate(shapes.moving)}
+    bodies = {name: first + index for index, name in enumerate(shapes.moving)}
     corners = [(bodies.get(name, robot.n), np.array(rows)) for name, rows in shapes.corners.items()]
     if BASE in shapes.corners:
         corners = [

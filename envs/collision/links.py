@@ -1,10 +1,15 @@
 """Poses of the links of a roboticstoolbox model, and the rigid part that carries each."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 
 from envs.kinematics import Chain, link_frames
-from td3_robot.errors import ConfigError
+from envs.robots.followers import get_follower
+from envs.robots.urdf.rtb_model import make_axis_frame
+from td3_robot.errors import ConfigError, not_none
 
 _AGREE = 1e-4  # [m, and parts of 1 for axes] to which model and chain must place a link alike
 
@@ -34,8 +39,36 @@ def compute_link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
     path = find_path(link)
     T = np.eye(4)
     for part in path if root is None else path[path.index(root) + 1 :]:
-        T = T @ part.A(q[part.jindex] if part.isjoint else 0.0).A
+        follower = get_follower(part)
+        if follower is None:
+            T = T @ part.A(q[part.jindex] if part.isjoint else 0.0).A
+        else:
+            T = T @ follower.compute_pose(q)
     return T
+
+
+def find_body(link, followers: Sequence[Any], n: int) -> int:
+    """Find the body that carries a link: the number of joints before it, or n + 1 + that of the
+    follower.
+    """
+    for part in reversed(find_path(link)):
+        if part in followers:
+            return n + 1 + followers.index(part)
+    return count_joints(link)
+
+
+def find_body_frame(body: int, followers: Sequence[Any], chain: Chain, q: np.ndarray) -> np.ndarray:
+    """Compute the frame (4, 4) of a body in the base frame; the z axis of a follower's is its
+    joint's.
+    """
+    if body <= chain.n:
+        exact = chain.to(dtype=torch.float64)
+        frame = link_frames(exact, torch.tensor(q[None], dtype=torch.float64))[body]
+        return np.vstack((frame[..., 0].numpy(), [0.0, 0.0, 0.0, 1.0]))
+    link = followers[body - chain.n - 1]
+    turn = np.eye(4)
+    turn[:3, :3] = make_axis_frame(not_none(get_follower(link)).axis)
+    return compute_link_pose(link, q) @ turn
 
 
 def find_carrier(link, root):
@@ -45,11 +78,15 @@ def find_carrier(link, root):
     return link
 
 
-def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """Attach links to bodies: body i is all that the first i joints carry.
+def attach(
+    links: list, chain: Chain, home: np.ndarray, followers: Sequence[Any] = ()
+) -> tuple[list[int], np.ndarray]:
+    """Attach links to bodies: body i is all that the first i joints carry; those of followers come
+    after.
 
     Args:
         links: of the arm's model, not beyond a gripper's base.
+        followers: those of its links that follow joints.
         home: (n,) any joint positions but zero; there the model is checked against the chain.
 
     Returns:
@@ -58,8 +95,10 @@ def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.n
     Raises:
         ConfigError: a link does not move as the body does.
     """
-    bodies = [count_joints(link) for link in links]
-    offsets = [_compute_offsets(links, bodies, chain, q) for q in (np.zeros_like(home), home)]
+    bodies = [find_body(link, followers, chain.n) for link in links]
+    offsets = [
+        _compute_offsets(links, bodies, chain, q, followers) for q in (np.zeros_like(home), home)
+    ]
     for link, stands, moved in zip(links, *offsets):
         if not np.allclose(stands, moved, atol=_AGREE):
             raise ConfigError(
@@ -68,11 +107,11 @@ def attach(links: list, chain: Chain, home: np.ndarray) -> tuple[list[int], np.n
     return bodies, offsets[0]
 
 
-def _compute_offsets(links: list, bodies: list[int], chain: Chain, q: np.ndarray) -> np.ndarray:
+def _compute_offsets(
+    links: list, bodies: list[int], chain: Chain, q: np.ndarray, followers: Sequence[Any]
+) -> np.ndarray:
     """Compute the links' poses (L, 4, 4) in the bodies' frames, at one configuration."""
-    chain = chain.to(dtype=torch.float64)
-    frames = torch.stack(link_frames(chain, torch.tensor(q[None])))[..., 0].numpy()  # (n+1, 3, 4)
-    frames = np.concatenate((frames, np.broadcast_to([0.0, 0, 0, 1], (len(frames), 1, 4))), 1)
+    frames = {body: find_body_frame(body, followers, chain, q) for body in set(bodies)}
     return np.stack(
         [
             np.linalg.inv(frames[body]) @ compute_link_pose(link, q)

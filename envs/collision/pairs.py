@@ -59,7 +59,7 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     i, j = torch.triu_indices(len(bodies), len(bodies), 1)
     model = replace(model, first=i, second=j)
 
-    neighbours = bodies[j] - bodies[i] <= 1
+    neighbours = _are_neighbours(model)[bodies[i], bodies[j]]
     allowed = {pair: "neighbours" for pair in _list_links(model, neighbours) if pair[0] != pair[1]}
     allowed |= {
         pair: why for a, b, why in model.allowed for pair in ((a, b), (b, a)) if pair in model.pairs
@@ -82,6 +82,19 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
         over_ground=_find_lifted(model, q),
         allowed=tuple((*pair, why) for pair, why in allowed.items()),
     )
+
+
+def _are_neighbours(model: CollisionModel) -> Tensor:
+    """Find the pairs of bodies (N, N) with no more than one joint between them."""
+    n = model.chain.n
+    number = torch.arange(n + 1 + model.follower_count)
+    near = (number[:, None] - number).abs() <= 1
+    if model.followers is not None:
+        near[n + 1 :] = near[:, n + 1 :] = False
+        for body, parent in enumerate(model.followers.parents, n + 1):
+            for first, second in ((body, body), (body, parent), (parent, body)):
+                near[first, second] = True
+    return near
 
 
 def _measure_pairs(model: CollisionModel, q: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.collision.capsules import CollisionModel, Fingers
+from envs.collision.capsules import CollisionModel, Fingers, Followers
 from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
 from envs.collision.obstacles import Obstacles, move_components_first
 from envs.collision.queries import compute_body_frames, gather_pairs, place_segments
@@ -97,7 +97,21 @@ def nearest(
     line = torch.cat((u, _cross(x, u)))  # (6, L + 1, B)
     rates = (_compute_screws(model, frames)[:, None] * line[:, :, None]).sum(0)  # (L + 1, n, B)
     rates = rates * joints * (distance < MOST)[:, None]
+    if model.followers is not None:
+        rates = _pass_to_leaders(model.followers, rates, model.chain.n)
     return Nearest(distance.T, rates.permute(2, 0, 1))
+
+
+def _pass_to_leaders(followers: Followers, rates: Tensor, n: int) -> Tensor:
+    """Add the slopes by followers' own joints (L + 1, n + F, B) to those of the joints they follow.
+
+    Returns:
+        (L + 1, n, B).
+    """
+    found = rates[:, :n].clone()
+    for index, (joint, multiplier) in enumerate(zip(followers.joints, followers.multipliers)):
+        found[:, joint] += multiplier * rates[:, n + index]
+    return found
 
 
 def measure_surroundings(
@@ -184,13 +198,14 @@ def _measure_itself(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Measure the nearest checked pair: distance (1, B), direction and point (3, 1, B), and joints.
 
-    The last (1, n, B) is 1 for joints that move the first capsule alone, -1 the second.
+    The last (1, n + F, B) is 1 for joints that move the first capsule alone, -1 the second.
     """
     i = model.first
     j = model.second
     if not len(i):
         none = p.new_zeros(3, 1, p.shape[2])
-        return none[0] + MOST, none, none, p.new_zeros(1, model.chain.n, p.shape[2])
+        movers = model.joints_below.shape[1]
+        return none[0] + MOST, none, none, p.new_zeros(1, movers, p.shape[2])
     (p1, d1, p2, d2) = gather_pairs(model, p, d)
     (dd, ee, radii) = model.pair_sizes
     gap, s = segment_gap(p1, d1, p2, d2, dd, ee)
@@ -205,14 +220,18 @@ def _measure_itself(
 
 
 def _compute_screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
-    """Compute the joints' screws (6, n, B), see `nearest`."""
+    """Compute the screws (6, n + F, B) of the joints and the followers, see `nearest`."""
     n = model.chain.n
     B = frames[-1].shape[2]
-    z, o = torch.stack([frame[:, 2:].expand(3, 2, B) for frame in frames[:n]], 2).unbind(1)
+    moved = [*frames[:n], *frames[n + 1 : n + 1 + model.follower_count]]
+    z, o = torch.stack([frame[:, 2:].expand(3, 2, B) for frame in moved], 2).unbind(1)
     linear = _cross(o, z)
     angular = z
-    if any(model.chain.prismatic):
-        slides = model.chain.slides[:, None]
+    slides = model.chain.slides[:, None]
+    also = () if model.followers is None else model.followers.prismatic
+    if also:
+        slides = torch.cat((slides, torch.tensor(also, device=slides.device)[:, None]))
+    if any(model.chain.prismatic) or any(also):
         linear = torch.where(slides, z, linear)
         angular = angular.masked_fill(slides, 0.0)
     return torch.cat((linear, angular))

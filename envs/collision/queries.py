@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from envs.collision.capsules import CollisionModel
+from envs.collision.followers import add_follower_frames
 from envs.collision.geometry import (
     box_distance,
     dot,
@@ -37,7 +38,8 @@ def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
     Returns:
         (B, L, 4, 4) T_bl in the base frame, in the order of `model.links`.
     """
-    frames = torch.stack(link_frames(model.chain, q)).permute(3, 0, 1, 2)  # (B, n+1, 3, 4)
+    # (B, bodies, 3, 4)
+    frames = torch.stack(_compute_arm_frames(model, q)).permute(3, 0, 1, 2)
     frames = torch.cat(
         (frames, frames.new_tensor([0.0, 0, 0, 1]).expand(*frames.shape[:2], 1, 4)), 2
     )
@@ -46,7 +48,15 @@ def link_poses(model: CollisionModel, q: Tensor) -> Tensor:
 
 def compute_segments(model: CollisionModel, q: Tensor) -> tuple[Tensor, Tensor]:
     """Compute start and extent of every capsule's segment in the base frame, (3, K, B) each [m]."""
-    return place_segments(model, link_frames(model.chain, q))
+    return place_segments(model, _compute_arm_frames(model, q))
+
+
+def _compute_arm_frames(
+    model: CollisionModel, q: Tensor, frames: list[Tensor] | None = None
+) -> list[Tensor]:
+    """Compute the frames of the arm's bodies and of its followers, (3, 4, B) each."""
+    frames = link_frames(model.chain, q) if frames is None else frames
+    return frames if model.followers is None else add_follower_frames(model.followers, frames, q)
 
 
 def compute_body_frames(
@@ -55,14 +65,14 @@ def compute_body_frames(
     gripper: Tensor | None = None,
     frames: list[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Compute `kinematics.link_frames`, and after them those of `fingers` if the model has them.
+    """Compute `kinematics.link_frames`, and after them those of followers and fingers, if any.
 
     Args:
         q: (B, n) joint positions [rad or m].
         gripper: (B,) driver coordinate [rad or m].
         frames: `kinematics.link_frames(model.chain, q)`, where the caller has them.
     """
-    frames = link_frames(model.chain, q) if frames is None else frames
+    frames = _compute_arm_frames(model, q, frames)
     fingers = model.fingers
     if fingers is None:
         return frames
@@ -73,8 +83,9 @@ def compute_body_frames(
     low = at.long().clamp(max=steps - 1)
     # (3, 4, G, B)
     poses = torch.lerp(fingers.poses[..., low], fingers.poses[..., low + 1], at - low)
-    turn = frames[-1][:, :3, None, None]
-    place = frames[-1][:, 3, None]
+    tcp = frames[model.chain.n]
+    turn = tcp[:, :3, None, None]
+    place = tcp[:, 3, None]
     moved = turn[:, 0] * poses[0] + turn[:, 1] * poses[1] + turn[:, 2] * poses[2]
     moved[:, 3] += place
     return [*frames, *moved.unbind(2)]

@@ -15,6 +15,7 @@ import roboticstoolbox as rtb
 from roboticstoolbox import Link
 from spatialmath import SE3
 
+from envs.robots.followers import get_follower
 from envs.robots.gripper import Gripper
 from td3_robot.errors import ConfigError, get_first_line, not_none
 
@@ -207,7 +208,9 @@ def _select_arm_links(links: dict[str, Link], flange: str) -> list[Link]:
     for link in links.values():
         path = _walk_to_base(link)
         beyond = links[flange] in path[1:]
-        if not beyond and all(part in chain for part in path if part.isjoint):
+        movers = [part for part in path if part.isjoint]
+        movers += [follower.leader for part in path if (follower := get_follower(part))]
+        if not beyond and all(part in chain for part in movers):
             kept.append(link)
     shown = [link for link in kept if link.geometry or link.collision]
     needed = {part for link in [*shown, links[flange]] for part in _walk_to_base(link)}

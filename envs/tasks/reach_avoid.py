@@ -298,5 +298,7 @@ def find_moving_links(world: World) -> list[int]:
 def find_gradient_columns(world: World) -> list[int]:
     """List the elements of the distances' gradient, (L + 1) n, that are not always zero."""
     n = len(world.model.qdlim)
-    bodies = (*world.capsules.link_bodies, n)  # the last is the arm against itself
-    return [link * n + joint for link in find_moving_links(world) for joint in range(bodies[link])]
+    capsules = world.capsules
+    moved = [capsules.list_moving_joints(body) for body in capsules.link_bodies]
+    moved.append(list(range(n)))  # of the arm against itself
+    return [link * n + joint for link in find_moving_links(world) for joint in moved[link]]

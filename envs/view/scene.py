@@ -11,6 +11,7 @@ from spatialmath.base import r2q
 from swift import DirectionalLight, HemisphereLight, Label
 
 from envs.robots import Robot
+from envs.robots.followers import move_followers
 from envs.tasks.shapes import Shape
 from envs.view.camera import CORNER, Camera, compute_camera_pose
 from envs.view.handles import Handle
@@ -174,6 +175,7 @@ class _DrawnArm:
     def _compute_poses(self, q: Any) -> list[SE3]:
         for drawn in self._rtb.grippers if self._hand else ():
             drawn.q = not_none(self._hand).compute_model_q(drawn, float(self._arm.gripper))
+        move_followers(self._rtb, np.asarray(self._arm.q))
         poses = self._rtb.fkine_geometry(self._arm.q)
         return [SE3(*self._arm.base) * pose for pose in poses] if any(self._arm.base) else poses
 

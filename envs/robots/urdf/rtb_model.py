@@ -5,11 +5,12 @@ evaluates xacro files unguarded, ignores mimic, and turns the frame of a link wh
 axis, shapes and all.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from envs.robots.followers import Follower, compute_motion
 from envs.robots.urdf.tree import Joint, Shape, Tree
 from td3_robot.errors import not_none
 
@@ -25,8 +26,8 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
     Args:
         tree: the description.
         moving: names of the joints that move; None lets all move, mimic joints as if they were
-            free. The others stand still: at zero, at the limit nearest to it, or where their leader
-            there has a mimic joint.
+            free. Mimic joints that follow one of them have a `Follower`. The others stand still: at
+            zero, at the limit nearest to it, or where their leader there has a mimic joint.
     """
     import roboticstoolbox as rtb  # here: it takes over a second, and a wrong file should not
 
@@ -37,10 +38,41 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
             free = joint.moves and (moving is None or joint.name in moving)
             links |= {link.name: link for link in _make_links(tree, joint, links[parent], free)}
             order.append(joint.child)
+    for joint in tree.joints.values():
+        if moving is not None and joint.name not in moving and joint.mimic is not None:
+            leader, multiplier, offset = _find_leader(tree, joint, moving)
+            if leader is not None:
+                carrier = next(link for link in links.values() if _get_joint(link) == leader)
+                links[joint.child].follower = Follower(  # pyright: ignore[reportAttributeAccessIssue]  ours
+                    leader=carrier,
+                    multiplier=multiplier,
+                    offset=offset,
+                    T=joint.pose.T,
+                    axis=np.array(joint.axis),
+                    prismatic=joint.kind == "prismatic",
+                )
     for name, body in tree.links.items():
         faults = [shape.fault for shape in body.visuals or body.collisions if shape.fault]
         links[name].faults = faults  # pyright: ignore[reportAttributeAccessIssue]  ours
     return rtb.Robot(list(links.values()), name=tree.name)
+
+
+def _find_leader(
+    tree: Tree, joint: Joint, moving: Collection[str]
+) -> tuple[str | None, float, float]:
+    """Find the moving joint that a joint follows, with multiplier and offset; None for none."""
+    multiplier = 1.0
+    offset = 0.0
+    while joint.mimic is not None and joint.name not in moving:
+        offset += multiplier * joint.mimic.offset
+        multiplier *= joint.mimic.multiplier
+        joint = tree.joints[joint.mimic.joint]
+    return (joint.name if joint.name in moving else None), multiplier, offset
+
+
+def _get_joint(link) -> str | None:
+    """Return the name of the joint in a link; None in one that is rigid."""
+    return link._joint_name if link.isjoint else None
 
 
 def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
@@ -53,7 +85,10 @@ def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
 
     shapes = _convert_link(tree, joint.child)
     if not free:
-        T = joint.pose.T @ compute_motion(joint, find_resting_position(tree, joint))
+        T = joint.pose.T
+        if joint.moves:
+            position = find_resting_position(tree, joint)
+            T = T @ compute_motion(joint.axis, position, joint.kind == "prismatic")
         return [
             Link(ETS(ET.SE3(T)), name=joint.child, parent=parent, joint_name=joint.name, **shapes)
         ]
@@ -80,24 +115,12 @@ def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
     return [axis, Link(ETS(ET.SE3(turn.T)), name=joint.child, parent=axis, **shapes)]
 
 
-def make_axis_frame(axis: tuple[float, float, float]) -> np.ndarray:
+def make_axis_frame(axis: Sequence[float] | np.ndarray) -> np.ndarray:
     """Make a rotation (3, 3) whose third column is the axis; the identity for +z."""
     z = np.asarray(axis)
     x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [0.0, 0.0, 1.0], z)
     x /= np.linalg.norm(x)
     return np.stack((x, np.cross(z, x), z), axis=1)
-
-
-def compute_motion(joint: Joint, position: float) -> np.ndarray:
-    """Compute the transform (4, 4) of a joint at a position [rad or m], by Rodrigues' formula."""
-    T = np.eye(4)
-    axis = np.asarray(joint.axis)
-    if joint.kind == "prismatic":
-        T[:3, 3] = position * axis
-    elif joint.moves:
-        K = np.cross(np.eye(3), axis)  # K v = axis x v
-        T[:3, :3] += np.sin(position) * K + (1.0 - np.cos(position)) * K @ K
-    return T
 
 
 def find_resting_position(tree: Tree, joint: Joint) -> float:
