@@ -52,6 +52,11 @@ def get_follower(link: Any) -> Follower | None:
     return getattr(link, "follower", None)
 
 
+def is_moved(link: Any) -> bool:
+    """Tell if a link moves in its parent: by a joint of its own, or as a follower."""
+    return link.isjoint or get_follower(link) is not None
+
+
 def list_followers(model: Any) -> list[Any]:
     """List the links of a model that follow joints, each after those that carry it."""
 

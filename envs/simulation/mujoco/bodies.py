@@ -11,6 +11,7 @@ import numpy as np
 from mujoco import MjsBody, MjSpec
 
 from envs.robots import Robot
+from envs.robots.followers import Follower, get_follower, list_followers
 from envs.robots.physics import Physics
 from envs.simulation.mujoco.inertias import Weights, weigh
 from td3_robot.errors import not_none
@@ -30,12 +31,14 @@ class Bodies:
         by_link: the body of every link, by the link's name.
         joints: names of the arm's joints, base to flange.
         drivers: names of the gripper's drivers, right and left; () without one.
+        followers: by the name of its joint, each link that follows a joint of the arm.
         weights: what the links weigh.
     """
 
     by_link: dict[str, MjsBody]
     joints: tuple[str, ...]
     drivers: tuple[str, ...]
+    followers: dict[str, Follower]
     weights: Weights
 
 
@@ -66,9 +69,14 @@ def add_robot(spec: MjSpec, robot: Robot) -> Bodies:
         body.explicitinertial = True
     if robot.physics.armature is None:
         for link, name in zip(robot.rtb.links, joints):
-            if link.name in weights.estimated:
+            if name and link.name in weights.estimated:  # a follower has its leader's motor
                 spec.joint(name).armature = ARMATURE[link.v.kind[0]]
-    return Bodies(by_link, tuple(name for name in joints if name), drivers, weights)
+    followers = {
+        make_follower_name(link.name): not_none(get_follower(link))
+        for link in list_followers(robot.rtb)
+    }
+    arm = tuple(name for name in joints if name)
+    return Bodies(by_link, arm, drivers, followers, weights)
 
 
 def make_body_name(link: str) -> str:
@@ -76,9 +84,15 @@ def make_body_name(link: str) -> str:
     return f"robot/{link}"
 
 
+def make_follower_name(link: str) -> str:
+    """Return the name of the joint of a link that follows one of the arm."""
+    return f"follower/{link}"
+
+
 def _add_body(parent: MjsBody, link: Any) -> MjsBody:
     """Add a link's body, at its place with its joint at zero."""
-    T = link.A(0.0).A
+    follower = get_follower(link)
+    T = link.A(0.0).A if follower is None else follower.T
     return parent.add_body(
         name=make_body_name(link.name),
         pos=T[:3, 3],
@@ -112,6 +126,9 @@ def _add_arm_link(spec: MjSpec, by_link: dict[str, MjsBody], robot: Robot, link:
     body = by_link[link.name] = _add_body(
         by_link[link.parent.name] if link.parent else spec.worldbody, link
     )
+    if (follower := get_follower(link)) is not None:  # `drives.add_drives` ties it to its leader
+        kind = mujoco.mjtJoint.mjJNT_SLIDE if follower.prismatic else mujoco.mjtJoint.mjJNT_HINGE
+        body.add_joint(name=make_follower_name(link.name), type=kind, axis=follower.axis)
     if not link.isjoint:
         return None
     i = link.jindex

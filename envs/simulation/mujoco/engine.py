@@ -90,7 +90,7 @@ class MujocoEngine:
         self.failures = Failures(robot, p.estimated, np.zeros(robot.n, int))
         self._n = robot.n
         nq = p.model.nq
-        self._feed_forward = FeedForward(p.model, p.q, p.qd) if feed_forward else None
+        self._feed_forward = FeedForward(p.model, p.qd, p.ties) if feed_forward else None
         threads = torch.get_num_threads() if threads is None else threads
         self._pool: Any = Rollout(nthread=threads if threads > 1 else 0)  # 0 is this thread
         self._data = [MjData(p.model) for _ in range(threads)]
@@ -98,7 +98,7 @@ class MujocoEngine:
         bodies_vary = bool(task is not None and task.needs.varied_keys)
         self._varied = VariedModels(p, variation, robot) if variation or bodies_vary else None
         felt = task is not None and JOINT_TORQUE in task.needs.senses
-        self._model_torque = FeedForward(p.model, p.q, p.qd) if felt else None
+        self._model_torque = FeedForward(p.model, p.qd, p.ties) if felt else None
         self._qpos = slice(1, 1 + nq)
         self._qvel = slice(1 + nq, 1 + nq + p.model.nv)
         self._shares = torch.linspace(0.0, 1.0, p.substeps + 1, dtype=torch.float64)
@@ -114,7 +114,10 @@ class MujocoEngine:
         qpos = start[:, self._qpos]
         qpos[:] = p.model.qpos0
         qpos[:, p.q] = _convert_array(state.q)
-        start[:, self._qvel][:, p.qd] = _convert_array(state.qd)
+        qpos[:, p.ties.q] = p.ties.compute_positions(qpos[:, p.q])
+        qvel = start[:, self._qvel]
+        qvel[:, p.qd] = _convert_array(state.qd)
+        qvel[:, p.ties.qd] = p.ties.compute_rates(qvel[:, p.qd])
         qpos[:, p.gripper] = _convert_array(state.gripper)[:, None] * p.multiple
         for name, first in p.cubes.items():
             qpos[:, first : first + 3] = _convert_array(scene[name])

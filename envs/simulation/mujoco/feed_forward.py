@@ -14,20 +14,24 @@ import mujoco
 import numpy as np
 from mujoco import MjData, MjModel
 
+from envs.simulation.mujoco.drives import Ties
+
 
 class FeedForward:
     """Inverse dynamics of many arms, one after the other: 1/30 of the time of a control period.
 
     Args:
         model: of the robot and its scene.
-        q, qd: (n,) indices of the arm's joints in qpos and qvel.
+        qd: (n,) indices of the arm's joints in qvel.
+        ties: the joints of links that follow them.
     """
 
-    def __init__(self, model: MjModel, q: np.ndarray, qd: np.ndarray):
+    def __init__(self, model: MjModel, qd: np.ndarray, ties: Ties):
         self._model = copy.copy(model)
         self._model.opt.gravity[:] = 0.0
         self._data = MjData(self._model)
         self._qd = qd
+        self._ties = ties
         self._armature = model.dof_armature[qd]
         self._friction = model.dof_damping[qd]
 
@@ -39,15 +43,19 @@ class FeedForward:
         """
         model = self._model
         data = self._data
+        ties = self._ties
         all_dofs = np.zeros(model.nv)
         torque = np.empty_like(qd)
         for row in range(len(qd)):
             data.qpos[:] = qpos[row]
             data.qvel[self._qd] = qd[row]
             data.qacc[self._qd] = qdd[row]
+            data.qvel[ties.qd] = ties.compute_rates(qd[row])
+            data.qacc[ties.qd] = ties.compute_rates(qdd[row])
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)
             mujoco.mj_comVel(model, data)
             mujoco.mj_rne(model, data, 1, all_dofs)
             torque[row] = all_dofs[self._qd]
+            np.add.at(torque[row], ties.leaders, ties.multipliers * all_dofs[ties.qd])
         return torque + self._armature * qdd + self._friction * qd

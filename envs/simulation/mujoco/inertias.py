@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from envs.robots import Robot
+from envs.robots.followers import is_moved
 from td3_robot.errors import ConfigError
 
 # A link without a known inertia is estimated as a solid cylinder from its joint to the next.
@@ -59,7 +60,7 @@ def weigh(robot: Robot) -> Weights:
         carrier = body[0]
         known = {link.name: row for link in body if (row := _find_row(robot, link)) is not None}
         whole = {name: row for name, row in known.items() if is_rigid(row)}
-        if not carrier.isjoint:
+        if not is_moved(carrier):
             rows |= whole
             continue
         mass = sum(row[0] for row in known.values())
@@ -82,7 +83,7 @@ def _group_links(links: list[Any]) -> list[list[Any]]:
     groups: dict[str, list[Any]] = {}
     of: dict[str, list[Any]] = {}
     for link in links:
-        if link.isjoint or link.parent is None:
+        if is_moved(link) or link.parent is None:
             groups[link.name] = of[link.name] = [link]
         else:
             of[link.name] = of[link.parent.name]
@@ -105,7 +106,7 @@ def _is_connector(carrier: Any, body: list[Any], links: list[Any]) -> bool:
     """
     names = {link.name for link in body}
     placed = {link.name: T for link, T in _place(body)}
-    below = [link for link in links if link.isjoint and link.parent and link.parent.name in names]
+    below = [link for link in links if is_moved(link) and link.parent and link.parent.name in names]
     return any(
         np.linalg.norm((placed[link.parent.name] @ link.A(0.0).A)[:3, 3]) < _SHORTEST
         for link in below

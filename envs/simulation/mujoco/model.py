@@ -18,7 +18,7 @@ from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.engine import OBJECT
 from envs.simulation.mujoco.bodies import Bodies, add_robot, make_body_name
 from envs.simulation.mujoco.contacts import Contacts
-from envs.simulation.mujoco.drives import Drives, add_drives, tune
+from envs.simulation.mujoco.drives import Drives, Ties, add_drives, index_ties, tune
 from envs.simulation.mujoco.inertias import PER_METRE
 from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
 from envs.simulation.mujoco.task_bodies import (
@@ -44,6 +44,7 @@ class CompiledModel:
         substeps: steps of the physics in a control period.
         drives: the servos.
         q: (n,) indices of the arm's joints in qpos, and qd: in qvel.
+        ties: the joints of links that follow joints of the arm.
         gripper: (m,) indices of the gripper's moving joints in qpos, multiple: (m,) their multiples
             of the driver coordinate, and drivers, driver_multiple: (2,) the same of the drivers.
         hand: the body that carries the fingers, or the last link of an arm without.
@@ -61,6 +62,7 @@ class CompiledModel:
     drives: Drives
     q: np.ndarray
     qd: np.ndarray
+    ties: Ties
     gripper: np.ndarray
     multiple: np.ndarray
     drivers: np.ndarray
@@ -192,13 +194,16 @@ def _index_model(
     qd = np.array([model.joint(name).dofadr[0] for name in bodies.joints], int)
     home = np.array(model.qpos0)
     home[q] = robot.home
+    ties = index_ties(model, bodies)
+    home[ties.q] = ties.compute_positions(robot.home)
     home[gripper] = multiple * not_none(hand).opened if hand else 0.0
     return CompiledModel(
         model=model,
         substeps=substeps,
-        drives=tune(model, robot, qd, home),
+        drives=tune(model, robot, qd, home, ties),
         q=q,
         qd=qd,
+        ties=ties,
         gripper=gripper,
         multiple=multiple,
         drivers=find_positions(bodies.drivers),
