@@ -77,12 +77,32 @@ def _capsules(model: CollisionModel) -> dict:
     bodies = [body for body, local in model.points for _ in range(len(local) // 2)]
     ends = torch.cat([local[:, :3] for _, local in model.points]).view(-1, 2, 3)
     whole = {key: getattr(model, key).tolist() for key in ("first", "second", "over_ground")}
+    followers = _list_followers(model)
     return {
         "bodies": bodies,
         "ends": _numbers(ends),
         "radius": _numbers(model.radius[:, 0]),
         **whole,
-    }
+    } | ({"followers": followers} if followers else {})
+
+
+def _list_followers(model: CollisionModel) -> list[dict]:
+    """List the links that follow joints, each as one mapping."""
+    followers = model.followers
+    if followers is None:
+        return []
+    keys = ("parent", "joint", "multiplier", "offset", "prismatic")
+    values = (
+        followers.parents,
+        followers.joints,
+        followers.multipliers,
+        followers.offsets,
+        followers.prismatic,
+    )
+    return [
+        dict(zip(keys, row)) | {"constant": _numbers(constant)}
+        for *row, constant in zip(*values, followers.constants)
+    ]
 
 
 def _numbers(value: torch.Tensor) -> list:

@@ -153,4 +153,4 @@ def _is_free(robot: Robot, q: np.ndarray, room: float) -> np.ndarray:
     """Return whether arms are more than `room` [m] from themselves and the ground, (m,)."""
     if robot.capsules is None:
         return np.ones(len(q), bool)
-    return np.greater(robot.capsules.find_clearance(robot.chain.frames(q), GROUND), room)
+    return np.greater(robot.capsules.find_clearance(robot.chain.frames(q), GROUND, q), room)

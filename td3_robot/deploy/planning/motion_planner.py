@@ -53,7 +53,7 @@ def find_room(
 def find_clearance(robot: Robot, q: np.ndarray, obstacles: Obstacles) -> np.ndarray:
     """Return the clearance (m,) of configurations (m, n) [m]."""
     assert robot.capsules is not None
-    return robot.capsules.find_clearance(robot.chain.frames(q), obstacles)
+    return robot.capsules.find_clearance(robot.chain.frames(q), obstacles, q)
 
 
 class PathFollower:

@@ -39,15 +39,48 @@ class CapsuleSegments(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Follower:
+    """A link that follows a joint of the arm: one more body, after the arm's.
+
+    Attributes:
+        parent: the body that carries it, an earlier one.
+        joint: the joint of the arm that it follows.
+        multiplier, offset: its own joint is at multiplier * that joint's position + offset.
+        prismatic: whether it slides along the z axis of its frame, or turns about it.
+        constant: (4, 4) its frame in that of its parent with its own joint at 0.
+    """
+
+    parent: int
+    joint: int
+    multiplier: float
+    offset: float
+    prismatic: bool
+    constant: np.ndarray
+
+    def compute_step(self, q: np.ndarray) -> np.ndarray:
+        """Compute its frames (m, 4, 4) in those of its parent, at joint positions (m, n)."""
+        position = self.multiplier * q[:, self.joint] + self.offset
+        step = np.tile(np.eye(4), (len(q), 1, 1))
+        if self.prismatic:
+            step[:, 2, 3] = position
+        else:
+            step[:, 0, 0] = step[:, 1, 1] = np.cos(position)
+            step[:, 1, 0] = np.sin(position)
+            step[:, 0, 1] = -step[:, 1, 0]
+        return self.constant @ step
+
+
+@dataclass(frozen=True)
 class Capsules:
     """K capsules on the bodies of an arm; body i is what the first i joints carry, with frame i of
-    its `Chain`.
+    its `Chain`. Those of links that follow joints come after the last of these.
 
     Attributes:
         bodies: (K,) the body each is on.
         ends: (K, 2, 3) both ends of its segment in the body's frame [m]; radius: (K,) [m].
         first, second: (P,) the pairs that are held against each other.
         over_ground: (G,) those that are held against the ground.
+        followers: the links that follow joints.
     """
 
     bodies: np.ndarray
@@ -56,6 +89,7 @@ class Capsules:
     first: np.ndarray
     second: np.ndarray
     over_ground: np.ndarray
+    followers: tuple[Follower, ...] = ()
 
     @functools.cached_property
     def _columns(self) -> np.ndarray:
@@ -84,8 +118,13 @@ class Capsules:
             self.radius[self.first] + self.radius[self.second],
         )
 
-    def place(self, frames: np.ndarray) -> CapsuleSegments:
-        """Return the segments for `Chain.frames` (m, n+1, 4, 4)."""
+    def place(self, frames: np.ndarray, q: np.ndarray | None = None) -> CapsuleSegments:
+        """Return the segments for `Chain.frames` (m, n+1, 4, 4) of joint positions q (m, n), which
+        only an arm with followers needs.
+        """
+        if self.followers:
+            assert q is not None
+            frames = self._add_followers(frames, q)
         m = len(frames)
         K = len(self.bodies)
         P = len(self.first)
@@ -132,9 +171,18 @@ class Capsules:
             distances.append(lower[:, self.over_ground] - obstacles.ground)
         return np.concatenate(distances, 1) if distances else np.zeros((m, 0))
 
-    def find_clearance(self, frames: np.ndarray, obstacles: Obstacles) -> np.ndarray:
-        """Return the clearance (m,) from anything, at most `MOST` [m], from `Chain.frames`."""
-        at = self.place(frames)
+    def _add_followers(self, frames: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """Return the frames of the arm's bodies and, after them, of the links that follow."""
+        bodies = list(frames.swapaxes(0, 1))
+        for follower in self.followers:
+            bodies.append(bodies[follower.parent] @ follower.compute_step(q))
+        return np.stack(bodies, 1)
+
+    def find_clearance(
+        self, frames: np.ndarray, obstacles: Obstacles, q: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the clearance (m,) from anything, at most `MOST` [m]; arguments as of `place`."""
+        at = self.place(frames, q)
         own, around = (
             x.min(1, initial=MOST)
             for x in (self.measure_self(at), self.measure_surroundings(at, obstacles))
@@ -155,11 +203,23 @@ class Capsules:
             chain.prismatic, stroke, 0.0
         )
         out = np.linalg.norm(self.ends, axis=2).max(1)
-        most = np.zeros(chain.n)
+        most = np.where(chain.prismatic, 1.0, 0.0)
         for body, beyond in zip(self.bodies, out):
+            moved = np.zeros(chain.n)
+            while body > chain.n:
+                follower = self.followers[body - chain.n - 1]
+                step = 1.0 if follower.prismatic else beyond
+                moved[follower.joint] += abs(follower.multiplier) * step
+                beyond = beyond + np.linalg.norm(follower.constant[:3, 3])
+                if follower.prismatic:
+                    slide = abs(follower.multiplier) * stroke[follower.joint]
+                    beyond = beyond + slide + abs(follower.offset)
+                body = follower.parent
             for joint in range(body):
-                most[joint] = max(most[joint], links[joint:body].sum() + beyond)
-        return np.where(chain.prismatic, 1.0, most)
+                slides = chain.prismatic[joint]
+                moved[joint] += 1.0 if slides else links[joint:body].sum() + beyond
+            most = np.maximum(most, moved)
+        return most
 
 
 def find_segment_gap(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.robot.capsules import Capsules
+from td3_robot.deploy.robot.capsules import Capsules, Follower
 from td3_robot.deploy.robot.kinematics import Chain
 from td3_robot.deploy.robot.limits import FR3, Limits
 
@@ -105,7 +105,13 @@ def _capsules(values: dict | None) -> Capsules | None:
     whole = {
         key: np.array(values[key], int) for key in ("bodies", "first", "second", "over_ground")
     }
-    return Capsules(ends=_single(values["ends"]), radius=_single(values["radius"]), **whole)
+    followers = tuple(
+        Follower(**one | {"constant": _single(one["constant"])})
+        for one in values.get("followers", ())
+    )
+    return Capsules(
+        ends=_single(values["ends"]), radius=_single(values["radius"]), followers=followers, **whole
+    )
 
 
 def _single(values: list) -> np.ndarray:

@@ -232,7 +232,7 @@ class SafetyFilter:
             self._J = J[0]  # where the step leads, which is where the next one begins
         if self._reach is None or self.robot.capsules is None:
             return "", np.inf, False
-        distance = self.robot.capsules.find_clearance(frames, self.obstacles)
+        distance = self.robot.capsules.find_clearance(frames, self.obstacles, q)
         # by which distances change at most between samples
         travelled = np.abs(q[1:] - q[:-1]) @ self._reach
         nearest = distance.min()

@@ -2,6 +2,7 @@
 the exported description.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,10 @@ from envs.collision.links import compute_link_pose
 from envs.collision.obstacles import Obstacles
 from envs.collision.proximity import nearest
 from envs.collision.queries import clearance, compute_body_frames, link_poses, place_segments
+from envs.export.robot_description import describe
 from envs.robots import make_robot
-from envs.robots.followers import list_followers, move_followers
+from envs.robots.followers import compute_motion, list_followers, move_followers
 from envs.robots.urdf import read_urdf
-from envs.robots.urdf.rtb_model import compute_motion
 
 JOINT = """<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>
 <origin xyz="{xyz}" rpy="{rpy}"/><axis xyz="{axis}"/>
@@ -180,3 +181,27 @@ def test_followers_follow_in_physics(file):
         expected = physics.ties.compute_positions(qpos[:, physics.q])
         np.testing.assert_allclose(qpos[:, physics.ties.q], expected, atol=5e-3)
     assert env.engine.unstable == 0
+
+
+def test_the_exported_description_has_the_same_capsules(robot):
+    """td3_robot.deploy's distances are the simulator's, and change by no more than it says."""
+    from td3_robot.deploy import Obstacles as Around
+    from td3_robot.deploy import Robot
+
+    exported = Robot.from_dict(json.loads(json.dumps(describe(robot, 5.0))))
+    capsules = exported.capsules
+    assert capsules is not None and len(capsules.followers) == 3
+    q = draw(robot, 50)
+    around = Around(spheres=np.array([[0.3, 0.2, 0.4, 0.05]]), ground=-1.0)
+    found = capsules.find_clearance(exported.chain.frames(q), around, q)
+    spheres = torch.tensor([[[0.3, 0.2, 0.4, 0.05]]], dtype=torch.float32).expand(len(q), -1, -1)
+    model = compile_collision(robot)
+    expected = clearance(
+        model, torch.tensor(q, dtype=torch.float32), Obstacles(spheres=spheres), ground=-1.0
+    )
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+
+    reach = capsules.find_reach(exported.chain, np.abs(robot.qlim).max(0))
+    step = np.random.default_rng(0).normal(0.0, 1e-3, q.shape)
+    moved = capsules.find_clearance(exported.chain.frames(q + step), around, q + step)
+    assert (np.abs(moved - found) <= np.abs(step) @ reach + 1e-9).all()
