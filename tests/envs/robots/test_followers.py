@@ -84,9 +84,9 @@ def test_followers_are_where_their_leaders_put_them(robot, file):
     assert [link.name for link in list_followers(robot.rtb)] == ["rod", "tip", "bolt"]
     tree = read_urdf(file)
     for q in draw(robot, 20):
-        for link in robot.rtb.links:
-            expected = compute_pose(tree, link.name, q)
-            np.testing.assert_allclose(compute_link_pose(link, q), expected, atol=1e-12)
+        for name in tree.links:
+            found = compute_link_pose(robot.rtb.link_dict[name], q)
+            np.testing.assert_allclose(found, compute_pose(tree, name, q), atol=1e-12)
 
 
 def test_what_is_drawn_follows(robot, file):
