@@ -77,12 +77,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
     """
     arm = {link.name: link for link in robot.rtb.links}
     of = dict(shapes.links)
-    if strangers := [name for name in of if name not in arm]:
-        raise ConfigError(
-            f"{format_path(find_capsule_file(robot))} has capsules on {strangers[0]!r}, which "
-            f"robot {robot.name!r} lacks; "
-            f"its links are {', '.join(arm)}"
-        )
+    _check_links(robot, shapes)
     links = [arm[name] for name in of]
     hand = robot.gripper
     theirs = Shapes({})
@@ -137,6 +132,16 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         if theirs.moving
         else None,
     )
+
+
+def _check_links(robot: Robot, shapes: Shapes) -> None:
+    """Refuse capsules on links that the arm's model lacks."""
+    arm = [link.name for link in robot.rtb.links]
+    if strangers := [name for name in shapes.links if name not in arm]:
+        raise ConfigError(
+            f"{format_path(find_capsule_file(robot))} has capsules on {strangers[0]!r}, which "
+            f"robot {robot.name!r} lacks; its links are {', '.join(arm)}"
+        )
 
 
 def _list_movers(body: int, followers: Followers | None, n: int) -> list[float]:
