@@ -130,13 +130,13 @@ class Capsules:
         P = len(self.first)
         beside = frames[:, : len(self._columns) // 4, :3].transpose(2, 0, 1, 3).reshape(3 * m, -1)
         found = (beside @ self._columns).reshape(3, m, -1)
-        q = 2 * K + P
+        middle = 2 * K + P
         return CapsuleSegments(
             found[..., :K],
             found[..., K : 2 * K],
-            found[..., 2 * K : q],
-            found[..., q : q + P],
-            found[..., q + P :],
+            found[..., 2 * K : middle],
+            found[..., middle : middle + P],
+            found[..., middle + P :],
         )
 
     def measure_self(self, at: CapsuleSegments) -> np.ndarray:
