@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from envs.robots.followers import compute_motion
 from envs.robots.mjcf.compile import CompiledFile
 from envs.robots.mjcf.frames import make_pose, make_transform
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.shapes import read_shapes
-from envs.robots.urdf.rtb_model import compute_motion
 from envs.robots.urdf.tree import Inertial, Joint, Link, Mimic, Pose, Tree, make_tree
 
 _HINGE = 3  # mjtJoint
@@ -105,7 +105,8 @@ def _read_joints(
         if not centred:
             links.append(Link(moved))
         joint = _read_joint(model, names, index, parent, moved)
-        rest = compute_motion(joint, -float(model.qpos0[model.jnt_qposadr[index]]))
+        start = float(model.qpos0[model.jnt_qposadr[index]])
+        rest = compute_motion(joint.axis, -start, joint.kind == "prismatic")
         joints.append(replace(joint, pose=make_pose(pose @ anchor @ rest)))
         parent = moved
         pose = np.linalg.inv(anchor)

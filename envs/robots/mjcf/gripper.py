@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from envs.robots.followers import compute_motion
 from envs.robots.gripper import Gripper
 from envs.robots.mjcf.compile import CompiledFile
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.servos import read_gains, read_torque
 from envs.robots.physics import Physics
-from envs.robots.urdf.rtb_model import compute_motion
 from envs.robots.urdf.tree import Joint, Link, Pose, Tree, make_tree
 from td3_robot.errors import not_none
 
@@ -141,7 +141,7 @@ def _measure_gap(tree: Tree, fingers: list[Joint], positions: list[float]) -> fl
     for joint, position in zip(fingers, positions):
         body = tree.links[joint.child].inertial
         center = np.zeros(3) if body is None else np.asarray(body.center)
-        T = joint.pose.T @ compute_motion(joint, position)
+        T = joint.pose.T @ compute_motion(joint.axis, position, joint.kind == "prismatic")
         root = tree.find_joint_above(joint.parent)
         while root is not None and not root.moves:
             T = root.pose.T @ T
