@@ -22,6 +22,7 @@ There are three kinds of each:
 
 import gymnasium as gym
 
+from envs.config.env_options import KINEMATIC
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.gymnasium_ids.single import ArmGoalGymnasiumEnv, ArmGymnasiumEnv
 from envs.gymnasium_ids.vector import ArmGoalVectorEnv, ArmVectorEnv
@@ -45,12 +46,13 @@ KINDS = ("", "sparse", "goal")  # suffixes of ids
 def register() -> None:
     """Register every task, and every robot with every task that it can do."""
     for task in list_tasks():
+        engine = _get_engine(task)
         for kind in KINDS:
-            _register_id(make_env_id("", task, kind), kind, {"task": task})
+            _register_id(make_env_id("", task, kind), kind, {"task": task} | engine)
             for robot in robot_names():
                 if _is_feasible(robot, task):
                     env_id = make_env_id(robot, task, kind)
-                    _register_id(env_id, kind, {"robot": robot, "task": task})
+                    _register_id(env_id, kind, {"robot": robot, "task": task} | engine)
 
 
 def _register_id(env_id: str, kind: str, named: dict[str, object]) -> None:
@@ -68,6 +70,12 @@ def make_env_id(robot: str, task: str, kind: str = "") -> str:
     """Make the Gymnasium id of a robot or "", a task and one of `KINDS`, with capitalised words."""
     words = f"{robot}_{task}_{kind}".strip("_").split("_")
     return f"{NAMESPACE}/{''.join(word[0].upper() + word[1:] for word in words)}-v0"
+
+
+def _get_engine(task: str) -> dict[str, str]:
+    """Return the engine of a task that cannot be done on the one that is the default."""
+    able = find_task_class(task).engines
+    return {} if KINEMATIC in able else {"engine": able[0]}
 
 
 def _is_feasible(robot: str, task: str) -> bool:

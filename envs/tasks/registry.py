@@ -34,10 +34,14 @@ def register_task(name: str, constants: Path | None = None) -> Callable[[type[Ki
     return register
 
 
-def list_tasks() -> list[str]:
-    """List the names of all registered tasks."""
+def list_tasks(engine: str | None = None) -> list[str]:
+    """List the names of all registered tasks.
+
+    Args:
+        engine: only those that can be done on it; None: all.
+    """
     _load_own()
-    return sorted(_tasks)
+    return sorted(name for name, (cls, _) in _tasks.items() if engine in (None, *cls.engines))
 
 
 @functools.cache

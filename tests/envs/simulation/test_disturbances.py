@@ -67,7 +67,7 @@ def test_at_constant_speed_an_arm_is_behind_by_delay_and_lag_together(make, late
     assert_close(behind, (speed * (latency + lag)).expand(6, 7), rtol=2e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("task", list_tasks())
+@pytest.mark.parametrize("task", list_tasks("kinematic"))
 def test_what_is_foreseen_is_what_will_be(make, task):
     """Whatever is chosen from now on: arms, grippers and goals two steps ahead."""
     env = make(task, latency=2 * DT)

@@ -25,7 +25,7 @@ from td3_robot.vec_env import GoalVecEnv
 from tests.envs.playing import actions, leaves, play, same, tensors, to_goal
 
 CASES = [*((robot, "reach") for robot in shipped_robots())]
-CASES += [("panda", task) for task in list_tasks() if task != "reach"]
+CASES += [("panda", task) for task in list_tasks("kinematic") if task != "reach"]
 everywhere = pytest.mark.parametrize(("robot", "task"), CASES)
 three_robots = pytest.mark.parametrize(
     ("robot", "task"), [case for case in CASES if case[0] in ("panda", "ur5e", "wx250s")]
@@ -39,7 +39,7 @@ RARELY_CHANGING = {
     "push": {"goal", "joint_turn"},
     "stack": {"goal"},
 }
-every_task = pytest.mark.parametrize("task", list_tasks())
+every_task = pytest.mark.parametrize("task", list_tasks("kinematic"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,174 @@
+"""The task `insert`: the hole fits its peg, contact is stiff enough for it, and feeling tells."""
+
+import dataclasses
+import functools
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from envs.arm_env import ArmEnv
+from envs.controllers import make_baseline
+from envs.kinematics.rotations import to_matrix
+from envs.robots import make_robot
+from envs.simulation.engines import make_engine
+from envs.tasks.episodes import ScenePool
+from envs.tasks.pegs import ROUND, SQUARE
+from envs.tasks.registry import make_task
+
+EXACT = {"offset": 0.0, "height_offset": 0.0, "tilt": 0.0, "yaw": 0.0}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Episodes drawn ahead are few, for speed."""
+    monkeypatch.setattr(ScenePool, "BLOCK", 64)
+
+
+@functools.cache
+def make_arm(name):
+    return make_robot(name)
+
+
+def make_insert(robot="panda", num_envs=4, seed=0, **constants):
+    """Make an environment of the task with some other constants."""
+    task = dataclasses.replace(make_task("insert"), **constants)
+    arm = make_arm(robot)
+    engine = make_engine("mujoco", arm, task.dt, None, needs=task.physics)
+    return ArmEnv(arm, task, num_envs, "cpu", seed, engine=engine)
+
+
+def play(env, name):
+    """Play each arm's first episode; return its last info, by name, and its greatest force."""
+    policy = make_baseline(name, env)
+    observation = env.reset(0)
+    last, over = {}, torch.zeros(env.num_envs, dtype=torch.bool)
+    most = torch.zeros(env.num_envs)
+    for _ in range(env.task.horizon):
+        step = env.step(policy(observation))
+        observation = step.observation
+        most = torch.where(over, most, most.maximum(step.info["insert_force"]))
+        last = {
+            key: torch.where(over, last.get(key, step.info[key]), step.info[key])
+            for key in ("success", "insert_depth", "touched")
+        }
+        over |= step.terminated | step.truncated
+        if over.all():
+            break
+    return last, most
+
+
+@pytest.mark.parametrize(("shape", "clearance"), [(SQUARE, 5e-4), (SQUARE, 1e-4), (ROUND, 5e-4)])
+def test_a_hole_has_room_for_its_peg_and_no_more(shape, clearance):
+    """By contacts of MuJoCo: none at less than the clearance from the axis, some beyond it."""
+    env = make_insert(num_envs=1, shape=shape, radial_clearance=clearance)
+    physics = env.engine.physics
+    data = mujoco.MjData(physics.model)
+    data.qpos[physics.q] = env.robot.home
+    mujoco.mj_kinematics(physics.model, data)
+    R = data.body("peg").xmat.reshape(3, 3)
+    tip = data.body("peg").xpos + env.task.length / 2.0 * R[:, 2]
+    quaternion = np.empty(4)
+    mujoco.mju_mat2Quat(quaternion, (R @ np.diag([1.0, -1.0, -1.0])).ravel())
+    first = physics.model.body("hole").mocapid[0]
+
+    def count(x, y, depth):
+        """Count the contacts of peg and hole, the tip at (x, y) and so deep in the hole."""
+        data.mocap_pos[first] = tip - R @ np.array([x, -y, depth])
+        data.mocap_quat[first] = quaternion
+        mujoco.mj_forward(physics.model, data)
+        geoms = [geom for contact in data.contact for geom in contact.geom]
+        return [physics.model.geom(geom).name.split("/")[0] for geom in geoms].count("hole")
+
+    inside = env.task.depth - 5e-4
+    for x, y in ((0.0, 0.0), (0.9, 0.0), (0.0, -0.9), (-0.6, 0.6)):
+        assert count(x * clearance, y * clearance, inside) == 0
+    for x, y in ((1.1, 0.0), (-1.1, 0.0), (0.0, 1.1), (0.0, -1.1)):
+        assert count(x * clearance, y * clearance, inside) > 0
+    # the bevel: a peg that is so far aside enters as deep as its slope allows
+    room = clearance + 0.5 * env.task.chamfer
+    assert count(room, 0.0, 0.4 * env.task.chamfer) == 0
+    assert count(room, 0.0, 0.7 * env.task.chamfer) > 0
+    assert count(0.0, 0.0, env.task.depth + 1e-4) > 0  # the bottom
+
+
+@pytest.mark.parametrize(("clearance", "stiffness"), [(5e-4, 0.008), (1e-4, 0.004)])
+def test_pressed_contact_gives_way_by_less_than_a_quarter_of_the_clearance(clearance, stiffness):
+    """At every force up to the limit; otherwise a peg could sink through what it should find."""
+    env = make_insert(num_envs=3, radial_clearance=clearance, stiffness=stiffness, **EXACT)
+    scene = env.scene["hole"].clone()
+    scene[:, :2] += torch.tensor([[0.004, 0.0], [0.003, 0.003], [0.006, 0.0]])
+    env.now = dataclasses.replace(env.now, scene={**env.scene, "hole": scene})
+    down = torch.tensor([0.0, 0.0, -0.01, 0.0, 0.0, 0.0])
+    forces, depths = [], []
+    for _ in range(40):
+        qd = (torch.linalg.pinv(env.now.J) @ down[:, None])[:, :, 0]
+        env.step(qd / env.model.qdlim / env.task.speed)
+        forces.append(env.arrived.scene["contact_forces"][:, 0])
+        depths.append(env.arrived.scene["contact_depths"][:, 0])
+    force, depth = torch.stack(forces), torch.stack(depths)
+    pressed = (force > 1.0) & (force <= env.task.force_limit)
+    assert force.max() > env.task.force_limit and pressed.sum() > 5
+    assert depth[pressed].max() < env.task.radial_clearance / 4.0
+
+
+@pytest.mark.parametrize("robot", ["panda", "ur5e"])
+@pytest.mark.parametrize("shape", [SQUARE, ROUND])
+def test_where_the_place_is_exact_straight_down_is_enough(robot, shape):
+    env = make_insert(robot, num_envs=2, shape=shape, **EXACT)
+    last, most = play(env, "insert_straight")
+    assert last["success"].all() and not last["touched"].any() and (most < 60.0).all()
+    assert (last["insert_depth"] > 0.015).all()
+
+
+def test_what_is_assumed_is_off_by_up_to_what_the_constants_say():
+    env = make_insert(num_envs=1)
+    task = env.task
+    scene = task.sample_scenes(env.world, 512, torch.Generator().manual_seed(0))
+    T = to_matrix(scene["goal"][:, 3:])
+    mouth = scene["goal"][:, :3] + (task.reach - task.depth) * T[:, :, 2]
+    off = ((scene["hole"][:, :3] - mouth)[:, :, None] * T).sum(1).abs()
+    most = torch.tensor([task.offset, task.offset, task.height_offset])
+    assert len(off) > 200 and (off <= most + 1e-6).all() and (off.amax(0) > 0.9 * most).all()
+    out = to_matrix(scene["hole"][:, 3:])[:, :, 2]
+    lean = torch.acos((-out * T[:, :, 2]).sum(1).clamp(-1.0, 1.0))
+    assert 0.5 * task.tilt < lean.max() <= task.tilt + 1e-3
+    low, high = task.friction
+    friction = scene["hole_friction"]
+    assert low <= friction.min() < low + 0.05 and high - 0.05 < friction.max() <= high
+
+
+def test_the_spiral_finds_what_straight_down_does_not():
+    env = make_insert(num_envs=8, tilt=0.0, yaw=0.0)
+    straight, _ = play(env, "insert_straight")
+    spiral, _ = play(env, "insert_spiral")
+    assert spiral["success"].sum() > straight["success"].sum() + 1
+
+
+def test_too_much_force_ends_an_episode_and_is_no_success():
+    env = make_insert(num_envs=2, **EXACT)
+    scene = env.scene["hole"].clone()
+    scene[:, 0] += 0.006
+    env.now = dataclasses.replace(env.now, scene={**env.scene, "hole": scene})
+    down = torch.tensor([0.0, 0.0, -0.05, 0.0, 0.0, 0.0])
+    for _ in range(20):
+        qd = (torch.linalg.pinv(env.now.J) @ down[:, None])[:, :, 0]
+        step = env.step(qd / env.model.qdlim / env.task.speed)
+        if step.terminated.any():
+            break
+    row = int(step.terminated.nonzero()[0])
+    assert step.info["insert_force"][row] > env.task.force_limit
+    assert step.info["touched"][row] and not step.info["success"][row]
+
+
+def test_a_policy_without_force_sees_all_but_what_is_felt():
+    seen, blind = (make_insert(num_envs=2, shows_force=shown) for shown in (True, False))
+    names = [column.name for column in seen.layout.columns]
+    rest = [name for name in names if name not in ("force", "moment")]
+    assert [column.name for column in blind.layout.columns] == rest
+    for name in rest:
+        assert torch.equal(
+            blind.task.observe(blind.world, blind.moment)[:, blind.layout[name]],
+            seen.task.observe(seen.world, seen.moment)[:, seen.layout[name]],
+        )
