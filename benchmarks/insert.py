@@ -7,6 +7,7 @@ python benchmarks/insert.py --randomize lab_force --seed 7341
 
 import argparse
 import os
+from typing import Any
 
 import torch
 
@@ -29,7 +30,8 @@ def measure(options: EnvOptions, episodes: int, seed: int, checkpoint: str | Non
     else:
         for name in PROGRAMS:
             evaluation.add_baseline(name)
-    for name, row in evaluation.play().items():
+    for name, summary in evaluation.play().items():
+        row: Any = summary
         force = row["insert_force_n"]
         seconds = row["time_to_goal_s"]["median"]
         time = "-" if seconds is None else f"{seconds:.2f}"
@@ -39,7 +41,7 @@ def measure(options: EnvOptions, episodes: int, seed: int, checkpoint: str | Non
 
 def main() -> None:
     """Measure and print the table as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Measure policies of `insert` and its programs.")
     parser.add_argument("--checkpoints", nargs="*", default=[], help="policies to measure")
     parser.add_argument("--robot", default="panda", help="of the programs")
     parser.add_argument("--episodes", type=int, default=1000, help="of each controller")

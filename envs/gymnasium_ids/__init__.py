@@ -72,7 +72,7 @@ def make_env_id(robot: str, task: str, kind: str = "") -> str:
     return f"{NAMESPACE}/{''.join(word[0].upper() + word[1:] for word in words)}-v0"
 
 
-def _get_engine(task: str) -> dict[str, str]:
+def _get_engine(task: str) -> dict[str, object]:
     """Return the engine of a task that cannot be done on the one that is the default."""
     able = find_task_class(task).engines
     return {} if KINEMATIC in able else {"engine": able[0]}

@@ -75,6 +75,12 @@ def test_only_robots_that_can_grasp_have_ids_of_tasks_that_grasp():
             ] * 3, robot
 
 
+@pytest.mark.parametrize("robot", ["", "panda"])
+def test_a_task_that_needs_physics_is_made_in_it(robot):
+    assert gym.spec(make_env_id(robot, "insert")).kwargs["engine"] == "mujoco"
+    assert "engine" not in gym.spec(make_env_id(robot, "push")).kwargs
+
+
 def test_registering_again_changes_nothing():
     before = dict(gym.registry)
     with warnings.catch_warnings():
