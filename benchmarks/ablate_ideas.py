@@ -11,12 +11,14 @@ benchmarks/notes/ablation-three-ideas.md keeps the table.
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
 from training import ROOT, run_script
 
 from td3_robot.loggers.csv import read_metrics
+from td3_robot.utils.console import exit_code
 
 VARIANTS = {
     "TD3": "",
@@ -43,7 +45,7 @@ def outcome(variant: str, seed: int, flags: list[str]) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N-1 are trained")
@@ -63,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -8,6 +8,7 @@ benchmarks/notes/reach-preset.md keeps the table.
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli.arguments import parse_train
 from td3_robot.loggers.csv import read_metrics
+from td3_robot.utils.console import exit_code
 
 VARIANTS = {
     "preset": "",
@@ -38,11 +40,11 @@ def curve(flags: list[str], folder: Path) -> list[dict[str, float]]:
     return read_metrics(folder / "checkpoints" / "run")
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N-1 are trained")
-    seeds = range(parser.parse_args().seeds)
+    seeds = range(parser.parse_args(argv).seeds)
     steps = parse_train(["--task", "reach"], EnvOptions, TrainFlags).config.steps
     marks = [steps // 4, steps // 2, steps]
     print(
@@ -66,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

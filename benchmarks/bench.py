@@ -32,6 +32,8 @@ import probes
 from benchmark_pages import ROOT
 from training import run_script
 
+from td3_robot.utils.console import exit_code
+
 SLOWER = 0.9  # of the older commit's rate: reported, and the exit code is 1
 TURN_S = 0.25
 SB3 = "Stable-Baselines3"
@@ -226,7 +228,7 @@ def is_slower(row: dict) -> bool:
     return row.get("other", SB3) != SB3 and row["ratio"] < SLOWER
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
     """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", help="an older commit of this repository")
@@ -234,7 +236,7 @@ def main() -> int:
     parser.add_argument(
         "--turns", type=int, help="of every part; by default 1 to 24, as long as they take"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if unknown := set(options.only) - {part.name for part in PARTS}:
         names = ", ".join(part.name for part in PARTS)
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {names}")
@@ -282,4 +284,4 @@ def write(rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main, sys.argv[1:]))

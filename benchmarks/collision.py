@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from td3_robot.errors import require_packages
+from td3_robot.utils.console import exit_code
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
@@ -71,16 +74,17 @@ def through_roboticstoolbox(robot, queries: int = 200) -> tuple[float, float]:
     return rates(lambda: [robot.rtb.isselfcollided(q) for q in qs], queries, 3)
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--robot", default="panda")
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--repeats", type=int, default=50)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
 
     from envs.robots import make_robot
 
+    require_packages("the comparison with roboticstoolbox", "coal")
     robot = make_robot(options.robot)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     rows = ours(robot, options.batch, options.repeats)
@@ -91,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

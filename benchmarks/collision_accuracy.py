@@ -22,14 +22,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.collision import rates  # noqa: E402
 from envs.collision import compile_collision, self_distance  # noqa: E402
-from envs.collision.fitting.meshes import Meshes, touch  # noqa: E402
 from envs.robots import make_robot  # noqa: E402
 from envs.robots.make import shipped_robots  # noqa: E402
+from td3_robot.utils.console import exit_code  # noqa: E402
 from td3_robot.utils.memory import keep_freed_memory  # noqa: E402
 
 
 def measure(name: str, count: int, seed: int) -> str:
     """Measure one row of the table."""
+    from envs.collision.fitting.meshes import Meshes, touch  # here: coal is an extra
+
     robot = make_robot(name)
     model, hand, rng = compile_collision(robot), robot.gripper, np.random.default_rng(seed)
     q = rng.uniform(*robot.qlim, (count, robot.n))
@@ -55,13 +57,13 @@ def measure(name: str, count: int, seed: int) -> str:
     return "| " + " | ".join([*cells, *(f"{speed / 1e6:.2f} M" for speed in speeds)]) + " |"
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("robots", nargs="*", default=shipped_robots())
     parser.add_argument("--count", type=int, default=5000, help="configurations")
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     keep_freed_memory()
     torch.set_num_threads(1)
     print(
@@ -78,4 +80,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

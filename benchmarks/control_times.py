@@ -7,12 +7,15 @@ the first policy's robot at 1 kHz, its commands random at full speed and new 20 
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from td3_robot.deploy import Obstacles, Policy, Robot, SafetyFilter
+from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter
+from td3_robot.errors import ConfigError
+from td3_robot.utils.console import exit_code
 
 COUNT, WARM = 10_000, 200
 BOX = np.array([[0.5, 0.0, 0.15, 0.1, 0.1, 0.15, 1.0, 0.0, 0.0, 0.0]])
@@ -61,11 +64,14 @@ def ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:
         yield lambda command=command: safe(command)
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Time all policies that are named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("policies", nargs="+", help="exported policies or run folders")
-    policies = [Policy.load(path) for path in parser.parse_args().policies]
+    try:
+        policies = [Policy.load(path) for path in parser.parse_args(argv).policies]
+    except DeployError as error:
+        raise ConfigError(str(error)) from None
     for policy in policies:
         print_times(f"a step of {policy.metadata['task']['name']}", steps(policy))
     for name, options in FILTERS.items():
@@ -73,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

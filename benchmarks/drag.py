@@ -30,6 +30,8 @@ from envs.view.recording import open_headless_page
 from envs.view.swift import SwiftViewer
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
+from td3_robot.errors import require_packages
+from td3_robot.utils.console import exit_code
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = {"width": 900, "height": 560}  # so that the controls do not lie over the goal
@@ -154,17 +156,18 @@ def parts(checkpoint: Path) -> None:
     )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", default=str(ROOT / "checkpoints/run1"))
     parser.add_argument("--drags", type=int, default=20)
     parser.add_argument("--blind", action="store_true")
     parser.add_argument("--parts", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if arguments.parts:
         parts(Path(arguments.checkpoint))
         return
+    require_packages("drawing the page", "playwright")
     what = ["heard"] if arguments.blind else ["heard", "drawn"]
     command = [
         sys.executable,
@@ -214,4 +217,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -7,6 +7,7 @@ largest difference of the observation (relative to 1 or to the value) and of the
 to full speed) over random motions of 50 arms, and the median time of a step on one thread.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +26,8 @@ from envs.config.env_options import EnvOptions  # noqa: E402
 from envs.export.controller import inputs_of  # noqa: E402
 from td3_robot import TD3  # noqa: E402
 from td3_robot.cli.arguments import load_run_config  # noqa: E402
+from td3_robot.errors import require_packages  # noqa: E402
+from td3_robot.utils.console import exit_code  # noqa: E402
 
 SHIPPED = ("run1", "reach_pose", "reach_avoid", "track", "push", "pick_place", "pick_turned")
 ARMS = 50
@@ -34,6 +36,8 @@ STEPS = 40
 
 def compare(checkpoint: Path, file: Path) -> tuple[float, float, float]:
     """Return the largest differences of observation and command, and the time of a step [ms]."""
+    import onnxruntime  # here: it is an extra
+
     _, options = load_run_config(checkpoint, EnvOptions)
     env: Any = envs.make_from_config(options, ARMS, seed=1)
     agent = TD3.from_checkpoint(checkpoint)
@@ -63,11 +67,16 @@ def compare(checkpoint: Path, file: Path) -> tuple[float, float, float]:
     return observed, commanded, 1e3 * float(np.median(times))
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Export each checkpoint into a temporary folder, and print its row."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    shipped = [f"checkpoints/{run}" for run in SHIPPED]
+    parser.add_argument("checkpoints", nargs="*", default=shipped)
+    names = parser.parse_args(argv).checkpoints
+    require_packages("the comparison", "onnx", "onnxscript", "onnxruntime")
     torch.set_num_threads(1)
     print("| policy | file [KiB] | observation | command | step [ms] |\n| - | - | - | - | - |")
-    for name in sys.argv[1:] or [f"checkpoints/{run}" for run in SHIPPED]:
+    for name in names:
         checkpoint = Path(name)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "policy.onnx"
@@ -82,4 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

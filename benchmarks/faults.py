@@ -15,6 +15,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
+from td3_robot.errors import ConfigError
+from td3_robot.utils.console import exit_code
 
 NETWORK = {
     "nothing": Faults(),
@@ -200,7 +203,10 @@ def torture(path: str, runs: int, seed: int = 0, jobs: int = 1) -> Iterator[Run]
     """
     import envs
 
-    policy = Policy.load(path)
+    try:
+        policy = Policy.load(path)
+    except DeployError as error:
+        raise ConfigError(str(error)) from None
     given = path, policy, envs.make_robot(policy.robot.name)
     faults, numbers = [*NETWORK, *VICTIMS], range(runs)
     with ProcessPoolExecutor(jobs, FORK, _GIVEN.extend, (given,)) as pool:
@@ -216,7 +222,7 @@ def _one(fault: str, seed: int) -> Run:
     return one(*_GIVEN, fault, seed)
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
     """Run, print a table, and report whether anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policy", required=True)
@@ -224,7 +230,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
     done = []
     for run in torture(asked.policy, asked.runs, asked.seed, asked.jobs):
         done.append(run)
@@ -244,4 +250,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(exit_code(main, sys.argv[1:]))

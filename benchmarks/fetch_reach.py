@@ -8,16 +8,17 @@ way to the goal times a high gain.
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import gymnasium
-import gymnasium_robotics
 import numpy as np
 import torch
 
 from td3_robot import TD3
 from td3_robot.checkpoint import find
+from td3_robot.utils.console import exit_code
 
 ENV_ID, FIRST_SEED, GAIN = "FetchReach-v4", 50_000, 40.0  # gain [1/m]
 
@@ -52,12 +53,14 @@ def returns(policy: Policy, episodes: int) -> np.ndarray:
     return found
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--episodes", type=int, default=1000)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
+    import gymnasium_robotics  # here: it is an extra
+
     torch.set_num_threads(1)
     gymnasium.register_envs(gymnasium_robotics)
     measured = {"policy": returns(learnt(options.checkpoint), options.episodes)}
@@ -70,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

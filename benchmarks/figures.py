@@ -22,6 +22,7 @@ import rows
 import yaml
 
 from td3_robot.errors import Td3RobotError
+from td3_robot.utils.console import exit_code
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -246,11 +247,11 @@ def fill_readme(text: str) -> str:
     return text
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Name the stale rows, or write the table of README.md."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--readme", action="store_true", help="write the table of README.md")
-    if parser.parse_args().readme:
+    if parser.parse_args(argv).readme:
         README.write_text(fill_readme(README.read_text()))
         return
     stale = list_stale()
@@ -259,4 +260,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

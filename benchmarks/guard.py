@@ -9,6 +9,7 @@ Prints Markdown tables of `reach_avoid` with the Panda; the same scenes for all.
 import argparse
 import dataclasses
 import functools
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,9 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.controllers.experts import make_expert
 from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action
 from td3_robot import TD3
+from td3_robot.errors import require_packages
 from td3_robot.evaluation.rollout import Policy, compute_episode_statistics, rollout
+from td3_robot.utils.console import exit_code
 from td3_robot.utils.memory import keep_freed_memory
 
 SEED = 12345
@@ -116,12 +119,13 @@ def print_cost(count: int = 256, steps: int = 50, rounds: int = 5) -> None:
     )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/reach_avoid"))
     parser.add_argument("--episodes", type=int, default=1000)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
+    require_packages("controller neo", "qpsolvers", "quadprog")
     keep_freed_memory()
     torch.set_num_threads(1)
     bare, safe = (
@@ -135,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

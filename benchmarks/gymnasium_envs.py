@@ -29,6 +29,9 @@ from pathlib import Path
 import benchmark_pages
 from sb3_gymnasium import COLUMNS
 
+from td3_robot.errors import require_packages
+from td3_robot.utils.console import exit_code
+
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = tuple(benchmark_pages.NAMES)
 CROSSQ = ROOT / "configs" / "gymnasium" / "crossq.yaml"
@@ -166,7 +169,7 @@ def run(options: argparse.Namespace) -> int:
     return failed
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
     """Run, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -192,12 +195,14 @@ def main() -> int:
     parser.add_argument(
         "--goal-marks", nargs="+", type=int, default=goal_marks, help="... of success rates"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.table:
         benchmark_pages.write_learning(options.marks, options.goal_marks)
         return 0
+    if "sb3" in options.libraries:
+        require_packages("library sb3", "stable_baselines3")
     return 1 if run(options) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main, sys.argv[1:]))

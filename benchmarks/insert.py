@@ -7,6 +7,7 @@ python benchmarks/insert.py --randomize lab_force --seed 7341
 
 import argparse
 import os
+import sys
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from envs.evaluation import Evaluation
 from td3_robot import TD3
 from td3_robot.checkpoint import find
 from td3_robot.cli.arguments import load_run_config
+from td3_robot.utils.console import exit_code
 
 PROGRAMS = ("insert_straight", "insert_spiral", "insert_tilted")
 UNSEEN_SEED = 12345
@@ -39,7 +41,7 @@ def measure(options: EnvOptions, episodes: int, seed: int, checkpoint: str | Non
         print(f"| {name} | {100 * row['success_rate']:.1f} | {time} | {forces} |", flush=True)
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure and print the table as Markdown."""
     parser = argparse.ArgumentParser(description="Measure policies of `insert` and its programs.")
     parser.add_argument("--checkpoints", nargs="*", default=[], help="policies to measure")
@@ -47,7 +49,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=1000, help="of each controller")
     parser.add_argument("--seed", type=int, default=UNSEEN_SEED, help="of the episodes")
     parser.add_argument("--randomize", default="none", help="of configs/randomization")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     print(f"{arguments.episodes} episodes, seed {arguments.seed}, load {load:.1f}\n")
@@ -63,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

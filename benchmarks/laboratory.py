@@ -14,6 +14,7 @@ seeds, are measured without the controllers; they go to laboratory_seeds.csv.
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from envs.evaluation import Evaluation
 from td3_robot import TD3
 from td3_robot.checkpoint.provenance import find_commit
 from td3_robot.cli.arguments import load_run_config
+from td3_robot.utils.console import exit_code
 
 CLASSICAL = {  # task -> best classical controller
     "reach": "rrmc",
@@ -98,7 +100,7 @@ def is_measured(out: Path, task: str, world: str) -> bool:
     )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=list(CLASSICAL), choices=list(CLASSICAL))
@@ -108,7 +110,7 @@ def main() -> None:
     parser.add_argument("--stale", action="store_true", help="leave out what is of today's inputs")
     parser.add_argument("--trained", nargs="+", default=[], metavar="TASK:RUN")
     parser.add_argument("--out", type=Path, default=figures.RESULTS / "laboratory.csv")
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
     torch.set_num_threads(1)
     for one in asked.trained:
         task, run = one.split(":")
@@ -129,4 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shlex
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +23,8 @@ import rows
 from training import ROOT, run_script
 
 from td3_robot.checkpoint.provenance import find_commit
+from td3_robot.errors import require_packages
+from td3_robot.utils.console import exit_code
 
 KEY = ("arm", "task")
 UNSEEN_SEED = 12345
@@ -63,7 +66,7 @@ def measure(words: list[str], task: str, seed: int, episodes: int) -> rows.Row:
     return row | {"episodes": episodes, "commit": (find_commit() or "")[:7]}
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("arms", nargs="+", help="a file, in quotes with its options")
@@ -74,7 +77,8 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=ROOT / "benchmarks" / "results" / "mjcf_arms.csv"
     )
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
+    require_packages("an MJCF file", "mujoco")
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
     for arm in asked.arms:
         for task in asked.tasks:
@@ -85,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -9,6 +9,7 @@ replace those of the same task, controller and engine.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +22,12 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.robots import make_robot
-from envs.simulation.mujoco import MujocoEngine
 from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
+from td3_robot.errors import require_packages
 from td3_robot.evaluation.rollout import draw_round_seeds
+from td3_robot.utils.console import exit_code
 
 TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "pick_turned", "push")
 CLASSICAL = {
@@ -58,6 +60,8 @@ def make(
     robot, task = make_robot("panda"), make_task(task_name)
     moved_by = None
     if engine in PHYSICS:
+        from envs.simulation.mujoco import MujocoEngine  # here: it is an extra
+
         moved_by = MujocoEngine(
             robot, task.dt, task.cube_side, threads=threads, cubes=task.cubes, **PHYSICS[engine]
         )
@@ -186,7 +190,7 @@ def _tell(name: str, arms: int, steps: int, step: Callable[[], object]) -> None:
     )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Parse, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
@@ -195,10 +199,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=12345)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "physics.csv")
     parser.add_argument("--speed", action="store_true")
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
     torch.set_num_threads(1)
+    if asked.speed:
+        require_packages("--speed", "mujoco", "gymnasium_robotics", "panda_gym")
     speed() if asked.speed else transfer(asked)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -6,6 +6,7 @@ ready, the answer says why. The package is the one on PYTHONPATH, so that an old
 by these same functions. One thread.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -143,6 +144,7 @@ PROBES: dict[str, Callable[[], Work]] = {
 
 def main() -> None:
     """Answer lines until there are none."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     from td3_robot.utils.memory import keep_freed_memory
 
     keep_freed_memory()  # as train.py does

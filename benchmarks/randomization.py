@@ -8,6 +8,7 @@ benchmarks/results/randomization.csv, in place of those of the same.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from envs.simulation.variation import Variation
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.evaluation.rollout import draw_round_seeds, evaluate
+from td3_robot.utils.console import exit_code
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = ("task", "controller", "randomized")
@@ -45,7 +47,7 @@ def conditions(named: Disturbances) -> Iterator[tuple[str, Disturbances]]:
     yield "all", named
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -58,7 +60,7 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=ROOT / "benchmarks" / "results" / "randomization.csv"
     )
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
     torch.set_num_threads(1)
     guards = {path.name: load_run_config(path, EnvOptions)[1].guard for path in asked.checkpoints}
     agents = {path.name: TD3.from_checkpoint(path) for path in asked.checkpoints}
@@ -89,4 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Time simulation and learning of `reach`, compared with Stable-Baselines3's TD3.
 
     python benchmarks/reach.py           # the simulator, then five cold trainings
-    python benchmarks/reach.py --sb3     # and Stable-Baselines3 (pip install -e ".[bench]")
+    python benchmarks/reach.py --sb3     # and Stable-Baselines3 (pip install 'td3-robot[bench]')
 
 Every training is a process of its own, so its times include starting Python and importing torch.
 Nothing else should run meanwhile; the load printed at the start and end tells whether something
@@ -13,11 +13,15 @@ import csv
 import json
 import os
 import resource
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from training import run_script
+
+from td3_robot.errors import require_packages
+from td3_robot.utils.console import exit_code
 
 TARGETS = (0.95, 0.99)
 
@@ -75,7 +79,7 @@ def show(row: dict) -> None:
     )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N-1 are trained")
@@ -85,7 +89,9 @@ def main() -> None:
     parser.add_argument(
         "--sb3", action="store_true", help="train Stable-Baselines3 too, by the same settings"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
+    if arguments.sb3:
+        require_packages("--sb3", "stable_baselines3")
     threads = ["--threads", str(arguments.threads)] if arguments.threads else []
 
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
@@ -109,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -11,11 +11,14 @@ training on two cores.
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from training import run_script
+
+from td3_robot.utils.console import exit_code
 
 EPISODES = 1000
 UNSEEN_SEED = 12345
@@ -35,7 +38,7 @@ def measure(robot: str, seed: int, options: list[str], folder: Path) -> dict:
     return json.loads(result.read_text()) | {"seconds": seconds}
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Print the table."""
     from envs.robots import shipped_robots
 
@@ -74,4 +77,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

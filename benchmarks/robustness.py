@@ -10,6 +10,7 @@ they replace those of the same task and disturbances or seed.
 """
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from envs.simulation.disturbances import Disturbances
 from td3_robot import TD3
 from td3_robot.checkpoint.provenance import find_commit
 from td3_robot.cli.arguments import load_run_config
+from td3_robot.errors import require_packages
+from td3_robot.utils.console import exit_code
 
 SHIPPED = {
     "reach": "run1",
@@ -101,7 +104,7 @@ def speed(arms: int = 256, steps: int = 300) -> None:
         )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=list(SHIPPED), choices=list(SHIPPED))
@@ -109,12 +112,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "robustness.csv")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--seeds", type=int, nargs="+")
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
     torch.set_num_threads(1)
     if asked.speed:
         return speed()
     if asked.seeds:
         return seeds(asked.tasks, asked.seeds, asked.episodes)
+    if "reach_avoid" in asked.tasks:
+        require_packages("baseline neo", "qpsolvers", "quadprog")
     for task in asked.tasks:
         evaluation = evaluation_of(SHIPPED[task], asked.episodes)
         evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
@@ -128,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import datetime
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from td3_robot.cli.arguments import parse_train
 from td3_robot.config.run import Config
 from td3_robot.data.collector import Collector
 from td3_robot.networks.residual import resolve_residual_column
+from td3_robot.utils.console import exit_code
 
 RANKS = (1, 2, 4, 8, 64, 1000)
 LINKS = {
@@ -97,11 +99,11 @@ def ring(count: int, size: float, latency: float, rate: float) -> float:
     return 2 * (count - 1) * (latency + size / count / rate)
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="reach")
-    arguments = parse_train(["--task", parser.parse_args().task], EnvOptions, TrainFlags)
+    arguments = parse_train(["--task", parser.parse_args(argv).task], EnvOptions, TrainFlags)
     config, options = arguments.config, arguments.environment
     torch.set_num_threads(1)
     found = parts(config, options)
@@ -156,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from training import run_script
 
+from td3_robot.utils.console import exit_code
+
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--")
 WAYS = {  # words before and after train.py
     "one process": ((), ("--seed", "{0}")),
@@ -71,7 +73,7 @@ def first(curves: list[Curve], target: float) -> str:
     )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Train in turns and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="reach")
@@ -80,7 +82,7 @@ def main() -> None:
         "--stop_at", type=int, default=128_000, help="env steps of a training, as train.py has it"
     )
     parser.add_argument("--turns", type=int, default=3, help="with seeds 0 to N-1")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     print(f"{os.cpu_count()} cores, {arguments.task}")
     print(f"| turn | | env steps/s | {arguments.target:.0%} | load |")
     print("|---|---|---|---|---|")
@@ -102,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -8,6 +8,7 @@ python benchmarks/tasks.py --table               # only the results that exist
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 
 import figures
@@ -20,6 +21,8 @@ from envs.evaluation import Evaluation
 from td3_robot import TD3
 from td3_robot.checkpoint.provenance import find_commit
 from td3_robot.cli.arguments import load_run_config
+from td3_robot.errors import require_packages
+from td3_robot.utils.console import exit_code
 from td3_robot.utils.memory import keep_freed_memory
 
 RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
@@ -116,16 +119,18 @@ def print_table() -> None:
         )
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Train, measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join(BASELINES)}; all by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--episodes", type=int, default=1000, help="of each controller")
     parser.add_argument("--table", action="store_true", help="only print what was measured")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if strangers := set(arguments.tasks) - set(BASELINES):
         parser.error(f"unknown task {min(strangers)!r}; valid choices: {', '.join(BASELINES)}")
+    if not arguments.table:
+        require_packages("baseline neo", "qpsolvers", "quadprog")
     keep_freed_memory()
     torch.set_num_threads(1)
     for seed in () if arguments.table else arguments.seeds:
@@ -136,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -82,7 +82,6 @@ class Clock:
 
 def main(argv: list[str]) -> int:
     """Train and print the table."""
-    sys.path.insert(0, str(ROOT))
     clock = Clock()
     builtins.__import__ = clock.timed("importing", builtins.__import__)
     for part, module, owner, names in PARTS:
@@ -98,4 +97,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.path.insert(0, str(ROOT))
+    from td3_robot.utils.console import exit_code
+
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -7,6 +7,7 @@ Writes td3_networks.png, td3_target.png, td3_update.png and td3_schedule.png.
 
 import argparse
 import copy
+import sys
 from itertools import zip_longest
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Polygon
 
 from td3_robot import MLP, TD3, Batch
 from td3_robot.networks.residual import Residual
+from td3_robot.utils.console import exit_code
 
 INK, DATA, ACTOR, CRITIC, STEP = "#22313f", "#f3f4f6", "#cfe3f7", "#fbe0c3", "#ffffff"
 GRADIENT, TARGET = "#c0392b", "#2e8b57"
@@ -338,12 +340,12 @@ def draw_schedule(agent: TD3) -> Sheet:
     return sheet
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Draw all four."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", default="checkpoints/run1")
     parser.add_argument("--folder", type=Path, default=Path("img"))
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     agent = TD3.from_checkpoint(arguments.checkpoint)
     drawings = {
         "networks": draw_networks,
@@ -356,4 +358,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main, sys.argv[1:]))

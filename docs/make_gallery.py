@@ -30,6 +30,7 @@ from envs.view.swift import SwiftViewer
 from td3_robot import TD3
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.errors import ConfigError
+from td3_robot.utils.console import exit_code
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/gallery.md"
@@ -189,10 +190,15 @@ def until_at_rest(frames: list[Frame]) -> list[Frame]:
     return frames[: met + round(0.5 / frames[0].dt)]
 
 
-if __name__ == "__main__":
+def main(argv: list[str]) -> None:
+    """Parse, and draw the gallery or the film."""
     torch.set_num_threads(1)  # of single arms: more wait for each other
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("gallery", "film"))
     parser.add_argument("named", nargs="*", help="robots and tasks of the gallery; by default all")
-    words = parser.parse_args()
+    words = parser.parse_args(argv)
     film() if words.what == "film" else gallery(*words.named)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,5 +1,7 @@
 """Observations for Gymnasium: vectors, or dictionaries with goals."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -7,6 +9,7 @@ from torch import Tensor
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.world import Moment
+from td3_robot.errors import ConfigError
 from td3_robot.vec_env import Step
 
 Observation = np.ndarray | dict[str, np.ndarray]  # an observation, or a batch of them
@@ -70,6 +73,19 @@ class GoalObservations:
         ]
         met = self._arms.task.is_goal_met(*rows)
         return (met.numpy().astype(np.float32) - 1.0).reshape(np.shape(achieved)[:-1])
+
+
+def require_sparse(options: dict[str, Any]) -> None:
+    """Take `sparse` out of the keywords of an environment with goals, whose reward is sparse.
+
+    Raises:
+        ConfigError: it is False.
+    """
+    if not options.pop("sparse", True):
+        raise ConfigError(
+            "an environment with goals has the sparse reward: sparse cannot be False; the id "
+            "without Goal has the dense one"
+        )
 
 
 def select_row(observation: Observation, row: int) -> Observation:

@@ -14,19 +14,21 @@ from envs.gymnasium_ids.observations import (
     VectorObservations,
     convert_info,
     make_box,
+    require_sparse,
     select_row,
 )
 from envs.gymnasium_ids.rendering import MODES, make_renderer
 from envs.registry import make
 from envs.robots import Robot
+from td3_robot.errors import ConfigError
 
 
 class ArmGymnasiumEnv(gym.Env):
     """One simulated arm doing one task, as a Gymnasium environment.
 
     Seeds and episodes are those of `envs.make(robot, task)`: the same seed and actions give the
-    same observations and rewards, over several episodes. Without a seed the first one is drawn from
-    `np_random`.
+    same observations and rewards, over several episodes. Without a seed, here and in `reset`, the
+    first one is drawn from `np_random`.
 
     Args:
         robot, task: as for `envs.make`.
@@ -36,7 +38,7 @@ class ArmGymnasiumEnv(gym.Env):
             and `step`; or None.
         sparse: rewards are 0 for a step that is a success, else -1.
         guard, engine: as for `envs.make`.
-        options: further keywords of `envs.make`, such as gripper, tcp and latency.
+        options: further keywords of `envs.make`, such as gripper, tcp, seed and latency.
 
     Raises:
         ConfigError: unknown robot, task, keyword or render mode, and as by `envs.make`.
@@ -58,7 +60,10 @@ class ArmGymnasiumEnv(gym.Env):
     ):
         self.render_mode = render_mode
         self._renderer = make_renderer(render_mode)
+        if "num_envs" in options:
+            raise ConfigError("num_envs is for gymnasium.make_vec; gymnasium.make makes one arm")
         options |= {"sparse": sparse, "guard": guard, "engine": engine}
+        self._seed: int | None = options.get("seed")
         self._arm = make(robot, task, 1, device, **options)
         self._observations = self._observations_class(self._arm)
         self.observation_space = self._observations.space
@@ -73,7 +78,7 @@ class ArmGymnasiumEnv(gym.Env):
         """Start an episode. Return the observation (o_dim,) and an empty info."""
         super().reset(seed=seed)
         if seed is None and not self._seeded:
-            seed = int(self.np_random.integers(2**31))
+            seed = int(self.np_random.integers(2**31)) if self._seed is None else self._seed
         self._seeded = True
         first = self._first if seed is None else None
         observation = self._arm.reset(seed) if first is None else first
@@ -160,6 +165,7 @@ class ArmGoalGymnasiumEnv(ArmGymnasiumEnv):
         engine: str = KINEMATIC,
         **options: Any,
     ):
+        require_sparse(options)
         super().__init__(robot, task, device, render_mode, False, guard, engine, **options)
 
     def compute_reward(

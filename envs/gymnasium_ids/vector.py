@@ -15,6 +15,7 @@ from envs.gymnasium_ids.observations import (
     convert_info,
     convert_to_array,
     make_box,
+    require_sparse,
     select_row,
 )
 from envs.registry import make
@@ -56,6 +57,7 @@ class ArmVectorEnv(VectorEnv):
         self.num_envs = num_envs
         self.render_mode = None
         options |= {"sparse": sparse, "guard": guard, "engine": engine}
+        self._seed: int | None = options.get("seed")
         self._arms = make(robot, task, num_envs, device, **options)
         self._observations = self._observations_class(self._arms)
         self.single_observation_space = self._observations.space
@@ -70,7 +72,7 @@ class ArmVectorEnv(VectorEnv):
         """Start B episodes. Return observations (B, o_dim) and an empty info."""
         super().reset(seed=seed)
         if seed is None and not self._seeded:
-            seed = int(self.np_random.integers(2**31))
+            seed = int(self.np_random.integers(2**31)) if self._seed is None else self._seed
         self._seeded = True
         return self._observations.make(self._arms.reset(seed), self._arms.moment), {}
 
@@ -132,5 +134,6 @@ class ArmGoalVectorEnv(ArmVectorEnv):
         engine: str = KINEMATIC,
         **options: Any,
     ):
+        require_sparse(options)
         plain = (num_envs, robot, task, device, render_mode, False, guard, engine)
         super().__init__(*plain, **options)

@@ -1,5 +1,7 @@
 """Gymnasium ids take the keywords of `envs.make`, and make an environment of any robot's file."""
 
+import inspect
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import torch
 
 import envs
 import envs.gymnasium_ids
+from envs.config.disturbance_options import DISTURBANCES
 from envs.simulation.disturbances import Disturbances
 from tests.mesh_files import write_arm, write_dae
 from tests.support import get_refusal
@@ -52,6 +55,60 @@ def test_an_arm_from_a_file_is_made_by_gymnasium_make(kind, tmp_path):
     env.step(env.action_space.sample())
     many = gymnasium.make_vec(f"td3_robot/PandaReach{kind}-v0", num_envs=2, robot=file, tcp="fore")
     assert many.action_space.shape == (2, 2)
+
+
+KINDS = ["", "Sparse", "Goal"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("module", ["single", "vector"])
+def test_every_keyword_of_envs_make_reaches_it(kind, module, monkeypatch):
+    """Those that are added later, too: they are read from its signature."""
+    given = {name: object() for name in inspect.signature(envs.make).parameters}
+    given |= {name: object() for name in DISTURBANCES}
+    del given["disturbed"]  # the keywords of DISTURBANCES
+    given["num_envs"] = 1 if module == "single" else 5
+    if kind == "Goal":  # its own observations have their own reward
+        given["sparse"] = True
+    taken = {}
+
+    def make(*args, **named):
+        taken.update(inspect.signature(envs.make).bind(*args, **named).arguments)
+        raise InterruptedError
+
+    monkeypatch.setattr(getattr(envs.gymnasium_ids, module), "make", make)
+    chosen = {name: value for name, value in given.items() if name != "num_envs"}
+    with pytest.raises(InterruptedError):
+        if module == "single":
+            gymnasium.make(f"td3_robot/PandaReach{kind}-v0", **chosen)
+        else:
+            gymnasium.make_vec(f"td3_robot/PandaReach{kind}-v0", 5, **chosen)
+    taken |= taken.pop("disturbed")
+    if kind == "Goal":
+        taken["sparse"] = True
+    assert taken == given
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_seed_is_that_of_the_first_reset(kind):
+    name = f"td3_robot/PandaReach{kind}-v0"
+    pairs = [(gymnasium.make(name, seed=3), gymnasium.make(name))]
+    pairs += [(gymnasium.make_vec(name, 2, seed=3), gymnasium.make_vec(name, 2))]
+    for made, plain in pairs:
+        first, _ = made.reset()
+        again, _ = plain.reset(seed=3)
+        np.testing.assert_equal(first, again)
+        second, _ = made.reset()
+        again, _ = plain.reset()
+        np.testing.assert_equal(second, again)  # and both go on alike
+        with pytest.raises(AssertionError):
+            np.testing.assert_equal(first, second)
+
+
+def test_what_an_id_cannot_be_is_refused_in_a_line():
+    assert "make_vec" in get_refusal(gymnasium.make, "td3_robot/PandaReach-v0", num_envs=2)
+    message = get_refusal(gymnasium.make, "td3_robot/PandaReachGoal-v0", sparse=False)
+    assert "the id without Goal has the dense one" in message
 
 
 def test_a_slip_is_named_with_what_was_meant():
