@@ -124,7 +124,6 @@ def test_a_dry_run_says_what_it_would_send(runs):
         ),
         (("--limits", "fr4"), "no robot 'fr4'; give a .json file or one of "),
         (("--limits", "ur5e"), "limits 'ur5e' are of 6 joints, panda has 7"),
-        (("--arm", "ur_rtde", "--host", "192.0.2.1"), "needs ur_rtde, which is not installed"),
     ],
 )
 def test_one_line_for_what_cannot_be(path, flags, message):

@@ -20,7 +20,7 @@ from td3_robot.commands.goal import check_goal, describe_arrival, get_tolerances
 from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
 from td3_robot.config.schema import build, make_schema
 from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter, Watchdog
-from td3_robot.deploy.adapters import ARMS, connect
+from td3_robot.deploy.adapters import ARMS, ArmProcess
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.arm import FELT, Reading
@@ -30,7 +30,7 @@ from td3_robot.deploy.policy import FILE
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
-from td3_robot.deploy.runtime.emergency_stop import emergency_stop
+from td3_robot.deploy.runtime.emergency_stop import emergency_stop, interrupt_on_signals
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
@@ -65,6 +65,8 @@ class Arguments:
         arm: Adapter of the arm: simulated, ur_rtde, franky or ros2_control; see
             docs/how-to/deploy-real-arm.md.
         host: Address of the arm, or the name of its ros2_control controller.
+        realtime: For franky: refuse a kernel without real time. With false, answers to the robot
+            may come late, and it then stops in the middle of a motion.
         speed: Share of the policy's velocities and of the arm's limits.
         seconds: Seconds after which the arm is stopped.
         latency: Seconds from sending a velocity to a state that shows its effect, which the policy
@@ -103,6 +105,7 @@ class Arguments:
     goal: tuple[float, ...] = ()
     arm: str = SIMULATED
     host: str = "localhost"
+    realtime: bool = True
     speed: float = 0.1
     seconds: float = option(10.0, NOT_NEGATIVE)
     latency: float | None = option(None, Range(0.0, LONGEST))
@@ -242,7 +245,7 @@ def drive(
     """
     kept = with_limits(policy.robot, asked.limits)
     with contextlib.ExitStack() as cleanup:
-        pressed = emergency_stop()
+        interrupt_on_signals()
         log = Log(asked.log, kept.joints)  # first: if none can be written nothing should move
         cleanup.callback(log.close)
         with stage("waiting for the arm"):
@@ -253,8 +256,10 @@ def drive(
                 cleanup.callback(mind.close)
                 _wait_for_start(arm, watch, mind, policy, asked, scene)
             except BaseException:
-                arm.stop()  # gives it back to whoever moves it next
+                with contextlib.suppress(DeployError):  # what went wrong first is what counts
+                    arm.stop()  # gives it back to whoever moves it next
                 raise
+        pressed = emergency_stop()
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
         ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
         say(
@@ -333,7 +338,7 @@ def _connect(
 ):
     """The arm, whose joints have these names; a simulated one is started."""
     if asked.arm != SIMULATED:
-        return connect(asked.arm, asked.host, joints)
+        return ArmProcess(asked.arm, asked.host, joints, asked.realtime)
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0))
     faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)

@@ -13,7 +13,8 @@ class Reading(NamedTuple):
     Attributes:
         q, qd: (n,) joint positions [rad or m] and velocities [rad/s or m/s], in the policy's order.
         gripper: its driver coordinate [rad or m], or None where the arm does not know.
-        stamp: when it was measured, in seconds of `time.monotonic` on this machine.
+        stamp: when it was measured, in seconds of `time.monotonic` on this machine; where the arm
+            has a clock of its own, when the first state of that time came.
         wrench: (6,) external force [N] and moment [Nm] on the gripper at the TCP, in the base
             frame: pressed down on a table, its third number is positive. None where the arm does
             not measure it.
@@ -39,6 +40,24 @@ class Reading(NamedTuple):
         return self._replace(**{name: felt[name] - zero[name] for name in felt if name in zero})
 
 
+class ArmClock:
+    """The arm's own clock, which tells a new state from an old one that is read again.
+
+    One that stands still, runs backwards or is no number has no new states: an arm that was
+    started again is one that is silent.
+    """
+
+    def __init__(self):
+        self._newest = -np.inf
+
+    def is_new(self, time: float) -> bool:
+        """Return whether a state of this time [s] is newer than all before, and remember it."""
+        if not (np.isfinite(time) and time > self._newest):
+            return False
+        self._newest = time
+        return True
+
+
 class Arm(Protocol):
     """Read, send, stop; none of them waits.
 
@@ -50,7 +69,9 @@ class Arm(Protocol):
     latency: float
 
     def read(self) -> Reading | None:
-        """The newest state, or None where none has come since the last call."""
+        """The newest state, or None where none has come since the last call. A state whose time on
+        the arm's own clock has not changed is no new one.
+        """
 
     def send(self, qd: np.ndarray) -> None:
         """Command velocities (n,) [rad/s or m/s], from now until the next."""

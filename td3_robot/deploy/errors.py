@@ -13,3 +13,8 @@ class DeployError(ValueError):
         words = " ".join(super().__str__().split())
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 105]} ... {text[-100:]}"
+
+
+def summarize(error: Exception) -> str:
+    """Return what an error of anybody's code says, in one line that is never empty."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,28 +1,37 @@
 """An example for ros2_control: a JointGroupVelocityController's topic out, /joint_states in.
 
 https://control.ros.org/rolling/doc/ros2_controllers/velocity_controllers/doc/userdoc.html: the
-controller repeats its last command for ever. What makes the arm stop is that this process sends
-zeros; where it may die, its command_timeout or a hardware interface that stops by itself has to be
-there. Not tried on hardware yet.
+controller repeats its last command for ever. What makes the arm stop is that somebody sends zeros.
+`ArmProcess` does where the loop dies or hangs; for a computer or network that fails, a hardware
+interface that stops by itself has to be there. Driven against a node, not on hardware yet.
 """
 
 # ROS 2 is on the computer beside the arm
 # pyright: reportMissingImports=false
 import time
+from collections import deque
 
 import numpy as np
 import rclpy
+from rclpy.duration import Duration
+from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.arm import ArmClock, Reading
+from td3_robot.deploy.errors import DeployError
 
 QUEUE = 10  # messages that may wait
+WINDOW = 0.02  # [s] over which positions are differentiated, of an arm that reports no velocities
+ACKNOWLEDGED = 0.3  # [s] for the controller to receive the last velocity, which is zero
+PAUSE = 0.5  # [s] between two states, after which no difference is taken
 
 
 class Ros2Arm:
     """An arm whose joints are known by name.
+
+    States without velocities are differentiated over `WINDOW`, which makes them half of it later.
 
     Args:
         controller: name of the velocity controller.
@@ -38,27 +47,54 @@ class Ros2Arm:
         self._newest = None
         self._came = 0
         self._sending = False
+        self._clock = ArmClock()
+        self._places: deque[tuple[float, np.ndarray]] = deque()
         # Its own handlers would shut ROS down under Ctrl-C and SIGTERM, and with it the way to
         # brake the arm.
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
         self._node = rclpy.create_node("td3_robot")
-        self._node.create_subscription(JointState, "/joint_states", self._seen, QUEUE)
+        # states of reliable and of best-effort publishers; a state that is lost is not sent again
+        newest = QoSProfile(
+            history=HistoryPolicy.KEEP_LAST, depth=QUEUE, reliability=ReliabilityPolicy.BEST_EFFORT
+        )
+        self._node.create_subscription(JointState, "/joint_states", self._seen, newest)
         self._publisher = self._node.create_publisher(
             Float64MultiArray, f"/{controller}/commands", QUEUE
         )
 
     def _seen(self, message) -> None:
-        """Keep a message that has all the joints, in whatever order, with their positions and
-        velocities.
+        """Keep a new message that has all the joints, in whatever order, with their positions.
+
+        Raises:
+            DeployError: its publisher gives it no time, so that nobody knows whether it is new.
         """
         self._came += 1
         place = {name: index for index, name in enumerate(message.name)}
-        whole = len(message.position) == len(message.velocity) == len(place)
-        if whole and all(name in place for name in self._joints):
-            order = [place[name] for name in self._joints]
-            q = np.array(message.position)[order]
+        if len(message.position) != len(place) or any(name not in place for name in self._joints):
+            return
+        order = [place[name] for name in self._joints]
+        stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
+        if not stamp:
+            raise DeployError("/joint_states have no time in their header")
+        if not self._clock.is_new(stamp):
+            return
+        q = np.array(message.position)[order]
+        qd = self._differentiate(q, stamp)
+        if len(message.velocity) == len(place):
             qd = np.array(message.velocity)[order]
+        if qd is not None:
             self._newest = Reading(q, qd, None, time.monotonic())
+
+    def _differentiate(self, q: np.ndarray, stamp: float) -> np.ndarray | None:
+        """Return velocities (n,) from positions over `WINDOW`; None while none are old enough."""
+        places = self._places
+        if places and stamp - places[-1][0] > PAUSE:
+            places.clear()
+        places.append((stamp, q))
+        while len(places) > 2 and stamp - places[1][0] >= WINDOW:
+            places.popleft()
+        then, before = places[0]
+        return (q - before) / (stamp - then) if stamp - then >= WINDOW else None
 
     def read(self) -> Reading | None:
         """Return the newest state. All that has come is taken: what is left waiting would be old
@@ -82,5 +118,6 @@ class Ros2Arm:
         """End the motion and give control back."""
         if self._sending:
             self.send(np.zeros(len(self._joints)))
+            self._publisher.wait_for_all_acked(Duration(seconds=ACKNOWLEDGED))
         self._node.destroy_node()
         rclpy.shutdown()

@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 
-from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.arm import ArmClock, Reading
 
 HEAD = struct.Struct("<IQd")  # sum, number, stamp [s]
 SUM = struct.Struct("<I")
@@ -69,6 +69,7 @@ class UdpArm:
         self._n = joints
         self._inbox = Inbox(2 * joints + 1)
         self._number = 0
+        self._clock = ArmClock()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.connect(address)
         self._socket.setblocking(False)
@@ -81,6 +82,8 @@ class UdpArm:
         if newest is None:
             return None
         stamp, values = newest
+        if not self._clock.is_new(stamp):
+            return None
         return Reading(values[: self._n], values[self._n : -1], float(values[-1]), stamp)
 
     def send(self, qd: np.ndarray) -> None:

@@ -1,8 +1,8 @@
 """Universal Robots by ur_rtde: speedJ, and a watchdog on the robot that stops it where this process
 dies.
 
-The calls and their defaults: https://sdurobotics.gitlab.io/ur_rtde/api/api.html. Not tried on
-    hardware yet.
+The calls and their defaults: https://sdurobotics.gitlab.io/ur_rtde/api/api.html. Driven against a
+server of its protocols, not on hardware yet.
 """
 
 # the vendor's package is on the computer beside the arm
@@ -13,7 +13,8 @@ import numpy as np
 from rtde_control import RTDEControlInterface
 from rtde_receive import RTDEReceiveInterface
 
-from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.arm import ArmClock, Reading
+from td3_robot.deploy.errors import DeployError
 
 LEAST_RATE = 10.0  # [Hz] with fewer signs of life the robot's program stops
 ACCELERATION = 40.0  # [rad/s2] up to which speedj may follow; what is sent is smooth already
@@ -32,34 +33,64 @@ class UrRtdeArm:
 
     def __init__(self, host: str, rate: float = 500.0):
         self.rate = rate
+        self._clock = ArmClock()
+        self._sending = False
+        self._moving = False
         self._receive = RTDEReceiveInterface(host, rate)
         self._control = RTDEControlInterface(host, rate)
-        self._newest = None
-        self._sending = False
 
     def read(self) -> Reading | None:
-        """Return the newest state. The robot's own clock only says whether a state is a new one."""
-        stamp = self._receive.getTimestamp()
-        if stamp == self._newest:
+        """Return the newest state. The robot's own clock says whether it is a new one.
+
+        Raises:
+            DeployError: the robot has closed the connection.
+        """
+        if self._sending and not self._moving:
+            self._keep_alive()
+        if not self._clock.is_new(self._receive.getTimestamp()):
+            if not self._receive.isConnected():
+                raise DeployError("the robot has closed the connection")
             return None
-        self._newest = stamp
         q = self._receive.getActualQ()
         qd = self._receive.getActualQd()
         wrench = np.array(self._receive.getActualTCPForce())
         return Reading(np.array(q), np.array(qd), None, time.monotonic(), wrench)
 
+    def _keep_alive(self) -> None:
+        """Between two motions reading is the sign of life. A program that the watchdog has ended,
+        while nobody read, is started again: the arm was last sent to stand still.
+        """
+        if not self._control.isProgramRunning():
+            self._control.reuploadScript()
+            self._start_watchdog()
+        self._control.kickWatchdog()
+
+    def _start_watchdog(self) -> None:
+        if not self._control.setWatchdog(LEAST_RATE):
+            raise DeployError("the robot's watchdog cannot be set")
+
     def send(self, qd: np.ndarray) -> None:
         """Command velocities. The robot waits for signs of life from the first on, not while the
         policy is still thinking.
+
+        Raises:
+            DeployError: the robot's program takes none, as after a protective stop.
         """
         if not self._sending:
-            self._control.setWatchdog(LEAST_RATE)
+            self._start_watchdog()
             self._sending = True
-        self._control.speedJ(qd.tolist(), ACCELERATION, 1.0 / self.rate)
+        self._moving = bool(qd.any())
+        if not self._control.speedJ(qd.tolist(), ACCELERATION, 1.0 / self.rate):
+            raise DeployError("the robot's program takes no velocity: it has ended")
         self._control.kickWatchdog()
 
     def stop(self) -> None:
-        """End the motion and give control back."""
-        if self._sending:
-            self._control.speedStop(DECELERATION)
+        """End the motion and give control back.
+
+        Raises:
+            DeployError: the robot has not confirmed that it stopped.
+        """
+        stopped = not self._sending or self._control.speedStop(DECELERATION)
         self._control.stopScript()
+        if not stopped:
+            raise DeployError("the robot has not confirmed that it stopped")

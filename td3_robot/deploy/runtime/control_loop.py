@@ -5,14 +5,14 @@ logged.
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from td3_robot.deploy.arm import Arm, Reading
-from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.errors import DeployError, summarize
 from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 from td3_robot.deploy.runtime.latency_estimator import LatencyEstimator
 from td3_robot.deploy.safety.watchdog import FASTER, RESOLUTION, Watchdog
@@ -185,13 +185,15 @@ def run_control_loop(
     zero = None  # what is felt at rest
     begun = came = due = ask_at = time.monotonic()
     said = -np.inf
-    with _stop_afterwards(arm):
+    stopped = _Stop(arm)
+    with stopped:
         while not (watch.reason and watch.at_rest):
             now = time.monotonic()
             if now - due > LATE:
                 watch.trip(f"the control loop was held up for {1e3 * (now - due):.0f} ms")
                 due = now - tick
-            if reading := _read(arm, watch):
+            reading = _call("be read", watch, arm.read)
+            if reading is not None:
                 watch.see(reading.q, reading.qd, reading.stamp)
                 reading = reading._replace(q=watch.count_turns(reading.q))
                 zero = reading.felt if zero is None else zero
@@ -206,12 +208,13 @@ def run_control_loop(
                 watch.command(speed * answer[1], answer[0])
             if end := _find_end(policy, pressed, now - begun > seconds):
                 watch.trip(end)
+            now = time.monotonic()  # what was stamped since the tick began is not ahead of it
             while due <= now:  # as many ticks as have passed: what is sent belongs to now
                 qd = watch(now)
                 due += tick
                 log.step(due - begun, watch.safe.state.q, qd, watch.reason or watch.safe.refused)
             if send:
-                arm.send(qd)
+                _call("take a velocity", watch, arm.send, qd)
                 foresight.sent(qd, now)
             elif now - said > 0.5:
                 said = now
@@ -219,19 +222,28 @@ def run_control_loop(
             time.sleep(max(0.0, due - time.monotonic()))
     if estimate:
         estimate(foresight.latency)
-    return watch.reason
+    return "; ".join(filter(None, (watch.reason, stopped.failure)))
 
 
-@contextlib.contextmanager
-def _stop_afterwards(arm: Arm) -> Iterator[None]:
-    """Stop the arm however the block ends; the error that ended it is the one that is raised."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(Exception):
-            arm.stop()
-        raise
-    arm.stop()
+class _Stop:
+    """Stop the arm however the block ends; the error that ended it is the one that is raised.
+
+    Attributes:
+        failure: why the arm could not be stopped, in words; empty where it was.
+    """
+
+    def __init__(self, arm: Arm):
+        self._arm = arm
+        self.failure = ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_) -> None:
+        try:
+            self._arm.stop()
+        except Exception as error:  # a maker's own code
+            self.failure = f"the arm did not confirm its stop: {summarize(error)}"
 
 
 def _find_end(policy, pressed: Callable[[], bool], is_over: bool) -> str:
@@ -243,15 +255,15 @@ def _find_end(policy, pressed: Callable[[], bool], is_over: bool) -> str:
     return "the time is up" if is_over else ""
 
 
-def _read(arm: Arm, watch: Watchdog) -> Reading | None:
-    """Read the arm; one that cannot be read is braked, as one that is silent."""
+def _call(to: str, watch: Watchdog, call: Callable[..., Any], *values) -> Any:
+    """Call the arm; one that cannot answer is braked, as one that is silent."""
     try:
-        return arm.read()
+        return call(*values)
+    except DeployError as error:
+        watch.trip(str(error))
     except Exception as error:  # a maker's own code
-        watch.trip(
-            f"the arm cannot be read: {' '.join(str(error).split()) or type(error).__name__}"
-        )
-        return None
+        watch.trip(f"the arm cannot {to}: {summarize(error)}")
+    return None
 
 
 def _ahead(foresight: LatencyCompensator, reading: Reading, now: float, age: float) -> Reading:

@@ -9,6 +9,18 @@ from collections.abc import Callable
 SIGNALS = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
+def interrupt_on_signals() -> None:
+    """Raise KeyboardInterrupt at Ctrl-C, SIGTERM and SIGHUP, while nothing has moved yet."""
+
+    def interrupt(*_) -> None:
+        for name in SIGNALS:  # a second one would interrupt what gives the arm back
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for name in SIGNALS:
+        signal.signal(getattr(signal, name), interrupt)
+
+
 def emergency_stop() -> Callable[[], bool]:
     """A function that says whether Enter or Ctrl-C has been pressed since, or a SIGTERM or SIGHUP
     has come, as when an ssh connection is lost; they do no more than that from here, so that the

@@ -14,6 +14,7 @@ from td3_robot.deploy.safety.safety_filter import SafetyFilter
 # not
 FASTER = 1.2
 RESOLUTION = 0.005  # [rad or m] on top of it, for noise and for messages that come in bunches
+AHEAD = 0.1  # [s] by which a time may be later than now, where a loop was held up in between
 BEYOND = 0.02  # [rad or m] by which a measured position may be outside its limits
 
 
@@ -148,8 +149,14 @@ class Watchdog:
         ):
             if age > most:
                 self.trip(f"{who} has sent no {what} for more than {most * 1e3:.0f} ms")
-            if age < -most:  # it would pass for new for as long
-                self.trip(f"{who} has sent a {what} whose time is {-age:.3g} s ahead of the clock")
+            if age < -AHEAD:
+                self.trip(
+                    f"{who} has sent a {what} whose time is {-age:.3g} s later than now: "
+                    "its clock is another one, or this computer was held up"
+                )
+        # a state or command whose time is still to come would pass for new for as long
+        self._seen = min(self._seen, now)
+        self._commanded = min(self._commanded, now)
         return (
             self.safe.brake() if self.reason or self._command is None else self.safe(self._command)
         )

@@ -116,10 +116,32 @@ def test_what_comes_from_the_future_stops_the_arm(what):
     arm.run(0.002)
     assert (
         f"has sent a {what} whose time is" in arm.watch.reason
-        and "ahead of the clock" in arm.watch.reason
+        and "later than now" in arm.watch.reason
     )
     arm.run(0.3)
     assert arm.watch.at_rest
+
+
+@pytest.mark.parametrize("what", ["state", "command"])
+def test_a_time_that_is_late_by_a_pause_of_the_loop_ends_nothing_and_hides_no_silence(what):
+    """The loop is held up for 80 ms between looking at the clock and stamping what came."""
+    arm = moving()
+    if what == "state":
+        arm.watch.see(arm.q, arm.qd, arm.now + 0.08)
+    else:
+        arm.watch.command(SPEED, arm.now + 0.08)
+    begun = arm.now
+    assert arm.watch(begun).any() and not arm.watch.reason
+    most = arm.watch.state_age if what == "state" else arm.watch.command_age
+    for age in np.arange(0.0, most, 0.002):
+        if what == "state":
+            arm.watch.command(SPEED, begun + age)
+        else:
+            arm.watch.see(arm.watch.safe.state.q, arm.qd, begun + age)
+        arm.watch(begun + age)
+        assert not arm.watch.reason
+    arm.watch(begun + most + 0.001)
+    assert f"has sent no {what} for more than" in arm.watch.reason
 
 
 @pytest.mark.parametrize("bad", [[None] * 7, "fast", [[0.0] * 7]])
