@@ -3,6 +3,7 @@
 `-t quick` leaves out the API pages and runs no notebook: five seconds, for a test.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -38,6 +39,7 @@ myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world=
 nb_execution_mode = "off" if QUICK else "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of its kernel: threads stall on a busy machine
 
 html_theme = "furo"
 html_static_path = ["_static"]

@@ -109,7 +109,7 @@ def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
 
 
 def install_command(module: str) -> str:
-    """Return the command that installs the package of a module, by our extra where there is one."""
+    """Return the command that installs the package of a module, by our extra if one brings it."""
     package = module.split(".")[0]
     extra = EXTRAS.get(package)
     return f"pip install 'td3-robot[{extra}]'" if extra else f"pip install {package}"

@@ -93,7 +93,7 @@ def draw_normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 @runtime_checkable
 class GoalVecEnv(VecEnv, Protocol):
-    """Environments whose goal can be exchanged afterwards, for hindsight replay.
+    """Environments whose goal can be replaced afterwards, for hindsight replay.
 
     A memory (B, memory_dim) holds what is needed to compute the observation and reward of a moment
     for any goal. It may be the observation itself.

@@ -2,14 +2,18 @@
 that come from files.
 """
 
+import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from td3_robot.utils.console import SCRIPTS
 from tests.docs_pages import DOCS, Page, read_page, reader_pages, site_pages
-from tests.support import ROOT
+from tests.support import ROOT, load_command
 
 PAGES = reader_pages()
 README = 450  # words
@@ -61,12 +65,7 @@ def page_name(page: Page) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_a_page_uses_the_terms_of_the_field(page):
-    found = {
-        match[0]: better
-        for words, better in PRIVATE.items()
-        for match in re.finditer(rf"\b(?:{words})\b", page.prose, re.IGNORECASE)
-    }
-    assert not found
+    assert not find_private(page.prose)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -90,6 +89,69 @@ def test_figures_come_from_files(page):
     matter, as it is written.
     """
     assert set(FIGURE.findall(page.prose)) <= set(map(str, page.front.get("constants", ())))
+
+
+MESSAGES = ("Error", "warn", "warning", "note", "say", "print")  # calls whose words a user reads
+
+
+def iter_sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the first paragraphs of docstrings and of messages in a source file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            head = (ast.get_docstring(node) or "").split("\n\n")[0]
+            yield getattr(node, "lineno", 1), " ".join(re.sub(r"`[^`]*`", "`", head).split())
+        elif isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name.endswith(MESSAGES):
+                texts = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
+                yield node.lineno, " ".join(text for text in texts if isinstance(text, str))
+
+
+def find_private(text: str) -> dict[str, str]:
+    """Find this project's own words in a text, and what to write instead."""
+    return {
+        match[0]: better
+        for words, better in PRIVATE.items()
+        for match in re.finditer(rf"\b(?:{words})\b", text, re.IGNORECASE)
+    }
+
+
+def test_messages_and_the_heads_of_docstrings_use_the_terms_of_the_field():
+    sources = [p for folder in ("td3_robot", "envs") for p in (ROOT / folder).rglob("*.py")]
+    found = [
+        (f"{path.relative_to(ROOT)}:{line}", words)
+        for path in [*sources, *ROOT.glob("*.py")]
+        for line, text in iter_sentences(path)
+        if (words := find_private(text))
+    ]
+    assert not found
+
+
+def test_private_words_in_a_message_and_in_a_docstring_are_found(tmp_path):
+    source = tmp_path / "module.py"
+    source.write_text('def f():\n    """Do it at once.\n\n    Anew.\n    """\n    raise E(x)\n'
+                      'raise OwnError(f"go on with {x}")\n')  # fmt: skip
+    assert [find_private(text) for _, text in iter_sentences(source)] == [
+        {}, {"at once": "immediately; simultaneously"}, {"go on": "resumes, continues"}]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", SCRIPTS)
+def test_the_help_uses_the_terms_of_the_field(command, capsys):
+    """Headings, options, examples: all that `--help-all` prints."""
+    with pytest.raises(SystemExit):
+        load_command(SCRIPTS[command].removesuffix(".py")).main(["--help-all"])
+    assert not find_private(" ".join(capsys.readouterr().out.split()))
+
+
+LONGEST = 30  # words of a sentence
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_sentence_is_short(page):
+    """Tables aside. A list of codes or a formula may be longer with semicolons."""
+    text = re.sub(r"^\|.*$", "", page.prose, flags=re.MULTILINE)
+    for part in re.split(r"\n\s*\n|\n(?=[-#:]|\d\.)|(?<=[.!?:;])\s+", text):
+        assert len(re.findall(r"\w\S*", part)) <= LONGEST, part
 
 
 def test_a_picture_has_an_alternative_text():

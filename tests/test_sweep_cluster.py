@@ -111,7 +111,7 @@ def test_one_that_fails_costs_the_others_nothing(sweep):
     assert (
         code == 1
         and "trial1 failed: no luck" in out
-        and "go on with: python sweep.py --resume s" in out
+        and "continue with: python sweep.py --resume s" in out
     )
     assert (folder / "trial0/summary.json").exists()
 

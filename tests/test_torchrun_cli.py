@@ -104,7 +104,7 @@ def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
     again = "torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint HOST:PORT --nproc_per_node 1 -- train.py"
     assert stays.returncode == 1, err
     assert re.fullmatch(
-        f"error: process . of 2 has lost another one .*; go on with: {again} --resume two",
+        f"error: process . of 2 has lost another one .*; continue with: {again} --resume two",
         told(err),
     )
 
@@ -115,7 +115,7 @@ def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
     os.kill(children(job.pid)[1], signal.SIGKILL)
     out, err = job.communicate(timeout=500)
     assert job.returncode == 0, err
-    again = "go on with: torchrun --nproc_per_node 2 -- train.py --resume two"
+    again = "continue with: torchrun --nproc_per_node 2 -- train.py --resume two"
     assert re.fullmatch(f"error: process 0 of 2 has lost another one .*; {again}", told(err))
     assert out.count("learning Pendulum-v1 (seed 0) in checkpoints/two, 2 processes") == 2
     summary = json.loads((run / "summary.json").read_text())

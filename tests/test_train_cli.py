@@ -231,7 +231,7 @@ def test_ctrl_c_loses_nothing(tmp_path):
     code, out, err = interrupt_when(process, (cut / "last" / "trainer_state").exists)
     assert (code, err) == (130, "")
     stopped = re.fullmatch(
-        r"stopped at (\d+) env steps; go on with: python train.py --resume cut",
+        r"stopped at (\d+) env steps; continue with: python train.py --resume cut",
         out.splitlines()[-1],
     )
     assert stopped and 0 < int(stopped[1]) < 8_000
@@ -269,7 +269,7 @@ def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
     assert (code, err) == (0, "")
     assert (
         out.splitlines()[-1]
-        == "stopped at 8000 env steps; go on with: python train.py --resume half"
+        == "stopped at 8000 env steps; continue with: python train.py --resume half"
     )
     code, out, err = in_process(tmp_path, "train", "--resume", "half", "--stop_at", "8_000")
     assert (code, err) == (

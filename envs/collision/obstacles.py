@@ -14,7 +14,7 @@ FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fe
 @keep_old_names(rows="select_rows")
 @dataclass(frozen=True)
 class Obstacles:
-    """Solid shapes in the base frame of B environments; a leading 1 in place of B is shared by all.
+    """Solid shapes in the base frame of B environments; a leading 1 instead of B is shared by all.
 
     Every environment has the same number of each kind. One that is to have fewer gets the rest
     where nothing reaches: centres at a coordinate of `FAR`, a wall's offset at -`FAR`.

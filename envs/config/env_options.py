@@ -66,8 +66,8 @@ class EnvOptions:
             task's dense reward.
         guard: Enable the safety shield: brake for obstacles, the ground and the arm itself,
             whatever the policy commands.
-        engine: Engine that moves arms and cubes: kinematic, without forces, or mujoco, with contact
-            dynamics.
+        engine: Engine that moves arms and cubes: kinematic, by geometry alone, or mujoco, with
+            contact dynamics.
         randomize: What differs from episode to episode: a name in configs/randomization, the path
             of such a file, or none.
         env: Gymnasium id to train on instead of a robot and its task; module:id first imports the

@@ -184,7 +184,7 @@ class Evaluation:
         return {name: self.make_copy(name) for name in self.feedback_controllers}
 
     def make_copy(self, name: str, num_envs: int = 1) -> tuple[Policy, Any]:
-        """Make a controller's policy and environment anew, for the chosen episode or for new ones.
+        """Make a controller's policy and environment again, for the chosen episode or for new ones.
 
         More than one arm is for new episodes alone.
         """
@@ -242,7 +242,7 @@ class Evaluation:
         return results
 
     def print_table(self) -> None:
-        """Print the figures of all controllers beside each other."""
+        """Print the figures of all controllers next to each other."""
         print_rows("", list(self.summaries), make_rows(self.summaries, self._measures))
         if failures := describe_failures(self._engines):
             print(failures)
@@ -288,7 +288,7 @@ class Evaluation:
 
     @property
     def unstable(self) -> int:
-        """Number of failures of the contact physics in these episodes, over all controllers."""
+        """Number of failures of the MuJoCo engine in these episodes, over all controllers."""
         return sum(getattr(engine, "unstable", 0) for engine in self._engines)
 
     @property

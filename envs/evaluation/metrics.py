@@ -51,7 +51,7 @@ def compute_task_figures(task: Task, info: dict[str, Tensor], alive: Tensor) -> 
 
 
 def _reduce(measure: Measure, task: Task, series: Tensor, alive: Tensor) -> Tensor:
-    """Reduce a series (T, B) as a measure says: (B,), or (B, T) with NaN for steps that do not
+    """Reduce a series (T, B) as a measure does: (B,), or (B, T) with NaN for steps that do not
     count.
     """
     if measure.reduction == "last":

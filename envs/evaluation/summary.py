@@ -73,7 +73,7 @@ def _compute_least(x: Tensor) -> dict[str, float | None]:
 
 
 def _compute_quantile(x: Tensor, share: float) -> float | None:
-    """Return a quantile of the values that are not NaN; None where there are none."""
+    """Return a quantile of the values that are not NaN; None without any."""
     values = x[~x.isnan()].numpy()  # torch's own takes no more than 16 million
     return float(np.quantile(values, share)) if len(values) else None
 

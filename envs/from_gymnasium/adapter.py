@@ -142,7 +142,7 @@ class GymnasiumEnv:
         self._reports_success = any(key in source for source in sources for key in SUCCESS_KEYS)
 
     def reset(self, seed: int | None = None) -> Tensor:
-        """Start B new episodes; without a seed the random streams go on. Return (B, o_dim)."""
+        """Start B new episodes; without a seed the random streams continue. Return (B, o_dim)."""
         if seed is not None:
             self._seed = seed
             self._steps = 0

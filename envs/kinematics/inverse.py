@@ -1,4 +1,4 @@
-"""Joint positions whose TCP has a wanted pose, for many arms and starting points at once.
+"""Joint positions whose TCP has a wanted pose, for many arms and starting points together.
 
 Newton's method by damped least squares, the damping in proportion to what is left: Sugihara,
 "Solvability- unconcerned inverse kinematics by the Levenberg-Marquardt method", IEEE Trans. on

@@ -73,7 +73,7 @@ def load_mesh(path: str | Path, scale: ArrayLike = (1.0, 1.0, 1.0)) -> trimesh.T
 
 
 def check_mesh(path: str | Path) -> float:
-    """Check that a file is a whole mesh, as far as its format says how long it is.
+    """Check that a file is a whole mesh, as far as its format states the length.
 
     Returns:
         The length of one of its units [m].
@@ -154,7 +154,7 @@ def _check_obj(content: bytes) -> tuple[str, float]:
 
 
 def _check_ply(content: bytes) -> tuple[str, float]:
-    """Check that a PLY is as long as its header says, at least."""
+    """Check that a PLY is at least as long as its header states."""
     header, end, body = content.partition(b"end_header")
     if not header.startswith(b"ply") or not end:
         return "is cut, or no PLY: its header does not end", 1.0
@@ -178,7 +178,7 @@ def _check_ply(content: bytes) -> tuple[str, float]:
 
 
 def _check_glb(content: bytes) -> tuple[str, float]:
-    """Check that a binary glTF is as long as its header says."""
+    """Check that a binary glTF is as long as its header states."""
     if len(content) < _GLB_HEADER or content[:4] != b"glTF":
         return "is no binary glTF", 1.0
     wanted = int.from_bytes(content[8:_GLB_HEADER], "little")

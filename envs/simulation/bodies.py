@@ -1,4 +1,4 @@
-"""Parts that a task adds to contact physics: bodies, who may touch whom, and what is felt.
+"""Parts that a task adds to the MuJoCo engine: bodies, who may touch whom, and what is felt.
 
 A task returns a `PhysicsSpec` as its `physics`; an engine with contact dynamics builds it, the
 kinematic engine has none of it. What changes between episodes is in the scene, under the body's
@@ -136,7 +136,7 @@ class AllowedContact:
 
 @dataclass(frozen=True)
 class PhysicsSpec:
-    """The needs of a task in contact physics.
+    """The needs of a task in the MuJoCo engine.
 
     Any contact of the arm, or of what it holds, with a body or the table rules out success, except
     `contacts`. In scenes are `contact_forces` and `contact_depths` (B, P), the greatest force [N]

@@ -1,4 +1,4 @@
-"""Failures of contact physics: how many there were, which joint was to blame, and what helps."""
+"""Failures of the MuJoCo engine: how many there were, which joint was to blame, and what helps."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

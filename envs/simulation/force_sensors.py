@@ -14,7 +14,7 @@ from envs.simulation.engine import Scene
 
 
 class ForceSensors:
-    """Sensors whose errors are drawn anew in each episode and step.
+    """Sensors whose errors are sampled in each episode and step.
 
     Args:
         deviations: `force_noise`, `force_bias` [N], `torque_noise` and `torque_bias` [Nm] of

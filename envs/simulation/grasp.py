@@ -1,4 +1,4 @@
-"""Grasping without forces: contact of a cube with a table and the two pads of B grippers.
+"""Grasping in the kinematic engine: contact of a cube with a table and the two pads of B grippers.
 
 All is computed in the frame g of the hand: at the TCP, x across, y along the direction in which the
 pads close, z along the approach. The cube lies level on the table and is assumed to be turned as

@@ -1,4 +1,4 @@
-"""The kinematic engine: joints follow their commands within limits; cubes move without forces.
+"""The kinematic engine: joints follow their commands within limits; cubes move by geometry alone.
 
 State in, state out: nothing here keeps or draws anything.
 """

@@ -42,7 +42,7 @@ def sense_contact(
 
 
 def _is_forced(task: Task, moment: Moment) -> Tensor | None:
-    """Tell (B,) if an allowed contact had too much force; None where there are no such contacts."""
+    """Tell (B,) if an allowed contact had too much force; None if no contact is allowed."""
     force = moment.scene.get("contact_forces")
     if force is None or task.physics is None:
         return None

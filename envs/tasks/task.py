@@ -146,7 +146,7 @@ class Task:
 
     @property
     def physics(self) -> PhysicsSpec | None:
-        """The bodies, contacts and senses that the task brings into contact physics, if any."""
+        """The bodies, contacts and senses that the task adds to the MuJoCo engine, if any."""
         return None
 
     def make_world(

@@ -12,7 +12,7 @@ __all__ = ["show"]
 def show(
     env: "ArmEnv", policy: "Policy | None" = None, seed: int = 0, height: int = 480, **opened
 ) -> "NotebookView":
-    """Show one arm in a notebook's cell, episode after episode, while the notebook goes on.
+    """Show one arm in a notebook's cell, episode after episode, while the notebook continues.
 
     The last line of a cell: `envs.view.show(env, agent.select_action)`.
 

@@ -1,4 +1,4 @@
-"""Controls beside the picture: buttons, choices and sliders make requests.
+"""Controls next to the picture: buttons, choices and sliders make requests.
 
 Input from the page is validated: numbers must be finite and in their range, names must exist.
 Anything else is dropped. Requests are applied between pictures, of each kind only the latest.
@@ -44,7 +44,7 @@ class Controls:
         raise NotImplementedError
 
     def step(self) -> None:
-        """Go on by one control period, paused or not."""
+        """Advance by one control period, paused or not."""
         raise NotImplementedError
 
     def report_failure(self, why: str) -> None:

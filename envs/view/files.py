@@ -45,7 +45,7 @@ def check_pictures(path: Path) -> None:
 
 
 def write_pictures(path: Path, pictures: Iterable[np.ndarray], dt: float) -> None:
-    """Write pictures as `record` says; on an error no file is left behind.
+    """Write pictures as `record` does; on an error no file is left behind.
 
     Args:
         path: as `check_pictures` takes it.

@@ -1,4 +1,4 @@
-"""Interactive control of one arm: its goal is dragged, its controller exchanged, without end.
+"""Interactive control of one arm: its goal is dragged, its controller replaced, without end.
 
 Nothing here draws or knows of a page; envs/view/panel.py joins both.
 """
@@ -283,7 +283,7 @@ class InteractiveControl:
         self._met: int | None = None
 
     def _make_arm(self, name: str, moment: Moment) -> _ControlledArm:
-        """Make a controller's arm that goes on from a moment."""
+        """Make a controller's arm that continues from a moment."""
         # without commands and measurements that are still delayed
         scene = {key: moment.scene[key] for key in self._scenes.arrived.scene}
         disturbances = combine_disturbances(self.options)
@@ -301,7 +301,7 @@ class InteractiveControl:
         return _ControlledArm(self._makers[name], env, name, gripper)
 
     def _restart(self, moment: Moment) -> None:
-        """Make all arms anew, at a moment."""
+        """Make all arms again, at a moment."""
         arms = [self._make_arm(arm.name, moment) for arm in self._arms]
         self._arm = arms[0]
         self._ghost = arms[1] if len(arms) > 1 else None

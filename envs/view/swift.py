@@ -190,7 +190,7 @@ class SwiftViewer:
             if browser is not None and browser.failed:
                 complaints.seek(0)
                 lines = [line.strip() for line in complaints if line.strip()]
-                raise ViewerError(f"{browser.failed}: {(lines or ['it said nothing'])[-1]}")
+                raise ViewerError(f"{browser.failed}: {(lines or ['it printed nothing'])[-1]}")
             if self.closed:  # by another thread
                 raise TimeoutError
             if time.monotonic() > give_up:

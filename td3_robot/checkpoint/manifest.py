@@ -31,7 +31,7 @@ def read_manifest(path: Path | None) -> dict:
     metadata = read_json(path, CheckpointError)
     if not isinstance(metadata, dict) or not isinstance(metadata.get("sha256"), dict):
         raise CheckpointError(
-            f"{str(path)!r} is damaged: it does not give the SHA-256 of the files beside it"
+            f"{str(path)!r} is damaged: it does not give the SHA-256 of the files next to it"
         )
     if metadata.pop("format", None) != _FORMAT:
         raise CheckpointError(

@@ -112,7 +112,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     if record and not (
         _is_nested(record, ("constants", "sittings")) and isinstance(record["sittings"], list)
     ):
-        raise ConfigError(f"{str(path)!r} is damaged: it does not give constants and sittings")
+        raise ConfigError(f"{str(path)!r} is damaged: it does not give constants and sessions")
     return record
 
 

@@ -39,7 +39,8 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
             else get_command_line("train")
         )
         raise ConfigError(
-            f"run {folder.name!r} is trained by {then} processes, not {processes}; go on with {how}"
+            f"run {folder.name!r} is trained by {then} processes, not {processes}; "
+            f"continue with {how}"
         )
     return states, state
 

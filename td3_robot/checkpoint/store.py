@@ -222,7 +222,7 @@ def sync(folder: Path) -> None:
 
 
 def _find_cause(error: BaseException | None) -> OSError | None:
-    """Find the system's error behind one of torch, which says less."""
+    """Find the system's error behind one of torch, which has less detail."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
     return error

@@ -28,7 +28,7 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 
 
 def is_summarised(folder: Path, env_steps: int, gradient_steps: int) -> bool:
-    """Return whether the summary in a run folder says that the run finished at these counts."""
+    """Return whether the run finished, by the summary in its folder, at these counts."""
     try:
         summary = read_summary(folder) or {}
     except CheckpointError:

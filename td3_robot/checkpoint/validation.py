@@ -14,7 +14,7 @@ LARGEST = 1e6  # magnitude of a weight; with larger ones a network of float32 gi
 
 
 class StateMismatch(ValueError):
-    """A state does not fit its part; the message says why."""
+    """A state does not fit its part; the message has the reason."""
 
 
 def validate_state(part: nn.Module | Optimizer, state: object) -> dict:

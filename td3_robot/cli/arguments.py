@@ -188,7 +188,7 @@ def _complete_new_run(config: Config, chosen: Values, notes: list[str]) -> Confi
         both = f"{steps} <= {start}"
         raise ConfigError(
             "steps must be above exploration.start_steps, "
-            f"before which nothing is learnt, got {both}"
+            f"before which nothing is learned, got {both}"
         )
     notes.append(
         f"a short run: exploration.start_steps is {steps // 10}, a tenth of the steps, "
@@ -312,7 +312,10 @@ def load_run_config(
             trained = build(environment, values)
             _refuse_changes(trained, world, repr(str(checkpoint)), f", not {shown}")
             return build(Config, values), world
-    raise ConfigError(f"no config.yaml in or above {str(checkpoint)!r} says what it was trained on")
+    raise ConfigError(
+        f"{str(checkpoint)!r} has no config.yaml, nor has a folder above it: "
+        "it is not known what it was trained on"
+    )
 
 
 def save_config(config: Config, path: str | Path, *others: object) -> None:
@@ -338,7 +341,7 @@ def _read_file(path: Path, environment: type | None = None, old: OldNames | None
 def _read_preset(
     asked: Values, environment: type[Environment], notes: list[str], old: OldNames
 ) -> Values:
-    """Read the options shipped for an environment; note where there are none."""
+    """Read the options shipped for an environment; print a note if it has none."""
     defaults = environment.find_defaults(asked)
     name, path = environment.find_preset(asked)
     if path is None:

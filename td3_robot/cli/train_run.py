@@ -132,7 +132,7 @@ def close_trackers(trainer: Trainer) -> None:
 
 
 def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int | None) -> int:
-    """Print how good the policy is, or how a stopped run goes on; return the exit code.
+    """Print how good the policy is, or how to continue a stopped run; return the exit code.
 
     Args:
         trainer: whose run has ended.
@@ -148,7 +148,7 @@ def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int
     lost = "" if saved_steps == steps else f", of which {saved_steps} are saved"
     unit = "env steps" if trainer.config.dataset is None else "updates"
     again = f"{command} --resume {run_name(trainer.folder)}"
-    say(f"stopped at {steps} {unit}{lost}; go on with: {again}")
+    say(f"stopped at {steps} {unit}{lost}; continue with: {again}")
     if lost:
         return UNWRITTEN
     return 0 if stop_at is not None and steps >= stop_at else STOPPED

@@ -187,7 +187,7 @@ def find_policy(name: Path) -> Path:
 
 
 def build_scene(policy: Policy, asked: Arguments) -> dict[str, Any]:
-    """Build what the policy observes beside the arm: goal and obstacles.
+    """Build what the policy observes besides the arm: goal and obstacles.
 
     Raises:
         ConfigError: it needs something that is not known here.

@@ -140,7 +140,7 @@ class Schema:
     def _check_pairs(
         self, pairs: Iterable[tuple[str, object]], old: OldNames | None
     ) -> dict[str, object]:
-        """Check pairs of name and value, and give options their names of today.
+        """Check pairs of name and value, and give options their current names.
 
         Raises:
             ConfigError: a value is wrong, or an option has both its names.

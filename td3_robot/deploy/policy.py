@@ -147,7 +147,7 @@ class Policy:
         return command
 
     def sent(self, qd, opening: float | None = None) -> None:
-        """Record what the arm was sent in place of the latest answer: slower, filtered, or zero.
+        """Record what the arm was sent instead of the latest answer: slower, filtered, or zero.
 
         Args:
             qd: (n,) [rad/s or m/s].

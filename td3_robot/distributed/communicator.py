@@ -1,4 +1,4 @@
-"""Several processes that train one policy: what they exchange, by torch's collectives."""
+"""Several processes that train one policy: what they share, by torch's collectives."""
 
 import contextlib
 import datetime

@@ -54,7 +54,7 @@ def shard_config(config: Config, rank: int, size: int) -> Config:
             raise ConfigError(f"td3.{name} {value} is for one process: {why}")
     if config.cuda_graph:
         raise ConfigError(
-            "cuda_graph is for one process: several exchange gradients in the middle of each step"
+            "cuda_graph is for one process: several share gradients in the middle of each step"
         )
     return dataclasses.replace(
         config,
@@ -136,7 +136,7 @@ def error_relay() -> Iterator[dist.Store]:
             sys.stderr = open(os.devnull, "w")
         if isinstance(error, RanksError) and run:
             command = f"{_format_torchrun()} --resume {run}"
-            raise RanksError(f"{error}; go on with: {command}") from error
+            raise RanksError(f"{error}; continue with: {command}") from error
         raise
 
 
@@ -209,7 +209,7 @@ def add_process_flags(words: list[str], arguments: TrainArguments) -> list[str]:
     allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0))
     if allowed and config.run is None and arguments.resume is None:
         raise ConfigError(
-            "torchrun --max-restarts needs --run NAME, the run that a restart goes on with"
+            "torchrun --max-restarts needs --run NAME, the run that a restart continues"
         )
     if _count_restarts() and config.run is not None and (RUNS / config.run / LAST).is_dir():
         words = [*words, "--run=null", f"--resume={config.run}"]

@@ -67,7 +67,7 @@ class Trackers(list[Tracker]):
         reason = system or " ".join(str(error).split()) or type(error).__name__
         with contextlib.suppress(OSError):  # stderr may be as full
             print(
-                f"warning: {name} cannot be written ({reason[:200]}); the run goes on",
+                f"warning: {name} cannot be written ({reason[:200]}); the run continues",
                 file=sys.stderr,
             )
 

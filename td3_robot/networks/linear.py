@@ -1,4 +1,4 @@
-"""Linear layers by oneDNN, where that is faster: on a CPU they are the larger part of an update."""
+"""Linear layers by oneDNN, if it is faster: on a CPU they are the larger part of an update."""
 
 import functools
 from typing import Any

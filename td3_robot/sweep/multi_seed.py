@@ -58,7 +58,9 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
             for seed in config.seeds
         ]
         listed = ", ".join(map(str, config.seeds))
-        say(f"seeds {listed} in {folder}, {at_once} at once, threads of each: {config.threads}")
+        say(
+            f"seeds {listed} in {folder}, {at_once} simultaneously, threads of each: {config.threads}"
+        )
         processes = SeedProcesses(config.threads)
         with ThreadPoolExecutor(at_once) as pool, stop_on_signal(processes.stop):
             try:
@@ -159,7 +161,7 @@ def _write_report(folder: Path, arguments: TrainArguments, done: dict[int, dict[
 
 
 def _print_end(folder: Path, codes: dict[int, int], finished: bool) -> int:
-    """Print which seeds have failed, and how to go on; return the exit code."""
+    """Print which seeds have failed, and how to continue; return the exit code."""
     failed = {seed: code for seed, code in codes.items() if code not in (0, STOPPED, UNWRITTEN)}
     if failed:
         _print_line(
@@ -169,6 +171,6 @@ def _print_end(folder: Path, codes: dict[int, int], finished: bool) -> int:
     say(
         f"the curve is in {folder}"
         if finished
-        else f"go on with: {get_command_line('train')} --resume {run_name(folder)}"
+        else f"continue with: {get_command_line('train')} --resume {run_name(folder)}"
     )
     return next(iter(failed.values()), max(codes.values()))

@@ -159,7 +159,7 @@ def _train(space: SearchSpace, total: int, folder: Path, script: Path) -> int:
     unwritten = _write_results(space, folder, trials)
     stopped = (folder / STOP).exists()
     if stopped or ended.failed:
-        say(f"go on with: {get_command_line('sweep')} --resume {run_name(folder)}")
+        say(f"continue with: {get_command_line('sweep')} --resume {run_name(folder)}")
     return STOPPED if stopped else 1 if ended.failed else UNWRITTEN if unwritten else 0
 
 

@@ -32,12 +32,12 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def get_end_mark(folder: Path) -> Path:
-    """Return the file beside a trial's folder that marks it as ended by the scheduler."""
+    """Return the file next to a trial's folder that marks it as ended by the scheduler."""
     return folder.with_name(f"{folder.name}.ended")
 
 
 def get_log_file(folder: Path) -> Path:
-    """Return the file beside a trial's folder with the output of its processes."""
+    """Return the file next to a trial's folder with the output of its processes."""
     return folder.with_name(f"{folder.name}.log")
 
 

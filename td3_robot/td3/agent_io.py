@@ -17,7 +17,7 @@ from td3_robot.networks.weight_norm import normalize_weights
 
 
 class Agent(Protocol):
-    """The attributes of `TD3` that are saved, beside its networks and optimizers."""
+    """The attributes of `TD3` that are saved with its networks and optimizers."""
 
     config: TD3Config
     o_dim: int

@@ -43,8 +43,8 @@ class Run(Protocol):
         """
 
     def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
-        """Save a checkpoint in the run folder; one that cannot be written is told, by `what`, and
-        ends no run.
+        """Save a checkpoint in the run folder; one that cannot be written is reported, by `what`,
+        and ends no run.
         """
 
 
@@ -80,7 +80,7 @@ class StopWhenSolved(Callback):
         """React to an evaluation."""
         if metrics.keys().isdisjoint({"success_rate", "train_success_rate"}):
             raise ConfigError(
-                "stop_when_solved needs an environment that tells success, which this one does not"
+                "stop_when_solved needs an environment that reports success; this one does not"
             )
         if run.solved_at_s is not None:
             run.stop(finished=True)

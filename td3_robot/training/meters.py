@@ -48,7 +48,7 @@ class TrainingMeters:
 
     @classmethod
     def from_state(cls, state: dict[str, Any], device: torch.device) -> "TrainingMeters":
-        """Return meters that go on from what `state_dict` returned."""
+        """Return meters that continue from what `state_dict` returned."""
         meters = cls(*state["from"])
         meters._began -= state["seconds"]
         meters.totals = {name: total.to(device) for name, total in state["totals"].items()}

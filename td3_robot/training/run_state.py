@@ -129,7 +129,7 @@ class RunState:
         self.saved_steps = self.steps
 
     def load(self) -> list[str]:
-        """Go on from the resume point in the folder of process 0; see `Trainer.resume`."""
+        """Continue from the resume point in the folder of process 0; see `Trainer.resume`."""
         parts = None
         try:
             parts = self._read() if self._communicator.rank == 0 else None

@@ -207,7 +207,7 @@ class Trainer:
 
     def keep(self, what: str, save: Callable[..., None], *arguments: object) -> None:
         """Save a part of the run; where that fails, as on a full disk, report it by `what`: the
-        former one stays and the run goes on.
+        former one stays and the run continues.
         """
         try:
             if not self.folder.is_dir():
@@ -233,7 +233,7 @@ class Trainer:
         self.state.write(self.state.gather(with_replay))
 
     def resume(self) -> list[str]:
-        """Go on from the resume point `last`. Without a saved replay the policy first collects a
+        """Continue from the resume point `last`. Without a saved replay the policy first collects a
         new one.
 
         Returns:
@@ -330,7 +330,7 @@ def _average(figures: dict[str, float], communicator: Communicator) -> dict[str,
 
 
 def require_same_networks(agent: TD3, communicator: Communicator) -> None:
-    """Check that the networks are the same in all processes, to the bit.
+    """Check that the networks are bit-exact the same in all processes.
 
     Raises:
         RanksError: they differ, as other processors may round otherwise.

@@ -63,7 +63,7 @@ def _wrap(raw: Output, before: object, errors: str) -> io.TextIOWrapper:
 
 
 def finish_output(output: Output, code: int) -> int:
-    """Flush both streams; return the exit code, `UNWRITTEN` in place of 0 if output was lost."""
+    """Flush both streams; return the exit code, `UNWRITTEN` instead of 0 if output was lost."""
     sys.stdout.flush()
     if output.error is not None:
         code = code or UNWRITTEN

@@ -45,7 +45,7 @@ class Error:
 
     @property
     def tolerance(self) -> float | None:
-        """Largest final error of a success, in the unit shown; None where there is none."""
+        """Largest final error of a success, in the unit shown; None without any."""
         name = self.measure.within
         return None if name is None else self.measure.to_table_unit(getattr(self.task, name))
 

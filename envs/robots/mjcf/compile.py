@@ -79,7 +79,7 @@ def _check_file(path: Path) -> None:
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
     if b"<robot" in content and b"<mujoco" not in content.partition(b"<robot")[0]:
-        raise ConfigError(f"{path}: is a URDF, not MJCF; a name that ends in .urdf tells it apart")
+        raise ConfigError(f"{path}: is a URDF, not MJCF; give the file a name that ends in .urdf")
 
 
 def _make_error(path: Path, what: str, error: Exception) -> ConfigError:

@@ -36,7 +36,7 @@ class AttributeReader:
         return self.read_numbers(element, key, 1, where)[0]
 
     def read_optional(self, element: Element | None, key: str, where: str) -> float | None:
-        """Read one finite number; None where there is no such attribute or element."""
+        """Read one finite number; None without such an attribute or element."""
         if element is None or not element.hasAttribute(key):
             return None
         return self.read_number(element, key, where)

@@ -1,4 +1,4 @@
-"""The weights of a robot's bodies: from its file and model, mended or estimated where they must be.
+"""The weights of a robot's bodies: from its file and model, repaired or estimated if they must be.
 
 A row (10,) is the inertia of a link in a frame: mass [kg], centre of mass [m], and ixx, iyy, izz,
 ixy, ixz, iyz about it [kg m2]; see `envs.robots.physics.Physics`.
@@ -175,7 +175,7 @@ def merge_inertias(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
 
 
 def mend_inertia(row: np.ndarray) -> np.ndarray:
-    """Mend an inertia (10,) to the nearest one that a rigid body has; mass and centre stay.
+    """Change an inertia (10,) to the nearest one that a rigid body has; mass and centre stay.
 
     The second moments of the mass along the principal axes, s = trace / 2 - moment, are not
     negative for a rigid body (Wensing, Kim and Slotine 2018, https://arxiv.org/abs/1701.04395).

@@ -40,7 +40,7 @@ class UrRtdeArm:
         self._control = RTDEControlInterface(host, rate)
 
     def read(self) -> Reading | None:
-        """Return the newest state. The robot's own clock says whether it is a new one.
+        """Return the newest state. The robot's own clock shows whether it is new.
 
         Raises:
             DeployError: the robot has closed the connection.

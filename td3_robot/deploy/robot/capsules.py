@@ -1,4 +1,4 @@
-"""Distances of an arm to itself, the ground and obstacles, for a few configurations at once.
+"""Distances of an arm to itself, the ground and obstacles, for a few configurations together.
 
 The arm is the capsules of its description: all points within a radius of a segment. The formulas
 are those of the simulator's guard (envs/collision/geometry.py); a test holds both to the same

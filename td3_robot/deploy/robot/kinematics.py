@@ -1,4 +1,4 @@
-"""A serial arm's poses, for a few configurations at once.
+"""A serial arm's poses, for a few configurations together.
 
 T_be(q) = A_0 J(q_0) A_1 J(q_1) ... A_n, in which every joint J turns about, or slides along, its
 own +z axis. Frame i is carried by the first i joints: frame 0 stands still, its z axis is joint

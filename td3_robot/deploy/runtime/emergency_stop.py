@@ -22,7 +22,7 @@ def interrupt_on_signals() -> None:
 
 
 def emergency_stop() -> Callable[[], bool]:
-    """A function that says whether Enter or Ctrl-C has been pressed since, or a SIGTERM or SIGHUP
+    """Return whether Enter or Ctrl-C has been pressed since, or a SIGTERM or SIGHUP
     has come, as when an ssh connection is lost; they do no more than that from here, so that the
     arm is braked and not let go of.
     """

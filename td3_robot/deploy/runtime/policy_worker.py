@@ -57,7 +57,7 @@ def _anything(policy: Policy) -> dict[str, Any]:
 
 
 class PolicyProcess:
-    """Starts at once and is ready when the constructor returns.
+    """Starts immediately and is ready when the constructor returns.
 
     Args:
         path: of the exported policy.

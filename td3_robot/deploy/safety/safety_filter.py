@@ -200,7 +200,7 @@ class SafetyFilter:
         return target * self._scale
 
     def _take(self, step: JointPlanState, course: JointPlanState) -> np.ndarray:
-        """Take the step if all of its stop is clear; otherwise go on with the course there is."""
+        """Take the step if all of its stop is clear; otherwise continue on the current course."""
         why, near, nearer = self._find_obstruction(step)
         if why:
             self.refused = why

@@ -62,7 +62,7 @@ class Watchdog:
         self._seen = self._commanded = -np.inf
 
     def reset(self, q: np.ndarray, now: float) -> None:
-        """Begin anew, with the arm at rest at q (n,): the only way out once it has tripped.
+        """Begin again, with the arm at rest at q (n,): the only way out once it has tripped.
 
         Raises:
             DeployError: the arm cannot start there, see `SafetyFilter.reset`.

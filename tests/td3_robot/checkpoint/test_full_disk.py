@@ -60,7 +60,7 @@ def test_a_disk_that_was_full_for_a_while_costs_nothing(
     assert_same(checkpoint.read(tmp_path, BEST), checkpoint.read(whole.folder, BEST))
     assert_same(trainer.agent.state_dicts(), whole.agent.state_dicts())
     assert capsys.readouterr().err.splitlines() == [
-        f"warning: {what} cannot be written (No space left on device); the run goes on"
+        f"warning: {what} cannot be written (No space left on device); the run continues"
         for what in ("the resume point", "the best policy")
     ]
     assert trainer.trackers.failed and trainer.state.saved_steps == 400

@@ -71,9 +71,7 @@ def test_a_preset_that_is_missing_and_a_start_that_is_cut_short_are_said():
     )
     assert parse_train(["--steps", "1281"]).config.exploration.start_steps == 1280
     assert parse_train("--steps 5 --dataset d.npz".split()).config.exploration.start_steps == 1280
-    message = (
-        "steps must be above exploration.start_steps, before which nothing is learnt, got 5 <= 1280"
-    )
+    message = "steps must be above exploration.start_steps, before which nothing is learned, got 5 <= 1280"
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_train("--steps 5 --exploration.start_steps 1280".split())
     Path("mine.yaml").write_text("exploration: {start_steps: 5_000}\n")

@@ -315,7 +315,8 @@ def test_one_that_is_stopped_stops_all_and_the_job_goes_on_exactly(training):
 def test_a_resume_point_is_for_as_many_as_it_was_written_by(training, tmp_path, point_env):
     training("run", 2, stop=lambda rank: 90)
     with pytest.raises(
-        ConfigError, match="run 'run' is trained by 2 processes, not 3; go on with torchrun --nproc"
+        ConfigError,
+        match="run 'run' is trained by 2 processes, not 3; continue with torchrun --nproc",
     ):
         training("run", 3, resume=True)
     agent = TD3(3, 2, **dataclasses.asdict(CONFIG.td3))
@@ -368,7 +369,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
                 dict(getattr(agent, name).state_dict()), state, rtol=0, atol=0
             )
     assert capsys.readouterr().err.splitlines() == [
-        f"warning: {what} cannot be written (No space left on device); the run goes on"
+        f"warning: {what} cannot be written (No space left on device); the run continues"
         for what in ("the best policy", "the resume point")
     ]
 

@@ -34,7 +34,7 @@ def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(tmp_path, train, 
     trainer.trackers.close()
     assert summary["finished"] and len(trainer.trackers[2]) == 4 and trainer.trackers.failed
     assert (
-        capsys.readouterr().err == "warning: Broken cannot be written (my bug); the run goes on\n"
+        capsys.readouterr().err == "warning: Broken cannot be written (my bug); the run continues\n"
     )
 
 

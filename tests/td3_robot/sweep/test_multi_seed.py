@@ -168,7 +168,7 @@ def test_a_seed_that_fails_costs_the_others_nothing(ends, code, told, run, monke
         f"seed 1: {told}",
         "error: 1 of 3 seeds failed: 1",
     ]
-    assert out.splitlines()[-1] == "go on with: python train.py --resume three"
+    assert out.splitlines()[-1] == "continue with: python train.py --resume three"
     summary = json.loads(Path("checkpoints/three/summary.json").read_text())
     assert summary["finished"] is False and summary["success_rate"]["mean"] == pytest.approx(0.6)
     monkeypatch.delenv("SECOND")
@@ -182,7 +182,7 @@ def test_what_a_seed_came_to_in_a_sitting_before_does_not_count(run, monkeypatch
     monkeypatch.setenv("AGAIN", "fails")
     code, out, err = run("--resume three")
     assert code == 2 and err == "error: 1 of 3 seeds failed: 1\n"
-    assert out.splitlines()[-1] == "go on with: python train.py --resume three"
+    assert out.splitlines()[-1] == "continue with: python train.py --resume three"
     summary = json.loads(Path("checkpoints/three/summary.json").read_text())
     assert summary["finished"] is False
     assert summary["success_rate"] == pytest.approx(
@@ -209,7 +209,7 @@ def test_ctrl_c_stops_all_and_resume_goes_on(run, monkeypatch):
     thread.join()
     assert (code, err) == (130, "") and out.splitlines()[
         -1
-    ] == "go on with: python train.py --resume three"
+    ] == "continue with: python train.py --resume three"
     assert "1 at once, threads of each: 2" in out
     assert (waiting / "last").is_dir() and not Path(
         "checkpoints/three/seed2"

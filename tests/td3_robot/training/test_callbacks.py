@@ -76,7 +76,7 @@ def test_where_success_is_not_known_it_cannot_stop_the_run(tmp_path, train, poin
 
     trainer = train(tmp_path, make=Silent, evaluation_env=Silent(4), callbacks=[StopWhenSolved()])
     with pytest.raises(
-        ConfigError, match="stop_when_solved needs an environment that tells success"
+        ConfigError, match="stop_when_solved needs an environment that reports success"
     ):
         trainer.run()
 
