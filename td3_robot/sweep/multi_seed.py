@@ -58,9 +58,7 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
             for seed in config.seeds
         ]
         listed = ", ".join(map(str, config.seeds))
-        say(
-            f"seeds {listed} in {folder}, {at_once} simultaneously, threads of each: {config.threads}"
-        )
+        say(f"seeds {listed} in {folder}, {at_once} in parallel, threads of each: {config.threads}")
         processes = SeedProcesses(config.threads)
         with ThreadPoolExecutor(at_once) as pool, stop_on_signal(processes.stop):
             try:

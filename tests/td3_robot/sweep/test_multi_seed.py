@@ -143,7 +143,7 @@ def test_mean_and_spread_of_all_seeds(run, monkeypatch):
         summary["seeds"] == [0, 1, 2] and summary["finished"] is True and summary["task"] == "reach"
     )
     lines = out.splitlines()
-    assert lines[0] == "seeds 0, 1, 2 in checkpoints/three, 2 at once, threads of each: 1"
+    assert lines[0] == "seeds 0, 1, 2 in checkpoints/three, 2 in parallel, threads of each: 1"
     assert out.count("heading") == 1 and {f"seed {n}: begins {n} anew" for n in range(3)} < set(
         lines
     )
@@ -210,7 +210,7 @@ def test_ctrl_c_stops_all_and_resume_goes_on(run, monkeypatch):
     assert (code, err) == (130, "") and out.splitlines()[
         -1
     ] == "continue with: python train.py --resume three"
-    assert "1 at once, threads of each: 2" in out
+    assert "1 in parallel, threads of each: 2" in out
     assert (waiting / "last").is_dir() and not Path(
         "checkpoints/three/seed2"
     ).exists()  # it was not begun
