@@ -108,6 +108,15 @@ docs: setup-test
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
 	@echo "read docs/_build/html/index.html"
 
+# What continuous integration builds: the site with its API pages, warnings as errors, without running the notebook, which
+# a test runs. A dead link inside the site is a warning. The links that leave it need a network: `make links`.
+.PHONY: docs-check links
+docs-check: setup-test
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --tag no_notebook docs docs/_build/check
+
+links: setup-test
+	$(BIN)/sphinx-build --quiet --builder linkcheck --tag quick docs docs/_build/links
+
 # What docs/results.md shows: the shipped run and its pictures.
 .PHONY: run1 figures
 run1: setup

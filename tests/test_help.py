@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from td3_robot.commands.main import describe_commands
 from td3_robot.utils.console import SCRIPTS
 from tests.support import load_command, make_command_schema
 
@@ -64,3 +65,13 @@ def test_the_sentences_are_plain_english(script):
         assert option.text.endswith(".") and len(option.text) > 15, option.name
         assert not re.search(PRIVATE, option.text), (option.name, option.text)
         assert all(len(part.split()) <= 45 for part in option.text.split(". ")), option.name
+
+
+def test_the_help_of_td3_robot_has_each_command_and_three_examples_that_work(capsys):
+    assert describe_commands(["--help"]) == 0
+    text = capsys.readouterr().out
+    examples = [shlex.split(words) for words in re.findall(r"^  td3-robot (.*)$", text, re.M)]
+    assert len(examples) == 3
+    for command, *words in examples:
+        assert make_command_schema(SCRIPTS[command]).read_flags(words)
+    assert set(re.findall(r"^  (\w+) ", text.split("commands:")[1], re.M)) == {*SCRIPTS}

@@ -68,7 +68,7 @@ def run_block(block: Block, folder: Path) -> str:
                 printed.append(run(words, folder))
                 break
             except AssertionError as error:  # a busy machine: the watchdog stops the arm
-                if attempt == 1 or not re.search("held up|sent no state", str(error)):
+                if attempt == 1 or not re.search("held up|sent no (state|command)", str(error)):
                     raise
     return "".join(printed)
 

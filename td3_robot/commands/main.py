@@ -19,6 +19,11 @@ COMMANDS = {
     "run": "Drive an arm, simulated or real, with an exported policy.",
     "sweep": "Search the options of trainings.",
 }
+EXAMPLES = {
+    "train --robot panda --run mine": "train a Panda to reach, into checkpoints/mine",
+    "evaluate --checkpoint mine --swift": "watch it in the browser, and drag its goal",
+    "export --checkpoint mine": "write checkpoints/mine/policy.onnx, for td3-robot run",
+}
 
 
 def main() -> NoReturn:
@@ -64,12 +69,18 @@ def describe_commands(argv: list[str]) -> int:
     Raises:
         ConfigError: the first argument is another word than a request for help.
     """
-    if argv and argv[0] not in ("-h", "--help"):
+    if argv and argv[0] not in ("-h", "--help", "--help-all"):
         raise unknown("command", argv[0], COMMANDS)
-    print("usage: td3-robot COMMAND ...\n")
+    print("usage: td3-robot COMMAND [--option value ...]\n\nexamples:")
+    for words, sentence in EXAMPLES.items():
+        print(f"  # {sentence}\n  td3-robot {words}")
+    print("\ncommands:")
     for name, sentence in COMMANDS.items():
         print(f"  {name:<10}{sentence}")
-    print("\ntd3-robot COMMAND --help lists the options of a command.")
+    print(
+        "\ntd3-robot COMMAND --help lists the most used options of a command, "
+        "--help-all all of them."
+    )
     return 0
 
 

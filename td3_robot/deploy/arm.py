@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 
 class ArmClock:
-    """The arm's own clock, which tells a new state from an old one that is read again.
+    """The arm's own clock, which separates a new state from an old one that is read again.
 
     One that stands still, runs backwards or is no number has no new states: an arm that was
     started again is one that is silent.

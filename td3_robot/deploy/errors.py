@@ -16,5 +16,5 @@ class DeployError(ValueError):
 
 
 def summarize(error: Exception) -> str:
-    """Return what an error of anybody's code says, in one line that is never empty."""
+    """Return the message of an error of anybody's code, in one line that is never empty."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -48,7 +48,7 @@ class FrankyArm:
         self._robot.recover_from_errors()
 
     def read(self) -> Reading | None:
-        """Return the newest state, or None. The robot's own clock says whether it is a new one."""
+        """Return the newest state, or None. The robot's own clock shows whether it is new."""
         state = self._robot.state
         if not self._clock.is_new(state.time.to_msec() / 1e3):
             return None
