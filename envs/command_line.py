@@ -110,7 +110,8 @@ class EvaluateFlags:
             environment renders them itself.
         plot: File for a picture (.png) of reward and actions over one episode, next to random
             actions.
-        dataset: File for transitions of the policy (.npz), for `train.py --dataset`.
+        dataset: File for transitions of the policy (.npz), for `train.py --dataset`, or a new
+            Minari dataset (*-v0).
         transitions: Transitions of the dataset.
         dataset_noise: Standard deviation of the Gaussian noise on the actions of the dataset, as a
             fraction of a_max.

@@ -75,7 +75,10 @@ def test_the_learning_half_never_heard_of_a_robot():
     ] == []
     texts = {
         path.name: re.sub(
-            r"td3[_-]?robot|gymnasium_robotics|panda_gym", "", path.read_text(), flags=re.IGNORECASE
+            r"(td3[_-]?|le)robot|gymnasium_robotics|panda_gym",
+            "",
+            path.read_text(),
+            flags=re.IGNORECASE,
         )
         for path in learning
         if "deploy"

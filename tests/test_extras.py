@@ -35,6 +35,7 @@ USES = [
     ("mujoco", "train --env HalfCheetah-v5"),
     ("mlflow", "train --robot panda --mlflow true"),
     ("neo", f"evaluate {RUN1} --baseline neo"),
+    ("data", f"evaluate {RUN1} --dataset FOLDER/reach-v0"),
     ("deploy", "export --checkpoint checkpoints/run1 --onnx FOLDER/policy.onnx"),
     ("deploy", "run --policy FOLDER/made.onnx --goal 0.4,0.1,0.4"),
     ("sweep", "sweep --plan configs/sweeps/reach.yaml"),

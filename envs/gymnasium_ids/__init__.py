@@ -20,9 +20,13 @@ There are three kinds of each:
     Dense rewards depend on actions and joints too, which `compute_reward` does not get.
 """
 
-import gymnasium as gym
+import copy
 
-from envs.config.env_options import KINEMATIC
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from envs.config.assignments import parse_assignments
+from envs.config.env_options import KINEMATIC, EnvOptions
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.gymnasium_ids.single import ArmGoalGymnasiumEnv, ArmGymnasiumEnv
 from envs.gymnasium_ids.vector import ArmGoalVectorEnv, ArmVectorEnv
@@ -36,11 +40,13 @@ __all__ = [
     "ArmGymnasiumEnv",
     "ArmVectorEnv",
     "make_env_id",
+    "make_env_spec",
     "register",
 ]
 
 NAMESPACE = "td3_robot"
 KINDS = ("", "sparse", "goal")  # suffixes of ids
+_NAMED = ("gripper", "tcp", "base", "velocity", "acceleration", "sparse", "guard", "engine")
 
 
 def register() -> None:
@@ -70,6 +76,25 @@ def make_env_id(robot: str, task: str, kind: str = "") -> str:
     """Make the Gymnasium id of a robot or "", a task and one of `KINDS`, with capitalised words."""
     words = f"{robot}_{task}_{kind}".strip("_").split("_")
     return f"{NAMESPACE}/{''.join(word[0].upper() + word[1:] for word in words)}-v0"
+
+
+def make_env_spec(options: EnvOptions) -> EnvSpec:
+    """Make the Gymnasium specification of what options describe, of plain values for a file.
+
+    Whoever makes the environment has to import this module first. What `randomize` names is left
+    out: the environment is the one without it.
+    """
+    if options.env is not None:
+        return copy.deepcopy(gym.spec(options.env))
+    spec = copy.deepcopy(gym.spec(make_env_id("", options.task)))
+    plain = {name: getattr(EnvOptions, name) for name in _NAMED}
+    values = {name: getattr(options, name) for name in _NAMED} | options.disturbances
+    spec.kwargs = {"robot": options.robot, "task": options.task} | {
+        name: value for name, value in values.items() if value != plain.get(name)
+    }
+    if options.xacro:
+        spec.kwargs["xacro"] = parse_assignments("xacro", options.xacro)
+    return spec
 
 
 def _get_engine(task: str) -> dict[str, object]:

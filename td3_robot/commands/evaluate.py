@@ -146,7 +146,7 @@ def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOpt
     notes = describe_residual(agent.config)
     notes += [] if options.env else describe_engine(options.task, options.engine)
     write_figures(evaluation, flags, argv, metadata, notes)
-    write_rollouts(evaluation, agent, flags)
+    write_rollouts(evaluation, agent, flags, options)
 
 
 def write_figures(
@@ -189,7 +189,9 @@ def write_figures(
         say(f"the report is {flags.report / 'index.html'}")
 
 
-def write_rollouts(evaluation: "Evaluation", agent: "TD3", flags: EvaluateFlags) -> None:
+def write_rollouts(
+    evaluation: "Evaluation", agent: "TD3", flags: EvaluateFlags, options: EnvOptions
+) -> None:
     """Write the picture of an episode and the dataset that were asked for."""
     if flags.plot:
         from td3_robot.loggers.rollout_plot import plot_rollout
@@ -197,11 +199,12 @@ def write_rollouts(evaluation: "Evaluation", agent: "TD3", flags: EvaluateFlags)
         plot_rollout(evaluation.compare_with_random(), flags.plot, evaluation.action_names)
         say(f"reward and actions of one episode are in {flags.plot}")
     if flags.dataset:
+        from envs.gymnasium_ids import make_env_spec
         from td3_robot.data.dataset_file import collect, save_dataset
 
         env = evaluation.make_dataset_env(flags.transitions)
         data = collect(agent.select_action, env, flags.transitions, flags.seed, flags.dataset_noise)
-        save_dataset(flags.dataset, data)
+        save_dataset(flags.dataset, data, make_env_spec(options))
         say(f"{flags.transitions} transitions are in {flags.dataset}")
 
 
@@ -224,8 +227,12 @@ def verify_checkpoint(checkpoint: Path, env: str | None) -> int:
 
 def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:
     """Refuse flags that cannot succeed before anything is measured."""
-    for path, suffix in ((flags.json, ""), (flags.plot, ".png"), (flags.dataset, ".npz")):
+    for path, suffix in ((flags.json, ""), (flags.plot, ".png")):
         check_writable(path, suffix)
+    if flags.dataset:
+        from td3_robot.data.dataset_file import check_dataset
+
+        check_dataset(flags.dataset)
     check_folder(flags.report)
     check_camera(flags.camera)
     check_shown(flags, options)

@@ -238,8 +238,8 @@ class Config:
     Name, length, seed and device of a training.
 
     Attributes:
-        dataset: File of transitions to learn from offline; nothing is collected, and steps counts
-            gradient steps.
+        dataset: Transitions to learn from offline (.npz, .hdf5, or a Minari or LeRobot dataset);
+            nothing is collected, and steps counts gradient steps.
         start_from: Run, checkpoint folder or older file prefix whose networks this run begins with.
         run: Name of the new folder in checkpoints; by default the next free runN.
         seed: Seed of everything random.

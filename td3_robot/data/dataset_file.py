@@ -1,26 +1,31 @@
-"""Offline data: transitions in an .npz file, with D4RL's names.
+"""Offline data: transitions in files of several formats, as arrays with D4RL's names.
 
 Fu et al. 2020, https://arxiv.org/abs/2004.07219. Rows are steps in the order in which they were
-made, one episode after the other. `docs/reference/files.md` describes the format.
+made, one episode after the other. `docs/reference/files.md` describes the formats: our .npz, D4RL's
+HDF5, and folders of Minari and LeRobot.
 """
 
 import os
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from td3_robot.data import hdf5_file, lerobot_folder, minari_folder
 from td3_robot.errors import ConfigError
 from td3_robot.progress import stage
-from td3_robot.utils.atomic_files import replace_file
+from td3_robot.utils.atomic_files import check_writable, replace_file
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import VecEnv, draw_normal
+
+if TYPE_CHECKING:  # our own environments do without gymnasium
+    from gymnasium.envs.registration import EnvSpec
 
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
 # columns of the arrays that have them; all others are (N,)
@@ -49,15 +54,19 @@ _NAMES = dict(
 def load_dataset(path: str | Path, device: torch.device | str = "cpu") -> Transitions:
     """Read a dataset and check all that training on it needs.
 
+    `path` is an .npz, an .hdf5 with D4RL's names, the folder of a Minari or LeRobot dataset, or the
+    name by which one of their own folders has it, for example mujoco/hopper/expert-v0.
+
     `next_observations` may be missing if there are `timeouts`: the successor is then the next row,
     and rows without one (a timeout, the last row) are left out, as in D4RL's `qlearning_dataset`. A
     row is also truncated if the next row does not continue it, which makes `timeouts` optional and
     keeps shuffled rows apart.
 
     Raises:
-        ConfigError: the file is missing, is no .npz or holds Python objects; an array is missing,
-            has another shape or length, or holds NaN or infinity; or an action is outside [-1, 1].
-            The message is one line that names the array and the first row.
+        ConfigError: the file is missing, is of another format or holds Python objects, or a
+            package for it is missing; an array is missing, has another shape or length, or holds
+            NaN or infinity; or an action is outside [-1, 1]. The message is one line that names the
+            array and the first row.
     """
     path = Path(path)
     try:
@@ -67,8 +76,31 @@ def load_dataset(path: str | Path, device: torch.device | str = "cpu") -> Transi
         raise ConfigError(f"dataset {str(path)!r}: {error}") from error
 
 
-def save_dataset(path: str | Path, transitions: Transitions) -> None:
+def check_dataset(path: Path | None) -> None:
+    """Check that `save_dataset` can write a path, before anything is computed; None is no file.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    if path is not None and minari_folder.is_name(path):
+        minari_folder.check_new(path)
+        check_writable(path)
+    elif path is not None and not path.name.endswith(".npz"):
+        raise ConfigError(
+            f"cannot write {str(path)!r}: it must be a file named *.npz, or a Minari dataset named "
+            "*-v0"
+        )
+    else:
+        check_writable(path, ".npz")
+
+
+def save_dataset(path: str | Path, transitions: Transitions, spec: "EnvSpec | None" = None) -> None:
     """Write a dataset, complete or not at all; `load_dataset` reads it back equal.
+
+    Args:
+        path: an .npz, or the folder of a new Minari dataset, whose name ends in -v and a number.
+        transitions: what it holds.
+        spec: the environment that Minari makes from the dataset.
 
     Raises:
         ConfigError: the file cannot be written, or `load_dataset` would refuse it.
@@ -81,6 +113,12 @@ def save_dataset(path: str | Path, transitions: Transitions) -> None:
         )
     except ConfigError as error:
         raise ConfigError(f"dataset {str(path)!r}: {error}") from error
+    if minari_folder.is_name(path):
+        breaks = _find_breaks(
+            arrays["observations"], arrays["next_observations"], arrays["terminals"]
+        )
+        whole = arrays | {"timeouts": arrays["timeouts"] | breaks}
+        return minari_folder.write_arrays(path, whole, spec)
     with replace_file(path) as new, new.open("wb") as file:
         np.savez(file, **arrays)
         file.flush()
@@ -147,7 +185,36 @@ def _find_breaks(state, next_state, terminated):
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file that have one of our names.
+    """Return the arrays of a dataset of any format under our names.
+
+    Raises:
+        ConfigError: there is no such dataset, or it cannot be read.
+    """
+    if path.is_file() and path.suffix in hdf5_file.ENDINGS:
+        arrays = hdf5_file.read_arrays(path, _NAMES.values())
+        _require_columns(arrays, arrays)
+        return arrays
+    if not path.is_file():
+        for folder_format in (minari_folder, lerobot_folder):
+            if data := folder_format.find_data(path):
+                return folder_format.read_arrays(data)
+    if path.is_dir():
+        raise ConfigError("is a folder of neither Minari, with data/metadata.json, nor LeRobot")
+    return _read_npz(path)
+
+
+def _require_columns(names: Collection[str], holds: Collection[str]) -> None:
+    """Check that what every dataset needs is among the names.
+
+    Raises:
+        ConfigError: something is missing; the message says what the file holds.
+    """
+    if missing := [name for name in _REQUIRED if name not in names]:
+        raise ConfigError(f"lacks {', '.join(missing)}; it holds {list(holds)[:20]}")
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz that have one of our names.
 
     Raises:
         ConfigError: there is no such file, or it is no .npz of plain arrays.
@@ -158,8 +225,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
             raise ConfigError("is no .npz file")
         with np.load(path, allow_pickle=False) as file:
             names = [name for name in _NAMES.values() if name in file]
-            if missing := [name for name in _REQUIRED if name not in names]:
-                raise ConfigError(f"lacks {', '.join(missing)}; it holds {list(file)[:20]}")
+            _require_columns(names, list(file))
             return {name: _load_array(file, name) for name in names}
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}") from error

@@ -15,10 +15,11 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import envs
 import envs.gymnasium_ids
+from envs.config.env_options import EnvOptions
 from envs.controllers import make_baseline
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.adapter import GOAL_KEYS
-from envs.gymnasium_ids import KINDS, NAMESPACE, make_env_id, register
+from envs.gymnasium_ids import KINDS, NAMESPACE, make_env_id, make_env_spec, register
 from envs.robots import make_robot, robot_names, shipped_robots
 from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import find_task_class, list_tasks
@@ -406,3 +407,26 @@ def test_an_action_that_is_not_a_number_is_refused():
     env.reset(seed=0)
     with pytest.raises(NotFiniteError, match="NaN or infinite"):
         env.step(np.full(7, np.nan, np.float32))
+
+
+def test_a_specification_of_options_makes_their_environment_after_a_file_has_held_it():
+    """As Minari's datasets do it: by JSON, in another program."""
+    options = EnvOptions("ur5e", "reach_pose", gripper="none", sparse=True, latency=0.05)
+    written = make_env_spec(options).to_json()
+    spec = gym.envs.registration.EnvSpec.from_json(written)
+    assert spec.kwargs == {
+        "robot": "ur5e",
+        "task": "reach_pose",
+        "gripper": "none",
+        "sparse": True,
+        "latency": 0.05,
+    }
+    made = gym.make(spec)
+    own = envs.make_from_config(options)
+    action = np.full(own.a_dim, 0.1, np.float32)
+    first, _ = made.reset(seed=3)
+    assert np.array_equal(first, own.reset(3)[0])
+    observation, reward, *_ = made.step(action)
+    step = own.step(torch.from_numpy(action)[None])
+    assert np.array_equal(observation, step.next_observation[0]) and reward == step.reward.item()
+    assert make_env_spec(EnvOptions(env="Pendulum-v1")).id == "Pendulum-v1"

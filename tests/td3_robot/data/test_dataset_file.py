@@ -209,7 +209,10 @@ def test_wrong_content_is_one_line_that_names_it(tmp_path, changed, told):
     "make, told",
     [
         (lambda path: None, "cannot be read: No such file or directory"),
-        (lambda path: path.mkdir(), "cannot be read: Is a directory"),
+        (
+            lambda path: path.mkdir(),
+            "is a folder of neither Minari, with data/metadata.json, nor LeRobot",
+        ),
         (lambda path: path.write_bytes(b""), "is no .npz file"),
         (lambda path: path.write_bytes(pickle.dumps(arrays())), "is no .npz file"),
         (lambda path: np.save(path.open("wb"), np.zeros(3)), "is no .npz file"),
