@@ -83,7 +83,7 @@ def _read_columns(folder: Path, features: dict[str, Any], frames: int) -> dict[s
     tables = [pyarrow.parquet.read_table(file, columns=names) for file in files]
     count = sum(len(table) for table in tables)
     if not count or count != frames:
-        raise ConfigError(f"has {count} frames, {_INFO} says {frames}")
+        raise ConfigError(f"has {count} frames, {_INFO} counts {frames}")
     whole = pyarrow.concat_tables(tables)
     columns = {name: _convert_column(whole[name]) for name in names}
     order = np.lexsort((columns["frame_index"], columns["episode_index"]))

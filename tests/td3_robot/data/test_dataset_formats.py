@@ -327,7 +327,7 @@ def test_all_numbers_that_are_observed_are_and_pictures_are_not(tmp_path):
     ("change", "words"),
     [
         ({"codebase_version": "v1.6"}, "is of LeRobot's version 'v1.6'; valid choices: v2.0, v2.1"),
-        ({"total_frames": 10}, "has 9 frames, meta/info.json says 10"),
+        ({"total_frames": 10}, "has 9 frames, meta/info.json counts 10"),
         ({"features": {}}, "has no column observation"),
         (
             {"features": {"observation.state": {"dtype": "float32", "shape": [2]}}},
