@@ -17,6 +17,12 @@ test: setup-test
 test-all: setup-test
 	$(BIN)/python -m pytest $(PARALLEL)
 
+# The adapters of arms through their makers' own clients, ROS 2 included.
+.PHONY: test-clients
+test-clients: setup-test
+	$(INSTALL) --editable ".[franka-sim,ur,ros2]"
+	$(BIN)/python -m pytest -m clients tests/td3_robot/deploy/adapters
+
 # The same on the newest of all packages, without constraints.txt, in .venv-newest. MuJoCo comes last, since the
 # extra `fetch` holds it back; the tests of Fetch are then skipped.
 NEWEST := .venv-newest/bin

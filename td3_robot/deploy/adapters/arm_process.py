@@ -59,6 +59,7 @@ class ArmProcess:
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         self._failure = ""
+        self._said: dict[str, Any] = {}  # what came last with each word
         context = multiprocessing.get_context("spawn")
         self.process = context.Process(
             target=serve_arm, args=(other, name, host, joints, realtime), daemon=True
@@ -82,13 +83,10 @@ class ArmProcess:
         Raises:
             DeployError: the client has failed, in its own words.
         """
-        newest = None
-        for word, what in self._receive():
-            if word == "state":
-                newest = what
+        self._receive()
         if self._failure:
             raise DeployError(self._failure)
-        return newest
+        return self._said.pop("state", None)
 
     def send(self, qd: np.ndarray) -> None:
         """Command velocities (n,) [rad/s or m/s]. A client that takes none gets none."""
@@ -106,10 +104,9 @@ class ArmProcess:
             with contextlib.suppress(OSError):
                 _post(self._socket, "stop", None)
             why = self._wait_for("stopped", STOP)
-            if why is None and self.process.is_alive():
-                raise DeployError(
-                    f"the arm's client has not stopped it within {STOP:g} s and was ended"
-                )
+            if why is None:
+                late = f"the arm's client has not stopped it within {STOP:g} s and was ended"
+                raise DeployError(self._said.get("gone", late))
             patience = LEAVE
             if why:
                 raise DeployError(why)
@@ -119,32 +116,25 @@ class ArmProcess:
     def _wait_for(self, word: str, patience: float) -> Any:
         """Return what comes with a word, or None if it does not come in time or never will."""
         until = time.monotonic() + patience
-        while (left := until - time.monotonic()) > 0:
+        self._receive()
+        while (left := until - time.monotonic()) > 0 and not {word, "gone"} & set(self._said):
             select.select([self._socket], [], [], left)
-            for received, what in self._receive():
-                if received == word:
-                    return what
-                if received == "gone":
-                    return None
-        return None
+            self._receive()
+        return self._said.get(word)
 
-    def _receive(self) -> list[tuple[str, Any]]:
-        """Return the messages that have come; failures are kept."""
-        messages = []
-        while True:
+    def _receive(self) -> None:
+        """Take the messages that have come; the first failure stays."""
+        while "gone" not in self._said:
             try:
                 packet = self._socket.recv(_LONGEST)
             except BlockingIOError:
-                return messages
+                return
             except OSError:
                 packet = b""
-            if not packet:
-                self._failure = self._failure or "the arm's client has ended"
-                return [*messages, ("gone", None)]
-            word, what = pickle.loads(packet)
-            if word == "failed":
+            word, what = pickle.loads(packet) if packet else ("gone", "the arm's client has ended")
+            self._said[word] = what
+            if word in ("failed", "gone"):
                 self._failure = self._failure or what
-            messages.append((word, what))
 
     def _end(self, patience: float) -> None:
         self._socket.close()

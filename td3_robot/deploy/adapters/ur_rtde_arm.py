@@ -2,7 +2,7 @@
 dies.
 
 The calls and their defaults: https://sdurobotics.gitlab.io/ur_rtde/api/api.html. Driven against a
-server of its protocols, not on hardware yet.
+server of its protocols (tests/rtde_server.py), not on hardware yet.
 """
 
 # the vendor's package is on the computer beside the arm
@@ -19,6 +19,7 @@ from td3_robot.deploy.errors import DeployError
 LEAST_RATE = 10.0  # [Hz] with fewer signs of life the robot's program stops
 ACCELERATION = 40.0  # [rad/s2] up to which speedj may follow; what is sent is smooth already
 DECELERATION = 10.0  # [rad/s2] of speedStop
+RESTART = 5.0  # [s] that the robot may take to start a program, as ur_rtde itself allows it
 
 
 class UrRtdeArm:
@@ -61,7 +62,10 @@ class UrRtdeArm:
         while nobody read, is started again: the arm was last sent to stand still.
         """
         if not self._control.isProgramRunning():
-            self._control.reuploadScript()
+            self._control.reuploadScript()  # returns before the program runs
+            until = time.monotonic() + RESTART
+            while not self._control.isProgramRunning() and time.monotonic() < until:
+                time.sleep(0.005)
             self._start_watchdog()
         self._control.kickWatchdog()
 
@@ -90,7 +94,9 @@ class UrRtdeArm:
         Raises:
             DeployError: the robot has not confirmed that it stopped.
         """
-        stopped = not self._sending or self._control.speedStop(DECELERATION)
+        stopped = True
+        if self._sending:  # a program that has ended at rest has nothing to confirm
+            stopped = self._control.speedStop(DECELERATION) or not self._moving
         self._control.stopScript()
         if not stopped:
             raise DeployError("the robot has not confirmed that it stopped")

@@ -139,11 +139,14 @@ def test_a_call_that_fails_is_told_in_one_line(client, call, what, why):
     wait_for(lambda: "move" in [name for _, name in client.calls()])
     with pytest.raises(DeployError, match=why):
         if call == "move":
-            wait_for(arm.read)
-            wait_for(arm.read)
+            while True:
+                arm.read()
         arm.stop()
-    if call == "move":
+    if what == "raise" and call == "move":
         arm.stop()
+    elif call == "move":
+        with pytest.raises(DeployError, match="has ended"):
+            arm.stop()
     assert not arm.process.is_alive()
 
 
