@@ -86,6 +86,13 @@ setup-hashed:
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch .venv/ready .venv/ready-test
 
+# Our Gymnasium ids in the libraries of others, which are no part of the set-up.
+.PHONY: test-libraries
+test-libraries: setup-test
+	$(BIN)/pip install --quiet --no-deps torchrl==0.13.3 tensordict==0.13.0 pyvers==0.2.3 orjson hoptorch \
+		skrl==2.1.1 tianshou==2.0.1 sensai-utils overrides deepdiff==7.0.1 ordered-set numba llvmlite
+	$(BIN)/python -m pytest tests/envs/test_other_libraries.py
+
 # constraints-hashes.txt, from what the index serves for the versions in constraints.txt.
 hashes: setup
 	$(BIN)/pip install --quiet --dry-run --no-deps --ignore-installed --requirement constraints.txt \

@@ -18,7 +18,7 @@ from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from envs.tasks.task import Task
 from envs.world import Moment
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import ConfigError, KeywordError, unknown
 from td3_robot.vec_env import VecEnv
 
 
@@ -80,7 +80,10 @@ def make(
         described = {"xacro": xacro, "base": base, "velocity": velocity}
         made = make_robot(robot, gripper, tcp, acceleration=acceleration, **described)
     if strange := disturbed.keys() - DISTURBANCES:
-        raise unknown("keyword of an environment", min(strange), (*_KEYWORDS, *DISTURBANCES))
+        name = min(strange)
+        choices = unknown("keyword of an environment", name, (*_KEYWORDS, *DISTURBANCES))
+        # Other libraries try keywords, and look for Python's own words to leave one out again.
+        raise KeywordError(f"unexpected keyword argument {name!r}: {choices}")
     if disturbed:
         disturbances = replace(disturbances or Disturbances(), **disturbed)
     varied = disturbances.physics if disturbances else None

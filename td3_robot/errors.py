@@ -51,6 +51,10 @@ class ConfigError(Td3RobotError):
     """A name, option or value that the user gave is not valid."""
 
 
+class KeywordError(ConfigError, TypeError):
+    """A function was called with a keyword that it does not have."""
+
+
 class CheckpointError(Td3RobotError):
     """A checkpoint folder is missing, incomplete, damaged or of other networks."""
 

@@ -270,6 +270,22 @@ class ArmEnv:
         )
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
+    def hold(self, rows: Tensor, true: Moment, known: Moment) -> None:
+        """Put rows back to where they were before the latest step, as if it had not been made.
+
+        Args:
+            rows: (B,) bool.
+            true, known: `now` and `moment` of that time.
+        """
+
+        def put(new: Tensor, old: Tensor) -> Tensor:
+            return torch.where(rows.view(-1, *[1] * (new.ndim - 1)), old, new)
+
+        self.now = self.now.each(put, true)
+        self._moment = self.moment.each(put, known)
+        self._lengths = put(self._lengths, torch.full_like(self._lengths, self.task.horizon))
+        self._time_limits = None  # their counts are of rows that have made the step
+
     def _advance(self, action: Tensor) -> Moment:
         command = self.task.make_command(self.world, self.moment, action)
         if self.guard:

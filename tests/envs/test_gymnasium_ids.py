@@ -20,6 +20,7 @@ from envs.controllers import make_baseline
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.adapter import GOAL_KEYS
 from envs.gymnasium_ids import KINDS, NAMESPACE, make_env_id, make_env_spec, register
+from envs.gymnasium_ids.observations import select_row
 from envs.robots import make_robot, robot_names, shipped_robots
 from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import find_task_class, list_tasks
@@ -430,3 +431,60 @@ def test_a_specification_of_options_makes_their_environment_after_a_file_has_hel
     step = own.step(torch.from_numpy(action)[None])
     assert np.array_equal(observation, step.next_observation[0]) and reward == step.reward.item()
     assert make_env_spec(EnvOptions(env="Pendulum-v1")).id == "Pendulum-v1"
+
+
+@pytest.mark.parametrize("kind", ["", "goal"])
+@pytest.mark.parametrize(("task", "engine"), [("reach", "kinematic"), ("push", "mujoco")])
+def test_next_step_autoreset_plays_the_episodes_of_same_step_and_one_step_more_each(
+    task, engine, kind
+):
+    """That step ignores its action, pays nothing and returns what the next episode begins with."""
+    name = make_env_id("panda", task, kind)
+    same, late = (
+        gym.make_vec(name, num_envs=3, engine=engine, autoreset_mode=mode)
+        for mode in (AutoresetMode.SAME_STEP, "NextStep")
+    )
+    assert late.metadata["autoreset_mode"] == late.autoreset_mode == AutoresetMode.NEXT_STEP
+    assert same.metadata["autoreset_mode"] == same.autoreset_mode == AutoresetMode.SAME_STEP
+
+    def flat(observation):
+        return gym.spaces.flatten(late.observation_space, observation)
+
+    assert np.array_equal(flat(same.reset(seed=3)[0]), flat(late.reset(seed=3)[0]))
+    horizon = envs.make("panda", task, engine=engine).task.horizon
+    for number, action in enumerate(actions(horizon + 5, 3).numpy()):
+        one, other = same.step(action), late.step(action)
+        for value, wanted in zip(other[1:4], one[1:4]):
+            assert np.array_equal(value, wanted)
+        assert "final_obs" not in other[4] and other[4]["_is_success"].all()
+        if number != horizon - 1:
+            assert np.array_equal(flat(one[0]), flat(other[0]))
+            continue
+        assert other[3].all()
+        for row, final in enumerate(one[4]["final_obs"]):
+            assert np.array_equal(
+                gym.spaces.flatten(late.single_observation_space, final),
+                gym.spaces.flatten(late.single_observation_space, select_row(other[0], row)),
+            )
+        reset, reward, terminated, truncated, infos = late.step(-action)
+        assert np.array_equal(flat(reset), flat(one[0])) and not reward.any()
+        assert not (terminated | truncated | infos["_is_success"]).any()
+
+
+def test_arms_that_end_at_other_times_wait_alone():
+    env = gym.make_vec(REACH, num_envs=3, autoreset_mode=AutoresetMode.NEXT_STEP)
+    env.reset(seed=0)
+    arms = env.unwrapped._arms
+    arms._lengths = torch.tensor([2, 3, 60])
+    for number, action in enumerate(actions(6, 3).numpy(), 1):
+        now = env.step(action)
+        assert now[3].tolist() == [number == 2, number == 3, False]
+        waited = [number == 3, number == 4, False]
+        assert (now[1] == 0.0).tolist() == waited and (~now[4]["_is_success"]).tolist() == waited
+    assert arms.now.steps.tolist() == [3, 2, 6]  # 2 + wait + 3, 3 + wait + 2
+
+
+@pytest.mark.parametrize("mode", ["Disabled", "soon", AutoresetMode.DISABLED])
+def test_another_autoreset_mode_is_refused(mode):
+    with pytest.raises(ConfigError, match="autoreset_mode must be SameStep or NextStep"):
+        gym.make_vec(REACH, num_envs=2, autoreset_mode=mode)
