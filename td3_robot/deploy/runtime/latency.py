@@ -12,6 +12,7 @@ from td3_robot.deploy.safety.safety_filter import SafetyFilter
 from td3_robot.deploy.safety.watchdog import Watchdog
 
 SILENCE = 0.1  # [s] without a state after which the arm is braked
+FIRST = 5.0  # [s] for the first state, which ROS 2 takes a while to find
 SETTLED = 0.6  # of the time, after which the arm counts as moving steadily
 STEADY = 0.01  # of the speed, by which what is sent may differ from it then
 # of the way it was sent that a joint has to have made in the end; one that is later needs more time
@@ -61,7 +62,7 @@ def measure_latency(
 
 def _first(arm: Arm) -> Reading:
     begun = time.monotonic()
-    while time.monotonic() < begun + SILENCE:
+    while time.monotonic() < begun + FIRST:
         if reading := arm.read():
             return reading
         time.sleep(0.001)

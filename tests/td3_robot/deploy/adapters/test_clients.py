@@ -20,9 +20,17 @@ from tests.support import ROOT
 
 pytestmark = pytest.mark.clients
 INSTALL = "pip install 'td3-robot[franka-sim,ur,ros2]'"
-SERVERS = {"franky": "tests.franky_server", "ur_rtde": "tests.rtde_server"}
-ROBOTS = {"franky": "panda", "ur_rtde": "ur5e"}
-PACKAGES = {"franky": ("franky", "franky_sim"), "ur_rtde": ("rtde_control",)}
+SERVERS = {
+    "franky": "tests.franky_server",
+    "ur_rtde": "tests.rtde_server",
+    "ros2_control": "tests.ros2_node",
+}
+ROBOTS = {"franky": "panda", "ur_rtde": "ur5e", "ros2_control": "panda"}
+PACKAGES = {
+    "franky": ("franky", "franky_sim"),
+    "ur_rtde": ("rtde_control",),
+    "ros2_control": ("rclpy", "sensor_msgs", "std_msgs"),
+}
 REST = 0.005  # [rad/s] below which an arm is at rest
 
 
@@ -50,12 +58,17 @@ class Server:
             f"127.{os.getpid() % 250 + 2}.{(os.getpid() // 250) % 250}.{time.time_ns() % 250 + 2}"
         )
         self.log = folder / "motion.log"
-        command = [sys.executable, "-m", SERVERS[name], self.host, str(self.log)]
+        self.joints = Robot.load(ROBOTS[name]).joints
+        place = [self.host]
+        if name == "ros2_control":
+            place = [",".join(self.joints), "1"]
+            self.host = "velocity_controller"
+        command = [sys.executable, "-m", SERVERS[name], *place, str(self.log)]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == "ready\n"
 
     def connect(self) -> ArmProcess:
-        return ArmProcess(self.name, self.host, (), realtime=False)
+        return ArmProcess(self.name, self.host, self.joints, realtime=False)
 
     def motion(self) -> tuple[np.ndarray, np.ndarray]:
         """Times, and the fastest joint at each."""
@@ -71,7 +84,9 @@ class Server:
 
 
 @pytest.fixture(params=sorted(SERVERS))
-def server(request, tmp_path):
+def server(request, tmp_path, monkeypatch):
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(os.getpid() % 100))  # others' nodes are not heard
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     need(*PACKAGES[request.param])
     made = Server(request.param, tmp_path)
     yield made
@@ -94,14 +109,35 @@ def test_latency_is_measured_again_and_again(server):
     assert server.motion()[1][-1] < REST
 
 
+def test_states_of_ros_2_without_velocities_are_differentiated(tmp_path, monkeypatch):
+    need(*PACKAGES["ros2_control"])
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(os.getpid() % 100 + 100))
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    command = [sys.executable, "-m", SERVERS["ros2_control"], "a,b", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as node:
+        arm = ArmProcess("ros2_control", "velocity_controller", ("b", "a"))
+        try:
+            assert not wait_for(arm.read).qd.any()
+
+            def moves() -> bool:
+                arm.send(np.array([0.2, -0.1]))
+                state = arm.read()
+                return state is not None and np.allclose(state.qd, [-0.1, 0.2], atol=0.02)
+
+            wait_for(moves)
+        finally:
+            arm.stop()
+            node.kill()
+
+
 MOVE = """
 import sys, time, numpy as np
 from td3_robot.deploy.adapters import ArmProcess
 if __name__ == "__main__":
     name, host, joints = sys.argv[1:]
-    arm = ArmProcess(name, host, (), realtime=False)
+    arm = ArmProcess(name, host, tuple(joints.split(",")), realtime=False)
     for step in range(10**6):
-        arm.send(np.full(int(joints), min(0.001 * step, 0.05)))
+        arm.send(np.full(joints.count(",") + 1, min(0.001 * step, 0.05)))
         time.sleep(0.01)
 """
 
@@ -110,8 +146,7 @@ if __name__ == "__main__":
 def test_an_arm_whose_loop_dies_or_hangs_comes_to_rest(server, tmp_path, how):
     script = tmp_path / "move.py"
     script.write_text(MOVE)
-    joints = Robot.load(ROBOTS[server.name]).limits.n
-    command = [sys.executable, str(script), server.name, server.host, str(joints)]
+    command = [sys.executable, str(script), server.name, server.host, ",".join(server.joints)]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         wait_for(lambda: len(server.motion()[1]) and server.motion()[1][-1] > 0.03)
@@ -129,7 +164,7 @@ def test_an_arm_whose_loop_dies_or_hangs_comes_to_rest(server, tmp_path, how):
 def test_a_robot_that_dies_or_hangs_in_motion_is_told_in_bounded_time(server, how):
     """States cease, and `stop()` returns, though calls of the client may hang."""
     arm = server.connect()
-    joints = Robot.load(ROBOTS[server.name]).limits.n
+    joints = len(server.joints)
     for step in range(50):
         arm.send(np.full(joints, min(0.001 * step, 0.03)))
         time.sleep(0.01)
