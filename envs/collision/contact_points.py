@@ -6,8 +6,8 @@ from torch import Tensor
 from envs.collision.capsules import CollisionModel
 from envs.collision.geometry import dot, segment_gap
 from envs.collision.obstacles import Obstacles
-from envs.collision.proximity import measure_surroundings
 from envs.collision.queries import compute_body_frames, gather_pairs, place_segments
+from envs.collision.surroundings import measure_surroundings
 
 
 def find_contact_points(
@@ -23,18 +23,14 @@ def find_contact_points(
     Arguments as for `proximity.link_clearance`, B = 1.
     """
     model = model.select_model(gripper)
-    obstacles = obstacles or Obstacles()
     frames = compute_body_frames(model, q, gripper)
     p, d = place_segments(model, frames)
     # (K, M, 1), (3, K, M, 1) twice
     distance, u, x = measure_surroundings(model, frames, p, d, obstacles, ground)
     middle = x - u * (model.radius[:, None] + 0.5 * distance)
     if ground is not None:  # whose points may be corners of fingers, which have no radius
-        row = 1 + sum(
-            one.shape[1] for one in (obstacles.spheres, obstacles.walls) if one is not None
-        )
-        middle[:, :, row] = x[:, :, row]
-        middle[2, :, row] = ground
+        middle[:, :, 1] = x[:, :, 1]
+        middle[2, :, 1] = ground
     found = [middle[:, distance < 0]]
     if len(model.first):
         (p1, d1, p2, d2) = gather_pairs(model, p, d)

@@ -59,59 +59,78 @@ def segment_gap(
     return torch.addcmul(torch.addcmul(r, d, s), e, t, value=-1), s
 
 
-def point_distance(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
-    """Compute the distance of the segment p + s d to a point; see `segment_distance`."""
-    gap = point_gap(p, d, dd, point)
-    return dot(gap, gap).sqrt()
-
-
 def point_gap(p: Tensor, d: Tensor, dd: Tensor, point: Tensor) -> Tensor:
     """Compute the vector (3, ...) from a point to the closest one of the segment p + s d."""
     r = p - point
     return torch.addcmul(r, d, (dot(d, r) / dd.clamp(min=_TINY)).clamp(-1, 0), value=-1)
 
 
-def plane_distance(p: Tensor, d: Tensor, normal: Tensor, offset: Tensor) -> Tensor:
-    """Compute the signed distance of the segment p + s d to {x: normal . x <= offset}.
+def plane_gap(
+    p: Tensor, d: Tensor, normal: Tensor, offset: Tensor | float
+) -> tuple[Tensor, Tensor]:
+    """Find the end of the segment p + s d that is lowest over {x: normal . x <= offset}.
 
     Args:
         normal: (3, ...) of unit length, out of the solid.
         offset: (...) of the surface from the origin along it [m].
+
+    Returns:
+        Its signed distance (...), and itself (3, ...) [m].
     """
-    return dot(normal, p) - offset + dot(normal, d).clamp(max=0)
+    point = torch.addcmul(p, d, (dot(normal, d) < 0).to(p.dtype))
+    return dot(normal, point) - offset, point
 
 
 BOX_STEPS = 10
-_SKIN = 1e-6  # [m] within this of a face, a point counts as outside it
+_SKIN = 1e-6  # [m] within this of a face, a point counts as outside a box
 
 
-def box_distance(p: Tensor, d: Tensor, length: Tensor, half: Tensor) -> Tensor:
-    """Compute the signed distance of the segment p + s d to the box |x_k| <= half_k in its frame.
+def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the point of the segment p + s d where its signed distance to a box is least.
 
-    Outside it is the distance of the closest point; where the segment enters the box, minus the
-    depth of its deepest point below the nearest face. The signed distance to a convex body is a
-    convex function, so the segment's least is found by halving the interval it lies in, by the sign
-    of the slope, `BOX_STEPS` times. What that may have missed is taken off: the result is never
-    above the true one, and below it by at most length / 2**(BOX_STEPS + 1), 0.2 mm for a segment of
-    0.4 m.
+    The signed distance is that to the box outside it, and minus the depth below the nearest face
+    inside. What is found is never below the least, and above it by at most the segment's length /
+    2**(BOX_STEPS + 1), 0.2 mm for 0.4 m: inside, and near an edge that the segment passes closely.
+    Elsewhere it is exact.
 
     Args:
-        p, d: (3, ...) start and extent of the segment in the frame of the box [m].
-        length: of d, in a shape that broadcasts [m].
+        p, d: (3, ...) start and extent of the segment in the frame of the box |x_k| <= half_k [m].
         half: (3, ...) half of the box's sides [m].
+
+    Returns:
+        Signed distance (...) [m]; the unit vector (3, ...) along which it grows, from the closest
+        point of the box outside, out of the nearest face inside; and s (...).
     """
-    with torch.no_grad():  # where the least is, its place does not change it to first order
-        s = torch.full_like(p[0], 0.5)
-        for step in range(2, BOX_STEPS + 2):
-            slope = _compute_box_slope(torch.addcmul(p, d, s), d, half)
-            s -= slope.sign_().mul_(0.5**step)
-    beyond = torch.addcmul(p, d, s).abs() - half
+    # where the least is, its place does not change it to first order
+    s = _find_nearest(p.detach(), d.detach(), half.detach())
+    x = torch.addcmul(p, d, s)
+    beyond = x.abs() - half
+    deepest = _find_largest(beyond)
     outside = beyond.clamp(min=0)
-    return (
-        dot(outside, outside).sqrt()
-        + _find_largest(beyond).clamp(max=0)
-        - length * 0.5 ** (BOX_STEPS + 1)
-    )
+    distance = dot(outside, outside).sqrt()
+    inward = beyond.ge(deepest).to(x.dtype)  # out of the nearest face, where inside
+    normal = torch.where(distance > _SKIN, outside / distance.clamp(min=_SKIN), inward)
+    return distance + deepest.clamp(max=0), normal.copysign(x), s
+
+
+def _find_nearest(p: Tensor, d: Tensor, half: Tensor) -> Tensor:
+    """Find the s (...) of the point with the least signed distance to a box, see `box_gap`.
+
+    The signed distance to a convex body is a convex function, so the interval that the least lies
+    in is halved by the sign of the slope. Outside, half the squared distance has a slope that is
+    linear between the planes of the faces, so that Newton's step is then exact, but where such a
+    plane lies within it; it is held to the last interval.
+    """
+    s = torch.full_like(p[0], 0.5)
+    for step in range(2, BOX_STEPS + 2):
+        slope = _compute_box_slope(torch.addcmul(p, d, s), d, half)
+        s -= slope.sign_().mul_(0.5**step)
+    x = torch.addcmul(p, d, s)
+    beyond = x.abs().sub_(half)
+    moving = beyond.gt(0).to(x.dtype).mul_(d)
+    slope = dot(beyond.copysign_(x), moving)
+    last = 0.5 ** (BOX_STEPS + 1)
+    return s.sub_(slope.div_(dot(moving, moving).clamp_(min=_TINY)).clamp_(-last, last))
 
 
 def _compute_box_slope(x: Tensor, d: Tensor, half: Tensor) -> Tensor:
@@ -128,51 +147,5 @@ def _compute_box_slope(x: Tensor, d: Tensor, half: Tensor) -> Tensor:
 
 
 def _find_largest(x: Tensor) -> Tensor:
-    """The largest of three components, (3, ...) -> (...)."""
+    """Find the largest of three components, (3, ...) -> (...)."""
     return torch.maximum(torch.maximum(x[0], x[1]), x[2])
-
-
-_FLAT = 1e-7  # [m2] a slope that is rounding: 1e-7 of a metre times the segment's length
-
-
-def box_gap(p: Tensor, d: Tensor, half: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the point of the segment p + s d nearest to the box |x_k| <= half_k, in the box's frame.
-
-    Half the squared distance to the box has a slope along the segment that rises, and is linear
-    between the places where the segment crosses the planes of the faces; so its zero is found by
-    interpolation, without iterating. The slope is zero all the way inside the box, and the middle
-    of that way is taken: there the depth is at least half of the greatest.
-
-    Args:
-        p, d: (3, ...) start and extent of the segment in the frame of the box [m].
-        half: (3, ...) half of the box's sides [m].
-
-    Returns:
-        Signed distance (...), negative by the depth below the nearest face [m]; the unit vector (3,
-        ...) along which it grows, from the closest point of the box outside, out of the nearest
-        face inside; and s (...).
-    """
-    step = d + torch.full_like(d, 1e-9).copysign(d)  # not to divide by zero
-    crossings = torch.cat(((half - p) / step, (-half - p) / step))
-    ends = torch.zeros_like(crossings[:2])
-    ends[1] = 1.0
-    s = torch.cat((ends, crossings.clamp_(0, 1)))  # (8, ...)
-    x = torch.addcmul(p[:, None], d[:, None], s)  # (3, 8, ...)
-    slope = dot(x - x.clamp(-half[:, None], half[:, None]), d[:, None].expand_as(x))
-    falls = slope < _FLAT
-    rises = slope > -_FLAT
-    lower = (s * falls).amax(0)
-    upper = torch.where(rises, s, 1.0).amin(0)
-    before = torch.where(falls, slope, -torch.inf).amax(0).clamp(-1e9, 0.0)
-    after = torch.where(rises, slope, torch.inf).amin(0).clamp(0.0, 1e9)
-    share = torch.where(before < after, -before / (after - before).clamp(min=1e-30), 0.5)
-    nearest = lower + share * (upper - lower)
-    x = torch.addcmul(p, d, nearest)
-
-    beyond = x.abs() - half
-    deepest = _find_largest(beyond)
-    outside = beyond.clamp(min=0)
-    distance = dot(outside, outside).sqrt()
-    inward = beyond.ge(deepest).to(x.dtype)  # out of the nearest face, where inside
-    normal = torch.where(distance > _SKIN, outside / distance.clamp(min=_SKIN), inward)
-    return distance + deepest.clamp(max=0), normal.copysign(x), nearest

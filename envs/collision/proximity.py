@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.collision.capsules import CollisionModel, Fingers, Followers
-from envs.collision.geometry import box_gap, dot, point_gap, segment_gap
-from envs.collision.obstacles import Obstacles, move_components_first
+from envs.collision.capsules import CollisionModel, Followers
+from envs.collision.geometry import dot, segment_gap
+from envs.collision.obstacles import Obstacles
 from envs.collision.queries import compute_body_frames, gather_pairs, place_segments
-from envs.kinematics.rotations import build_rotations
-
-MOST = 10.0  # [m] what is farther away, or not there, counts as this far
+from envs.collision.surroundings import MOST, measure_surroundings
 
 
 @dataclass(frozen=True)
@@ -112,85 +110,6 @@ def _pass_to_leaders(followers: Followers, rates: Tensor, n: int) -> Tensor:
     for index, (joint, multiplier) in enumerate(zip(followers.joints, followers.multipliers)):
         found[:, joint] += multiplier * rates[:, n + index]
     return found
-
-
-def measure_surroundings(
-    model: CollisionModel,
-    frames: list[Tensor],
-    p: Tensor,
-    d: Tensor,
-    obstacles: Obstacles | None,
-    ground: float | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Measure every capsule against every obstacle and the ground.
-
-    Args:
-        frames: from `compute_body_frames`.
-        p, d: (3, K, B) from `place_segments`.
-
-    Returns:
-        Signed distance (K, M, B), at most `MOST` [m]; the unit vector along which it grows, and the
-        nearest point of the capsule's segment, both (3, K, M, B).
-    """
-    K, B = p.shape[1:]
-    p = p[:, :, None]
-    d = d[:, :, None]
-    radius = model.radius[:, None]
-    none = p.new_zeros(3, K, 1, B)
-    found = [(p.new_full((K, 1, B), MOST), none, none)]
-    obstacles = obstacles or Obstacles()
-    if obstacles.spheres is not None:
-        sphere = move_components_first(obstacles.spheres)  # (4, 1, S, B)
-        gap = point_gap(p, d, model.length_squared[:, None], sphere[:3])
-        length = dot(gap, gap).sqrt()
-        found.append((length - sphere[3] - radius, gap / length.clamp(min=1e-9), sphere[:3] + gap))
-    if obstacles.walls is not None:
-        wall = move_components_first(obstacles.walls)
-        found.append(_measure_plane(p, d, radius, wall[:3], wall[3]))
-    if ground is not None:
-        up = p.new_zeros(3, 1, 1, 1)
-        up[2] = 1.0
-        height, normal, point = _measure_plane(p, d, radius, up, ground)
-        lifted = torch.full_like(height, MOST).index_copy(
-            0, model.over_ground, height[model.over_ground]
-        )
-        if model.fingers is not None:
-            corner = _find_lowest_corner(model.fingers, frames)
-            lifted[model.fingers.bearer] = corner[2:] - ground
-            point[:, model.fingers.bearer] = corner[:, None]
-        found.append((lifted, normal, point))
-    if obstacles.boxes is not None:
-        box = move_components_first(obstacles.boxes)
-        R = build_rotations(box[6:])  # (3, 3, 1, N, B), columns are the box's axes
-        r = p - box[:3]
-        start, extent = ((R * value[:, None]).sum(0) for value in (r, d))
-        distance, normal, s = box_gap(start, extent, box[3:6])
-        found.append((distance - radius, (R * normal).sum(1), torch.addcmul(p, d, s)))
-    parts = zip(*found)
-    distances, normals, points = parts
-
-    def expand(value):
-        return value.expand(*value.shape[:-1], B)
-
-    return (
-        torch.cat([expand(value) for value in distances], 1).clamp(max=MOST),
-        torch.cat([expand(value.expand(3, K, *value.shape[2:])) for value in normals], 2),
-        torch.cat([expand(value) for value in points], 2),
-    )
-
-
-def _find_lowest_corner(fingers: Fingers, frames: list[Tensor]) -> Tensor:
-    """Find the lowest corner (3, B) of a gripper [m]."""
-    corners = torch.cat([local @ frames[body] for body, local in fingers.corners], 1)  # (3, V, B)
-    return corners.gather(1, corners[2:].argmin(1, keepdim=True).expand(3, -1, -1))[:, 0]
-
-
-def _measure_plane(
-    p: Tensor, d: Tensor, radius: Tensor, normal: Tensor, offset: Tensor | float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Measure capsules against half-spaces, as `measure_surroundings`: the lower end is nearest."""
-    point = torch.addcmul(p, d, (dot(normal, d) < 0).to(p.dtype))
-    return dot(normal, point) - offset - radius, normal, point
 
 
 def _measure_itself(

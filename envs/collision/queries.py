@@ -11,16 +11,10 @@ from torch import Tensor
 
 from envs.collision.capsules import CollisionModel
 from envs.collision.followers import add_follower_frames
-from envs.collision.geometry import (
-    box_distance,
-    dot,
-    plane_distance,
-    point_distance,
-    segment_distance,
-)
-from envs.collision.obstacles import Obstacles, move_components_first
+from envs.collision.geometry import segment_distance
+from envs.collision.obstacles import Obstacles
+from envs.collision.surroundings import obstacle_distances
 from envs.kinematics import link_frames
-from envs.kinematics.rotations import build_rotations
 from td3_robot.errors import ConfigError, not_none
 
 CACHE_ROWS = (
@@ -158,8 +152,7 @@ def obstacle_distance(
 
     It is infinite without obstacles.
 
-    Exact for spheres and walls; for boxes see `geometry.box_distance`. Arguments as for
-    `clearance`.
+    Arguments as for `clearance`.
     """
     return _run_query(
         lambda model, frames, rows: _measure_obstacles(
@@ -270,39 +263,6 @@ def _measure_ground(
 def _measure_obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
     """(B,)."""
     return _find_least(obstacle_distances(model, p, d, obstacles).flatten(0, 1))
-
-
-def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
-    """Compute the signed distance of every capsule to every sphere, then wall, then box.
-
-    Args:
-        p, d: (3, K, B) from `compute_segments`.
-
-    Returns:
-        (K, M, B) [m].
-    """
-    found = []
-    # (3, K, 1, B), (K, 1, 1)
-    p = p[:, :, None]
-    d = d[:, :, None]
-    radius = model.radius[:, None]
-    if obstacles.spheres is not None:
-        sphere = move_components_first(obstacles.spheres)  # (4, 1, S, B)
-        found.append(point_distance(p, d, model.length_squared[:, None], sphere[:3]) - sphere[3])
-    if obstacles.walls is not None:
-        wall = move_components_first(obstacles.walls)
-        found.append(plane_distance(p, d, wall[:3], wall[3]))
-    if obstacles.boxes is not None:
-        box = move_components_first(obstacles.boxes)  # (10, 1, N, B)
-        # the box's axes in the base frame, (3, 1, N, B) each
-        axes = build_rotations(box[6:]).unbind(1)
-        r = p - box[:3]
-        start, extent = (torch.stack([dot(axis, x) for axis in axes]) for x in (r, d))
-        length = model.length_squared[:, None].sqrt()
-        found.append(box_distance(start, extent, length, box[3:6]))
-    return torch.cat(
-        [p.new_zeros(p.shape[1], 0, p.shape[3]), *(distance - radius for distance in found)], 1
-    )
 
 
 def _find_least(distances: Tensor) -> Tensor:

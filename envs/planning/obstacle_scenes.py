@@ -14,7 +14,8 @@ from envs import kinematics
 from envs.collision import Obstacles
 from envs.collision.geometry import dot
 from envs.collision.obstacles import FAR, move_components_first
-from envs.collision.queries import CACHE_ROWS, compute_segments, obstacle_distances
+from envs.collision.queries import CACHE_ROWS, compute_segments
+from envs.collision.surroundings import obstacle_distances
 from envs.kinematics.rotations import build_rotations
 from envs.world import World
 from td3_robot.vec_env import draw_normal, draw_uniform

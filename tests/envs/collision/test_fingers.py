@@ -26,8 +26,8 @@ from envs.collision.fitting.capsule import fit_capsule
 from envs.collision.fitting.gripper import collect_moving_meshes, find_outermost, sweep_fingers
 from envs.collision.fitting.shapes import make_mesh, select_shapes
 from envs.collision.links import compute_link_pose, find_carrier
-from envs.collision.proximity import MOST
 from envs.collision.queries import CACHE_ROWS
+from envs.collision.surroundings import MOST
 from envs.robots import make_robot
 from td3_robot.errors import ConfigError
 from tests.envs.collision.test_proximity import in_float64

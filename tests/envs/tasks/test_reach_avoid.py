@@ -10,7 +10,8 @@ from torch.testing import assert_close
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Obstacles, clearance, nearest, obstacle_distance
 from envs.collision.obstacles import FAR
-from envs.collision.queries import compute_segments, obstacle_distances
+from envs.collision.queries import compute_segments
+from envs.collision.surroundings import obstacle_distances
 from envs.controllers.experts import make_expert
 from envs.planning import contact_check as contact
 from envs.planning import obstacle_scenes as scenes

