@@ -19,11 +19,11 @@ SHIPPED = {"reach": "run1"} | {
 }
 SMALL = (
     "--steps",
-    "4000",
-    "--evaluation.every",
     "2000",
+    "--evaluation.every",
+    "1000",
     "--evaluation.episodes",
-    "5",
+    "2",
     "--replay.capacity",
     "20000",
 )
@@ -36,10 +36,10 @@ def test_a_task_trains_with_its_preset_and_goes_on_where_it_stopped(task, tmp_pa
     assert (code, err) == (0, "")
     assert "the policy corrects a controller, whose action is column '" in out
     assert ("has no forces" in out) == (task == "pick_turned")  # whose preset says so
-    assert in_process(tmp_path, "train", "--resume", "mine", "--steps", "5000")[::2] == (0, "")
+    assert in_process(tmp_path, "train", "--resume", "mine", "--steps", "2500")[::2] == (0, "")
     metrics = read_metrics(tmp_path / "checkpoints" / "mine")
     assert (
-        metrics[-1]["env_steps"] >= 5000
+        metrics[-1]["env_steps"] >= 2500
         and metrics[-1]["gradient_steps"] > metrics[0]["gradient_steps"]
     )
     summary = json.loads((tmp_path / "checkpoints" / "mine" / "summary.json").read_text())
@@ -87,7 +87,7 @@ def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(task, tmp_p
 
 
 def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path, in_process):
-    """Of 100 episodes among obstacles resolved rates end one or two in the goal, and behind the
+    """Of 40 episodes among obstacles resolved rates end one or two in the goal, and behind the
     guard every other.
     """
     for task, unguarded in (("reach_avoid", "rrmc"), ("reach", "random")):
@@ -101,7 +101,7 @@ def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path,
             "--json",
             str(result),
         )
-        assert in_process(tmp_path, "evaluate", *flags, "--episodes", "100")[::2] == (0, "")
+        assert in_process(tmp_path, "evaluate", *flags, "--episodes", "40")[::2] == (0, "")
         bare, guarded = json.loads(result.read_text())["baselines"].values()
         if task == "reach_avoid":
             assert bare["success_rate"] < 0.1 and guarded["success_rate"] > 0.3

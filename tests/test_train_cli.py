@@ -171,35 +171,27 @@ def test_the_curve_is_a_picture_and_tensorboard_has_the_metrics(trained):
     assert scalars(folder, "success_rate") == scalars(folder, "Q1_loss") == [100_096, 200_192]
 
 
-def test_products_are_of_the_precision_that_was_asked_for(tmp_path):
-    told = "import sys, torch; from td3_robot.commands import train; print(train.main(sys.argv[1:]), torch.get_float32_matmul_precision())"
+def test_products_are_of_the_precision_that_was_asked_for(tmp_path, in_process):
+    before = torch.get_float32_matmul_precision()
     flags = "--env Pendulum-v1 --steps 32 --num_envs 1 --exploration.start_steps 16 --evaluation.every 32"
-    for given in ("medium", "highest"):
-        command = [
-            sys.executable,
-            "-c",
-            told,
-            *flags.split(),
-            "--matmul_precision",
-            given,
-            "--run",
-            given,
-        ]
-        run = subprocess.run(
-            command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
-        )
-        assert run.stdout.splitlines()[-1] == f"0 {given}", run.stderr
-    code, _, err = train(tmp_path, "--matmul_precision", "low")
+    try:
+        for given in ("medium", "highest"):
+            asked = ("--matmul_precision", given, "--run", given)
+            assert in_process(tmp_path, "train", *flags.split(), *asked)[0] == 0
+            assert torch.get_float32_matmul_precision() == given
+    finally:
+        torch.set_float32_matmul_precision(before)
+    code, _, err = in_process(tmp_path, "train", "--matmul_precision", "low")
     assert code == 2 and "highest, high, medium" in err
 
 
 # Stopping and going on
 
 SMALL = (
-    *("--threads", "1", "--num_envs", "16", "--steps", "16_000", "--save_every", "0.1"),
+    *("--threads", "1", "--num_envs", "16", "--steps", "8_000", "--save_every", "0.1"),
     *(
         "--evaluation.every",
-        "8_000",
+        "4_000",
         "--evaluation.episodes",
         "10",
         "--exploration.start_steps",
@@ -234,21 +226,21 @@ def test_ctrl_c_loses_nothing(tmp_path):
         r"stopped at (\d+) env steps; continue with: python train.py --resume cut",
         out.splitlines()[-1],
     )
-    assert stopped and 0 < int(stopped[1]) < 8_000
+    assert stopped and 0 < int(stopped[1]) < 4_000
     assert json.loads((cut / "summary.json").read_text())["finished"] is False
 
     code, out, err = interrupt_when(
         start(tmp_path, "--resume", "cut"), (cut / "metrics.csv").exists
     )
     assert (code, err) == (130, "")
-    assert 8_000 <= int(re.search(r"stopped at (\d+)", out)[1]) < 16_000
+    assert 4_000 <= int(re.search(r"stopped at (\d+)", out)[1]) < 8_000
 
     code, out, err = train(tmp_path, "--resume", "cut")
     assert (code, err) == (0, "")
     summary = json.loads((cut / "summary.json").read_text())
-    assert summary["finished"] and summary["env_steps"] == 16_000
+    assert summary["finished"] and summary["env_steps"] == 8_000
     assert summary["wall_s"] > json.loads((whole / "summary.json").read_text())["wall_s"]
-    assert scalars(cut, "success_rate") == [8_000, 16_000]
+    assert scalars(cut, "success_rate") == [4_000, 8_000]
     scores = [
         [row[k] for k in ("env_steps", "success_rate", "episode_return")]
         for row in read_metrics(cut)
@@ -265,21 +257,21 @@ def test_ctrl_c_loses_nothing(tmp_path):
 
 
 def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
-    code, out, err = in_process(tmp_path, "train", *SMALL, "--run", "half", "--stop_at", "8_000")
+    code, out, err = in_process(tmp_path, "train", *SMALL, "--run", "half", "--stop_at", "4_000")
     assert (code, err) == (0, "")
     assert (
         out.splitlines()[-1]
-        == "stopped at 8000 env steps; continue with: python train.py --resume half"
+        == "stopped at 4000 env steps; continue with: python train.py --resume half"
     )
-    code, out, err = in_process(tmp_path, "train", "--resume", "half", "--stop_at", "8_000")
+    code, out, err = in_process(tmp_path, "train", "--resume", "half", "--stop_at", "4_000")
     assert (code, err) == (
         2,
-        "error: stop_at must be above 8000 steps, made already, and below steps, 16000, got 8000\n",
+        "error: stop_at must be above 4000 steps, made already, and below steps, 8000, got 4000\n",
     )
-    assert in_process(tmp_path, "train", "--resume", "half", "--steps", "16_000")[::2] == (0, "")
+    assert in_process(tmp_path, "train", "--resume", "half", "--steps", "8_000")[::2] == (0, "")
     assert [row["env_steps"] for row in read_metrics(tmp_path / "checkpoints/half")] == [
+        4_000,
         8_000,
-        16_000,
     ]
 
 
@@ -392,13 +384,13 @@ def test_help_lists_the_options(tmp_path):
 
 def test_a_reader_that_leaves_does_not_cost_the_training(tmp_path):
     process = start(
-        tmp_path, "--steps", "12_800", "--evaluation.every", "3_200", "--evaluation.episodes", "20"
+        tmp_path, "--steps", "7_680", "--evaluation.every", "2_560", "--evaluation.episodes", "5"
     )
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=120) == 0
     assert drop_progress(process.stderr.read()) == ""
-    assert read_metrics(tmp_path / "checkpoints/run1")[-1]["env_steps"] == 12_800
+    assert read_metrics(tmp_path / "checkpoints/run1")[-1]["env_steps"] == 7_680
     assert (tmp_path / "checkpoints/run1/summary.json").exists() and (
         tmp_path / "checkpoints/run1/last"
     ).exists()

@@ -161,9 +161,9 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
     """Full speed in a direction that is drawn for each episode, among obstacles."""
     touched = {}
     for guard in (False, True):
-        env = envs.make("panda", "reach_avoid", 200, seed=6, guard=guard)
+        env = envs.make("panda", "reach_avoid", 60, seed=6, guard=guard)
         env.reset(6)
-        action, hit = torch.sign(random_actions(200, 7)), torch.zeros(200, dtype=torch.bool)
+        action, hit = torch.sign(random_actions(60, 7)), torch.zeros(60, dtype=torch.bool)
         going = ~hit
         for _ in range(env.task.horizon):
             step = env.step(action)
@@ -171,7 +171,7 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
             going &= ~(step.terminated | step.truncated)
         touched[guard] = float(hit.float().mean())
     assert touched[False] > 0.85
-    assert touched[True] < 0.5
+    assert touched[True] < 0.58 * touched[False]
 
 
 def test_rewards_are_those_of_the_action_that_was_asked_for():

@@ -23,7 +23,7 @@ from envs.kinematics import Chain
 
 @pytest.fixture(scope="module")
 def env():
-    return envs.make("panda", "reach_avoid", num_envs=200, seed=3, guard=True)
+    return envs.make("panda", "reach_avoid", num_envs=50, seed=3, guard=True)
 
 
 def random_problem(env, count, distances, seed=0, rows=3):
@@ -98,7 +98,7 @@ def test_joint_speeds_stay_within_limits_and_slow_down_before_position_limits(en
     for _ in range(30):
         env.step(make_baseline("rrmc", env)(None))
     moment = env.moment
-    goal = torch.rand(200, 3, generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+    goal = torch.rand(50, 3, generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
     moment = dataclasses.replace(moment, scene={**moment.scene, "goal": goal})
     qd = compute_reactive_velocity(env.model, moment, env.task.find_nearest(env.world, moment))
     assert torch.isfinite(qd).all() and (qd.abs() <= env.model.qdlim).all()
@@ -110,7 +110,7 @@ def test_joint_speeds_stay_within_limits_and_slow_down_before_position_limits(en
     lower, upper = make_joint_dampers(
         moment.state.q, model.qlim, model.qdlim, DEFAULTS.joint_damper, model.chain
     )
-    assert ((qd == lower) | (qd == upper)).sum() > 20
+    assert ((qd == lower) | (qd == upper)).sum() > 5
 
 
 def test_a_joint_that_slides_is_held_back_near_its_ends_alone():
@@ -128,10 +128,10 @@ def test_among_obstacles_and_behind_the_guard_it_finds_most_goals():
     """What `reach_avoid` shows the policy works by itself, and is what the baseline `reactive`
     does.
     """
-    env = envs.make("panda", "reach_avoid", num_envs=200, seed=12345, guard=True)
+    env = envs.make("panda", "reach_avoid", num_envs=80, seed=12345, guard=True)
     observation, alive, baseline = (
         env.reset(),
-        torch.ones(200, dtype=torch.bool),
+        torch.ones(80, dtype=torch.bool),
         make_baseline("reactive", env),
     )
     for _ in range(env.task.horizon):

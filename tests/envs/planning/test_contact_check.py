@@ -95,14 +95,14 @@ def test_what_nearness_and_contact_cost():
 @pytest.mark.parametrize("robot", ["panda", "ur5e"])
 @pytest.mark.parametrize("task", list_tasks("kinematic"))
 def test_every_episode_begins_free_of_contact(robot, task):
-    env = envs.make(robot, task, num_envs=300, seed=4)
+    env = envs.make(robot, task, num_envs=100, seed=4)
     env.moment = replace(env.moment, state=replace(env.state, qd=0.0 * env.state.qd))
     assert not env.moment.scene["touched"].any() and (env.moment.scene["clearance"] > 0).all()
 
 
 @pytest.mark.parametrize("task", WHERE_POSES_ARE)
 def test_goals_have_a_solution_without_contact(task):
-    env = envs.make("panda", task, num_envs=300, seed=5)
+    env = envs.make("panda", task, num_envs=100, seed=5)
     q, goal = env.moment.scene["solution"], env.goal
     assert contact.is_free(env.world, q).all()
     # found by a search that ends there

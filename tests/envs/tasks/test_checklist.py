@@ -204,7 +204,7 @@ def test_reward_is_the_sum_of_its_named_terms(task):
 
 @every_task
 def test_the_sparse_reward_is_minus_one_short_of_success_and_nothing_else_differs(task):
-    dense, sparse = make(task=task, num_envs=30), make(task=task, num_envs=30, sparse=True)
+    dense, sparse = make(task=task, num_envs=6), make(task=task, num_envs=6, sparse=True)
     dense.reset(0), sparse.reset(0)
     for _ in range(dense.task.horizon):
         action = to_goal(dense)
@@ -220,7 +220,7 @@ def test_the_sparse_reward_is_minus_one_short_of_success_and_nothing_else_differ
 
 @every_task
 def test_episodes_start_at_rest_around_home(task):
-    env = make(task=task, num_envs=200)
+    env = make(task=task, num_envs=50)
     seen, layout = env.reset(0), env.layout
     home = torch.tensor(env.robot.home, dtype=torch.float32)
     lower, upper = torch.tensor(env.robot.qlim, dtype=torch.float32)
@@ -245,7 +245,7 @@ def test_only_the_environments_that_ended_start_anew(task):
 
 @every_task
 def test_a_state_dict_round_trip_goes_on_exactly(task):
-    env, other = make(task=task, num_envs=20, seed=0), make(task=task, num_envs=20, seed=1)
+    env, other = make(task=task, num_envs=6, seed=0), make(task=task, num_envs=6, seed=1)
     for _ in range(env.task.horizon - 3):
         env.step(to_goal(env))  # so that grippers are shutting, or something is touched
     other.load_state_dict(env.state_dict())

@@ -68,10 +68,10 @@ def test_it_takes_over_what_the_environment_pays():
 
 def test_only_trainings_use_scenes_twice(monkeypatch):
     """Of a task whose scenes are dear; evaluations and Gymnasium environments get new ones."""
-    monkeypatch.setattr(ScenePool, "BLOCK", 512)
+    monkeypatch.setattr(ScenePool, "BLOCK", 128)
     panda, task = make_robot("panda"), make_task("reach_avoid")
     for reuse in (False, True):
-        env = ArmEnv(panda, task, 100, "cpu", 0, training=reuse)
+        env = ArmEnv(panda, task, 40, "cpu", 0, training=reuse)
         goals = torch.cat([env.goal, *(env.reset()[:, env.layout["goal"]] for _ in range(5))])
         assert (len(goals.unique(dim=0)) == len(goals)) != reuse
 
