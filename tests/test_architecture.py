@@ -117,7 +117,7 @@ def test_the_simulating_half_knows_the_seam_alone():
 
 DEPLOYED = [path for path in SOURCES if name_of(path).startswith("td3_robot.deploy")]
 # each in its adapter alone
-VENDORS = {"rtde_control", "rtde_receive", "franky", "rclpy", "std_msgs", "sensor_msgs"}
+VENDORS = {"rtde_control", "rtde_receive", "franky", "rclpy", "std_msgs", "sensor_msgs", "lerobot"}
 
 
 def test_what_is_deployed_imports_nothing_else():

@@ -20,7 +20,7 @@ from td3_robot.commands.goal import check_goal, describe_arrival, get_tolerances
 from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
 from td3_robot.config.schema import build, make_schema
 from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter, Watchdog
-from td3_robot.deploy.adapters import ARMS, ArmProcess
+from td3_robot.deploy.adapters import ARMS, FOLLOWING, ArmProcess
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.arm import FELT, Reading
@@ -62,9 +62,9 @@ class Arguments:
             such a file.
         goal: Required: goal in the base frame, separated by commas: x,y,z in metres, or x,y,z and a
             unit quaternion w,x,y,z.
-        arm: Adapter of the arm: simulated, ur_rtde, franky or ros2_control; see
+        arm: Adapter of the arm: simulated, ur_rtde, franky, ros2_control or so101; see
             docs/how-to/deploy-real-arm.md.
-        host: Address of the arm, or the name of its ros2_control controller.
+        host: Address of the arm, name of its ros2_control controller, or serial port of an SO-101.
         realtime: For franky: refuse a kernel without real time. With false, answers to the robot
             may come late, and it then stops in the middle of a motion.
         speed: Share of the policy's velocities and of the arm's limits.
@@ -288,7 +288,7 @@ def _make_watchdog(policy: Policy, kept: Robot, asked: Arguments, rate: float) -
     around = load_obstacles(asked) if known else None
     overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
     # an arm that is sent nothing stays where it is
-    follows = FOLLOWS if not asked.dry_run else np.pi * 100.0
+    follows = FOLLOWING.get(asked.arm, FOLLOWS) if not asked.dry_run else np.pi * 100.0
     safe = SafetyFilter(
         kept,
         rate,

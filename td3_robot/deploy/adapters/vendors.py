@@ -24,10 +24,17 @@ def _ros2_control(host: str, joints: tuple[str, ...], realtime: bool) -> Arm:
     return Ros2Arm(host, joints)
 
 
+def _so101(host: str, joints: tuple[str, ...], realtime: bool) -> Arm:
+    from td3_robot.deploy.adapters.lerobot_arm import make_so101
+
+    return make_so101(host, joints)
+
+
 ARMS: dict[str, Callable[[str, tuple[str, ...], bool], Arm]] = {
     "ur_rtde": _ur_rtde,
     "franky": _franky,
     "ros2_control": _ros2_control,
+    "so101": _so101,
 }
 PACKAGES = {
     "rtde_control": "ur_rtde",
@@ -35,6 +42,9 @@ PACKAGES = {
     "franky": "franky-control",
     "rclpy": "ROS 2",
 }
+# [rad] by which an arm may be elsewhere than it was sent to, where that is not 0.1: an SO-101's
+# motors have no integral part, and hang back by degrees under their own weight
+FOLLOWING = {"so101": 0.3}
 
 
 def connect(name: str, host: str, joints: tuple[str, ...], realtime: bool = True) -> Arm:
@@ -43,7 +53,7 @@ def connect(name: str, host: str, joints: tuple[str, ...], realtime: bool = True
     The maker's calls may block for as long as they like. `ArmProcess` bounds them.
 
     Args:
-        host: its address; for ros2_control the controller's name.
+        host: its address; for ros2_control the controller's name, for so101 the serial port.
         joints: their names, in the policy's order.
         realtime: whether a kernel without real time is refused; for franky alone.
 
@@ -55,7 +65,8 @@ def connect(name: str, host: str, joints: tuple[str, ...], realtime: bool = True
     try:
         return ARMS[name](host, joints, realtime)
     except ModuleNotFoundError as error:
-        package = PACKAGES.get(error.name or "", error.name)
+        module = (error.name or "").partition(".")[0]
+        package = PACKAGES.get(module, module)
         raise DeployError(f"arm {name!r} needs {package}, which is not installed") from None
     except DeployError:
         raise

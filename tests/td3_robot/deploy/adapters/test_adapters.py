@@ -281,10 +281,11 @@ def test_ros2_joints_are_found_by_name(stand_in):
         ("ur_rtde", "ur_rtde", "rtde_control"),
         ("franky", "franky-control", "franky"),
         ("ros2_control", "ROS 2", "rclpy"),
+        ("so101", "lerobot", "lerobot"),
     ],
 )
 def test_a_missing_package_is_named(name, package, module, stand_in, monkeypatch):
-    stand_in({"ros2_control": "ros2_arm"}.get(name, f"{name}_arm"))
+    stand_in({"ros2_control": "ros2_arm", "so101": "lerobot_arm"}.get(name, f"{name}_arm"))
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     with pytest.raises(DeployError, match=f"needs {package}, which is not installed"):
         connect(name, "192.0.2.1", SIX)
@@ -298,7 +299,7 @@ def test_a_clock_that_does_not_go_on_has_no_new_states(times):
 
 
 def test_an_unknown_arm_is_answered_with_those_there_are():
-    with pytest.raises(DeployError, match="franky, ros2_control, ur_rtde"):
+    with pytest.raises(DeployError, match="franky, ros2_control, so101, ur_rtde"):
         connect("abb", "192.0.2.1", SIX)
 
 
