@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import envs
+from envs.robots import Robot
 from td3_robot.commands import export
 
 GAIN = 2.0  # [rad/s] for each unit of joint_error
@@ -24,9 +25,9 @@ class Straight(nn.Module):
         return torch.nn.functional.pad(motion, (0, len(self.scale) - motion.shape[1])) * self.scale
 
 
-def write(path: Path, name: str = "panda") -> Path:
+def write(path: Path, robot: str | Robot = "panda") -> Path:
     """A file as export.py writes it, for `reach`."""
-    env = envs.make(name, "reach", 2)
+    env = envs.make(robot, "reach", 2)
     network = Straight(env.layout["joint_error"], GAIN / env.model.qdlim)
     export.write_policy(path, env, "reach", network)
     return path

@@ -74,7 +74,7 @@ def wait_for_calm_start(
 
 def _count_turns(reading: Reading, watch: Watchdog, near: np.ndarray) -> Reading:
     """Return a state with its endless joints in the turn nearest to others (n,)."""
-    limits = watch.safe.limits
+    limits = watch.safe.robot.limits  # without the filter's margin, which takes range from all
     if np.shape(reading.q) != np.shape(near) or not np.isfinite(reading.q).all():
         return reading  # refused later
     return reading._replace(q=limits.count_turns(reading.q, near))

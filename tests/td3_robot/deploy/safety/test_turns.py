@@ -40,7 +40,7 @@ class RestingArm:
 
 
 def watch_at(q: np.ndarray) -> Watchdog:
-    watch = Watchdog(SafetyFilter(ROBOT, 100.0))
+    watch = Watchdog(SafetyFilter(ROBOT, 100.0, margin=0.01))  # as run_policy.py has it
     watch.reset(q, 0.0)
     return watch
 
