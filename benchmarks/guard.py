@@ -1,6 +1,6 @@
 """Measure the guard among obstacles, with several controllers and constants.
 
-    python benchmarks/guard.py                                  # about two minutes
+    python benchmarks/guard.py                                  # ten minutes or more
     python benchmarks/guard.py --checkpoint checkpoints/run5    # with another policy
 
 Prints Markdown tables of `reach_avoid` with the Panda; the same scenes for all.
@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 import envs
-from envs.arm_env import arm_env
 from envs.arm_env.arm_env import ArmEnv
 from envs.controllers.experts import make_expert
-from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action
+from envs.controllers.guard import DEFAULTS, GuardConstants
 from td3_robot import TD3
 from td3_robot.errors import require_packages
 from td3_robot.evaluation.rollout import Policy, compute_episode_statistics, rollout
@@ -38,6 +37,7 @@ CONSTANTS = (
     dataclasses.replace(DEFAULTS, share=0.5),
     dataclasses.replace(DEFAULTS, sweeps=1),
     dataclasses.replace(DEFAULTS, sweeps=10),
+    dataclasses.replace(DEFAULTS, stops=True),
 )
 
 
@@ -86,7 +86,7 @@ def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv)
     )
     print("| --- " * (len(names) + 3) + "|")
     for constants in CONSTANTS:
-        arm_env.guard_action = functools.partial(guard_action, constants=constants)
+        safe.guard_constants = constants
         figures = (
             outcome(makers["full speed one way"](safe), safe)[0],
             *outcome(makers["policy"](safe), safe),
@@ -96,7 +96,7 @@ def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv)
             *(f"{figure:.1f}" for figure in figures),
         )
         print(f"| {' | '.join(values)} |", flush=True)
-    arm_env.guard_action = guard_action
+    safe.guard_constants = DEFAULTS
 
 
 def print_cost(count: int = 256, steps: int = 50, rounds: int = 5) -> None:

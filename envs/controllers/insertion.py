@@ -67,7 +67,7 @@ DEFAULTS = InsertConstants()
 
 @dataclass(frozen=True)
 class Feeling:
-    """What a program knows, in the hand's frame.
+    """Quantities that a program knows, in the hand's frame.
 
     Attributes:
         aside: (B, 2) from the peg to the assumed axis of the hole [m].

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 import envs
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Nearest, Obstacles, nearest
-from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action
+from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action, iter_stop
 from envs.controllers.halfspaces import make_brakes
 from envs.robots import make_robot
 from envs.simulation.engine import SimState, make_rest_state
@@ -172,6 +172,33 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
         touched[guard] = float(hit.float().mean())
     assert touched[False] > 0.85
     assert touched[True] < 0.58 * touched[False]
+
+
+@pytest.mark.parametrize(
+    "robot, task, count", [("panda", "reach_avoid", 50), ("ur5e", "reach", 80)]
+)
+def test_arms_that_keep_a_stop_touch_nothing_even_at_full_speed(robot, task, count):
+    """Many of them do without, see above; the UR5e takes 13 periods to brake."""
+    env = envs.make(robot, task, count, seed=6, guard=True)
+    env.guard_constants = dataclasses.replace(DEFAULTS, stops=True)
+    env.reset(6)
+    generator = torch.Generator().manual_seed(7)
+    action = torch.sign(torch.rand(count, env.a_dim, generator=generator) - 0.5)
+    least = torch.stack([env.step(action).info["clearance"] for _ in range(env.task.horizon - 1)])
+    assert least.min() > 0
+    assert least.amin(0).median() < 0.1  # they do drive at things
+
+
+def test_the_stop_that_is_checked_is_the_one_that_the_engine_makes():
+    env = envs.make("panda", "reach", 30, seed=1)
+    env.reset(1)
+    env.step(torch.sign(random_actions(30, 2)))
+    env.step(torch.sign(random_actions(30, 2)))
+    model, qd = env.model, env.moment.state.qd
+    for q in iter_stop(model, env.moment.state, qd):
+        assert_close(env.step(qd / model.qdlim).info["q"], q, atol=1e-5, rtol=0)
+        qd = qd - qd.clamp(-model.dqd, model.dqd)
+    assert not qd.any()
 
 
 def test_rewards_are_those_of_the_action_that_was_asked_for():
