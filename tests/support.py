@@ -8,9 +8,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +42,23 @@ def get_refusal(call, *args, **options) -> str:
         call(*args, **options)
     assert str(caught.value).isprintable()
     return str(caught.value)
+
+
+def get_file_refusal(read: Callable, path: Path, *args, **options) -> str:
+    """Return the message of the ConfigError that reading a file raises, without its path."""
+    message = get_refusal(read, path, *args, **options)
+    assert message.startswith(f"{path}: "), message
+    return message.removeprefix(f"{path}: ")
+
+
+def wait_for(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait until a check returns something true, and return that."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := check():
+            return found
+        time.sleep(0.005)
+    raise AssertionError(f"it did not come in {seconds} s")
 
 
 def run_script(

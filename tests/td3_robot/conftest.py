@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 
+from envs.config import env_options
 from td3_robot import TD3
 from td3_robot.config.run import (
     Config,
@@ -140,3 +141,12 @@ def assert_same():
         assert not different, f"{len(different)} of {len(left)} differ, {different[0]} first"
 
     return check
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """Work in a folder of the test's own, with its own presets."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(env_options, "CONFIGS", tmp_path / "configs")
+    (tmp_path / "configs").mkdir()
+    return tmp_path

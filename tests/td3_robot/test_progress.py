@@ -8,13 +8,7 @@ from rich.console import Console
 
 from td3_robot import progress
 from td3_robot.progress import Bars, Lines, Stage, iter_with_progress, show_progress, stage
-
-
-def wait_for(condition, seconds: float = 10.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert condition()
+from tests.support import wait_for
 
 
 def test_without_a_display_nothing_is_printed(capfd):

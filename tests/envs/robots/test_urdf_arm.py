@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from envs.kinematics import fkine, jacob0
 from envs.robots.urdf import build_model, load_urdf, read_urdf
 from envs.robots.urdf.arm import compile_path
-from td3_robot.errors import ConfigError
+from tests.support import get_refusal
 
 GANTRY = Path(__file__).parents[1] / "data" / "gantry.urdf"
 TEXT = GANTRY.read_text()
@@ -28,13 +28,6 @@ def edited(folder: Path, *edits: tuple[str, str]) -> Path:
     path = folder / "robot.urdf"
     path.write_text(text)
     return path
-
-
-def refusal(path: Path, tcp: str | None = None, **options) -> str:
-    with pytest.raises(ConfigError) as error:
-        load_urdf(path, tcp, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 # The chain
@@ -97,7 +90,7 @@ def test_the_end_of_the_only_line_is_the_tcp(tmp_path):
 
 
 def test_several_ends_are_listed_with_where_they_part(tmp_path):
-    message = refusal(edited(tmp_path, *TOOLLESS))
+    message = get_refusal(load_urdf, edited(tmp_path, *TOOLLESS))
     assert message.endswith(
         "choose one with --tcp: plate (100 mm from wrist), left_finger"
     )  # the right one is a mimic
@@ -110,7 +103,7 @@ def test_several_ends_are_listed_with_where_they_part(tmp_path):
         ('"left_finger"', '"left_tcp"'),
         ('"right_finger"', '"right_tcp"'),
     )
-    assert refusal(twins).endswith("choose one with --tcp: left_tcp, right_tcp")
+    assert get_refusal(load_urdf, twins).endswith("choose one with --tcp: left_tcp, right_tcp")
 
 
 TORSO = """<robot name="r"><link name="torso"/>{arms}</robot>"""
@@ -129,7 +122,7 @@ def test_every_link_that_is_offered_is_taken(tmp_path):
     """
     path = tmp_path / "robot.urdf"
     path.write_text(TORSO.format(arms="".join(ARM.format(side, LIMIT) for side in ("l", "r"))))
-    offered = refusal(path).split("--tcp: ")[1].split(", ")
+    offered = get_refusal(load_urdf, path).split("--tcp: ")[1].split(", ")
     assert offered == ["l_hand", "r_hand", "l_left", "r_left"]
     assert [len(load_urdf(path, tcp).joint_names) for tcp in offered] == [2, 2, 3, 3]
 
@@ -173,9 +166,9 @@ def test_a_grippers_joint_is_no_joint_of_the_arm_unless_it_is_said_to_be(
 ):
     path = small_arm(tmp_path, wrist, last, more)
     if "mimic" in more:  # two ends, so it asks anyway
-        assert refusal(path).endswith(f"--tcp: {wrist[1]}, {last[1]}")
+        assert get_refusal(load_urdf, path).endswith(f"--tcp: {wrist[1]}, {last[1]}")
     else:
-        message = refusal(path)
+        message = get_refusal(load_urdf, path)
         frame = "frame (0 mm from gripper), " if more == FRAME else ""
         choices = f"choose the TCP with --tcp: {frame}{wrist[1]};"
         assert f"{choices} joint {last[0]!r} seems to be a gripper's" in message
@@ -192,22 +185,22 @@ def test_a_wrist_that_carries_a_gripper_is_a_joint_of_the_arm(tmp_path):
 
 
 def test_a_tcp_that_does_not_exist_or_does_not_move():
-    assert "unknown TCP link" in refusal(GANTRY, "tool1") and "did you mean 'tool0'?" in refusal(
-        GANTRY, "tool1"
-    )
-    assert "no joint moves the link 'base'" in refusal(GANTRY, "base")
+    assert "unknown TCP link" in get_refusal(
+        load_urdf, GANTRY, "tool1"
+    ) and "did you mean 'tool0'?" in get_refusal(load_urdf, GANTRY, "tool1")
+    assert "no joint moves the link 'base'" in get_refusal(load_urdf, GANTRY, "base")
 
 
 def test_mimic_joints_are_refused_on_the_way_to_the_tcp():
-    assert "joint 'right' on the way to 'right_finger' is a mimic joint" in refusal(
-        GANTRY, "right_finger"
+    assert "joint 'right' on the way to 'right_finger' is a mimic joint" in get_refusal(
+        load_urdf, GANTRY, "right_finger"
     )
 
 
 def test_nothing_that_moves(tmp_path):
     path = tmp_path / "robot.urdf"
     path.write_text('<robot name="table"><link name="top"/></robot>')
-    assert "no joint moves; a robot needs one" in refusal(path)
+    assert "no joint moves; a robot needs one" in get_refusal(load_urdf, path)
 
 
 # Limits
@@ -215,7 +208,7 @@ def test_nothing_that_moves(tmp_path):
 
 def test_joints_without_a_velocity_limit_are_all_named(tmp_path):
     path = edited(tmp_path, (' velocity="0.5"', ""), ('velocity="3"', 'velocity="0"'))
-    assert "no velocity limit for slide, wrist; add velocity=" in refusal(path)
+    assert "no velocity limit for slide, wrist; add velocity=" in get_refusal(load_urdf, path)
     assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
     # fingers need none
     assert load_urdf(edited(tmp_path, ('velocity="0.1"', "")), "tool0").joint_names[-1] == "wrist"
@@ -225,7 +218,7 @@ def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
     path = edited(
         tmp_path, ('velocity="0.5"', 'velocity="1000"'), ('velocity="3"', 'velocity="1e-30"')
     )
-    message = refusal(path)
+    message = get_refusal(load_urdf, path)
     assert (
         "outside the 0.001 to 100 rad/s or 20 m/s that arms have: slide (1000), wrist (1e-30); "
         "write" in message
@@ -236,18 +229,18 @@ def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("qdlim", [[1, 1], [1, 1, 0], [1, 1, np.nan], [[1, 1, 1]], []])
 def test_velocity_limits_that_do_not_fit(qdlim):
-    assert "qdlim must be one positive number or 3, for slide, shoulder, wrist" in refusal(
-        GANTRY, qdlim=qdlim
+    assert "qdlim must be one positive number or 3, for slide, shoulder, wrist" in get_refusal(
+        load_urdf, GANTRY, qdlim=qdlim
     )
 
 
 def test_position_limits_that_leave_no_arm(tmp_path):
     missing = edited(tmp_path, ('lower="-2" upper="2.5" ', ""))
-    assert "revolute joint 'shoulder' has no position limits" in refusal(missing)
+    assert "revolute joint 'shoulder' has no position limits" in get_refusal(load_urdf, missing)
     same = edited(tmp_path, ('lower="-2" upper="2.5"', 'lower="1" upper="1"'))
-    assert "joint 'shoulder' has both limits at 1 and cannot move" in refusal(same)
+    assert "joint 'shoulder' has both limits at 1 and cannot move" in get_refusal(load_urdf, same)
     far = edited(tmp_path, ('lower="-2" upper="2.5"', 'lower="-1e6" upper="1e6"'))
-    assert "joint 'shoulder' has the limits -1e+06 to 1e+06, beyond" in refusal(far)
+    assert "joint 'shoulder' has the limits -1e+06 to 1e+06, beyond" in get_refusal(load_urdf, far)
 
 
 # The model

@@ -15,6 +15,7 @@ from envs.kinematics import fkine
 from envs.robots import make_robot
 from envs.robots.urdf import Pose, load_urdf, read_urdf
 from td3_robot.errors import ConfigError
+from tests.support import get_file_refusal
 
 TEXT = (Path(__file__).parents[1] / "data" / "gantry.urdf").read_text()
 
@@ -27,14 +28,6 @@ def written(folder: Path, *changes: tuple[str, str], text: str = TEXT) -> Path:
     path = folder / "robot.urdf"
     path.write_text(text)
     return path
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(ConfigError) as error:
-        read_urdf(path)
-    message = str(error.value)
-    assert "\n" not in message and message.startswith(f"{path}: "), message
-    return message.removeprefix(f"{path}: ")
 
 
 # Orientations as quaternions
@@ -87,7 +80,7 @@ def test_a_pose_from_a_quaternion_is_its_rotation():
 )
 def test_a_quaternion_that_is_none_is_refused(tmp_path, origin, named):
     changed = ('<origin xyz="0.1 0 0"/>', f'<origin xyz="0.1 0 0" {origin}/>')
-    assert named in refusal(written(tmp_path, changed))
+    assert named in get_file_refusal(read_urdf, written(tmp_path, changed))
 
 
 # Limits
@@ -123,7 +116,9 @@ def test_limits_that_some_joints_lack_are_not_held_and_the_joints_are_named(tmp_
 
 def test_a_negative_limit_is_refused(tmp_path):
     path = with_limits(tmp_path, 'jerk="-1"', "", "")
-    assert "joint 'slide': jerk of <limit> must not be negative, got -1" in refusal(path)
+    assert "joint 'slide': jerk of <limit> must not be negative, got -1" in get_file_refusal(
+        read_urdf, path
+    )
 
 
 SOFT = {  # attributes of the shoulder's safety controller, which may turn from -2 to 2.5
@@ -223,9 +218,9 @@ def test_a_slip_is_refused(tmp_path, slip):
         text = TEXT.replace(*change).replace("</colision>", "</collision>")
         if slip == "an element of a link":
             text = text.replace("</collision>", "</colision>")
-        assert named in refusal(written(tmp_path, text=text))
+        assert named in get_file_refusal(read_urdf, written(tmp_path, text=text))
     else:
-        assert named in refusal(written(tmp_path, *changes))
+        assert named in get_file_refusal(read_urdf, written(tmp_path, *changes))
 
 
 STRAY = {

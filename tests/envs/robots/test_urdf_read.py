@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from envs.robots import make_robot
 from envs.robots.urdf import Joint, Mimic, Pose, load_urdf, read_urdf
 from td3_robot.errors import ConfigError
+from tests.support import get_file_refusal
 
 GANTRY = Path(__file__).parents[1] / "data" / "gantry.urdf"
 TEXT = GANTRY.read_text()
@@ -21,15 +22,6 @@ def written(folder: Path, text: str | bytes, name: str = "robot.urdf") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def refusal(path: Path, **options) -> str:
-    """The message that a file ends in: one line that begins with its path."""
-    with pytest.raises(ConfigError) as error:
-        read_urdf(path, **options)
-    message = str(error.value)
-    assert "\n" not in message and message.startswith(f"{path}: "), message
-    return message.removeprefix(f"{path}: ")
 
 
 def test_a_tree_says_what_the_file_says():
@@ -288,19 +280,21 @@ WRONG = {  # what is replaced in the gantry, by what, and what the message must 
 def test_a_wrong_file_ends_in_one_line_that_names_what_is_wrong(tmp_path, kind):
     old, new, named = WRONG[kind]
     assert old in TEXT
-    assert named in refusal(written(tmp_path, TEXT.replace(old, new, 1)))
+    assert named in get_file_refusal(read_urdf, written(tmp_path, TEXT.replace(old, new, 1)))
 
 
 def test_mimics_in_a_circle(tmp_path):
     text = TEXT.replace(
         'effort="5"/>\n  </joint>', 'effort="5"/><mimic joint="right"/>\n  </joint>', 1
     )
-    assert "mimics itself, directly or through others" in refusal(written(tmp_path, text))
+    assert "mimics itself, directly or through others" in get_file_refusal(
+        read_urdf, written(tmp_path, text)
+    )
 
 
 def test_a_message_names_the_first_of_many(tmp_path):
     many = "".join(f'<link name="island{i}"/>' for i in range(900))
-    message = refusal(written(tmp_path, f"<robot>{many}</robot>"))
+    message = get_file_refusal(read_urdf, written(tmp_path, f"<robot>{many}</robot>"))
     assert "several links have no parent, one may: 'island0', " in message and message.endswith(
         "(900 in all)"
     )
@@ -311,13 +305,15 @@ def test_a_queue_of_mimics_is_refused(tmp_path):
     joint = '<link name="m{0}"/><joint name="m{0}" type="continuous"><parent link="base"/><child link="m{0}"/>{1}</joint>'
     queue = "".join(joint.format(i, f'<mimic joint="m{i - 1}"/>' if i else "") for i in range(900))
     text = TEXT.replace("</robot>", f"{queue}</robot>")
-    assert "mimics another through over 100 others" in refusal(written(tmp_path, text))
+    assert "mimics another through over 100 others" in get_file_refusal(
+        read_urdf, written(tmp_path, text)
+    )
 
 
 def test_entity_bombs_do_not_go_off(tmp_path):
     entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10 if i else "boom"}">' for i in range(12))
-    assert "entities" in refusal(
-        written(tmp_path, f"<!DOCTYPE robot [{entities}]><robot name='&e11;'/>")
+    assert "entities" in get_file_refusal(
+        read_urdf, written(tmp_path, f"<!DOCTYPE robot [{entities}]><robot name='&e11;'/>")
     )
 
 
@@ -325,22 +321,24 @@ def test_huge_files_are_not_read(tmp_path):
     path = tmp_path / "huge.urdf"
     with open(path, "wb") as file:
         file.truncate(1 << 40)  # a sparse file of 1 TB
-    assert "more than 10 MB" in refusal(path)
+    assert "more than 10 MB" in get_file_refusal(read_urdf, path)
     many = "".join(f'<link name="l{i}"/>' for i in range(1001))
-    assert "has 1001 links; at most 1000" in refusal(written(tmp_path, f"<robot>{many}</robot>"))
+    assert "has 1001 links; at most 1000" in get_file_refusal(
+        read_urdf, written(tmp_path, f"<robot>{many}</robot>")
+    )
 
 
 @pytest.mark.parametrize("around", ["{}", '<link name="a">{}</link>'])
 def test_depth_is_counted_before_anything_walks_down_it(tmp_path, around):
     deep = "<a>" * 100_000 + "</a>" * 100_000
-    assert "more than 100 deep" in refusal(
-        written(tmp_path, f"<robot>{around.format(deep)}</robot>")
+    assert "more than 100 deep" in get_file_refusal(
+        read_urdf, written(tmp_path, f"<robot>{around.format(deep)}</robot>")
     )
 
 
 def test_elements_without_end_are_not_kept(tmp_path):
-    assert "more than 100,000 elements" in refusal(
-        written(tmp_path, f"<robot>{'<a/>' * 100_001}</robot>")
+    assert "more than 100,000 elements" in get_file_refusal(
+        read_urdf, written(tmp_path, f"<robot>{'<a/>' * 100_001}</robot>")
     )
 
 
@@ -354,8 +352,8 @@ def one_after_the_other(count: int, length: str = "0.1") -> str:
 
 
 def test_a_chain_that_recursion_could_not_follow_is_refused_and_the_longest_is_taken(tmp_path):
-    assert "999 joints one after the other; at most 100" in refusal(
-        written(tmp_path, one_after_the_other(999))
+    assert "999 joints one after the other; at most 100" in get_file_refusal(
+        read_urdf, written(tmp_path, one_after_the_other(999))
     )
     assert len(load_urdf(written(tmp_path, one_after_the_other(100))).joint_names) == 100
 
@@ -368,15 +366,19 @@ def test_an_arm_without_length_is_no_robot(tmp_path, length):
 
 
 def test_what_is_no_file_or_no_description(tmp_path):
-    assert "No such file" in refusal(tmp_path / "nowhere.urdf")
+    assert "No such file" in get_file_refusal(read_urdf, tmp_path / "nowhere.urdf")
     (tmp_path / "folder.urdf").mkdir()
-    assert "is no file" in refusal(tmp_path / "folder.urdf")
+    assert "is no file" in get_file_refusal(read_urdf, tmp_path / "folder.urdf")
     os.mkfifo(tmp_path / "pipe.urdf")
-    assert "is no file" in refusal(tmp_path / "pipe.urdf")
-    assert "ends in .urdf or .xacro" in refusal(written(tmp_path, TEXT, "robot.xml"))
-    assert "not well-formed" in refusal(written(tmp_path, bytes(range(256)) * 10))
-    assert "only a .xacro file takes arguments, got dof" in refusal(
-        written(tmp_path, TEXT), arguments={"dof": 7}
+    assert "is no file" in get_file_refusal(read_urdf, tmp_path / "pipe.urdf")
+    assert "ends in .urdf or .xacro" in get_file_refusal(
+        read_urdf, written(tmp_path, TEXT, "robot.xml")
+    )
+    assert "not well-formed" in get_file_refusal(
+        read_urdf, written(tmp_path, bytes(range(256)) * 10)
+    )
+    assert "only a .xacro file takes arguments, got dof" in get_file_refusal(
+        read_urdf, written(tmp_path, TEXT), arguments={"dof": 7}
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from envs.robots.urdf import read_urdf, xacro_files
-from td3_robot.errors import ConfigError
+from tests.support import get_file_refusal
 
 HEAD = '<robot name="r" xmlns:xacro="http://www.ros.org/wiki/xacro">'
 SECRET = "<robot><link name='secret'/></robot>"
@@ -143,10 +143,10 @@ DECLARED = """<link name="arm$(arg dof)"/><xacro:arg name="side" default=""/>
 
 def test_an_argument_that_is_needed_or_unknown_is_named_with_all_there_are(package):
     path = written(package, DECLARED)
-    assert "needs --xacro dof=VALUE; it takes side" in refusal(path)
+    assert "needs --xacro dof=VALUE; it takes side" in get_file_refusal(read_urdf, path)
     assert list(read_urdf(path, arguments={"dof": 6}).links) == ["arm6"]
     message = "has no argument 'sid'; it takes side"
-    assert message in refusal(path, arguments={"dof": 6, "sid": "left"})
+    assert message in get_file_refusal(read_urdf, path, arguments={"dof": 6, "sid": "left"})
     # one that is used without being declared
     assert links(package, '<link name="$(arg dof)"/>', arguments={"dof": "a"}) == ["a"]
 
@@ -154,7 +154,7 @@ def test_an_argument_that_is_needed_or_unknown_is_named_with_all_there_are(packa
 def test_an_argument_left_empty_is_named_where_a_file_is_missing(package):
     body = """<xacro:arg name="dof" default=""/><xacro:arg name="used" default="1"/>
     <xacro:include filename="$(arg dof)dof/arm$(arg used).xacro"/>"""
-    message = refusal(written(package, body))
+    message = get_file_refusal(read_urdf, written(package, body))
     assert "it may need --xacro dof=VALUE, which is empty" in message
 
 
@@ -198,20 +198,22 @@ def test_a_package_is_found_by_its_manifest_wherever_in_the_workspace(workspace,
 )
 def test_what_colcon_does_not_find_is_not_found(workspace, place):
     add_parts(workspace / place)
-    message = refusal(workspace / "src/cell/urdf/cell.xacro")
+    message = get_file_refusal(read_urdf, workspace / "src/cell/urdf/cell.xacro")
     assert message.startswith("package 'parts_description' is not found; ")
 
 
 def test_a_folder_that_is_to_be_ignored_is_ignored(workspace):
     add_parts(workspace / "src" / "old" / "parts")
     (workspace / "src" / "old" / "COLCON_IGNORE").touch()
-    assert "'parts_description' is not found" in refusal(workspace / "src/cell/urdf/cell.xacro")
+    assert "'parts_description' is not found" in get_file_refusal(
+        read_urdf, workspace / "src/cell/urdf/cell.xacro"
+    )
 
 
 def test_ros_package_path_is_searched_as_rospack_does(workspace, tmp_path, monkeypatch):
     add_parts(tmp_path / "elsewhere" / "deep" / "down")
     path = workspace / "src/cell/urdf/cell.xacro"
-    assert "'parts_description' is not found" in refusal(path)
+    assert "'parts_description' is not found" in get_file_refusal(read_urdf, path)
     monkeypatch.setenv("ROS_PACKAGE_PATH", f"/nowhere:{tmp_path / 'elsewhere'}")
     assert list(read_urdf(path).links) == ["part"]
 
@@ -234,7 +236,7 @@ def test_a_search_reads_names_alone(workspace):
     path = workspace / "src/cell/urdf/cell.xacro"
     stolen = "${xacro.load_yaml('$(find parts_description)/../secret.yaml')}"
     path.write_text(f'{HEAD}<link name="{stolen}"/></robot>')
-    message = refusal(path)
+    message = get_file_refusal(read_urdf, path)
     assert "outside the package folders" in message and "1234" not in message
 
 
@@ -328,14 +330,6 @@ SLOW = {
 }
 
 
-def refusal(path: Path, **options) -> str:
-    with pytest.raises(ConfigError) as error:
-        read_urdf(path, **options)
-    message = str(error.value)
-    assert "\n" not in message and message.startswith(f"{path}: "), message
-    return message.removeprefix(f"{path}: ")
-
-
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_whatever_else_a_file_tries_ends_in_one_line(package, attack):
     body, named = ATTACKS[attack]
@@ -343,14 +337,16 @@ def test_whatever_else_a_file_tries_ends_in_one_line(package, attack):
     (package / "urdf" / "bomb.xacro").write_text(
         "<!DOCTYPE robot [<!ENTITY a 'b'>]><robot name='&a;'/>"
     )
-    message = refusal(written(package, body.replace("{cell}", str(package.parent))))
+    message = get_file_refusal(
+        read_urdf, written(package, body.replace("{cell}", str(package.parent)))
+    )
     assert named in message and "1234" not in message
 
 
 @pytest.mark.parametrize("attack", SLOW)
 def test_a_file_that_never_ends_is_ended(package, attack, monkeypatch):
     monkeypatch.setattr(xacro_files, "_TIME_LIMIT", 0.8)
-    assert "xacro took more than 1 s" in refusal(written(package, SLOW[attack]))
+    assert "xacro took more than 1 s" in get_file_refusal(read_urdf, written(package, SLOW[attack]))
 
 
 def test_nothing_is_run_and_the_second_wall_stands_by_itself(package, tmp_path, monkeypatch):
@@ -363,7 +359,7 @@ def test_nothing_is_run_and_the_second_wall_stands_by_itself(package, tmp_path, 
         f"[c for c in {classes} if c.__name__ == '_wrap_close'][0].__init__.__globals__['system']"
     )
     path = written(package, f"<link name=\"${{(lambda: {system}('touch {ran}'))()}}\"/>")
-    assert "may not evaluate" in refusal(path)
+    assert "may not evaluate" in get_file_refusal(read_urdf, path)
     child = tmp_path / "child" / "xacro_child.py"
     child.parent.mkdir()
     source = xacro_files._CHILD.read_text()
@@ -372,7 +368,7 @@ def test_nothing_is_run_and_the_second_wall_stands_by_itself(package, tmp_path, 
         xacro_files._CHILD.with_name("ros_packages.py").read_text()
     )
     monkeypatch.setattr(xacro_files, "_CHILD", child)
-    assert "may not use os.system of Python" in refusal(path)
+    assert "may not use os.system of Python" in get_file_refusal(read_urdf, path)
     assert not ran.exists()
 
 
@@ -385,11 +381,15 @@ def test_a_home_folder_is_no_package(package, tmp_path, monkeypatch):
     assert links(package, body) == ["secret"]
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr(xacro_files, "_KEPT", (*xacro_files._KEPT, "HOME"))
-    assert "outside the package folders" in refusal(package / "urdf" / "arm.xacro")
+    assert "outside the package folders" in get_file_refusal(
+        read_urdf, package / "urdf" / "arm.xacro"
+    )
 
 
 def test_a_child_that_dies_is_told_of(package, monkeypatch, tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("import a_module_that_is_not_installed")
     monkeypatch.setattr(xacro_files, "_CHILD", broken)
-    assert "xacro failed: ModuleNotFoundError: No module named" in refusal(written(package, ""))
+    assert "xacro failed: ModuleNotFoundError: No module named" in get_file_refusal(
+        read_urdf, written(package, "")
+    )

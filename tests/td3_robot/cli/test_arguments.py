@@ -28,12 +28,7 @@ parse_evaluate = functools.partial(arguments.parse_evaluate, flags=EvaluateFlags
 ROOT = Path(module.__file__).resolve().parents[1]
 
 
-@pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    """A working directory and presets of the test's own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
-    (tmp_path / "configs").mkdir()
+pytestmark = pytest.mark.usefixtures("workplace")
 
 
 def train(line: str = "") -> Config:

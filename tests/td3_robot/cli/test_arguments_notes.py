@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from envs.command_line import TrainFlags
-from envs.config import env_options as module
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.config.help_text import format_value
@@ -23,12 +22,7 @@ SECTIONS = {Config: ""} | {
 }
 
 
-@pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    """A working directory and presets of the test's own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
-    (tmp_path / "configs").mkdir()
+pytestmark = pytest.mark.usefixtures("workplace")
 
 
 @pytest.mark.parametrize("word", ["--help-all", "--help_all"])

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from envs.command_line import TrainFlags
-from envs.config import env_options as module
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import save_config
@@ -18,12 +17,9 @@ load_run_config = functools.partial(arguments.load_run_config, environment=EnvOp
 
 
 @pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    """A working directory and presets of the test's own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
-    (tmp_path / "configs" / "gymnasium").mkdir(parents=True)
-    (tmp_path / "configs" / "gymnasium" / "default.yaml").touch()
+def presets(workplace):
+    (workplace / "configs" / "gymnasium").mkdir()
+    (workplace / "configs" / "gymnasium" / "default.yaml").touch()
 
 
 def world(line: str = "") -> EnvOptions:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from envs.command_line import EvaluateFlags, TrainFlags, check_shown
-from envs.config import env_options as module
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import save_config
@@ -27,12 +26,9 @@ NEEDS = {
 
 
 @pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    """A working directory and presets of the test's own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
-    (tmp_path / "configs/gymnasium").mkdir(parents=True)
-    (tmp_path / "configs/gymnasium/default.yaml").write_text("num_envs: 1\n")
+def presets(workplace):
+    (workplace / "configs/gymnasium").mkdir()
+    (workplace / "configs/gymnasium/default.yaml").write_text("num_envs: 1\n")
 
 
 def refusal(line: str) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from envs.command_line import TrainFlags
-from envs.config import env_options as module
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.config.field import option
@@ -20,12 +19,8 @@ GUIDE = "exploration.guide is now called exploration.expert"
 
 
 @pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    """A working directory and an empty preset of the test's own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
-    (tmp_path / "configs").mkdir()
-    Path("configs/reach.yaml").touch()
+def presets(workplace):
+    (workplace / "configs/reach.yaml").touch()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from td3_robot.deploy import DeployError
 from td3_robot.deploy.adapters import ArmProcess
 from td3_robot.deploy.adapters.arm_process import LEAVE, SILENCE, STOP
-from tests.support import ROOT
+from tests.support import ROOT, wait_for
 
 SEVEN = tuple("abcdefg")
 CLIENT = '''
@@ -68,15 +68,6 @@ def client(tmp_path, monkeypatch):
 
     want.calls = calls
     return want
-
-
-def wait_for(check, seconds: float = 20.0):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := check():
-            return found
-        time.sleep(0.005)
-    raise AssertionError("it did not come")
 
 
 def test_an_arm_of_its_own_process_is_read_moved_and_stopped(client):
