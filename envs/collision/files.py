@@ -81,8 +81,11 @@ _POINT = "points [x y z]"
 def format_fitting(robot: Robot) -> str:
     """Format the command that writes the capsules of a robot and its gripper."""
     words = [robot.name if robot.file is None else str(robot.file)]
-    if robot.gripper is not None and not find_gripper_file(robot.gripper).is_file():
-        words += ["--gripper", robot.gripper.name]
+    if robot.file is not None and robot.file.suffix == ".xml" and robot.tcp_link is not None:
+        words += ["--tcp", robot.tcp_link]  # several frames of an MJCF file could be it
+    hand = robot.gripper
+    if hand is not None and hand.file is None and not find_gripper_file(hand).is_file():
+        words += ["--gripper", hand.name]
     return f"{FITTING}{shlex.join(words)}"
 
 

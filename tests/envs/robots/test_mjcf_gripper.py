@@ -1,11 +1,14 @@
 """Grippers of MJCF files: fingers that move as one, and their servo."""
 
+import shlex
+
 import numpy as np
 import pytest
 import torch
 
 import envs
-from envs.collision.files import find_gripper_file
+from envs.collision.files import find_gripper_file, format_fitting
+from envs.collision.fitting.__main__ import make_parser
 from envs.robots.mjcf import load_mjcf
 
 mujoco = pytest.importorskip("mujoco")
@@ -135,3 +138,13 @@ def test_goals_are_where_the_arm_faces_at_home(write):
     key = '<keyframe><key name="home" qpos="-1 0 0 0"/></keyframe>'
     behind = envs.make_robot(write(more=TIED + TENDON + key), velocity=(1.0,)).workspace
     assert ahead[0, 0] > 0.0 > behind[1, 0]
+
+
+def test_the_command_that_fits_its_capsules_names_the_tcp_and_no_gripper_of_ours(write):
+    """The file's own gripper comes with the file; whoever follows the message gets this robot."""
+    path = write()
+    robot = envs.make_robot(path, tcp="tcp", velocity=(1.0,))
+    words = shlex.split(format_fitting(robot))
+    assert words[:3] == ["python", "-m", "envs.collision.fitting"]
+    asked = make_parser().parse_args(words[3:])
+    assert (asked.robot, asked.tcp, asked.gripper) == (path, "tcp", None)
