@@ -147,6 +147,9 @@ def in_process(monkeypatch, capsys):
     test_train_cli.py.
     """
 
+    # waiting for the disk is most of a short training's time
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+
     def run(folder: Path, name: str, *words: str) -> tuple[int, str, str]:
         monkeypatch.chdir(folder)
         script = load_command(name)

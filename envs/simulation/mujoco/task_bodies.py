@@ -39,7 +39,6 @@ _KINDS = {
 _FOUND, _FORCE, _TORQUE, _DIST, _POS = (1 << bit for bit in range(5))  # of mjtConDataField
 _DEEPEST = 1  # a sensor's choice among contacts: mindist
 _SUM = 3  # netforce
-_FIELDS = 9  # of the wrench's sensor: force, torque, position
 
 
 def add_bodies(
@@ -195,11 +194,6 @@ class TaskIndex:
     depth: np.ndarray
     wrench: np.ndarray | None
     torque: np.ndarray | None
-
-    @property
-    def allows_table(self) -> bool:
-        """True if something of the arm may touch the table."""
-        return bool(self.counted[:, list(self.others).index(TABLE)].any())
 
     def compute_forbidden_depth(self, sensed: np.ndarray) -> np.ndarray:
         """Compute the deepest penetration (B, S) in what must not be touched [m].
