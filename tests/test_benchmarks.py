@@ -95,10 +95,7 @@ def test_a_task_that_is_measured_alone_leaves_those_of_others(tmp_path, monkeypa
     )
     monkeypatch.setattr(robustness, "evaluation_of", lambda *_: measured)
     monkeypatch.setattr(robustness.torch, "set_num_threads", print)
-    monkeypatch.setattr(
-        sys, "argv", ["robustness.py", "--tasks", "reach", "--episodes", "2", "--out", str(path)]
-    )
-    robustness.main()
+    robustness.main(["--tasks", "reach", "--episodes", "2", "--out", str(path)])
     reach, track = path.read_text().splitlines()[1:]
     assert re.fullmatch("reach,none,2,1.0,0.75,[0-9a-f]{7},[0-9a-f]{12}", reach)
     assert track == "track,none,9,0.5,0.5,,"
