@@ -39,7 +39,7 @@ def _answer(connection, path: str) -> None:
             stamp, q, qd, gripper, scene, felt = question
             scene |= {name: value for name, value in felt.items() if name in policy.scene}
             connection.send((stamp, policy(q, qd, gripper, **scene)))
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):  # the loop has ended
         pass
     except Exception as error:  # whatever it is, the loop is told
         connection.send(("failed", f"{type(error).__name__}: {error}"))
