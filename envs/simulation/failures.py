@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from envs.robots import Robot
+from envs.robots.urdf.rtb_model import find_file_name
 
 
 @dataclass
@@ -38,7 +39,8 @@ def describe_failures(engines: Iterable[object]) -> str:
     robot = found[0].robot
     link = next(link for link in robot.rtb.links if link.jindex == joint)
     times = "once" if count == 1 else f"{count:,} times"
-    most = f"joint {joint + 1}, which moves {link.name!r}, was thrown about in {by_joint[joint]:,}"
+    moved = f"joint {joint + 1}, which moves {find_file_name(link)!r},"
+    most = f"{moved} was thrown about in {by_joint[joint]:,}"
     return f"the physics failed {times}, and stopped those arms in place: {most}; " + _find_remedy(
         found[0], link.name
     )

@@ -14,6 +14,7 @@ from envs.robots.followers import Follower, compute_motion
 from envs.robots.urdf.tree import Joint, Shape, Tree
 from td3_robot.errors import not_none
 
+_AXIS = ":axis"  # end of the names of links that are not in the file
 _AXES = ("x", "y", "z")
 
 
@@ -111,8 +112,16 @@ def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
     turn = np.eye(4)
     turn[:3, :3] = make_axis_frame(joint.axis)
     onto = ETS([ET.SE3(joint.pose.T @ turn), getattr(ET, letter + "z")()])
-    axis = Link(onto, name=f"{joint.name}:axis", parent=parent, **limits)
+    axis = Link(onto, name=f"{joint.name}{_AXIS}", parent=parent, **limits)
     return [axis, Link(ETS(ET.SE3(turn.T)), name=joint.child, parent=axis, **shapes)]
+
+
+def find_file_name(link: Any) -> str:
+    """Find the name that a link of a model has in the file.
+
+    A joint about no axis of its frame moves a link that is not there, which carries the file's.
+    """
+    return link.children[0].name if link.name.endswith(_AXIS) else link.name
 
 
 def make_axis_frame(axis: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from mujoco import MjModel, MjSpec, mjtObj
 from envs.collision.compiler import find_collision_model
 from envs.collision.files import format_fitting
 from envs.robots import Robot
+from envs.robots.urdf.rtb_model import find_file_name
 from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.engine import OBJECT
 from envs.simulation.mujoco.bodies import Bodies, add_robot, make_body_name
@@ -230,7 +231,8 @@ def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
     guessed = []
     weights = bodies.weights
     if weights.estimated:
-        names = ", ".join(weights.estimated)
+        links = robot.rtb.link_dict
+        names = ", ".join(find_file_name(links[name]) for name in weights.estimated)
         cylinder = f"each is taken for a cylinder of {PER_METRE:g} kg/m"
         guessed += [f"no inertia of {names} is known: {cylinder}, and its motor for a common one"]
     if weights.mended:

@@ -3,6 +3,7 @@ the exported description.
 """
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +168,15 @@ def test_a_follower_is_in_the_way_where_it_is(robot, file):
     sphere = torch.tensor([[[*centre[:3], 0.01]]], dtype=torch.float32)
     found = clearance(model, torch.tensor(q, dtype=torch.float32), Obstacles(spheres=sphere))
     assert found.item() <= -0.03 + 1e-4
+
+
+def test_the_warning_of_physics_names_links_of_the_file(file, robot, tmp_path, capsys):
+    """A joint about a skew axis has a link of its own in the model, which no user knows."""
+    alone = tmp_path / "arm.urdf"
+    alone.write_text(file.read_text())
+    envs.make(str(alone), "reach", engine="mujoco", tcp="tcp")
+    named = re.search("no inertia of (.*) is known", capsys.readouterr().err)
+    assert named and set(named[1].split(", ")) == {"l1", "l2", "l3", "rod", "tip", "bolt"}
 
 
 def test_followers_follow_in_physics(file, tmp_path):
