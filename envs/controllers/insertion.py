@@ -49,10 +49,10 @@ class InsertConstants:
     comply: float = 2e-4
     turn_comply: float = 0.05
     search: float = 0.008
-    pitch: float = 0.002
+    pitch: float = 0.0022
     widest: float = 0.0045
     whirl: float = 12.0
-    lag: float = 0.025
+    lag: float = 0.04
     friction: float = 0.5
     sure: float = 2.0
     blocked: float = 10.0

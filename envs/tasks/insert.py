@@ -44,7 +44,8 @@ class Insert(Task):
     """The task `insert`; the values of its constants are in configs/tasks/insert.yaml.
 
     A goal (7,) is the pose of the TCP with the peg at the bottom of the hole, as it is assumed. The
-    scene also holds `hole` (7,), the true pose of the hole's mouth, and `hole_friction` ().
+    scene also holds `hole` (7,), the true pose of the hole's mouth, `hole_friction` (), and `clock`
+    (), the time since the start [s]: a policy without memory that sees it can search along a path.
 
     Attributes:
         shape: of peg and hole, "square" or "round".
@@ -102,7 +103,7 @@ class Insert(Task):
     controllers = ("insert_straight", "insert_spiral", "insert_tilted")
     needs_hand = True
     ends_early = True
-    memory_keys = ("goal", "hole", WRENCH, "contact_forces")
+    memory_keys = ("goal", "hole", "clock", WRENCH, "contact_forces")
     measures = (
         Measure("insert_force_n", "insert_force", "most", "most", "force of the peg", "N"),
         Measure("insert_depth_m", "insert_depth", "last", "quantiles", "depth of the peg", "mm"),
@@ -180,6 +181,7 @@ class Insert(Task):
             "goal": torch.cat((T[:, :3, 3], to_quaternion(T[:, :3, :3])), 1),
             "hole": self._place_hole(T, share[:, 3:8]),
             "hole_friction": friction,
+            "clock": torch.zeros_like(friction),
             "start": start,
         }
         return {name: value[good] for name, value in scene.items()}
@@ -202,6 +204,11 @@ class Insert(Task):
         R = T[:, :3, :3] @ to_matrix(from_vector(vector)) @ upside_down
         return torch.cat((position, to_quaternion(R)), 1)
 
+    def advance(self, world: World, before: Moment, after: Moment) -> Moment:
+        """Let the clock run."""
+        clock = self.dt * after.steps.to(after.tcp.dtype)
+        return replace(after, scene={**after.scene, "clock": clock})
+
     def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """Return the command of the slow joints, with the fingers at the peg."""
         shut, opened = world.model.gripper_stroke
@@ -221,6 +228,7 @@ class Insert(Task):
             Column("aside", 2, True),
             Column("height", 1, True),
             Column("turn", 3, True),
+            Column("clock", 1),
             *felt,
             Column("scripted", n, True),
         ]
@@ -229,8 +237,8 @@ class Insert(Task):
         """Return the observation (B, o_dim).
 
         Its columns are o [rad, m]; qd [rad/s]; goal [m]; aside and height, of the peg over the
-        assumed hole, and turn, see `insertion.Feeling` [5 mm, rad]; force and moment on the peg's
-        tip [10 N, 0.5 Nm]; and scripted, the action of the spiral search.
+        assumed hole, and turn, see `insertion.Feeling` [5 mm, rad]; clock [s]; force and moment on
+        the peg's tip [10 N, 0.5 Nm]; and scripted, the action of the spiral search.
         """
         state = moment.state
         felt = insertion.feel(moment, self.reach, self.depth, self.width / 2.0)
@@ -241,6 +249,7 @@ class Insert(Task):
             felt.aside / _LENGTH_UNIT,
             felt.height[:, None] / _LENGTH_UNIT,
             felt.turn,
+            moment.scene["clock"][:, None],
         ]
         if self.shows_force:
             parts += [felt.force / _FORCE_UNIT, felt.moment / _MOMENT_UNIT]
