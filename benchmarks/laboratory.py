@@ -38,6 +38,7 @@ CLASSICAL = {  # task -> best classical controller
     "pick_place": "pick+guard",
     "pick_turned": "pick+guard",
     "push": "push",
+    "insert": "insert_spiral",
 }
 WORLDS = {
     "exact": {"randomize": "none"},

@@ -155,15 +155,17 @@ def test_the_pairing_of_a_short_run_and_the_preset_of_crossq_is_taken():
     "run, task",
     [
         ("run1", "reach"),
-        *((task, task) for task in TASKS if task not in ("reach", "stack", "insert")),
+        *((task, task) for task in TASKS if task not in ("reach", "stack")),
     ],
 )
 def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = load_run_config(ROOT / "checkpoints" / run, EnvOptions)
-    engine = "mujoco" if task == "push" else "kinematic"  # in which it was trained
-    world = "lab" if task in ("pick_place", "pick_turned") else "lab_calibrated"
+    # the engine in which it was trained
+    engine = "mujoco" if task in ("push", "insert") else "kinematic"
+    worlds = {"pick_place": "lab", "pick_turned": "lab", "insert": "none"}
+    world = worlds.get(task, "lab_calibrated")
     assert dataclasses.replace(options, **dict.fromkeys(DISTURBANCES)) == EnvOptions(
-        task=task, guard=task != "reach", engine=engine, randomize=world
+        task=task, guard=task not in ("reach", "insert"), engine=engine, randomize=world
     )
     assert options.disturbances == {}
     again = parse_train(
