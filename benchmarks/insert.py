@@ -8,6 +8,7 @@ python benchmarks/insert.py --randomize lab_force --seed 7341
 import argparse
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ def main(argv: list[str]) -> None:
     measure(plain, arguments.episodes, arguments.seed, None)
     for checkpoint in arguments.checkpoints:
         _, options = load_run_config(find(checkpoint), EnvOptions)
+        options = replace(options, randomize=arguments.randomize)
         measure(options, arguments.episodes, arguments.seed, checkpoint)
 
 
