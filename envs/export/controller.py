@@ -32,6 +32,7 @@ SCENE = {
     "wrench": "external force, N, and moment, Nm, on the gripper at the TCP, in the base frame",
     "joint_torque": "external torques of the joints, Nm (N of joints that slide)",
     "passed": "1 when the arm has passed the corner, else 0",
+    "clock": "time since the arm began, s",
 }
 OUTPUTS = ("command", "opening", "observation")
 
