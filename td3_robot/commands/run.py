@@ -26,7 +26,7 @@ from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.arm import FELT, Reading
 from td3_robot.deploy.planning.inverse_kinematics import GoalSolver
 from td3_robot.deploy.planning.motion_planner import PathFollower
-from td3_robot.deploy.policy import FILE
+from td3_robot.deploy.policy import CLOCK, FILE
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
@@ -201,7 +201,7 @@ def build_scene(policy: Policy, asked: Arguments) -> dict[str, Any]:
     try:  # a goal of another shape, or something that is missing, is reported here
         policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene | nothing)
     except DeployError as error:
-        given = {"goal", *KINDS, *PLANNED, *FELT}
+        given = {"goal", CLOCK, *KINDS, *PLANNED, *FELT}
         if "goal" not in policy.scene or set(policy.scene) - given:
             raise ConfigError(
                 f"{error}. {get_program('run')} knows goal and obstacles alone: call "

@@ -21,6 +21,7 @@ NEARLY = 0.01  # by which the length of a quaternion may be off 1: it was typed,
 OBSERVATION_TOLERANCE = 1e-4
 COMMAND_TOLERANCE = 1e-3
 ARM = ("q", "qd", "gripper")  # inputs that are no part of a scene
+CLOCK = "clock"  # input of policies that go by the time since they began
 
 
 class Policy:
@@ -116,6 +117,8 @@ class Policy:
         self._compensator.reset()
         self._planner = make_planner(self.robot, self.scene)
         self._now = 0.0
+        self._began: float | None = None
+        self._calls = 0
 
     def __call__(self, q, qd, gripper, goal=None, *, at: float | None = None, **scene):
         """Return the velocities to command.
@@ -128,7 +131,8 @@ class Policy:
                 wxyz; None where `scene` has no goal.
             at: the time, of a clock that does not jump [s]; left out, a period after the call
                 before.
-            scene: what else the task shows, by name, see the attribute. Spheres, boxes and walls
+            scene: what else the task shows, by name, see the attribute. A `clock` that is left out
+                runs from the first call after `reset`. Spheres, boxes and walls
                 are given together, as `obstacles`.
 
         Returns:
@@ -138,6 +142,8 @@ class Policy:
             DeployError: something is missing, of another shape or not finite.
         """
         scene |= {} if goal is None else {"goal": goal}
+        if CLOCK in self.scene and CLOCK not in scene:
+            scene[CLOCK] = self._read_clock(at)
         state = self._check(q, qd, gripper, scene)
         if not self.latency:
             return self._command(*state)
@@ -145,6 +151,15 @@ class Policy:
         command = self._command(*self._predict(*state))
         self.sent(command, self.opening)
         return command
+
+    def _read_clock(self, at: float | None) -> float:
+        """Return the time since the first call of the motion [s], with calls' times or without."""
+        self._calls += 1
+        if at is None:
+            return (self._calls - 1) / self.rate
+        if self._began is None:
+            self._began = float(at)
+        return float(at) - self._began
 
     def sent(self, qd, opening: float | None = None) -> None:
         """Record what the arm was sent instead of the latest answer: slower, filtered, or zero.
@@ -180,6 +195,8 @@ class Policy:
     def _predict(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> tuple:
         """Return a checked state as it will be when the next command begins to act."""
         ahead = dict(scene)
+        if CLOCK in scene:
+            ahead[CLOCK] = scene[CLOCK] + self.latency
         if "goal_velocity" in scene:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
         carry = self._carry

@@ -151,3 +151,17 @@ def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(width):
         found = grasp.compute_gap(hand, torch.from_numpy(gripper)).item()
         assert found == pytest.approx(shut[row].item(), abs=1e-4)
     assert 5 < holds.sum() < 59
+
+
+def test_a_clock_that_is_left_out_runs_from_the_first_call(exported):
+    policy = Policy.load(exported("insert"))
+    goes_by_it = False
+    for vector in policy.metadata["test_vectors"]:
+        state = (vector["q"], vector["qd"], vector["gripper"])
+        scene = {name: value for name, value in vector["scene"].items() if name != "clock"}
+        told = [policy(*state, **scene, clock=[seconds]) for seconds in (0.0, 0.05, 0.1)]
+        goes_by_it |= np.abs(told[2] - told[0]).max() > 1e-5
+        for times in ((None, None, None), (7.0, 7.05, 7.1)):
+            policy.reset()
+            assert np.allclose([policy(*state, **scene, at=at) for at in times], told, atol=1e-7)
+    assert goes_by_it
