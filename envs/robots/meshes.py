@@ -57,18 +57,23 @@ def load_mesh(path: str | Path, scale: ArrayLike = (1.0, 1.0, 1.0)) -> trimesh.T
     path = Path(path)
     unit = check_mesh(path)
     try:
-        mesh = trimesh.load(path, force="mesh")
+        mesh = trimesh.load(path, force="mesh", process=False)  # else NaN is left out in silence
     except Exception as error:  # whatever the readers of a dozen formats raise
         raise _make_error(path, f"cannot be read: {get_first_line(error)}") from None
     if not isinstance(mesh, trimesh.Trimesh) or not len(mesh.faces):
         raise _make_error(path, _NOTHING)
+    if mesh.vertices.shape[1] != 3:
+        raise _make_error(path, "has corners of other than three coordinates")
     mesh.apply_transform(np.diag([*(unit * np.asarray(scale, float)), 1.0]))
     corners = mesh.vertices[np.unique(mesh.faces)]
     if not np.isfinite(corners).all():
         raise _make_error(path, "has corners that are not finite")
+    if not np.ptp(corners, axis=0).any():
+        raise _make_error(path, "has all its corners in one point")
     if (farthest := float(np.abs(corners).max())) > LARGEST:
         reach = f"reaches {farthest:.4g} m from its link's frame, at most {LARGEST:g} are taken"
         raise _make_error(path, f'{reach}; a mesh in millimetres needs scale="0.001 0.001 0.001"')
+    mesh.process()  # merges the corners that triangles share
     return mesh
 
 
@@ -143,6 +148,8 @@ def _check_obj(content: bytes) -> tuple[str, float]:
         used = [[int(corner.split(b"/")[0]) for corner in face.split()] for face in faces]
     except ValueError:
         return "is cut, or no OBJ: a face has something else than numbers of corners", 1.0
+    if any(0 in face for face in used):
+        return "has a face with the corner 0; they are numbered from 1", 1.0
     if len(used[-1]) < 3:
         return "is cut: its last face has fewer than three corners", 1.0
     farthest = max(max(face, default=0) for face in used)
@@ -189,20 +196,25 @@ def _check_glb(content: bytes) -> tuple[str, float]:
 def _check_dae(content: bytes) -> tuple[str, float]:
     """Check that COLLADA is a whole XML document with surfaces; return its unit."""
     tags = set()
+    inside: list[str] = []  # the elements that are open
     unit = "1"
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal unit
-        tag = tag.rpartition(":")[2]
-        if tag == "unit":
+        inside.append(tag.rpartition(":")[2])
+        if inside == ["COLLADA", "asset", "unit"]:  # parts have assets of their own, for editors
             unit = attributes.get("meter", unit)
-        tags.add(tag)
+        tags.add(inside[-1])
+
+    def end(_: str) -> None:
+        inside.pop()
 
     def refuse(*_: object) -> None:
         raise ValueError("it declares entities")
 
     parser = ParserCreate()
     parser.StartElementHandler = start
+    parser.EndElementHandler = end
     parser.EntityDeclHandler = refuse
     try:
         parser.Parse(content, True)

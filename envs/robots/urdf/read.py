@@ -184,15 +184,23 @@ class _Reader:
                     f"{where}: lower limit {lower:g} is above upper limit {upper:g}"
                 )
             return self._hold_soft_limits(element, lower, upper, where)
+        low, high = self._read_soft_limits(element, where)
+        if low or high:
+            self._notices.append(f"{where}: its soft limits are not held, since it has no limits")
         return lower, upper
+
+    def _read_soft_limits(self, element: Element, where: str) -> tuple[float | None, float | None]:
+        """Read the positions at which the joint's safety controller brakes."""
+        safety = find_child(element, "safety_controller")
+        low = self._values.read_optional(safety, "soft_lower_limit", where)
+        high = self._values.read_optional(safety, "soft_upper_limit", where)
+        return low, high
 
     def _hold_soft_limits(
         self, element: Element, lower: float, upper: float, where: str
     ) -> tuple[float, float]:
         """Narrow position limits to those at which the joint's safety controller brakes."""
-        safety = find_child(element, "safety_controller")
-        low = self._values.read_optional(safety, "soft_lower_limit", where)
-        high = self._values.read_optional(safety, "soft_upper_limit", where)
+        low, high = self._read_soft_limits(element, where)
         if not low and not high:  # 0 and 0, the format's defaults, stand for none
             return lower, upper
         least = lower if low is None else max(lower, low)

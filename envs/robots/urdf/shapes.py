@@ -58,6 +58,9 @@ class ShapeReader:
             scale = (1.0, 1.0, 1.0)
             if body.hasAttribute("scale"):
                 scale = self._values.read_numbers(body, "scale", 3, where)
+                if 0.0 in scale:
+                    what = f"scale must not be 0, got {body.getAttribute('scale')!r}"
+                    raise self._values.make_error(f"{where}: {what}")
             if not (uri := body.getAttribute("filename")):
                 raise self._values.make_error(f"{where}: filename is missing")
             mesh, fault = self._find_mesh(uri)

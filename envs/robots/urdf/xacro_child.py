@@ -245,6 +245,8 @@ class Expansion:
             names = " or ".join(f"--xacro {name}=VALUE" for name in empty)
             return f"there is no {cause.filename}; it may need {names}, which is empty"
         line = " ".join(str(error).split()) or type(error).__name__
+        if line.startswith("<class "):  # of $(...), whose message xacro repeats after its type
+            line = " ".join(str(cause).split())
         if match := UNDEFINED.search(line):
             return f"needs --xacro {match[1]}=VALUE; {self._describe_arguments()}"
         return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."

@@ -50,7 +50,7 @@ def weigh(robot: Robot) -> Weights:
     that what is wrong with its inertia does not matter.
 
     Raises:
-        ConfigError: a mass that is negative or no number.
+        ConfigError: a link that moves has a mass that is negative or no number.
     """
     links = [*robot.rtb.links, *(link for tool in robot.rtb.grippers for link in tool.links)]
     rows: dict[str, np.ndarray] = {}
@@ -59,10 +59,14 @@ def weigh(robot: Robot) -> Weights:
     for body in _group_links(links):
         carrier = body[0]
         known = {link.name: row for link in body if (row := _find_row(robot, link)) is not None}
-        whole = {name: row for name, row in known.items() if is_rigid(row)}
+        light = [name for name, row in known.items() if not _is_weight(row)]
+        whole = {name: row for name, row in known.items() if name not in light and is_rigid(row)}
         if not is_moved(carrier):
             rows |= whole
             continue
+        if light:
+            mass = f"a mass that is not positive, {known[light[0]][0]:g} kg"
+            raise ConfigError(f"{robot.owner}: link {light[0]!r} has {mass}")
         mass = sum(row[0] for row in known.values())
         if mass < LIGHTEST and not (carrier.name in known and _is_connector(carrier, body, links)):
             rows[carrier.name] = _estimate(robot, carrier, links)
@@ -114,11 +118,7 @@ def _is_connector(carrier: Any, body: list[Any], links: list[Any]) -> bool:
 
 
 def _find_row(robot: Robot, link: Any) -> np.ndarray | None:
-    """Return the inertia (10,) of a link from its file, else from its model; None without one.
-
-    Raises:
-        ConfigError: its mass is negative or no number.
-    """
+    """Return the inertia (10,) of a link from its file, else from its model; None without one."""
     owner: Any = robot if link in robot.rtb.links else robot.gripper
     row = owner.physics.inertias.get(link.name.removeprefix(f"{owner.name}/"))
     if row is None:
@@ -126,11 +126,12 @@ def _find_row(robot: Robot, link: Any) -> np.ndarray | None:
             return None
         (xx, xy, xz), (_, yy, yz), (_, _, zz) = np.asarray(link.I)
         row = np.array([link.m, *link.r, xx, yy, zz, xy, xz, yz])
-    if row[0] <= 0 or not np.isfinite(row).all():
-        raise ConfigError(
-            f"{robot.owner}: link {link.name!r} has a mass that is not positive, {row[0]:g} kg"
-        )
     return row
+
+
+def _is_weight(row: np.ndarray) -> bool:
+    """Tell if an inertia (10,) has a positive mass and finite numbers."""
+    return bool(row[0] > 0.0 and np.isfinite(row).all())
 
 
 def make_matrix(row: np.ndarray) -> np.ndarray:

@@ -122,6 +122,41 @@ def test_a_unit_that_is_no_length_is_refused(unit, tmp_path):
     assert "must be a positive number" in get_refusal(load_mesh, write_dae(tmp_path, unit))
 
 
+def test_the_unit_is_that_of_the_document_not_of_a_part(tmp_path):
+    file = write_dae(tmp_path, 0.001)
+    part = '<asset><unit name="u" meter="1"/></asset></geometry>'
+    file.write_text(file.read_text().replace("</geometry>", part))
+    assert check_mesh(file) == 0.001
+
+
+@pytest.mark.parametrize(
+    "faces, what",
+    [
+        ("v 0 0\nv 1 0\nv 1 1\nf 1 2 3\n", "other than three coordinates"),
+        ("v 0 0 0\nv 1 0 0\nv 1 1 0\nf 0 1 2\n", "the corner 0"),
+        ("v 1 1 1\nv 1 1 1\nv 1 1 1\nf 1 2 3\n", "all its corners in one point"),
+    ],
+)
+def test_corners_that_are_none_are_refused(faces, what, tmp_path):
+    file = tmp_path / "part.obj"
+    file.write_text(faces)
+    assert what in get_refusal(load_mesh, file)
+
+
+def test_one_corner_that_is_not_finite_is_not_left_out_in_silence(tmp_path):
+    content = bytearray(FORMATS["binary.stl"])
+    content[84 + 12 : 84 + 16] = np.float32(np.nan).tobytes()  # x of the first triangle's corner
+    file = tmp_path / "part.stl"
+    file.write_bytes(content)
+    assert "not finite" in get_refusal(load_mesh, file)
+
+
+def test_a_scale_of_zero_is_refused(tmp_path):
+    write_dae(tmp_path)
+    arm = write_arm(tmp_path, "wing.dae", 'scale="1 0 1"')
+    assert "scale must not be 0, got '1 0 1'" in get_refusal(make_robot, str(arm))
+
+
 def test_millimetres_that_nobody_scaled_are_refused_with_the_remedy(tmp_path):
     message = get_refusal(load_mesh, write_dae(tmp_path, 1))
     assert "reaches 300 m" in message and 'scale="0.001 0.001 0.001"' in message

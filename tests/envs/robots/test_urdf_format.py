@@ -151,6 +151,15 @@ def test_soft_limits_that_leave_nothing_are_not_held_with_a_word(tmp_path):
     assert tree.notices == (expected,)
 
 
+def test_soft_limits_of_an_endless_joint_are_not_held_with_a_word(tmp_path):
+    safety = '<safety_controller soft_lower_limit="-1" soft_upper_limit="1" k_velocity="40"/>'
+    changed = ('velocity="2" effort="50"/>', f'velocity="2" effort="50"/>{safety}')
+    endless = ('name="shoulder" type="revolute"', 'name="shoulder" type="continuous"')
+    tree = read_urdf(written(tmp_path, changed, endless))
+    expected = "joint 'shoulder': its soft limits are not held, since it has no limits"
+    assert tree.notices == (expected,)
+
+
 # Capsules
 
 

@@ -103,6 +103,7 @@ def compute_mass_matrix(model: mujoco.MjModel, q) -> np.ndarray:
         {"tcp": NONE},  # or is a point
         {"base": NONE},  # the base never moves
         {"base": INERTIAL.format("0 0 0", 1, 9, 1, 1)},
+        {"base": INERTIAL.format("0 0 0", -5, 1, 1, 1)},
         {"base": NONE, "tcp": NONE},
     ],
 )
