@@ -57,7 +57,14 @@ def load_mesh(path: str | Path, scale: ArrayLike = (1.0, 1.0, 1.0)) -> trimesh.T
     path = Path(path)
     unit = check_mesh(path)
     try:
-        mesh = trimesh.load(path, force="mesh", process=False)  # else NaN is left out in silence
+        scene = trimesh.load_scene(path, process=False)
+        for part in scene.geometry.values():
+            if not np.isfinite(part.vertices).all():  # trimesh would leave them out in silence
+                raise _make_error(path, "has corners that are not finite")
+            part.process()  # merges the corners that triangles share
+        mesh = scene.to_mesh()
+    except ConfigError:
+        raise
     except Exception as error:  # whatever the readers of a dozen formats raise
         raise _make_error(path, f"cannot be read: {get_first_line(error)}") from None
     if not isinstance(mesh, trimesh.Trimesh) or not len(mesh.faces):
@@ -66,14 +73,11 @@ def load_mesh(path: str | Path, scale: ArrayLike = (1.0, 1.0, 1.0)) -> trimesh.T
         raise _make_error(path, "has corners of other than three coordinates")
     mesh.apply_transform(np.diag([*(unit * np.asarray(scale, float)), 1.0]))
     corners = mesh.vertices[np.unique(mesh.faces)]
-    if not np.isfinite(corners).all():
-        raise _make_error(path, "has corners that are not finite")
     if not np.ptp(corners, axis=0).any():
         raise _make_error(path, "has all its corners in one point")
     if (farthest := float(np.abs(corners).max())) > LARGEST:
         reach = f"reaches {farthest:.4g} m from its link's frame, at most {LARGEST:g} are taken"
         raise _make_error(path, f'{reach}; a mesh in millimetres needs scale="0.001 0.001 0.001"')
-    mesh.process()  # merges the corners that triangles share
     return mesh
 
 
