@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
+from envs.config.notices import warn_once
 from envs.from_gymnasium.interface_checker import format_error
 from envs.from_gymnasium.own_arrays import SUCCESS_KEYS, wrap_copies
 from envs.from_gymnasium.processes import Processes, describe_dead_processes
@@ -266,6 +267,12 @@ class GymnasiumEnv:
         successor = observation.copy()
         for i in np.flatnonzero(done):
             successor[i] = self._flatten(infos["final_obs"][i], 1)
+        if not self._restorable and np.array_equal(successor[done], observation[done]):
+            warn_once(
+                f"env {self.name!r}: the last observation of an episode equals the first of the "
+                "next; if the copies use their arrays again, put envs.from_gymnasium.own_arrays."
+                "OwnArrays around each, or use AutoresetMode.NEXT_STEP"
+            )
         return successor
 
     def _make_info(self, infos: dict, done: np.ndarray) -> dict[str, Tensor]:

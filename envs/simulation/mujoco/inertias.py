@@ -21,6 +21,8 @@ _FINGER = (0.05, 0.02)  # a link of a gripper: [kg], radius of gyration [m]
 
 LIGHTEST = 1e-3  # [kg] less is no link's weight, but a number for programs that refuse 0
 _ALUMINIUM = 2700.0  # [kg/m3] of the ball that a mass without inertia is taken for
+# [kg/m3] the densest metal: Arblaster 2014, Johnson Matthey Technology Review 58 (3), 137
+_OSMIUM = 22590.0
 _FLAT = 1e-6  # least second moment along an axis, in parts of the greatest
 _LEAST = 1e-12  # [kg m2] well above the 1e-15 that MuJoCo takes for none
 _ROUNDING = 1e-6  # of a moment in a file, in parts
@@ -149,10 +151,18 @@ def make_row(mass: float, centre: np.ndarray, inertia: np.ndarray) -> np.ndarray
 def is_rigid(row: np.ndarray) -> bool:
     """Tell if a rigid body can have an inertia (10,): no principal moment exceeds the others' sum.
 
-    MuJoCo asks for that, and that each is positive.
+    MuJoCo asks for that, and that each is positive. Their sum is the least for a ball, so that one
+    below that of the densest ball is a number that stands for none.
     """
     moments = np.linalg.eigvalsh(make_matrix(row))
-    return bool(moments[0] > _LEAST and moments[0] + moments[1] >= moments[2])
+    whole = moments[0] > _LEAST and moments[0] + moments[1] >= moments[2]
+    return bool(whole and moments.sum() >= 3.0 * _compute_ball_moment(row[0], _OSMIUM))
+
+
+def _compute_ball_moment(mass: float, density: float) -> float:
+    """Compute the moment of inertia of a ball, 2/5 m r2 [kg m2]."""
+    radius = (3.0 * mass / (4.0 * np.pi * density)) ** (1.0 / 3.0)
+    return 0.4 * mass * radius**2
 
 
 def merge_inertias(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -180,13 +190,13 @@ def mend_inertia(row: np.ndarray) -> np.ndarray:
 
     The second moments of the mass along the principal axes, s = trace / 2 - moment, are not
     negative for a rigid body (Wensing, Kim and Slotine 2018, https://arxiv.org/abs/1701.04395).
-    Those that are, become as good as zero; a mass without any is taken for a ball of aluminium.
+    Those that are, become as good as zero; a mass without any, or less than that of any matter, is
+    taken for a ball of aluminium.
     """
     moments, axes = np.linalg.eigh(make_matrix(row))
     spread = moments.sum() / 2.0 - moments
-    if spread.max() <= 0.0:
-        radius = (3.0 * row[0] / (4.0 * np.pi * _ALUMINIUM)) ** (1.0 / 3.0)
-        spread = np.full(3, row[0] * radius**2 / 5.0)
+    if np.maximum(spread, 0.0).sum() < 1.5 * _compute_ball_moment(row[0], _OSMIUM):
+        spread = np.full(3, _compute_ball_moment(row[0], _ALUMINIUM) / 2.0)
     spread = np.maximum(spread, max(_FLAT * spread.max(), _LEAST))
     inertia = axes @ np.diag(spread.sum() - spread) @ axes.T
     return make_row(row[0], row[1:4], inertia)

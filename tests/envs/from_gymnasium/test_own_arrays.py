@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from envs.config.notices import warn_once
 from envs.from_gymnasium import GymnasiumEnv, make_gymnasium
 from envs.from_gymnasium.adapter import GOAL_KEYS
+from envs.from_gymnasium.own_arrays import OwnArrays
 
 KINDS = ("box", "dict", "goals", "tuple", "shared")
 BOX = spaces.Box(-10, 10, (1,), np.float32)
@@ -91,3 +93,16 @@ def test_also_in_a_vector_environment_that_somebody_else_made(kind, mode):
     else:
         copies = [lambda: Counting(kind)] * 2
     check(GymnasiumEnv(SyncVectorEnv(copies, copy=False, autoreset_mode=mode)))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_processes_of_somebody_else_that_lose_the_successor_are_warned_of(wrapped, capsys):
+    warn_once.cache_clear()
+    copies = [lambda: OwnArrays(Counting()) if wrapped else Counting()] * 2
+    env = GymnasiumEnv(AsyncVectorEnv(copies, autoreset_mode=AutoresetMode.SAME_STEP))
+    env.reset(0)
+    for _ in range(3):
+        step = env.step(torch.zeros(2, 1))
+    env.close()
+    assert (step.next_observation == (3 if wrapped else 0)).all()
+    assert ("OwnArrays around each" in capsys.readouterr().err) is not wrapped

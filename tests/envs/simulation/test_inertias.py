@@ -199,6 +199,17 @@ def test_a_mass_without_inertia_is_a_ball_of_aluminium(tmp_path, capsys):
     np.testing.assert_allclose(model.body("robot/upper").inertia, 0.4 * radius**2)
 
 
+def test_a_moment_below_that_of_the_densest_ball_stands_for_none(tmp_path, capsys):
+    """1 kg of osmium, 22,590 kg/m3, is a ball of radius 0.02195 m: 2/5 m r2 is 1.927e-4 kg m2."""
+    assert is_rigid(make_row(1.0, np.zeros(3), 1.93e-4 * np.eye(3)))
+    assert not is_rigid(make_row(1.0, np.zeros(3), 1.92e-4 * np.eye(3)))
+    tiny = INERTIAL.format("0 0 0", 1, 1e-9, 1e-9, 1e-9)
+    model = compile_model(write_arm(tmp_path, upper=tiny, fore=SOUND))
+    assert "no rigid body has the inertia of upper" in capsys.readouterr().err
+    radius = (3 / (4 * np.pi * 2700)) ** (1 / 3)
+    np.testing.assert_allclose(model.body("robot/upper").inertia, 0.4 * radius**2)
+
+
 def test_mended_inertias_are_rigid_and_rigid_ones_stay():
     rng = np.random.default_rng(0)
     for _ in range(500):
