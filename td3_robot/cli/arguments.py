@@ -307,9 +307,14 @@ def load_run_config(
             values = _read_file(folder / CONFIG_NAME, environment)
             if not trusted:
                 _refuse_command_line_only(environment, _leave_out(values, given))
+            trained = build(environment, values)
+            for name in given:
+                if getattr(trained, name) is None:
+                    raise ConfigError(
+                        f"{str(checkpoint)!r} was trained without {name}: leave --{name} out"
+                    )
             world = build(environment, values | given)
             shown = ", ".join(map(reprlib.repr, given.values()))
-            trained = build(environment, values)
             _refuse_changes(trained, world, repr(str(checkpoint)), f", not {shown}")
             return build(Config, values), world
     raise ConfigError(

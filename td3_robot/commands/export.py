@@ -17,6 +17,7 @@ from td3_robot.checkpoint import find
 from td3_robot.cli.arguments import load_run_config
 from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError, require_packages
+from td3_robot.utils.atomic_files import check_writable
 from td3_robot.utils.console import get_program
 
 VECTORS = 10  # test vectors in a file
@@ -63,6 +64,11 @@ def main(argv: list[str]) -> int:
         ).read_flags(argv),
     )
     import_plugins(options.plugins)
+    if options.robot is not None and (options.checkpoint or options.onnx):
+        raise ConfigError(
+            "--robot writes a robot's description, not a policy: leave it out, or leave out "
+            "--checkpoint and --onnx"
+        )
     if options.robot is not None:
         return _describe(options.robot, options.acceleration, options.xacro)
     if options.checkpoint is None:
@@ -84,6 +90,7 @@ def main(argv: list[str]) -> int:
 
     path = options.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)
     path = path / FILE if path.is_dir() else path
+    check_writable(path)
     agent = TD3.from_checkpoint(checkpoint)
     # test vectors are of what is measured without noise
     undisturbed = dataclasses.replace(made_of, randomize=NOTHING, **dict.fromkeys(DISTURBANCES))

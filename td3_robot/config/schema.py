@@ -24,6 +24,7 @@ from td3_robot.utils.yaml_file import parse_yaml, read_mapping
 
 T = TypeVar("T")
 
+_SWITCH_WORDS = ("yes", "no", "on", "off", "1", "0", "true", "false")  # meant as a value
 _FEW = 15  # options that an error lists
 OldNames = dict[str, str]  # older spelling, or option that was removed -> what to say of it
 
@@ -128,6 +129,8 @@ class Schema:
                 raise self._make_unknown_error(name)
             hint = self.options[option]
             if not equals and hint is bool and (not words or words[0] not in ("true", "false")):
+                if words and words[0].lower() in _SWITCH_WORDS:
+                    raise ConfigError(f"{option} must be true or false, got {words[0]!r}")
                 text = "true"
             elif not equals:
                 if not words or words[0].startswith("--"):
