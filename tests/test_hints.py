@@ -92,6 +92,7 @@ def list_commands(message: str) -> list[list[str]]:
         ("evaluate", "--checkpoint run1 --swift yes", "swift must be true or false, got 'yes'"),
         ("export", "--checkpoint run1 --robot ur5e", "leave it out"),
         ("export", "--checkpoint run1 --onnx no/p.onnx", "folder 'no' does not exist"),
+        ("train", f"--config {ROOT}/configs/stack.yaml", "for another task need its --task"),
         ("evaluate", "--checkpoint gym", "say so: --env 'notes:Pendulum-v1'"),
     ],
 )

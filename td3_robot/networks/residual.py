@@ -54,7 +54,8 @@ def resolve_residual_column(config: TD3Config, env: VecEnv) -> TD3Config:
     widths = {each: layout[each].stop - layout[each].start for each in layout}
     choices = [each for each, width in widths.items() if width == env.a_dim]
     if name not in widths:
-        raise unknown("td3.residual", name, choices)
+        error = unknown("td3.residual", name, choices)
+        raise ConfigError(f"{error}; options made for another task need its --task")
     if name not in choices:
         fitting = f"; valid choices: {', '.join(choices)}"
         raise ConfigError(
