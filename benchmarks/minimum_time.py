@@ -123,7 +123,7 @@ def play(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     return {
         name: {
             "success": round(summary["success_rate"], 4),
-            "time_s": summary["time_to_goal_s"]["median"],
+            "time_s": round(summary["time_to_goal_s"]["median"] or float("inf"), 3),
             "jerk_rad_s3": round(summary["rms_jerk_rad_s3"]["median"], 2),
         }
         for name, summary in summaries.items()
@@ -138,7 +138,7 @@ def tune(options: EnvOptions, program: str) -> float:
     found = play(evaluation)
     best = max(row["success"] for row in found.values())
     good = [gain for gain in GAINS if found[str(gain)]["success"] >= best - SLACK]
-    return min(good, key=lambda gain: found[str(gain)]["time_s"] or float("inf"))
+    return min(good, key=lambda gain: found[str(gain)]["time_s"])
 
 
 def compute_bound(options: EnvOptions, episodes: int, seed: int) -> float:
