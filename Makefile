@@ -12,7 +12,7 @@ train: setup
 	$(BIN)/python train.py --robot panda
 
 test: setup-test
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not clients"
 
 test-all: setup-test
 	$(BIN)/python -m pytest $(PARALLEL)
@@ -31,7 +31,7 @@ test-newest: chromium
 	$(PYTHON) -m venv .venv-newest
 	$(NEWEST)/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager --editable ".[test]"
 	$(NEWEST)/pip install --quiet --disable-pip-version-check --upgrade mujoco
-	$(NEWEST)/python -m pytest $(PARALLEL) -m "not slow"
+	$(NEWEST)/python -m pytest $(PARALLEL) -m "not slow and not clients"
 
 # Three minutes: what is fast, beside Stable-Baselines3 and, with AGAINST=COMMIT, an older commit of this repository.
 bench: setup-test

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from td3_robot.errors import EXTRAS
-from tests.support import ROOT
+from tests.support import ROOT, drop_progress
 
 # Packages are hidden as if they were not installed: no module, no metadata.
 HIDING = """
@@ -63,7 +63,7 @@ def test_what_is_missing_is_one_line_that_installs_it(extra, line, tmp_path):
         text=True,
         timeout=120,
     )
-    lines = done.stderr.strip().splitlines()
+    lines = drop_progress(done.stderr).strip().splitlines()
     assert done.returncode == 2 and len(lines) == 1, done.stderr
     assert lines[0].endswith(f"pip install 'td3-robot[{extra}]'")
     assert [path.name for path in tmp_path.iterdir()] == ["made.onnx"]

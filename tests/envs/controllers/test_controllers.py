@@ -179,7 +179,8 @@ def test_names(env):
     assert isinstance(make_baseline("rrmc", env), ResolvedRate)
     with pytest.raises(
         ConfigError,
-        match="did you mean .rrmc..* valid choices: ik, neo, pick, push, reactive, rrmc$",
+        match="did you mean .rrmc..* valid choices: ik, insert_spiral, .*, neo, pick, push, "
+        "reactive, rrmc$",
     ):
         make_baseline("rmc", env)
 
