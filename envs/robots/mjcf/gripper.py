@@ -1,107 +1,122 @@
-"""The gripper in an MJCF file: two fingers or more that move as one, with their servo."""
+"""The gripper in an MJCF file: its fingers, hung on a link of their own."""
 
-# pyright: reportAttributeAccessIssue=false
-# MuJoCo's Python package has no type stubs.
-
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from envs.robots.followers import compute_motion
-from envs.robots.gripper import Gripper
+from envs.robots.gripper import Gripper, gripper_names
 from envs.robots.mjcf.compile import CompiledFile
+from envs.robots.mjcf.frames import make_pose
+from envs.robots.mjcf.hand import Hand, NoHand, find_hand, list_joints_below
 from envs.robots.mjcf.names import Names
-from envs.robots.mjcf.servos import read_gains, read_torque
-from envs.robots.physics import Physics
-from envs.robots.urdf.tree import Joint, Link, Pose, Tree, make_tree
-from td3_robot.errors import not_none
+from envs.robots.mjcf.pads import Fingers, make_pads, measure_fingers
+from envs.robots.urdf.tree import Joint, Link, Pose, Tree, join_names, make_tree
 
 BASE = "gripper"  # of a gripper, after the name of the link that carries it
 PREFIX = "gripper/"  # of its joints, which differ from the arm's by it
+GRASP = "grasp"  # the middle between the pads, after the name of the body that the fingers hang on
 _STROKE_TIME = 1.0  # [s] from shut to open: MJCF has no speed
-_TENDON = 3  # mjtTrn
-_EQUAL = 1e-9
 
 
-def find_gripper(
-    file: CompiledFile, names: Names, tree: Tree, tcp: str
-) -> tuple[Tree, Gripper | None]:
-    """Find the fingers on the link that carries the TCP, if they move as one and are driven.
+@dataclass(frozen=True)
+class Grip:
+    """Fingers that move as one.
 
-    Of the joints below, each but the leader follows it (`equality`), in proportion; an actuator
-    drives one of them, or a tendon of them.
+    Attributes:
+        hand: their joints and servo.
+        fingers: their inner sides; None where they have none that face each other.
+        frame: the link in the middle between the pads; None without such sides.
+    """
+
+    hand: Hand
+    fingers: Fingers | None
+    frame: str | None
+
+
+def find_grips(file: CompiledFile, names: Names, tree: Tree) -> tuple[Tree, list[Grip]]:
+    """Find the fingers of a file, and add a link in the middle between the pads of each two.
+
+    The link is called `BODY:grasp` and has the axes of the body that the fingers hang on.
+    """
+    grips = []
+    for joint in list(tree.joints.values()):
+        if not joint.moves:
+            continue
+        try:
+            hand = find_hand(file, names, tree, joint.child)
+        except NoHand:
+            continue
+        fingers = measure_fingers(file, names, hand)
+        frame = None
+        if fingers is not None:
+            frame = f"{fingers.body}:{GRASP}"
+            tree = _add_frame(tree, fingers.body, frame, fingers.center)
+        grips.append(Grip(hand, fingers, frame))
+    return tree, grips
+
+
+def attach_gripper(
+    file: CompiledFile, names: Names, tree: Tree, grips: list[Grip], tcp: str
+) -> tuple[Tree, Gripper | None, list[str]]:
+    """Attach the fingers on the link that carries the TCP, if they move as one and are driven.
 
     Returns:
         The tree, with a link `CARRIER:gripper` that the fingers hang on, and the gripper; the tree
-        as it was and None where the file has no such gripper. Its fingers stand still then.
+        as it was and None where the file has no such gripper, whose fingers stand still then; and
+        lines that say what of it cannot be used.
     """
     carrier = [joint.child for joint in tree.find_path(tcp) if joint.moves][-1]
-    joints = _list_joints_below(tree, carrier)
-    leaders = [joint for joint in joints if joint.mimic is None]
-    if len(leaders) != 1 or len(joints) < 2 or leaders[0].lower is None:
-        return tree, None
-    multiples = {joint.name: _find_multiple(tree, joint, leaders[0]) for joint in joints}
-    if any(multiple is None for multiple in multiples.values()):
-        return tree, None
-    indices = [names.joints.index(joint.name) for joint in joints]
-    physics = _read_physics(file.model, indices, names.joints.index(leaders[0].name))
-    if physics is None:
-        return tree, None
-    fingers = [joint for joint in joints if not _is_below_another(tree, joint, joints)][:2]
-    if len(fingers) < 2:
-        return tree, None
+    grip = next((grip for grip in grips if grip.hand.carrier == carrier), None)
+    if grip is None:
+        return tree, None, _explain(file, names, tree, carrier)
+    hand = grip.hand
     root = f"{carrier}:{BASE}"
     tree = _hang_on(tree, carrier, root)
-    lower = float(leaders[0].lower)
-    upper = float(not_none(leaders[0].upper))
-    mimic = np.array([multiples[joint.name] for joint in joints], float)
-    turned = [mimic[joints.index(joint)] for joint in fingers]
-    ends = [
-        _measure_gap(tree, fingers, [multiple * end for multiple in turned])
-        for end in (lower, upper)
-    ]
-    closed, opened = (lower, upper) if ends[0] <= ends[1] else (upper, lower)
+    links = tuple(_name_moved_link(joint) for joint in hand.joints)
+    first, second = hand.fingers
+    T_ct = _find_pose(tree, carrier, tcp)
+    pads = None
+    notices = []
+    if grip.fingers is not None:
+        T_ch = _find_pose(tree, carrier, grip.fingers.body)
+        pads = make_pads(grip.fingers, np.linalg.inv(T_ch) @ T_ct, (links[first], links[second]))
+        if pads is None:
+            notices.append(
+                f"the TCP {tcp!r} is not between the fingers, so nothing can be grasped; "
+                f"--tcp {grip.frame} is"
+            )
     gripper = Gripper(
         name=f"{Path(file.source).name}.gripper",
-        joints=tuple(f"{PREFIX}{joint.name}" for joint in joints),
-        drivers=(joints.index(fingers[0]), joints.index(fingers[1])),
-        mimic=mimic,
-        closed=closed,
-        opened=opened,
-        speed=(upper - lower) / _STROKE_TIME,
-        links=tuple(_name_moved_link(joint) for joint in joints),
+        joints=tuple(f"{PREFIX}{joint.name}" for joint in hand.joints),
+        drivers=hand.fingers,
+        mimic=hand.mimic,
+        closed=hand.closed,
+        opened=hand.opened,
+        speed=abs(hand.opened - hand.closed) / _STROKE_TIME,
+        links=links,
         root=root,
-        tcp=_find_pose(tree, carrier, tcp),
-        physics=physics,
+        tcp=T_ct,
+        pads=pads,
+        physics=hand.physics,
         file=Path(file.source),
     )
-    return tree, gripper
+    return tree, gripper, notices
 
 
-def _list_joints_below(tree: Tree, link: str) -> list[Joint]:
-    """List the moving joints below a link."""
-    found = []
-    links = [link]
-    for parent in links:  # grows while it is walked
-        for joint in tree.find_joints_below(parent):
-            links.append(joint.child)
-            if joint.moves:
-                found.append(joint)
-    return found
-
-
-def _find_multiple(tree: Tree, joint: Joint, leader: Joint) -> float | None:
-    """Find the position of a joint as a multiple of its leader's; None where it is none."""
-    multiple = 1.0
-    while joint.name != leader.name:
-        mimic = joint.mimic
-        if mimic is None or abs(mimic.offset) > _EQUAL or abs(mimic.multiplier) < _EQUAL:
-            return None
-        multiple *= mimic.multiplier
-        joint = tree.joints[mimic.joint]
-    return multiple
+def _explain(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> list[str]:
+    """Explain why what moves beyond a link stands still; [] if nothing does."""
+    joints = list_joints_below(tree, carrier)
+    if not joints:
+        return []
+    try:
+        find_hand(file, names, tree, carrier)
+    except NoHand as reason:
+        return [
+            f"joints beyond the TCP stand still ({join_names(joint.name for joint in joints)}): "
+            f"{reason}; --gripper takes one of ours: {', '.join(gripper_names())}"
+        ]
+    return []
 
 
 def _name_moved_link(joint: Joint) -> str:
@@ -109,9 +124,13 @@ def _name_moved_link(joint: Joint) -> str:
     return joint.child if 1.0 in np.abs(joint.axis) else f"{joint.name}:axis"
 
 
-def _is_below_another(tree: Tree, joint: Joint, joints: list[Joint]) -> bool:
-    above = {held.name for held in tree.find_path(joint.parent)}
-    return any(other.name in above for other in joints)
+def _add_frame(tree: Tree, parent: str, name: str, position: np.ndarray) -> Tree:
+    """Add a link without shape at a position (3,) in another [m]."""
+    T = np.eye(4)
+    T[:3, 3] = position
+    links = [*tree.links.values(), Link(name)]
+    joints = [*tree.joints.values(), Joint(f"{name}:fixed", "fixed", parent, name, make_pose(T))]
+    return make_tree(tree.source, tree.name, links, joints, tree.notices)
 
 
 def _hang_on(tree: Tree, carrier: str, root: str) -> Tree:
@@ -133,46 +152,3 @@ def _find_pose(tree: Tree, link: str, end: str) -> np.ndarray:
             break
         T = joint.pose.T @ T
     return T
-
-
-def _measure_gap(tree: Tree, fingers: list[Joint], positions: list[float]) -> float:
-    """Measure how far apart the centres of two fingers are [m]."""
-    centers = []
-    for joint, position in zip(fingers, positions):
-        body = tree.links[joint.child].inertial
-        center = np.zeros(3) if body is None else np.asarray(body.center)
-        T = joint.pose.T @ compute_motion(joint.axis, position, joint.kind == "prismatic")
-        root = tree.find_joint_above(joint.parent)
-        while root is not None and not root.moves:
-            T = root.pose.T @ T
-            root = tree.find_joint_above(root.parent)
-        centers.append(T[:3, :3] @ center + T[:3, 3])
-    return float(np.linalg.norm(centers[0] - centers[1]))
-
-
-def _read_physics(model: Any, joints: list[int], leader: int) -> Physics | None:
-    """Read the servo of either of two fingers; None without an actuator whose force is limited."""
-    for actuator in range(model.nu):
-        target = int(model.actuator_trnid[actuator, 0])
-        stiffness, damping = read_gains(model, actuator)
-        torque = read_torque(model, leader, actuator)
-        if int(model.actuator_trntype[actuator]) == _TENDON:
-            first = int(model.tendon_adr[target])
-            wraps = range(first, first + int(model.tendon_num[target]))
-            if {int(model.wrap_objid[wrap]) for wrap in wraps} != set(joints):
-                continue
-            # a force F on the length sum(c q) is a force c F on each joint
-            share = float(np.mean([abs(model.wrap_prm[wrap]) for wrap in wraps]))
-            reach = float(sum(abs(model.wrap_prm[wrap]) for wrap in wraps))
-            servo = (share * reach * stiffness, share * reach * damping, share * torque)
-        elif target in joints:
-            servo = tuple(value / 2.0 for value in (stiffness, damping, torque))
-        else:
-            continue
-        if servo[0] > 0.0 and 0.0 < servo[2] < np.inf:
-            dof = int(model.jnt_dofadr[leader])
-            rows = [np.array([value]) for value in servo]
-            armature = np.array([model.dof_armature[dof]])
-            friction = np.array([model.dof_damping[dof]])
-            return Physics(rows[0], rows[1], rows[2], armature=armature, friction=friction)
-    return None

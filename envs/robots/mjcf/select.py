@@ -3,6 +3,8 @@
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
+from collections.abc import Sequence
+
 from envs.robots.mjcf.compile import CompiledFile
 from envs.robots.mjcf.names import Names
 from envs.robots.urdf.tcp import find_tcp, list_moving_joints
@@ -66,17 +68,26 @@ def _find_moving(names: Names, bodies: list[int]) -> list[int]:
     return [body for body in bodies if names.is_moving(body)]
 
 
-def choose_tcp(file: CompiledFile, names: Names, tree: Tree, tcp: str | None) -> str:
+def choose_tcp(
+    file: CompiledFile, names: Names, tree: Tree, tcp: str | None, grasps: Sequence[str] = ()
+) -> str:
     """Choose the site or body that is the TCP: the named one, or the only one it can be.
 
-    Without a name, in this order: the only site called like a TCP; as for URDFs, see `find_tcp`.
+    Without a name, in this order: the only site called like a TCP; the middle between the pads of
+    the only gripper; as for URDFs, see `find_tcp`.
+
+    Args:
+        grasps: links in the middle between pads.
 
     Raises:
         ConfigError: there is no such site or body, or no joint or a free one moves it, or there are
             several.
     """
     if tcp is None:
-        return _find_site(names, tree) or find_tcp(tree)
+        site = _find_site(names, tree)
+        if site is None and len(grasps) == 1:
+            return grasps[0]
+        return site or find_tcp(tree)
     if tcp in tree.links:
         return tcp
     if tcp in names.bodies or tcp in names.sites:

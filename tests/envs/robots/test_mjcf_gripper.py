@@ -9,6 +9,7 @@ import torch
 import envs
 from envs.collision.files import find_gripper_file, format_fitting
 from envs.collision.fitting.__main__ import make_parser
+from envs.controllers import make_baseline
 from envs.robots.mjcf import load_mjcf
 
 mujoco = pytest.importorskip("mujoco")
@@ -76,20 +77,149 @@ def test_it_is_open_where_fingers_are_farthest_apart(write):
     assert gripper is not None and (gripper.closed, gripper.opened) == (0.04, 0.0)
 
 
+def test_a_servo_without_force_limits_gives_what_its_stiffness_does_over_the_stroke(write):
+    servo = SERVO.replace('forcerange="-30 30"', "")
+    gripper = load_mjcf(write(more=TIED + servo), velocity=(1.0,)).gripper
+    assert gripper is not None and gripper.physics.torque.tolist() == [200.0 * 0.04 / 2.0]
+
+
+LINKAGE = (
+    '<equality><connect body1="left" body2="right" anchor="0 0 0"/>'
+    '<joint joint1="right" joint2="left"/></equality>'
+)
+
+
 @pytest.mark.parametrize(
-    ("fingers", "more"),
+    ("fingers", "more", "reason"),
     [
-        (LEFT, SERVO),  # one jaw
-        (LEFT + RIGHT, TENDON),  # each moves by itself
-        (LEFT + RIGHT, TIED),  # nothing drives them
-        (LEFT + RIGHT, TIED + SERVO.replace('forcerange="-30 30"', "")),
-        (LEFT + RIGHT, TIED.replace("/>", ' polycoef=".01 1 0 0 0"/>') + SERVO),
+        (LEFT, SERVO, "one jaw alone moves"),
+        (LEFT + RIGHT, TENDON, "no equality joins left, right"),
+        (LEFT + RIGHT, TIED, "no servo drives them"),
+        (
+            LEFT + RIGHT,
+            TIED + SERVO.replace("position", "motor").replace('kp="200" kv="6"', ""),
+            "no servo drives them",
+        ),
+        (
+            LEFT + RIGHT,
+            TIED.replace("/>", ' polycoef=".01 1 0 0 0"/>') + SERVO,
+            "'right' does not follow 'left' in proportion",
+        ),
+        (LEFT + RIGHT, LINKAGE + SERVO, "a linkage with loops moves them"),
     ],
 )
-def test_other_fingers_stand_still(write, fingers, more):
+def test_other_fingers_stand_still_and_one_line_says_why(write, capsys, fingers, more, reason):
     arm = load_mjcf(write(fingers, more), velocity=(1.0,))
     assert arm.gripper is None and arm.joint_names == ("a", "b")
     assert sum(link.isjoint for link in arm.model.links) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and reason in told and "--gripper takes one of ours" in told
+
+
+def test_pads_are_the_inner_sides_near_the_tips(write):
+    """Boxes: faces 5 mm from the fingers' frames, which are 20 mm aside; tips at 80 mm."""
+    gripper = load_mjcf(write(), velocity=(1.0,)).gripper
+    assert gripper is not None and gripper.pads is not None
+    pads = gripper.pads
+    assert pads.links == ("left", "right")
+    expected = {
+        "closing": (0.0, 1.0, 0.0),
+        "approach": (0.0, 0.0, 1.0),
+        "gap": (0.03, 0.07, 0.11),
+        "size": (0.02, 0.03),  # the half of a finger that ends in the tip
+        "tip": -0.02,  # the TCP is at 100 mm
+        "finger": 0.01,
+        "palm": (0.08, 0.05, 0.03),
+    }
+    for key, value in expected.items():
+        assert np.allclose(getattr(pads, key), value, atol=1e-6), key
+
+
+def test_pads_do_not_depend_on_the_frame_that_the_tcp_is(write):
+    """A TCP turned about the approach and nearer to the palm sees the same fingers."""
+    site = '<site name="turned" pos="0 0 .05" euler="0 0 90"/>'
+    path = write(fingers=LEFT + RIGHT + site)
+    pads = [load_mjcf(path, tcp, velocity=(1.0,)).gripper.pads for tcp in ("tcp", "turned")]
+    assert np.allclose(pads[1].closing, (1.0, 0.0, 0.0)) and np.allclose(pads[0].gap, pads[1].gap)
+    assert (pads[1].tip - pads[0].tip, pads[0].palm[0] - pads[1].palm[0]) == pytest.approx(
+        (0.05, 0.05)
+    )
+
+
+def test_a_tcp_that_is_not_between_the_pads_grasps_nothing_and_one_line_names_the_one_that_is(
+    write, capsys
+):
+    path = write(fingers=LEFT + RIGHT + '<site name="aside" pos=".02 0 .06"/>')
+    gripper = load_mjcf(path, "aside", velocity=(1.0,)).gripper
+    assert gripper is not None and gripper.pads is None
+    assert "--tcp hand:grasp is" in capsys.readouterr().err
+    between = load_mjcf(path, "hand:grasp", velocity=(1.0,)).gripper
+    assert between is not None and between.pads is not None
+    assert between.tcp[:3, 3].tolist() == pytest.approx([0.0, 0.0, 0.05 + 0.065])
+
+
+# Frames of the Panda's links, https://frankaemika.github.io/docs/control_parameters.html
+PANDA = (
+    ("0 0 .333", "1 0 0 0", "-2.9 2.9"),
+    ("0 0 0", "1 -1 0 0", "-1.76 1.76"),
+    ("0 -.316 0", "1 1 0 0", "-2.9 2.9"),
+    (".0825 0 0", "1 1 0 0", "-3.07 -.07"),
+    ("-.0825 .384 0", "1 -1 0 0", "-2.9 2.9"),
+    ("0 0 0", "1 1 0 0", "-.02 3.75"),
+    (".088 0 0", "1 1 0 0", "-2.9 2.9"),
+)
+
+
+@pytest.fixture
+def panda(tmp_path) -> str:
+    """A file with the Panda's kinematics and two fingers, and no site that could be the TCP."""
+    hand = f'<body name="hand" pos="0 0 .107"><geom size=".03" mass=".5"/>{LEFT}{RIGHT}</body>'
+    for index, (pos, quat, limits) in reversed(list(enumerate(PANDA))):
+        joint = f'<joint name="j{index}" axis="0 0 1" range="{limits}" armature=".1"/>'
+        hand = f'<body pos="{pos}" quat="{quat}">{joint}<geom size=".03" mass="1"/>{hand}</body>'
+    servos = "".join(
+        f'<position joint="j{index}" kp="2000" kv="200" forcerange="-80 80"/>' for index in range(7)
+    )
+    home = '<key name="home" qpos="0 0 0 -1.57 0 1.57 0 0 0"/>'
+    path = tmp_path / "seven.xml"
+    path.write_text(
+        '<mujoco><compiler angle="radian"/><worldbody><body name="base">'
+        f"<geom size='.05'/>{hand}</body></worldbody><actuator>{servos}</actuator>{TIED}{TENDON}"
+        f"<keyframe>{home}</keyframe></mujoco>"
+    )
+    return str(path)
+
+
+def test_a_cube_is_picked_with_the_hand_of_a_file(panda):
+    robot = envs.make_robot(panda, velocity=(2.0,))
+    assert robot.tcp_link == "hand:grasp" and robot.n == 7
+    env = envs.make(robot, "pick_place", 50, seed=0)
+    act = make_baseline("pick", env)
+    observation = env.reset(0)
+    for _ in range(env.task.horizon):
+        step = env.step(act(observation))
+        observation = step.observation
+    assert float(step.info["success"].float().mean()) > 0.9
+
+
+@pytest.mark.parametrize("engine", ["kinematic", "mujoco"])
+def test_an_action_opens_and_shuts_it(panda, engine):
+    env = envs.make(panda, "pick_place", 2, seed=0, velocity=(2.0,), engine=engine)
+    env.reset(0)
+    action = torch.zeros(2, 8)
+    ends = []
+    for way in (-1.0, 1.0):
+        action[:, 7] = way
+        for _ in range(40):
+            env.step(action)
+        ends.append(float(env.moment.state.gripper.mean()))
+    assert ends == pytest.approx([0.0, 0.04], abs=2e-3)
+
+
+def test_the_observation_holds_the_drivers(panda):
+    robot = envs.make_robot(panda, velocity=(2.0,))
+    robot.gripper.q[:] = (0.01, 0.02)
+    assert envs.o(None, robot)[7:].tolist() == pytest.approx([0.01, 0.02])
 
 
 @pytest.mark.parametrize("engine", ["kinematic", "mujoco"])
