@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import envs.legacy  # noqa: F401  # old import paths
-from td3_robot.legacy import find_renamed
+from td3_robot.utils.legacy import find_renamed
 
 if TYPE_CHECKING:
     from envs.registry import make, make_from_config

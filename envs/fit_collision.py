@@ -3,8 +3,8 @@
 import sys
 
 from envs.collision.fitting.__main__ import main
-from td3_robot.progress import show_progress
 from td3_robot.utils.output import finish_output, open_output
+from td3_robot.utils.progress import show_progress
 
 if __name__ == "__main__":
     output = open_output()

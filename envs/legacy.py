@@ -1,6 +1,6 @@
-"""Old import paths and names of this package, see `td3_robot.legacy`."""
+"""Old import paths and names of this package, see `td3_robot.utils.legacy`."""
 
-from td3_robot.legacy import register_renames
+from td3_robot.utils.legacy import register_renames
 
 MODULES = {  # old module -> new module
     "envs.controllers.teachers": "envs.controllers.experts",

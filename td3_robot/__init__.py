@@ -4,7 +4,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 with contextlib.suppress(ImportError):  # not there where td3_robot.deploy was copied alone
-    from td3_robot.legacy import MODULES, NAMES, register_renames
+    from td3_robot.utils.legacy import MODULES, NAMES, register_renames
 
     register_renames(MODULES, NAMES)
 

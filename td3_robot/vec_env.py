@@ -1,10 +1,13 @@
 """The interface between learning and simulation, the only one that both halves share."""
 
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+
+Policy = Callable[[Tensor], Tensor]  # observation (B, o_dim) -> action (B, a_dim) in [-1, 1]
 
 
 class Step(NamedTuple):

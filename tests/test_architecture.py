@@ -92,11 +92,11 @@ def test_the_learning_half_never_heard_of_a_robot():
 
 SEAM = {
     "td3_robot.vec_env",
-    "td3_robot.legacy",
+    "td3_robot.utils.legacy",
     "td3_robot.evaluation",
     "td3_robot.evaluation.rollout",
     "td3_robot.errors",
-    "td3_robot.progress",
+    "td3_robot.utils.progress",
     "td3_robot.utils.output",
     "td3_robot.utils.seeding",
 }
@@ -171,18 +171,7 @@ def test_imports_run_one_way():
 # From the ground up: a room imports from itself and from rooms before it, nothing else.
 FLOORS = {
     "td3_robot": (
-        *(
-            "legacy",
-            "errors",
-            "vec_env",
-            "progress",
-            "utils",
-            "config",
-            "checkpoint",
-            "networks",
-            "replay",
-            "td3",
-        ),
+        *("errors", "vec_env", "utils", "config", "checkpoint", "networks", "replay", "td3"),
         *("evaluation", "data", "loggers", "training", "cli", "distributed", "sweep", "commands"),
     ),
     "envs": (

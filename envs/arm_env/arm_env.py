@@ -24,7 +24,7 @@ from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, make_moment
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.legacy import keep_old_names
+from td3_robot.utils.legacy import keep_old_names
 from td3_robot.vec_env import Step, is_asynchronous, restore_generator
 
 
@@ -325,21 +325,21 @@ class ArmEnv:
     # Hindsight
 
     def memory(self, arrived: bool = False) -> Tensor:
-        """See `GoalVecEnv.memory`."""
+        """Return (B, memory_dim) of now, or with `arrived` of the latest step's successor."""
         return self._memory.keep(self.arrived_moment if arrived else self.moment)
 
     def observe(self, memory: Tensor) -> Tensor:
-        """See `GoalVecEnv.observe`."""
+        """Return the observations (N, o_dim) of memories (N, memory_dim)."""
         return self.task.observe(self.world, self._memory.recall(memory))
 
     def achieved_goal(self, memory: Tensor) -> Tensor:
-        """See `GoalVecEnv.achieved_goal`."""
+        """Return the goal (N, g) that each memory (N, memory_dim) has achieved, in goal units."""
         return self.task.achieved_goal(self.world, self._memory.recall(memory))
 
     def relabel(
         self, memory: Tensor, action: Tensor, next_memory: Tensor, goal: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """See `GoalVecEnv.relabel`."""
+        """Compute the transitions as if `goal` had been their goal; see `GoalVecEnv.relabel`."""
         task = self.task
         world = self.world
         # Once for both, since the number of calls matters.

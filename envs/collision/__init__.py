@@ -20,7 +20,7 @@ from envs.collision.queries import (
     pair_distances,
     self_distance,
 )
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 __all__ = [
     "CollisionModel",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from envs.kinematics import Chain
-from td3_robot.legacy import keep_old_names
+from td3_robot.utils.legacy import keep_old_names
 
 
 @dataclass(frozen=True)

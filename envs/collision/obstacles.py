@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import not_none
-from td3_robot.legacy import keep_old_names
+from td3_robot.utils.legacy import keep_old_names
 
 FAR = 1e3  # [m] where to park the spare obstacles of an environment that has fewer than the others
 

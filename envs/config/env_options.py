@@ -14,7 +14,7 @@ from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES, GROUP, GROUP_TEXT, declare_disturbance
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
-from td3_robot.legacy import keep_old_names
+from td3_robot.utils.legacy import keep_old_names
 
 VECTORS = ("sync", "async")
 KINEMATIC = "kinematic"

@@ -11,7 +11,7 @@ from envs.controllers import BASELINES, make_baseline
 from envs.controllers.controlled import Controlled
 from envs.controllers.follow_solution import FollowSolution
 from td3_robot.errors import ConfigError, unknown
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 
 def make_expert(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:

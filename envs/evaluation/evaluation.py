@@ -20,7 +20,6 @@ from envs.simulation.randomization import combine_disturbances
 from envs.tasks.measures import Measure
 from td3_robot.errors import unknown
 from td3_robot.evaluation.rollout import (
-    Policy,
     Rollout,
     compute_episode_statistics,
     draw_round_seeds,
@@ -29,9 +28,9 @@ from td3_robot.evaluation.rollout import (
     play_seeded,
     summarise,
 )
-from td3_robot.legacy import keep_old_names
-from td3_robot.progress import iter_with_progress
-from td3_robot.vec_env import VecEnv
+from td3_robot.utils.legacy import keep_old_names
+from td3_robot.utils.progress import iter_with_progress
+from td3_robot.vec_env import Policy, VecEnv
 
 ROUND = 1000  # arms that step together
 GYMNASIUM_ROUND = 10  # Gymnasium environments, which step one after the other

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envs.simulation.disturbances import Disturbances
-from td3_robot.progress import stage
+from td3_robot.utils.progress import stage
 
 _LATENCIES = (0.0, 0.025, 0.05, 0.075, 0.1)
 # by field of Disturbances; each is a thousandth of the SI unit

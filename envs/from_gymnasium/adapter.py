@@ -17,7 +17,7 @@ from envs.from_gymnasium.interface_checker import format_error
 from envs.from_gymnasium.own_arrays import SUCCESS_KEYS, wrap_copies
 from envs.from_gymnasium.processes import Processes, describe_dead_processes
 from td3_robot.errors import ConfigError, EnvError, NotFiniteError, Td3RobotError
-from td3_robot.legacy import keep_old_names
+from td3_robot.utils.legacy import keep_old_names
 from td3_robot.vec_env import Step
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")  # in this order

@@ -32,7 +32,7 @@ from envs.gymnasium_ids.single import ArmGoalGymnasiumEnv, ArmGymnasiumEnv
 from envs.gymnasium_ids.vector import ArmGoalVectorEnv, ArmVectorEnv
 from envs.robots import robot_names
 from envs.tasks.registry import find_task_class, list_tasks
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 __all__ = [
     "ArmGoalGymnasiumEnv",

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from envs.collision import clearance
 from envs.world import GROUND, World
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 MARGIN = 0.005  # least clearance of solutions [m]
 _HALVINGS = 4

@@ -80,12 +80,12 @@ class RandomEpisodes:
         self.pool = ScenePool(task, world, self._generator, task.fresh_scenes if reuse else 1.0)
 
     def seed(self, seed: int) -> None:
-        """See `Episodes.seed`."""
+        """Seed starts and scenes, and drop the scenes that were sampled before."""
         self._generator.manual_seed(seed)
         self.pool.clear()
 
     def draw(self, count: int) -> tuple[SimState, Scene]:
-        """See `Episodes.draw`."""
+        """Sample `count` arms at rest, free of contact, with the next scenes."""
         model = self._world.model
         noise = draw_uniform(self._generator, count, len(model.qdlim))
         scene = self.pool.draw(count)
@@ -94,7 +94,7 @@ class RandomEpisodes:
         return make_rest_state(model, q.clamp(*model.qlim)), scene
 
     def state_dict(self) -> dict:
-        """See `Episodes.state_dict`."""
+        """Return the scenes, the position among them and the state of the generator."""
         position = torch.tensor([self.pool.next, self.pool.handed_out])
         return {
             "pool": dict(self.pool.scenes),
@@ -103,7 +103,7 @@ class RandomEpisodes:
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """See `Episodes.load_state_dict`."""
+        """Restore what `state_dict` returned, on any device."""
         self.pool.scenes = {name: x.to(self._world.device) for name, x in state["pool"].items()}
         self.pool.next, self.pool.handed_out = state["pool_position"].tolist()
         restore_generator(self._generator, state["generator"])

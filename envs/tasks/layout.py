@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from envs.world import World
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 
 class Column(NamedTuple):

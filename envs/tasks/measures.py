@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from td3_robot.legacy import keep_old_names
+from td3_robot.utils.legacy import keep_old_names
 
 
 @keep_old_names(in_results="to_result_unit", shown="to_table_unit")

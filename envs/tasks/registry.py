@@ -13,7 +13,7 @@ from envs.config.env_options import KINEMATIC
 from envs.config.yaml_values import CONFIGS, read_values
 from envs.tasks.task import Task
 from td3_robot.errors import ConfigError, unknown
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 Kind = TypeVar("Kind", bound=Task)
 

@@ -13,7 +13,7 @@ from envs.kinematics.rotations import to_matrix
 from envs.simulation.bodies import FREE, HELD, PhysicsSpec, get_body_poses
 from envs.simulation.engine import OBJECT, make_cube_key
 from envs.world import Moment
-from td3_robot.legacy import find_old_names, keep_old_names
+from td3_robot.utils.legacy import find_old_names, keep_old_names
 
 Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
 

@@ -16,7 +16,7 @@ from envs.view.grid import compute_width, play_grid, show_grid
 from envs.view.panel import run_interactive
 from envs.view.playback import record_episodes, show_episode
 from envs.view.recording import record as record_frames
-from td3_robot.progress import iter_with_progress
+from td3_robot.utils.progress import iter_with_progress
 
 
 def show(

@@ -18,7 +18,7 @@ from envs.view.files import check_pictures, write_pictures
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
 from td3_robot.errors import ConfigError, ViewerError, get_first_line, require_packages
-from td3_robot.progress import stage
+from td3_robot.utils.progress import stage
 
 _CHROMIUMS = (
     "chromium",

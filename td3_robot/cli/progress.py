@@ -4,8 +4,8 @@ import contextlib
 import math
 
 from td3_robot.loggers.base import fill_scores
-from td3_robot.progress import Stage, print_line, stage
 from td3_robot.training.callbacks import Callback, Run
+from td3_robot.utils.progress import Stage, print_line, stage
 
 
 def format_score(metrics: dict[str, float]) -> str:

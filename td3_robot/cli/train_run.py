@@ -15,7 +15,6 @@ from td3_robot.config.run import Config
 from td3_robot.data.batch_source import BatchSource
 from td3_robot.data.collector import Collector
 from td3_robot.data.mixed import make_source
-from td3_robot.evaluation.rollout import Policy
 from td3_robot.loggers.base import fill_scores
 from td3_robot.loggers.csv import CsvLog
 from td3_robot.loggers.learning_curve import plot_learning_curve
@@ -28,7 +27,7 @@ from td3_robot.utils.communicator import Communicator
 from td3_robot.utils.console import STOPPED, get_command_line, say, warn
 from td3_robot.utils.memory import keep_freed_memory
 from td3_robot.utils.output import UNWRITTEN
-from td3_robot.vec_env import VecEnv
+from td3_robot.vec_env import Policy, VecEnv
 
 
 class Publish(Callback):

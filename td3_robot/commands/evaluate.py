@@ -22,14 +22,14 @@ from envs.view.browser import have_browser
 from envs.view.camera import check_camera
 from td3_robot.cli.arguments import load_run_config, parse_evaluate
 from td3_robot.errors import not_none
-from td3_robot.progress import stage
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import get_command_line, say, warn
+from td3_robot.utils.progress import stage
 from td3_robot.utils.seeding import seed_global_generators
 
 if TYPE_CHECKING:
     from envs.evaluation import Evaluation
-    from td3_robot import TD3
+    from td3_robot.td3.agent import TD3
 
 
 def main(argv: list[str]) -> int:
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     with stage("starting"):
         import torch  # after parsing, so that a mistyped flag is answered immediately
 
-        from td3_robot import TD3
+        from td3_robot.td3.agent import TD3
         from td3_robot.utils.memory import keep_freed_memory
 
         keep_freed_memory()

@@ -84,8 +84,8 @@ def main(argv: list[str]) -> int:
         )
 
     import envs
-    from td3_robot import TD3
     from td3_robot.deploy.policy import FILE
+    from td3_robot.td3.agent import TD3
     from td3_robot.td3.onnx_export import describe_origin
 
     path = options.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)

@@ -34,8 +34,8 @@ from td3_robot.deploy.runtime.emergency_stop import emergency_stop, interrupt_on
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
-from td3_robot.progress import stage
 from td3_robot.utils.console import STOPPED, get_command_line, get_program, say
+from td3_robot.utils.progress import stage
 
 SIMULATED = "simulated"
 TIME_UP = "the time is up"  # reason of the control loop

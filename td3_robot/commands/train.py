@@ -19,8 +19,8 @@ from td3_robot.cli.arguments import TrainArguments, parse_train
 from td3_robot.commands.main import STARTED
 from td3_robot.distributed import is_launched_by_torchrun
 from td3_robot.errors import ConfigError
-from td3_robot.progress import stage
 from td3_robot.utils.console import find_script, say
+from td3_robot.utils.progress import stage
 from td3_robot.utils.seeding import seed_global_generators
 from td3_robot.utils.signals import stop_on_signal
 

@@ -4,8 +4,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from td3_robot.legacy import find_old_names
 from td3_robot.replay import Batch
+from td3_robot.utils.legacy import find_old_names
 
 
 class BatchSource(Protocol):

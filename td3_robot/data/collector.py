@@ -11,15 +11,15 @@ from td3_robot.data.action_noise import UncertaintyScale, make_noise
 from td3_robot.data.episode_stats import EpisodeStatistics
 from td3_robot.data.expert import ExpertActions
 from td3_robot.errors import ConfigError, NotFiniteError
-from td3_robot.evaluation.rollout import Policy
-from td3_robot.legacy import keep_old_names
 from td3_robot.networks.normalization import RewardScaler, share_moments
 from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, scale_and_clip
 from td3_robot.td3.agent import TD3
+from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import (
     GoalVecEnv,
+    Policy,
     Step,
     VecEnv,
     draw_uniform,

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from td3_robot.data import hdf5_file, lerobot_folder, minari_folder
 from td3_robot.errors import ConfigError
-from td3_robot.progress import stage
 from td3_robot.utils.atomic_files import check_writable, replace_file
+from td3_robot.utils.progress import stage
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import VecEnv, draw_normal
 

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from td3_robot.config.run import ExplorationConfig
-from td3_robot.evaluation.rollout import Policy
-from td3_robot.vec_env import draw_uniform
+from td3_robot.vec_env import Policy, draw_uniform
 
 
 class ExpertActions:

@@ -9,10 +9,9 @@ from td3_robot.config.run import Config
 from td3_robot.data.batch_source import BatchSource
 from td3_robot.data.collector import Collector
 from td3_robot.data.offline import Dataset
-from td3_robot.evaluation.rollout import Policy
 from td3_robot.replay import Batch
 from td3_robot.td3.agent import TD3
-from td3_robot.vec_env import VecEnv
+from td3_robot.vec_env import Policy, VecEnv
 
 
 def make_source(

@@ -8,10 +8,10 @@ from torch import Tensor
 from td3_robot.config.run import Config
 from td3_robot.data.dataset_file import load_dataset
 from td3_robot.errors import ConfigError
-from td3_robot.legacy import keep_old_names
 from td3_robot.replay import Batch
 from td3_robot.replay.factory import MakeReplay, make_replay, require_gamma, scale_and_clip
 from td3_robot.td3.agent import TD3
+from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import restore_generator
 

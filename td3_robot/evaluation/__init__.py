@@ -9,7 +9,7 @@ from td3_robot.evaluation.rollout import (
     rollout,
     summarise,
 )
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 __all__ = [
     "Rollout",

@@ -1,7 +1,7 @@
 """Rollouts of a policy without noise, and the figures that every task has."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import EnvError
-from td3_robot.progress import Stage, stage
+from td3_robot.utils.progress import Stage, stage
 from td3_robot.utils.seeding import derive_seed, fork_global_generators
-from td3_robot.vec_env import VecEnv, draw_uniform
+from td3_robot.vec_env import Policy, VecEnv, draw_uniform
 
 # steps of an episode that is evaluated; the longest limit in use is that of Atari games, 27,000
 LONGEST = 50_000
-Policy = Callable[[Tensor], Tensor]  # observation (B, o_dim) -> action (B, a_dim)
 
 
 @dataclass(frozen=True)

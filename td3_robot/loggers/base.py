@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from td3_robot.legacy import find_old_names
+from td3_robot.utils.legacy import find_old_names
 
 
 class Tracker(Protocol):

@@ -1,7 +1,7 @@
 """Torch modules, their gradients and optimizer steps."""
 
-from td3_robot.legacy import find_old_names
 from td3_robot.networks.mlp import MLP
+from td3_robot.utils.legacy import find_old_names
 
 __all__ = ["MLP"]
 

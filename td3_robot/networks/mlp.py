@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from td3_robot.config.field import NOT_NEGATIVE, require
 from td3_robot.config.td3 import BATCHED, INITS, NORMS, TD3Config
 from td3_robot.errors import ConfigError, get_first_line
-from td3_robot.legacy import keep_old_names
 from td3_robot.networks.batch_renorm import BatchRenorm
 from td3_robot.networks.linear import is_hooked, linear
 from td3_robot.networks.residual import Residual
+from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.memory import require_memory
 
 _NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm1d, BatchRenorm)))

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from td3_robot.errors import CheckpointError, ConfigError
-from td3_robot.legacy import keep_old_names
 from td3_robot.replay.sampler import Sampler, Uniform
+from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.memory import require_memory
 
 _NO_TRANSITION = 2.0  # in the column `cut`

@@ -5,8 +5,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from td3_robot.legacy import keep_old_names
 from td3_robot.replay.sum_tree import SumTree
+from td3_robot.utils.legacy import keep_old_names
 
 
 @keep_old_names(stored="add_rows")

@@ -19,7 +19,6 @@ from torch.optim import Optimizer
 
 from td3_robot.config.td3 import TD3Config
 from td3_robot.errors import ConfigError
-from td3_robot.legacy import TD3_ATTRIBUTES, keep_old_names
 from td3_robot.networks.backward import (
     AutogradPass,
     JointPass,
@@ -44,6 +43,7 @@ from td3_robot.td3.actor_losses import ActorStep, make_actor_terms
 from td3_robot.td3.losses import smooth_target_action
 from td3_robot.td3.value_heads import make_value_head
 from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
+from td3_robot.utils.legacy import TD3_ATTRIBUTES, keep_old_names
 from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import draw_normal
 

@@ -1,1 +1,1 @@
-"""The loop: its state, callbacks, NaN guard and best checkpoint."""
+"""The loop: its state, callbacks, evaluations, NaN guard and best checkpoint."""

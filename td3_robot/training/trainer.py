@@ -14,11 +14,11 @@ from td3_robot.config.run import Config
 from td3_robot.config.schedules import compute_schedule_factor
 from td3_robot.data.batch_source import BatchSource
 from td3_robot.errors import CheckpointError, RanksError
-from td3_robot.evaluation.periodic import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.loggers.base import Trackers, fill_scores
 from td3_robot.td3.agent import TD3
 from td3_robot.td3.cuda_graph import CudaGraphUpdates
 from td3_robot.training.callbacks import Callback
+from td3_robot.training.periodic_evaluation import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.training.run_state import RunState
 from td3_robot.utils.communicator import Communicator
 from td3_robot.utils.json_file import replace_non_finite

@@ -1,1 +1,1 @@
-"""The machine and its files: atomic writes, JSON, YAML, seeds, devices, memory, signals."""
+"""The machine and its files: atomic writes, JSON, YAML, seeds, memory, signals, progress."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from td3_robot.errors import EXTRAS, ConfigError, Td3RobotError, missing_package
-from td3_robot.progress import show_progress
 from td3_robot.utils.output import finish_output, open_output
+from td3_robot.utils.progress import show_progress
 from td3_robot.utils.signals import exit_on_signal, interrupt_on_signal
 
 STOPPED = 130  # exit code: a signal, after saving

@@ -20,10 +20,10 @@ from runs import broken, line, warm_up
 
 import envs
 from td3_robot import TD3, checkpoint
-from td3_robot.evaluation.periodic import PeriodicEvaluation
 from td3_robot.loggers import learning_curve
 from td3_robot.loggers.base import Trackers
 from td3_robot.training import trainer
+from td3_robot.training.periodic_evaluation import PeriodicEvaluation
 from td3_robot.training.trainer import Trainer
 
 STEPS, SIGNALS = 960, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -13,8 +13,8 @@ import sys
 from envs.config.assignments import parse_assignments
 from envs.robots import make_robot
 from td3_robot.errors import Td3RobotError, require_packages
-from td3_robot.progress import show_progress, stage
 from td3_robot.utils.output import finish_output, open_output
+from td3_robot.utils.progress import show_progress, stage
 
 
 def make_parser() -> argparse.ArgumentParser:

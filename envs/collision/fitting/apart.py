@@ -10,7 +10,7 @@ import numpy as np
 
 from envs.collision.fitting.meshes import Meshes, measure_gap, touch
 from envs.robots import Robot
-from td3_robot.progress import iter_with_progress
+from td3_robot.utils.progress import iter_with_progress
 
 SAMPLES = 10_000
 MARGIN = 0.002  # [m] meshes that come closer are taken to touch

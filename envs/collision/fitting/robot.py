@@ -20,7 +20,7 @@ from envs.collision.pairs import TOUCH, choose_pairs
 from envs.collision.queries import pair_distances
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
-from td3_robot.progress import iter_with_progress, stage
+from td3_robot.utils.progress import iter_with_progress, stage
 
 SAMPLES = 1000  # configurations
 ALARMS = 0.05  # share of them

@@ -30,10 +30,10 @@ from td3_robot.data.collector import Collector
 from td3_robot.distributed.communicator import TorchCommunicator
 from td3_robot.distributed.launch import add_process_flags, require_same_arguments, shard_config
 from td3_robot.errors import ConfigError, RanksError
-from td3_robot.evaluation.periodic import PeriodicEvaluation
 from td3_robot.networks.normalization import RunningMoments, share_moments
 from td3_robot.training.best_checkpoint import BestCheckpoint
 from td3_robot.training.callbacks import Callback
+from td3_robot.training.periodic_evaluation import PeriodicEvaluation
 from td3_robot.training.trainer import Trainer
 
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")

@@ -12,13 +12,13 @@ from PIL import Image
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from td3_robot import progress
 from td3_robot.cli.progress import Display
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.csv import CsvLog, read_metrics
 from td3_robot.loggers.learning_curve import plot_learning_curve
 from td3_robot.loggers.tensorboard import TensorBoardLog
-from td3_robot.progress import Bars, show_progress
+from td3_robot.utils import progress
+from td3_robot.utils.progress import Bars, show_progress
 
 
 def metrics(env_steps: int, **changed: float) -> dict[str, float]:

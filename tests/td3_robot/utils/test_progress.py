@@ -6,8 +6,8 @@ import time
 import pytest
 from rich.console import Console
 
-from td3_robot import progress
-from td3_robot.progress import Bars, Lines, Stage, iter_with_progress, show_progress, stage
+from td3_robot.utils import progress
+from td3_robot.utils.progress import Bars, Lines, Stage, iter_with_progress, show_progress, stage
 from tests.support import wait_for
 
 
