@@ -1,9 +1,11 @@
-"""Measure the guard among obstacles, with several controllers and constants.
+"""Measure the guard among obstacles: off, on, and on with a stop that is kept.
 
-    python benchmarks/guard.py                                  # ten minutes or more
-    python benchmarks/guard.py --checkpoint checkpoints/run5    # with another policy
+    python benchmarks/guard.py                  # ten minutes of a core
+    python benchmarks/guard.py --cost           # only the time of a step
+    python benchmarks/guard.py --constants      # print what other constants do
 
-Prints Markdown tables of `reach_avoid` with the Panda; the same scenes for all.
+`reach_avoid` with the Panda, the shipped policy and other controllers, the same scenes for all. The
+results go to benchmarks/results/guard.csv, where they replace those of the same controller.
 """
 
 import argparse
@@ -14,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import figures
+import rows
 import torch
 from torch import Tensor
 
@@ -22,12 +26,18 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.controllers.experts import make_expert
 from envs.controllers.guard import DEFAULTS, GuardConstants
 from td3_robot import TD3
+from td3_robot.checkpoint.provenance import find_commit
 from td3_robot.errors import require_packages
 from td3_robot.evaluation.rollout import Policy, compute_episode_statistics, rollout
 from td3_robot.utils.console import exit_code
 from td3_robot.utils.memory import keep_freed_memory
 
+TASK = "reach_avoid"
 SEED = 12345
+STOPS = dataclasses.replace(DEFAULTS, stops=True)
+GUARDS = {"off": None, "on": DEFAULTS, "stops": STOPS}  # as guard.csv names them
+COLUMNS = ("task", "controller", "guard", "contact", "success", "step_ms")
+COLUMNS += ("episodes", "seed", "commit", "inputs")
 CONSTANTS = (
     DEFAULTS,
     dataclasses.replace(DEFAULTS, stop=0.005),
@@ -37,17 +47,16 @@ CONSTANTS = (
     dataclasses.replace(DEFAULTS, share=0.5),
     dataclasses.replace(DEFAULTS, sweeps=1),
     dataclasses.replace(DEFAULTS, sweeps=10),
-    dataclasses.replace(DEFAULTS, stops=True),
+    STOPS,
 )
 
 
 def outcome(policy: Policy, env: ArmEnv) -> tuple[float, float]:
-    """Return the shares of the episodes with a contact and with success [%]."""
+    """Return the shares of the episodes with a contact and with success."""
     played = rollout(policy, env, env.reset(SEED), keep=("success", "touched"))
     contact = (played.info["touched"] & played.alive).any(0).float().mean()
-    return 100 * float(contact), 100 * float(
-        compute_episode_statistics(played)["success"].float().mean()
-    )
+    success = compute_episode_statistics(played)["success"].float().mean()
+    return round(float(contact), 4), round(float(success), 4)
 
 
 def full_speed(env: ArmEnv) -> Policy:
@@ -57,85 +66,98 @@ def full_speed(env: ArmEnv) -> Policy:
     return lambda observation: action
 
 
-def controllers(checkpoint: Path) -> dict[str, Callable[[ArmEnv], Policy]]:
+def controllers() -> dict[str, Callable[[ArmEnv], Policy]]:
     """Return a function for each controller that makes it for an environment."""
 
     def policy(env: ArmEnv) -> Policy:
-        return TD3.from_checkpoint(checkpoint).select_action
+        return TD3.from_checkpoint(figures.ROOT / "checkpoints" / TASK).select_action
 
-    named = {name: functools.partial(make_expert, name) for name in ("rrmc", "neo", "solution")}
-    return {"full speed one way": full_speed, **named, "policy": policy}
-
-
-def print_controllers(
-    makers: dict[str, Callable[[ArmEnv], Policy]], bare: ArmEnv, safe: ArmEnv
-) -> None:
-    """Print each controller with and without the guard."""
-    print("| controller | contact [%] | success [%] | guarded: contact [%] | success [%] |")
-    print("| --- | --- | --- | --- | --- |")
-    for name, make in makers.items():
-        figures = (*outcome(make(bare), bare), *outcome(make(safe), safe))
-        print(f"| {name} | {' | '.join(f'{figure:.1f}' for figure in figures)} |", flush=True)
+    named = {"rrmc": "rrmc", "neo": "neo", "ik": "solution"}
+    experts = {name: functools.partial(make_expert, named[name]) for name in named}
+    return {"full speed one way": full_speed, **experts, "policy": policy}
 
 
-def print_constants(makers: dict[str, Callable[[ArmEnv], Policy]], safe: ArmEnv) -> None:
+def make_row(controller: str, guard: str, episodes: int, **found: float) -> rows.Row:
+    """Return a row of guard.csv."""
+    row: rows.Row = {"task": TASK, "controller": controller, "guard": guard, **found}
+    row |= {"episodes": episodes, "seed": SEED, "commit": (find_commit() or "")[:7]}
+    return row | {"inputs": figures.hash_of_shipped({"task": TASK})}
+
+
+def store(out: Path, row: rows.Row) -> None:
+    """Write a row and print it."""
+    rows.store(out, COLUMNS, ("controller", "guard"), [row])
+    print(row, flush=True)
+
+
+def measure_controllers(out: Path, episodes: int) -> None:
+    """Store a row for each controller and each guard."""
+    bare, safe = (envs.make("panda", TASK, episodes, seed=SEED, guard=on) for on in (False, True))
+    for name, make in controllers().items():
+        for guard, constants in GUARDS.items():
+            env = safe if constants else bare
+            env.guard_constants = constants or DEFAULTS
+            contact, success = outcome(make(env), env)
+            store(out, make_row(name, guard, episodes, contact=contact, success=success))
+
+
+def measure_cost(out: Path, count: int = 256, steps: int = 20, turns: int = 5) -> None:
+    """Store the least CPU time of a step of random actions with each guard, measured in turns."""
+    made = {guard: envs.make("panda", TASK, count, seed=SEED, guard=guard != "off")
+            for guard in GUARDS}  # fmt: skip
+    generator = torch.Generator().manual_seed(SEED)
+    actions: list[Tensor] = [
+        2 * torch.rand(count, made["on"].a_dim, generator=generator) - 1 for _ in range(steps)
+    ]
+    spent = dict.fromkeys(GUARDS, float("inf"))
+    for _ in range(turns):
+        for guard, env in made.items():
+            env.guard_constants = GUARDS[guard] or DEFAULTS
+            env.reset(SEED)
+            start = time.process_time()
+            for action in actions:
+                env.moment = env._advance(action)
+            spent[guard] = min(spent[guard], (time.process_time() - start) / steps)
+    for guard, seconds in spent.items():
+        store(out, make_row(f"{count} arms", guard, count, step_ms=round(1000 * seconds, 2)))
+
+
+def print_constants(episodes: int) -> None:
     """Print what other constants do to a policy trained with the default ones."""
+    makers = controllers()
+    safe = envs.make("panda", TASK, episodes, seed=SEED, guard=True)
     names = [field.name for field in dataclasses.fields(GuardConstants)]
-    print(
-        f"\n| {' | '.join(names)} | full speed: contact [%] | policy: contact [%] | success [%] |"
-    )
+    print(f"| {' | '.join(names)} | full speed: contact [%] | policy: contact [%] | success [%] |")
     print("| --- " * (len(names) + 3) + "|")
     for constants in CONSTANTS:
         safe.guard_constants = constants
-        figures = (
+        shares = (
             outcome(makers["full speed one way"](safe), safe)[0],
             *outcome(makers["policy"](safe), safe),
         )
         values = (
             *(f"{value:g}" for value in dataclasses.astuple(constants)),
-            *(f"{figure:.1f}" for figure in figures),
+            *(f"{100 * share:.1f}" for share in shares),
         )
         print(f"| {' | '.join(values)} |", flush=True)
-    safe.guard_constants = DEFAULTS
-
-
-def print_cost(count: int = 256, steps: int = 50, rounds: int = 5) -> None:
-    """Print the least time of an environment step, without and with the guard."""
-    taken = {}
-    for guard in (False, True):
-        env = envs.make("panda", "reach_avoid", count, seed=SEED, guard=guard)
-        actions: list[Tensor] = [2 * torch.rand(count, env.a_dim) - 1 for _ in range(steps)]
-        seconds = []
-        for _ in range(rounds):
-            env.reset(SEED)
-            start = time.perf_counter()
-            for action in actions:
-                env.moment = env._advance(action)
-            seconds.append((time.perf_counter() - start) / steps)
-        taken[guard] = 1000 * min(seconds)
-    print(
-        f"\nmoving {count} arms and looking around: {taken[False]:.1f} ms, "
-        f"guarded {taken[True]:.1f} ms, one thread"
-    )
 
 
 def main(argv: list[str]) -> None:
-    """Measure and print."""
+    """Parse, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/reach_avoid"))
     parser.add_argument("--episodes", type=int, default=1000)
-    arguments = parser.parse_args(argv)
+    parser.add_argument("--out", type=Path, default=figures.RESULTS / "guard.csv")
+    parser.add_argument("--cost", action="store_true", help="measure only the time of a step")
+    parser.add_argument("--constants", action="store_true", help="print what other constants do")
+    asked = parser.parse_args(argv)
     require_packages("controller neo", "qpsolvers", "quadprog")
     keep_freed_memory()
     torch.set_num_threads(1)
-    bare, safe = (
-        envs.make("panda", "reach_avoid", arguments.episodes, seed=SEED, guard=guard)
-        for guard in (False, True)
-    )
-    makers = controllers(arguments.checkpoint)
-    print_controllers(makers, bare, safe)
-    print_constants(makers, safe)
-    print_cost()
+    if asked.constants:
+        return print_constants(asked.episodes)
+    measure_cost(asked.out)
+    if not asked.cost:
+        measure_controllers(asked.out, asked.episodes)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from envs.evaluation.table import format_percent
 from envs.simulation.disturbances import Disturbances
 from td3_robot.utils.progress import stage
 
@@ -103,7 +104,7 @@ class Robustness:
                 if sweep.compensated or value:  # without latency there is nothing to compensate
                     yield (
                         sweep.format_label(value),
-                        [f"{100 * rate:.1f}" for rate in rates.values()],
+                        [format_percent(rate) for rate in rates.values()],
                     )
 
 

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from envs.tasks.measures import UNITS, Measure
 
-_OUTCOME = (  # label, where a summary has it, factor into the unit of the label, format
-    ("success rate [%]", ("success_rate",), 100, ".1f"),
-    ("success rate, contact or not [%]", ("success_rate_with_contact",), 100, ".1f"),
-    ("episodes without contact [%]", ("collision_free_rate",), 100, ".1f"),
+_OUTCOME = (  # label, where a summary has it, factor into its unit, format or % for a share
+    ("success rate [%]", ("success_rate",), 100, "%"),
+    ("success rate, contact or not [%]", ("success_rate_with_contact",), 100, "%"),
+    ("episodes without contact [%]", ("collision_free_rate",), 100, "%"),
     ("deepest contact [mm]", ("deepest_contact_m",), 1000, ".1f"),
     ("return, mean", ("episode_return", "mean"), 1, ".2f"),
     ("return, standard deviation", ("episode_return", "std"), 1, ".2f"),
@@ -44,7 +44,7 @@ _PARTS = {
     "least": {"median": ", median", "min": ", least"},
     "most": {"median": ", median", "p95": ", 95th percentile", "max": ", most"},
 }
-_DECIMALS = {"mm": ".2f", "deg": ".2f", "%": ".1f", "N": ".1f", "Nm": ".2f"}
+_DECIMALS = {"mm": ".2f", "deg": ".2f", "%": "%", "N": ".1f", "Nm": ".2f"}
 
 
 def make_rows(
@@ -73,6 +73,14 @@ def _make_measure_rows(measure: Measure) -> list[tuple[str, tuple[str, ...], flo
     ]
 
 
+def format_percent(share: float) -> str:
+    """Format a share in percent: 100.0 is all and 0.0 is none, so 9,999 of 10,000 are 99.99."""
+    digits = 1
+    while 0.0 < share < 1.0 and digits < 9 and round(100 * share, digits) in (0.0, 100.0):
+        digits += 1
+    return f"{100 * share:.{digits}f}"
+
+
 def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> None:
     """Print labelled rows of cells, one column per heading; `title` heads the labels."""
     table = Table()
@@ -90,4 +98,6 @@ def _format_cell(summary: Any, keys: tuple[str, ...], factor: float, form: str) 
     value = summary
     for key in keys:
         value = value.get(key) if value else None
-    return "-" if value is None else format(value * factor, form)
+    if value is None:
+        return "-"
+    return format_percent(value) if form == "%" else f"{value * factor:{form}}"

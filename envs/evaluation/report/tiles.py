@@ -5,6 +5,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from envs.evaluation.report.errors import list_errors
+from envs.evaluation.table import format_percent
 from envs.tasks.task import Task
 
 Summary = dict[str, Any]
@@ -43,7 +44,7 @@ def _render_tile(tile: Tile, summaries: dict[str, Summary]) -> str:
 def _describe_success(task: Task, policy: Summary) -> Tile:
     untouched = ", and no contact before" if "collision_free_rate" in policy else ""
     sentence = f"of the episodes: {task.criterion}{untouched}."
-    return Tile("Success", lambda summary: _format_percent(summary["success_rate"]), sentence)
+    return Tile("Success", lambda summary: f"{format_percent(summary['success_rate'])}%", sentence)
 
 
 def _describe_time() -> Tile:
@@ -73,13 +74,9 @@ def _describe_contact(policy: Summary) -> Tile:
     deepest = f"; the deepest by {1000 * depth:.1f} mm" if depth else ""
     return Tile(
         "Contact",
-        lambda summary: _format_percent(1.0 - summary["collision_free_rate"]),
+        lambda summary: f"{format_percent(1.0 - summary['collision_free_rate'])}%",
         f"of the episodes touched something: an obstacle, the ground or the arm itself{deepest}.",
     )
-
-
-def _format_percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
 
 
 def _format_or_dash(value: float | None, form: str, factor: float = 1.0) -> str:

@@ -16,7 +16,7 @@ from envs.evaluation.motion import (
     compute_time_to_goal,
 )
 from envs.evaluation.summary import summarise
-from envs.evaluation.table import make_rows
+from envs.evaluation.table import format_percent, make_rows
 from envs.kinematics import compile_ets, jacob0
 from envs.kinematics.manipulability import manipulability
 from envs.robots import make_robot
@@ -442,3 +442,13 @@ def test_tracking_errors_are_those_after_the_tasks_own_time(gantry, settle):
     assert summarise(got, task.measures)["tracking_error_m"]["median"] == pytest.approx(
         median.item(), abs=0.5
     )
+
+
+def test_a_share_that_is_not_all_is_not_100_percent():
+    """And one that is not none is not 0: the table has a contact where it has a depth."""
+    shown = {0.0: "0.0", 1.0: "100.0", 0.9999: "99.99", 1e-4: "0.01", 0.99996: "99.996",
+             0.9994: "99.9", 0.5: "50.0"}  # fmt: skip
+    for share, text in shown.items():
+        assert format_percent(share) == text
+        rows = make_rows({"it": {"success_rate": share, "collision_free_rate": share}})
+        assert dict(rows) == {"success rate [%]": [text], "episodes without contact [%]": [text]}
